@@ -57,8 +57,10 @@ def test_subscriptions_come_from_the_variable_the_file_or_the_definitions(includ
         "customers",
     }
     (include / "subscriptions.yaml").write_text("subscriptions:\n- {name: a, ports: [7001, 7002]}\n")
-    assert declared_subscriptions(None, include) == [{"subscription": "a", "ports": [7001, 7002]}]
-    assert declared_subscriptions([{"name": "b"}], include) == [{"subscription": "b", "ports": []}]
+    assert declared_subscriptions(None, include) == [{"subscription": "a", "host": "", "ports": [7001, 7002]}]
+    assert declared_subscriptions([{"name": "b", "host": "h"}], include) == [
+        {"subscription": "b", "host": "h", "ports": []}
+    ]
 
 
 def test_without_any_the_task_says_where_they_are_looked_for(tmp_path: Path) -> None:
@@ -75,11 +77,22 @@ def test_wrong_entries_are_refused(wrong: object, tmp_path: Path) -> None:
 
 
 def test_a_consumer_is_a_command_of_the_allow_list(tmp_path: Path) -> None:
-    operator = SubscriptionOperator(task_id="t", subscription="orders", ports=[7001, 7002])
+    operator = SubscriptionOperator(task_id="t", subscription="orders", host="h1", ports=[7001, 7002])
     assert operator.process_key == "sep.orders"
-    assert operator.argv == ["rtolap", "sep", "serve", "orders", "--port", "7001", "--port", "7002"]
+    assert operator.argv == [
+        "rtolap",
+        "sep",
+        "serve",
+        "orders",
+        "--host",
+        "h1",
+        "--port",
+        "7001",
+        "--port",
+        "7002",
+    ]
     commands = Commands(Host(jobs_dir=tmp_path, data_dir=tmp_path, object_store="file:///store"))
-    assert commands.resolve(operator.argv)[-5:] == tuple(operator.argv[-5:])
+    assert commands.resolve(operator.argv)[-7:] == tuple(operator.argv[-7:])
     with pytest.raises(DefinitionError, match="option of"):
         commands.resolve([*operator.argv, "--cluster", "elsewhere:2181"])
 

@@ -60,7 +60,7 @@ RTOLAP_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Fits]] = {
         ),
     },
     ("loader", "run"): {"--port": _number},
-    ("sep", "serve"): {"--port": _number, "--host": _name},
+    ("sep", "serve"): {"--port": _number, "--metrics-port": _number, "--host": _name},
     ("coordinator", "serve"): {},
     ("query", "serve"): dict.fromkeys(
         (

@@ -1,8 +1,8 @@
 """Which subscriptions this deployment runs: Variable `rtolap_subscriptions`, else the file
 `include/subscriptions.yaml`, else every subscription of `include/sep`.
 
-Each is `{name, ports}`: a subscription that `rtolap sep create` has made, and the ports of its process, free
-ones where they are left out.
+Each is `{name, host, ports}`: a subscription that `rtolap sep create` has made, and where region servers
+reach its process; by default by the name of the agent's host, at free ports.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ def _parse_one(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
     ports = entry.get("ports", [])
     if not isinstance(ports, list) or len(ports) > _PORTS_MAX or not all(map(_is_port, ports)):
         raise DefinitionError(f"{where} has wrong ports", expected="a list of 1 to 65535", found=repr(ports))
-    return {"subscription": checked_name(entry, "name", where), "ports": ports}
+    host = checked_name(entry, "host", where) if "host" in entry else ""
+    return {"subscription": checked_name(entry, "name", where), "host": host, "ports": ports}
 
 
 def _is_port(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
 
 
-SUBSCRIPTIONS = Kind("subscriptions", ("name",), ("ports",), "subscription", _parse_one)
+SUBSCRIPTIONS = Kind("subscriptions", ("name",), ("host", "ports"), "subscription", _parse_one)

@@ -70,14 +70,19 @@ class SubscriptionOperator(ManagedProcessOperator):
     """A process that takes and delivers the edits of a subscription, as a task that never ends by itself.
 
     `subscription` is one that `rtolap sep create` has made, on the cluster of the agent's RTOLAP_HBASE.
-    `ports`: where region servers reach it; without any, free ones are taken, as many as are declared. Two
-    agents may each run one: one of them leads, the other takes over.
+    `host` and `ports`: where region servers reach it, by default the agent's host by its own name and free
+    ports, as many as are declared. Two agents may each run one: one of them leads, the other takes over.
     """
 
-    def __init__(self, *, subscription: str, ports: Sequence[int] = (), **kwargs: Any) -> None:
+    def __init__(
+        self, *, subscription: str, host: str = "", ports: Sequence[int] = (), **kwargs: Any
+    ) -> None:
         argv = ["rtolap", "sep", "serve", subscription]
+        if host:
+            argv += ["--host", host]
         for port in ports:
             argv += ["--port", str(port)]
         super().__init__(argv=argv, process_key=f"sep.{subscription}", **kwargs)
         self.subscription = subscription
+        self.host = host
         self.ports = ports

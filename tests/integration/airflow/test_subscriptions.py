@@ -1,0 +1,133 @@
+"""A subscription to a real HBase under the real scheduler: made, run as a task, waited for, dropped."""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from rtolap.sep.subscriptions.kept import names
+from rtolap.stack.artifacts import find_java, hbase_jars
+from rtolap.stack.ports import free_port
+from rtolap.stack.process import ManagedProcess
+from rtolap.stack.servers.hbase import hbase_spec
+
+from tests.support.airflow_stack import AirflowStack
+from tests.support.hbase import mutations
+from tests.support.hbase.client import HBaseClient
+from tests.support.sep.numbered_rows import Topic, Writer
+
+pytestmark = pytest.mark.integration
+
+DEFINITIONS, CONSUMERS = "rtolap_subscription_definitions", "rtolap_subscriptions"
+WAIT, CAUGHT_UP = "it_replication", "it_caught_up"
+ASSET = "rtolap_subscription_caught_up"
+
+
+@pytest.fixture(scope="module")
+def hbase_client(airflow: AirflowStack, server_folder: Path) -> Iterator[HBaseClient]:
+    """Of the HBase that the deployment's settings name."""
+    ports = airflow.around.ports
+    zookeeper_port = ports["hbase-zookeeper"]
+    spec = hbase_spec(
+        find_java(),
+        hbase_jars(),
+        server_folder / "hbase-of-airflow",
+        ports["hbase-master"],
+        zookeeper_port,
+        info_port=free_port(),
+    )
+    server = ManagedProcess(spec)
+    try:
+        server.start()
+        with HBaseClient(server.address) as client:
+            yield client
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def subscription(
+    airflow: AirflowStack, airflow_home: Path, hbase_client: HBaseClient, kafka: str
+) -> Iterator[str]:
+    """Declared, and not made yet; its topic and table are there."""
+    name = f"orders_{uuid.uuid4().hex[:6]}"
+    topic = NewTopic(name, num_partitions=1, replication_factor=1)
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.create_topics([topic], operation_timeout=20)[name].result(30)
+    hbase_client.create_table(name)
+    definition = {
+        "kind": "subscription",
+        "name": name,
+        "source": {"zookeeper": f"127.0.0.1:{airflow.around.ports['hbase-zookeeper']}"},
+        "tables": {name: ["cf"]},
+        "row": {"name": "row"},
+        "columns": {"n": {"cell": "cf:n", "type": "long"}},
+        "listener": {"kind": "kafka", "topic": name},
+    }
+    include = airflow_home / "include"
+    files = (include / "sep" / f"{name}.yaml", include / "subscriptions.yaml")
+    files[0].parent.mkdir(exist_ok=True)
+    files[0].write_text(json.dumps(definition))
+    files[1].write_text(json.dumps([{"name": name, "host": "localhost"}]))
+    yield name
+    for file in files:
+        file.unlink()
+    for dag_id in (CONSUMERS, CAUGHT_UP):
+        airflow.pause(dag_id)
+
+
+def test_a_subscription_is_made_run_waited_for_announced_and_dropped(
+    airflow: AirflowStack, hbase_client: HBaseClient, subscription: str, kafka: str
+) -> None:
+    airflow.run_dag(DEFINITIONS)
+    assert subscription in names(hbase_client.store)
+    writer = Writer(hbase_client, subscription, Random(5))
+    writer.write(20)
+    airflow.unpause(CAUGHT_UP)
+    airflow.unpause(CONSUMERS)
+    process = airflow.until_running(f"sep.{subscription}")
+
+    run = airflow.trigger(WAIT, peer=subscription)
+    task = airflow.until_task(WAIT, run, "success", "failed", task_id="written")
+    assert task["state"] == "success", airflow.log(task)
+    assert airflow.result(task)["peer"] == subscription
+    topic = Topic(kafka, subscription)
+    airflow.until("all that was written", lambda: topic.poll() == writer.total or None)
+
+    def announced() -> list[dict[str, Any]] | None:
+        payloads = [event["extra"]["payload"] for event in airflow.asset_events(ASSET)]
+        return [payload for payload in payloads if payload["subscription"] == subscription] or None
+
+    airflow.until("event of the subscription that has caught up", announced)
+
+    # a cleared task has another process, which goes on where the first was
+    (deferred,) = airflow.tasks(CONSUMERS, task_id="consumer")
+    airflow.clear(CONSUMERS, deferred["dag_run_id"], ("consumer", deferred["map_index"]))
+    hbase_client.write(subscription, mutations.put(b"zz", {"cf:n": struct.pack(">q", 1)}))
+    airflow.until_running(f"sep.{subscription}", process.generation + 1)
+    airflow.until("one more record", lambda: topic.poll() == writer.total + 1 or None)
+    topic.counts_by_row()
+    topic.close()
+
+    def deferred_again() -> bool | None:
+        (task,) = airflow.tasks(CONSUMERS, task_id="consumer")
+        return True if task["state"] == "deferred" else None
+
+    airflow.until("deferred consumer", deferred_again)
+    airflow.until_renewed(f"sep.{subscription}")  # before its trigger runs, just the lease ends it
+    airflow.pause(CONSUMERS)
+    path = f"/api/v2/dags/{CONSUMERS}/dagRuns/{deferred['dag_run_id']}/taskInstances/consumer"
+    answer = airflow.api.patch(f"{path}/{deferred['map_index']}", json={"new_state": "failed"})
+    answer.raise_for_status()
+    airflow.until_process(f"sep.{subscription}", "STOPPED")
+    airflow.run_dag(DEFINITIONS, drop=[subscription])
+    assert subscription not in names(hbase_client.store)
+    assert subscription not in hbase_client.master.peers()
