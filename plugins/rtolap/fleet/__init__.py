@@ -1,0 +1,4 @@
+"""Care of the Kafka fleet: what it is like, what to change, and changing it without losing a message.
+
+`snapshot/` holds a fleet at one moment, in columns; whatever is decided is a function of one.
+"""

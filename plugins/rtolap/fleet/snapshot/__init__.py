@@ -1,0 +1,1 @@
+"""A fleet at one moment: the value (`model`), how it is read off brokers, and its file."""

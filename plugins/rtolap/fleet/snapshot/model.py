@@ -1,0 +1,210 @@
+"""A Kafka fleet at one moment, in columns.
+
+A fleet has millions of replicas: a table is a set of arrays of one length, its rows are numbered from 0, and
+tables refer to each other by row. The order of rows is part of the value, so that the same fleet gives the
+same snapshot, and the same snapshot the same plan: brokers by id, log directories by broker and path, topics
+by name, partitions by topic and number, replicas by partition and, within one, by preference, as Kafka lists
+them: the first is the preferred leader.
+
+`UNKNOWN` (-1) stands in integer columns for what could not be read, NaN in rates; `missing` says of what, and
+which decisions that forbids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.base.errors import Corrupted
+
+Int8s = NDArray[np.int8]
+Int32s = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+UNKNOWN = -1
+
+
+class BrokerState(IntEnum):
+    """ABSENT: replicas name the broker, and the cluster does not know it. FENCED: it is registered and serves
+    nobody."""
+
+    ALIVE = 0
+    FENCED = 1
+    ABSENT = 2
+
+
+class ReplicaState(IntEnum):
+    """What a running reassignment makes of a replica, in the words of ListPartitionReassignments."""
+
+    STAYING = 0
+    ADDING = 1
+    REMOVING = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Brokers:
+    """racks: None where a broker has none. states: of `BrokerState`."""
+
+    ids: Int32s
+    hosts: tuple[str, ...]
+    ports: Int32s
+    racks: tuple[str | None, ...]
+    states: Int8s
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, eq=False)
+class LogDirs:
+    """brokers: rows. total_bytes, usable_bytes: of the disk below, `UNKNOWN` where the broker does not say.
+    offline: the broker has given the directory up. cordoned: it takes no new replicas."""
+
+    brokers: Int32s
+    paths: tuple[str, ...]
+    total_bytes: Int64s
+    usable_bytes: Int64s
+    offline: Flags
+    cordoned: Flags
+
+    def __len__(self) -> int:
+        return len(self.brokers)
+
+
+@dataclass(frozen=True, eq=False)
+class Topics:
+    """min_in_sync: `min.insync.replicas`, or `UNKNOWN`. internal: Kafka's own."""
+
+    names: tuple[str, ...]
+    min_in_sync: Int32s
+    internal: Flags
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, eq=False)
+class Partitions:
+    """topics: rows. leaders: rows of brokers, `UNKNOWN` where nobody leads. first_replicas: of length
+    partitions + 1; the replicas of partition p are the rows first_replicas[p] up to first_replicas[p + 1].
+    bytes_in_per_s, bytes_out_per_s: what producers send and consumers read, NaN where not known."""
+
+    topics: Int32s
+    numbers: Int32s
+    leaders: Int32s
+    first_replicas: Int64s
+    bytes_in_per_s: Floats
+    bytes_out_per_s: Floats
+
+    def __len__(self) -> int:
+        return len(self.topics)
+
+
+@dataclass(frozen=True, eq=False)
+class Replicas:
+    """partitions, brokers, log_dirs: rows; log_dirs and size_bytes `UNKNOWN` where no broker told them.
+    states: of `ReplicaState`. future_log_dirs: where a move between disks of one broker goes, `UNKNOWN` where
+    there is none; future_bytes: what is there already. lag: records behind, by DescribeLogDirs."""
+
+    partitions: Int32s
+    brokers: Int32s
+    log_dirs: Int32s
+    size_bytes: Int64s
+    lag: Int64s
+    in_sync: Flags
+    states: Int8s
+    future_log_dirs: Int32s
+    future_bytes: Int64s
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A client quota. entity: types and names, sorted by type; a name None is the default of its type."""
+
+    entity: tuple[tuple[str, str | None], ...]
+    key: str
+    value: float
+
+
+@dataclass(frozen=True)
+class MissingFact:
+    """What could not be read, why, and the decisions that cannot be made without it, in plain words."""
+
+    fact: str
+    reason: str
+    forbids: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """cluster_id: Kafka's. controller: broker id, or `UNKNOWN`."""
+
+    cluster_id: str
+    taken_at_ms: int
+    controller: int
+    brokers: Brokers
+    log_dirs: LogDirs
+    topics: Topics
+    partitions: Partitions
+    replicas: Replicas
+    quotas: tuple[Quota, ...] = ()
+    missing: tuple[MissingFact, ...] = ()
+
+    def check(self) -> None:
+        """Raises Corrupted where tables contradict each other: lengths, order, rows that are not there."""
+        brokers, dirs, topics = self.brokers, self.log_dirs, self.topics
+        partitions, replicas = self.partitions, self.replicas
+        for name, table in (
+            ("brokers", brokers),
+            ("log_dirs", dirs),
+            ("topics", topics),
+            ("partitions", partitions),
+            ("replicas", replicas),
+        ):
+            _check_lengths(name, len(table), vars(table))
+        _check(bool((np.diff(brokers.ids) > 0).all()), "brokers are not in the order of their ids")
+        _check(
+            all(a < b for a, b in zip(topics.names, topics.names[1:], strict=False)), "topics are not sorted"
+        )
+        _check_rows("log_dirs.brokers", dirs.brokers, len(brokers))
+        _check_rows("partitions.topics", partitions.topics, len(topics))
+        _check_rows("partitions.leaders", partitions.leaders, len(brokers), unknown=True)
+        keys = partitions.topics.astype(np.int64) << 32 | partitions.numbers
+        _check(bool((np.diff(keys) > 0).all()), "partitions are not in the order of topic and number")
+        _check_rows("replicas.brokers", replicas.brokers, len(brokers))
+        _check_rows("replicas.log_dirs", replicas.log_dirs, len(dirs), unknown=True)
+        _check_rows("replicas.future_log_dirs", replicas.future_log_dirs, len(dirs), unknown=True)
+        first = partitions.first_replicas
+        bounds = len(first) == len(partitions) + 1 and first[0] == 0 and first[-1] == len(replicas)
+        _check(bool(bounds), "first_replicas does not span the replicas")
+        owners = np.repeat(np.arange(len(partitions), dtype=np.int32), np.diff(first))
+        _check(np.array_equal(owners, replicas.partitions), "replicas are not in the order of partitions")
+        for column in (replicas.log_dirs, replicas.future_log_dirs):
+            known = column != UNKNOWN
+            same = dirs.brokers[column[known]] == replicas.brokers[known]
+            _check(bool(same.all()), "a replica's log directory is another broker's")
+
+
+def _check_lengths(table: str, rows: int, columns: dict[str, Sequence[object]]) -> None:
+    for name, column in columns.items():
+        if name != "first_replicas":
+            _check(len(column) == rows, f"{table}.{name} has {len(column)} rows instead of {rows}")
+
+
+def _check_rows(name: str, column: Int32s, rows: int, *, unknown: bool = False) -> None:
+    least = UNKNOWN if unknown else 0
+    _check(bool(((column >= least) & (column < rows)).all()), f"{name} names rows that are not there")
+
+
+def _check(holds: bool, problem: str) -> None:
+    if not holds:
+        raise Corrupted("a snapshot contradicts itself", found=problem)
