@@ -38,10 +38,10 @@ def test_what_a_server_ships_late_of_a_region_that_left_and_came_back_is_new() -
     assert split.late.all()
 
 
-def test_regions_do_not_know_of_each_other() -> None:
+def test_regions_with_other_rows_do_not_know_of_each_other() -> None:
     memory = DeliveredEdits()
-    deliver(memory, [Event("a", 5, b"r"), Event("b", 6, b"r")])
-    split = memory.split(batch_of([Event("b", 5, b"r"), Event("a", 6, b"r"), Event("c", 5, b"r")]))
+    deliver(memory, [Event("a", 5, b"1"), Event("b", 6, b"2")])
+    split = memory.split(batch_of([Event("b", 5, b"2"), Event("a", 6, b"1"), Event("c", 5, b"3")]))
     assert split.new.all()
     assert split.late.tolist() == [True, False, False]
 
@@ -95,9 +95,9 @@ def test_of_too_many_regions_those_without_edits_for_longest_are_forgotten() -> 
 
 def test_the_records_of_a_memory_make_an_equal_one() -> None:
     memory, other = DeliveredEdits(), DeliveredEdits()
-    deliver(memory, [Event(region, at, b"r") for region in "ab" for at in range(0, 500, 3)])
-    edit = [Event("a", 901, b"x"), Event("a", 901, b"y")]
-    deliver(memory, edit, undelivered=[("a", 901, b"y")])
+    deliver(memory, [Event(region, at, region.encode()) for region in "ab" for at in range(0, 500, 3)])
+    edit = [Event("a", 901, b"ax"), Event("a", 901, b"ay")]
+    deliver(memory, edit, undelivered=[("a", 901, b"ay")])
     other.remember(list(memory.records()))
     assert other.num_edits == memory.num_edits
     for region in "ab":
@@ -144,7 +144,11 @@ class SlowMemory:
 
 
 # An edit always has the same rows, and is whole in the batch that brings it.
-EDITS = {(region, at): [b"%d" % n for n in range(1 + at % 3)] for region in "ab" for at in range(12)}
+EDITS = {
+    (region, at): [b"%s%d" % (region.encode(), row) for row in range(1 + at % 3)]
+    for region in "ab"
+    for at in range(12)
+}
 
 
 @settings(max_examples=150, deadline=None)

@@ -1,6 +1,7 @@
 import threading
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotLeader, Refused, Unavailable
@@ -14,7 +15,7 @@ from rtolap.sep.delivery.delivery import Call, Delivery
 from rtolap.sep.delivery.journal import Journal, journal_name
 from rtolap.sep.delivery.lanes import Lanes
 from rtolap.sep.delivery.poison import PoisonPolicy
-from rtolap.sep.events.edit_batch import EditBatch
+from rtolap.sep.events.edit_batch import EVENTS_SCHEMA, LATE_FIELD, EditBatch
 from rtolap.sep.listeners.callable import CallableListener
 from rtolap.sep.listeners.kafka_topic import EncodedEvents, KafkaTopicListener
 from rtolap.sep.listeners.listener import Listener
@@ -236,6 +237,23 @@ def test_a_callable_gets_the_events_of_a_row_in_order_and_in_batches(delivery: D
     assert run(process, puts("a", range(50), ROWS)) == [None]
     assert len(processed.keys) == 1000
     process.close()
+
+
+def test_a_callable_is_told_which_events_are_late(delivery: Deliver) -> None:
+    told: dict[tuple[str, int, bytes], bool] = {}
+
+    def process(batch: EditBatch) -> None:
+        assert batch.events.schema == EVENTS_SCHEMA.append(LATE_FIELD)
+        told.update(zip(keys_of(batch), batch.events["late"].to_pylist(), strict=True))
+        assert batch.take(np.arange(1)).slice(0, 1).filter(np.ones(1, bool)).events["late"][0].is_valid
+
+    process_of = delivery(CallableListener(process, lanes=2))
+    run(process_of, puts("a", [5, 9], ROWS))
+    assert not any(told.values())
+    told.clear()
+    run(process_of, puts("a", [7, 10], ROWS))
+    assert told == {("a", at, row): at == 7 for at in (7, 10) for row in ROWS}
+    process_of.close()
 
 
 def test_one_bad_event_among_many_is_found_and_blames_no_neighbour(

@@ -2,9 +2,9 @@
 
     python -m tests.support.sep.delivery_runs --seed 7 --seeds 1
 
-Faults: calls that come again, time-outs, region moves and splits, servers that stop, a consumer that is
-killed before or after any write, take-overs by a standby while its predecessor goes on, a broker that is away
-or whose answer is lost.
+Faults: calls that come again, time-outs, regions that move, split and merge, servers that stop, a consumer
+that is killed before or after any write, take-overs by a standby while its predecessor goes on, a broker that
+is away or whose answer is lost.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from rtolap.kafka.transactions import OutColumns
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits, Mask
 from rtolap.sep.delivery.delivery import Call, Delivery
 from rtolap.sep.delivery.journal import Journal
+from rtolap.sep.delivery.poison import EventKey
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.listeners.callable import CallableListener
 from rtolap.sep.listeners.kafka_topic import EncodedEvents, KafkaTopicListener
@@ -79,8 +80,10 @@ class DeliveryWorld:
         python: bool = False,
     ) -> None:
         self._python = python
-        self._processed: list[tuple[str, int, bytes]] = []  # by the function, in its order
-        self._unnoted: set[tuple[str, int, bytes]] = set()  # it may get these again
+        self._processed: list[
+            tuple[EventKey, bool]
+        ] = []  # by the function, in its order, and which were late
+        self._unnoted: set[EventKey] = set()  # it may get these again
         self.random = Random(seed)
         self.shipping = Shipping(self.random)
         self.happened: Counter[str] = Counter()
@@ -114,6 +117,7 @@ class DeliveryWorld:
             (4, self._time_out),
             (3, self.shipping.move_region),
             (1, self.shipping.split_region),
+            (1, self.shipping.merge_regions),
             (2, self.shipping.stop_server),
             (1, self._take_over),
             (2, self._wake_the_zombie),
@@ -135,18 +139,21 @@ class DeliveryWorld:
     def check(self) -> None:
         delivered = self._delivered()
         if self._python:
-            delivered = [(event, True) for event in self._processed]
+            delivered = self._processed
         times = Counter(event for event, _ in delivered)
         twice = [event for event, count in times.items() if count > 1 and event not in self._unnoted]
         assert not twice, f"delivered twice: {twice[:3]}"
         due = {key for edit in self.shipping.written for key in _keys(edit)}
         assert not due - times.keys(), f"lost: {sorted(due - times.keys())[:3]}"
         assert not times.keys() - due, "never written"
-        highest: dict[tuple[str, bytes], int] = {}
+        highest: dict[bytes, tuple[int, str]] = {}
         for (region, sequence_id, row), late in delivered:
-            before = highest.get((region, row), -1)
+            if (region, sequence_id, row) in self._unnoted:
+                continue
+            before, of = highest.get(row, (-1, ""))
             assert late or sequence_id > before, f"out of order: {row!r} {sequence_id} after {before}"
-            highest[region, row] = max(before, sequence_id)
+            self.happened["late by another region"] += late and of not in ("", region)
+            highest[row] = max((before, of), (sequence_id, region))
         self.happened["late"] += sum(late for _, late in delivered)
         self.happened["events"] += len(delivered)
 
@@ -176,7 +183,7 @@ class DeliveryWorld:
         if self.random.random() < self.faults:
             self.happened["function failed"] += 1
             raise ValueError("the function fails")
-        self._processed += keys_of(batch)
+        self._processed += zip(keys_of(batch), batch.events["late"].to_pylist(), strict=True)
 
     def _ship(self) -> None:
         self._send(self.shipping.ship())
@@ -202,21 +209,25 @@ class DeliveryWorld:
         try:
             process.run(served)
         except Killed:
-            self._unnoted.update(self._processed[first:])
+            self._may_come_again(first)
             self._lose(process)
             return
         except NotLeader:
             self.happened["shut out"] += 1
-            self._unnoted.update(self._processed[first:])
+            self._may_come_again(first)
             self._lose(process)
             return
         if process.trouble is not None:  # the note of them failed, or its answer was lost
-            self._unnoted.update(self._processed[first:])
+            self._may_come_again(first)
         for call, answer in zip(calls, served, strict=True):
             self._calls.remove((call, process))
             if answer.error is not None:
                 self.happened["failed"] += 1
             self._send([self.shipping.answered(call, well=answer.error is None)])
+
+    def _may_come_again(self, first: int) -> None:
+        """What the function has processed from there on."""
+        self._unnoted.update(key for key, _ in self._processed[first:])
 
     def _lose(self, process: Delivery) -> None:
         """Its connections break; another one, or the same started again, takes over."""
@@ -250,7 +261,7 @@ class DeliveryWorld:
             call, _ = self.random.choice(self._calls)
             self._send([self.shipping.time_out(call)])
 
-    def _delivered(self) -> list[tuple[tuple[str, int, bytes], bool]]:
+    def _delivered(self) -> list[tuple[EventKey, bool]]:
         """(region, sequence id, row) and whether it is late, a partition after the other"""
         found = []
         with self._broker.changed:
@@ -261,7 +272,7 @@ class DeliveryWorld:
         return found
 
 
-def _keys(edit: Edit) -> list[tuple[str, int, bytes]]:
+def _keys(edit: Edit) -> list[EventKey]:
     return [(edit.region, edit.sequence_id, row) for row in edit.rows]
 
 

@@ -1,10 +1,11 @@
 """HBase's shipping of edits, as a seeded model: regions, logs, queues, calls.
 
-A region lives on one server at a time and moves; it splits into daughters whose ids begin above its own. A
-server writes its regions' edits into its log in order, whatever region they are of. A queue ships its log a
-batch at a time, split by region into calls that run side by side; the next batch goes when all of them are
-acknowledged. A call that fails or times out is sent again, also while the first still works. A queue whose
-server died is claimed by another, from the position that was stored last, with other borders of batches.
+A region lives on one server at a time and moves; it splits into daughters whose ids begin above its own, and
+neighbours merge into one whose ids begin above theirs. A server writes its regions' edits into its log in
+order, whatever region they are of. A queue ships its log a batch at a time, split by region into calls that
+run side by side; the next batch goes when all of them are acknowledged. A call that fails or times out is
+sent again, also while the first still works. A queue whose server died is claimed by another, from the
+position that was stored last, with other borders of batches.
 """
 
 from __future__ import annotations
@@ -101,6 +102,16 @@ class Shipping:
         for rows in (region.rows[:middle], region.rows[middle:]):
             self._add_region(rows, first_id=region.next_id + 1)
 
+    def merge_regions(self) -> None:
+        ordered = sorted(self.regions, key=lambda region: region.rows[0])
+        if len(ordered) < 3:
+            return
+        at = self.random.randrange(len(ordered) - 1)
+        left, right = ordered[at : at + 2]
+        self.regions.remove(left)
+        self.regions.remove(right)
+        self._add_region([*left.rows, *right.rows], first_id=max(left.next_id, right.next_id) + 1)
+
     def stop_server(self) -> None:
         """Its regions open elsewhere, its queue is shipped by another server, which ships its own as well."""
         running = [queue for queue in self.queues if queue.server is not None]
@@ -130,7 +141,7 @@ class Shipping:
         ways = self.random.randint(1, 3)
         parts: dict[int, list[Edit]] = {}
         for edit in batch:
-            parts.setdefault(hash((edit.region[-1], ways)) % ways, []).append(edit)
+            parts.setdefault(int(edit.region.partition("-")[2]) % ways, []).append(edit)
         queue.calls = [ShippedCall(queue, tuple(part)) for part in parts.values()]
         return list(queue.calls)
 

@@ -5,7 +5,8 @@ one edit for ever. Sets of ids are remembered, never "everything up to": a serve
 ship its share late, even in one call with later edits of the region, after it came back.
 
     remembered   what comes again is a duplicate
-    late         new, and below the region's highest delivered id: delivered, and flagged
+    late         new, and below the highest delivered id of its region, or of another that has had its row
+                 since, see `row_ranges`: delivered, and flagged
     forgotten    comes again as late, and is delivered again
 
 Ids that are used again, as a restored snapshot may do, are told by their write time: an edit that was written
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from rtolap.sep.delivery.edit_records import I64, RegionEdits, bitmap_of, ids_of, packed, unpacked
+from rtolap.sep.delivery.row_ranges import ROW_BYTES_MAX, RegionProgress, RowRanges, first_and_last
 from rtolap.sep.events.edit_batch import EditBatch
 
 Mask = NDArray[np.bool_]
@@ -51,8 +53,7 @@ class _Region:
     delivered: BitMap64 = field(default_factory=BitMap64)
     generations: deque[BitMap64] = field(default_factory=lambda: deque([BitMap64()]))
     partial: dict[int, set[bytes]] = field(default_factory=dict)
-    highest: int = -1
-    newest_write_ms: int = -1
+    progress: RegionProgress = field(default_factory=RegionProgress)
 
     @property
     def edits(self) -> int:
@@ -78,6 +79,7 @@ class DeliveredEdits:
         self._generation_edits = generation_edits
         self._regions_max = regions_max
         self._regions: OrderedDict[str, _Region] = OrderedDict()
+        self._row_ranges = RowRanges()
         self._droppable: deque[tuple[str, BitMap64]] = deque()  # full generations, oldest first
         self.num_edits = 0
 
@@ -88,7 +90,7 @@ class DeliveredEdits:
     def highest(self, region: str) -> int:
         """Return the highest delivered id of the region, -1 where there is none."""
         known = self._regions.get(region)
-        return -1 if known is None else known.highest
+        return -1 if known is None else known.progress.highest
 
     def split(self, batch: EditBatch) -> Split:
         """Tell new events from those that were delivered. Changes nothing.
@@ -99,18 +101,18 @@ class DeliveredEdits:
         duplicate = np.zeros(batch.num_events, bool)
         late = np.zeros(batch.num_events, bool)
         for code, places in _by_region(codes):
-            ids = sequence_ids[places]
+            ids, written_ms = sequence_ids[places], write_ms[places]
             known = self._regions.get(names[code])
+            progress = None if known is None else known.progress
+            rows, table = _rows(batch, places), _table(batch, places)
+            late[places] = self._row_ranges.behind(table, progress, rows, ids, written_ms)
             if known is not None:
-                repeated = self._repeated(known, batch, places, ids) & (
-                    write_ms[places] <= known.newest_write_ms
-                )
-                duplicate[places] = repeated
-                late[places] = (ids < known.highest) & ~repeated
-            if _may_repeat(batch, places, ids):
-                duplicate[places] |= _second_places(batch, places, ids)
-                late[places] &= ~duplicate[places]
-        return Split(~duplicate, duplicate, late)
+                repeated = self._repeated(known, batch, places, ids)
+                duplicate[places] = repeated & (written_ms <= known.progress.newest_write_ms)
+                late[places] |= ids < known.progress.highest
+            if _may_repeat(rows, ids):
+                duplicate[places] |= _second_places(rows, ids)
+        return Split(~duplicate, duplicate, late & ~duplicate)
 
     def edits_of(self, batch: EditBatch, split: Split, delivered: Mask) -> list[RegionEdits]:
         """Return what there is to remember once the events of the mask are delivered, as records.
@@ -140,8 +142,19 @@ class DeliveredEdits:
             reused = known is not None and (
                 bool(known.delivered.intersect(whole)) or any(int(i) in known.delivered for i in torn)
             )
-            newest = int(write_ms[done].max())
-            records.append(RegionEdits(names[code], packed(whole), newest, tuple(partial), reused))
+            first_row, last_row = first_and_last(_rows(batch, done))
+            records.append(
+                RegionEdits(
+                    names[code],
+                    packed(whole),
+                    int(write_ms[done].max()),
+                    tuple(partial),
+                    reused,
+                    table=_table(batch, done),
+                    first_row=first_row[:ROW_BYTES_MAX],
+                    last_row=last_row[:ROW_BYTES_MAX],
+                )
+            )
         return records
 
     def remember(self, records: Sequence[RegionEdits]) -> None:
@@ -151,22 +164,24 @@ class DeliveredEdits:
                 self._forget(record.region)
                 known = None
             if known is None:
-                known = self._regions[record.region] = _Region()
+                known = self._regions[record.region] = _Region(progress=RegionProgress(record.table))
             self._regions.move_to_end(record.region)
-            before = known.edits
+            before, progress = known.edits, known.progress
             whole = unpacked(record.sequence_ids)
             for sequence_id, rows in record.partial:
                 if sequence_id not in known.delivered:
                     known.partial.setdefault(sequence_id, set()).update(rows)
-                known.highest = max(known.highest, sequence_id)
+                progress.highest = max(progress.highest, sequence_id)
             if whole:
                 for sequence_id in [each for each in known.partial if each in whole]:
                     del known.partial[sequence_id]
                 known.generations[-1] |= whole - known.delivered
                 known.delivered |= whole
-                known.highest = max(known.highest, int(whole.max()))
-            known.highest = max(known.highest, record.highest)
-            known.newest_write_ms = max(known.newest_write_ms, record.newest_write_ms)
+                progress.highest = max(progress.highest, int(whole.max()))
+            progress.highest = max(progress.highest, record.highest)
+            progress.newest_write_ms = max(progress.newest_write_ms, record.newest_write_ms)
+            if record.last_row:
+                self._row_ranges.deliver(progress, record.first_row, record.last_row)
             self.num_edits += known.edits - before
             if len(known.generations[-1]) >= self._generation_edits:
                 known.generations[-1].run_optimize()
@@ -179,11 +194,20 @@ class DeliveredEdits:
     def records(self) -> Iterator[RegionEdits]:
         """Everything that is remembered, in records of less than 1 MB."""
         for name, known in self._regions.items():
-            ids = ids_of(known.delivered)
+            ids, progress = ids_of(known.delivered), known.progress
             partial = tuple((at, tuple(sorted(rows))) for at, rows in sorted(known.partial.items()))
             for first in range(0, max(1, len(ids)), _SNAPSHOT_IDS):
                 some = packed(bitmap_of(ids[first : first + _SNAPSHOT_IDS]))
-                yield RegionEdits(name, some, known.newest_write_ms, partial, highest=known.highest)
+                yield RegionEdits(
+                    name,
+                    some,
+                    progress.newest_write_ms,
+                    partial,
+                    highest=progress.highest,
+                    table=progress.table,
+                    first_row=progress.first,
+                    last_row=progress.last,
+                )
                 partial = ()
 
     def _repeated(self, known: _Region, batch: EditBatch, places: I64, ids: I64) -> Mask:
@@ -207,7 +231,9 @@ class DeliveredEdits:
             self._forget(next(iter(self._regions)))
 
     def _forget(self, name: str) -> None:
-        self.num_edits -= self._regions.pop(name).edits
+        forgotten = self._regions.pop(name)
+        self.num_edits -= forgotten.edits
+        self._row_ranges.forget(forgotten.progress)
 
 
 def _keys(batch: EditBatch) -> tuple[I64, I64, list[str], NDArray[np.int32]]:
@@ -234,13 +260,24 @@ def _by_region(codes: NDArray[np.int32]) -> Iterator[tuple[int, I64]]:
         yield int(codes[places[0]]), places
 
 
+def _rows(batch: EditBatch, places: I64) -> pa.BinaryArray:
+    """`places` ascend."""
+    rows = batch.events["row"]
+    return rows if len(places) == len(rows) else rows.take(pa.array(places))
+
+
+def _table(batch: EditBatch, places: I64) -> str:
+    """Return the table of the events, which are of one region."""
+    return str(batch.events["table"][int(places[0])].as_py())
+
+
 def _distinct(ids: I64) -> I64:
     """The ids ascending, each once; ids of a log are in order already."""
     ascending = ids if np.all(ids[1:] >= ids[:-1]) else np.sort(ids)
     return ascending[np.concatenate(([True], ascending[1:] != ascending[:-1]))[: len(ids)]]
 
 
-def _may_repeat(batch: EditBatch, places: I64, ids: I64) -> bool:
+def _may_repeat(rows: pa.BinaryArray, ids: I64) -> bool:
     """Return False for ids that grow, as they do in a log, with each row of an edit once."""
     steps = np.diff(ids)
     if np.all(steps > 0):
@@ -248,18 +285,16 @@ def _may_repeat(batch: EditBatch, places: I64, ids: I64) -> bool:
     if np.any(steps < 0):
         return True
     # an edit that follows itself shows its first row again
-    rows = batch.events["row"].take(pa.array(places))
     starts = np.concatenate(([0], np.flatnonzero(steps) + 1))
     first_rows = rows.take(pa.array(np.repeat(starts, np.diff(starts, append=len(ids)))))
     return int(pc.sum(pc.equal(rows, first_rows)).as_py()) > len(starts)
 
 
-def _second_places(batch: EditBatch, places: I64, ids: I64) -> Mask:
+def _second_places(rows: pa.BinaryArray, ids: I64) -> Mask:
     """Events of one region whose edit and row stood before them. For the rare batch that is out of order."""
-    rows = batch.events["row"].take(pa.array(places)).to_pylist()
     seen: set[tuple[int, bytes]] = set()
-    second = np.zeros(len(places), bool)
-    for at, key in enumerate(zip(ids.tolist(), rows, strict=True)):
+    second = np.zeros(len(ids), bool)
+    for at, key in enumerate(zip(ids.tolist(), rows.to_pylist(), strict=True)):
         second[at] = key in seen
         seen.add(key)
     return second

@@ -22,6 +22,7 @@ class RegionEdits(msgspec.Struct, frozen=True, array_like=True):
 
     `highest` is at least the largest of the ids: -1 where they tell it themselves.
     `forgets`: what was known of the region before counts no more, for its ids were used again.
+    `first_row`, `last_row`: the smallest and the largest row among them, as far as `row_ranges` counts.
     """
 
     region: str
@@ -30,6 +31,9 @@ class RegionEdits(msgspec.Struct, frozen=True, array_like=True):
     partial: tuple[tuple[int, tuple[bytes, ...]], ...] = ()
     forgets: bool = False
     highest: int = -1
+    table: str = ""
+    first_row: bytes = b""
+    last_row: bytes = b""
 
 
 def bitmap_of(sequence_ids: I64) -> BitMap64:

@@ -18,7 +18,8 @@ REASON_CHARS_MAX = 500
 
 
 class Lanes:
-    """`process` takes a batch of events of one lane; what it raises means that the batch is due again."""
+    """`process` takes a batch of events of one lane, with the column `late`; what it raises means that the
+    batch is due again."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Lanes:
         self._pool.shutdown()
 
     def _run_lane(self, group: EventGroup, places: NDArray[np.int64], outcome: Outcome) -> Unavailable | None:
-        own, begun = group.batch.take(places), 0
+        own, begun = group.batch.take(places).with_late(group.late[places]), 0
         for some in self._batches(places, group.singly):
             if self._monotonic_s() >= group.deadlines_s[some].min():
                 return None

@@ -32,6 +32,8 @@ EVENTS_SCHEMA: Final = pa.schema(
         pa.field("cell_count", pa.int32(), nullable=False),
     ]
 )
+# Of events that are delivered: older than what was delivered of their row's region before.
+LATE_FIELD: Final = pa.field("late", pa.bool_(), nullable=False)
 CELLS_SCHEMA: Final = pa.schema(
     [
         pa.field("event", pa.int32(), nullable=False),  # position in the events
@@ -57,7 +59,8 @@ class CellType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EditBatch:
-    """`events` has EVENTS_SCHEMA, `cells` has CELLS_SCHEMA; `first_cell` and `event` refer to each other."""
+    """`events` has EVENTS_SCHEMA, and LATE_FIELD behind it where a Python listener gets them; `cells` has
+    CELLS_SCHEMA. `first_cell` and `event` refer to each other."""
 
     events: pa.RecordBatch
     cells: pa.RecordBatch
@@ -74,6 +77,10 @@ class EditBatch:
     def size_bytes(self) -> int:
         """The memory behind the columns; buffers that batches share count in each."""
         return int(self.events.get_total_buffer_size() + self.cells.get_total_buffer_size())
+
+    def with_late(self, late: NDArray[np.bool_]) -> EditBatch:
+        """Return the events with their flags as a column."""
+        return EditBatch(self.events.append_column(LATE_FIELD, pa.array(late)), self.cells)
 
     def take(self, indices: NDArray[np.integer]) -> EditBatch:
         """Return the events at these positions, in this order, with their cells."""

@@ -2,6 +2,8 @@
 
 [project.entry-points."rtolap.sep.listeners"]              EditBatch → None; an exception means again
 
+`events` of the batch has the column `late` too.
+
 What was delivered is noted after it. So events are delivered once, but for those that were under way when the
 process was killed: these are delivered again.
 """

@@ -3,7 +3,7 @@
 The key is the row as HBase has it. The value is one object with the fields of `event_columns`; a field that
 is null is left out. Bytes are hexadecimal text, JSON stands as it is, decimals are numbers with all their
 digits.
-Headers: table, region, sequence_id, and late ("1" where the region's edits were delivered further already).
+Headers: table, region, sequence_id, and late ("1" where the row's region was delivered further already).
 So `(region, sequence_id, row)` names an event for ever.
 """
 

@@ -21,8 +21,8 @@ Mask = NDArray[np.bool_]
 class EventGroup:
     """New events of the calls that are served together, in the order of their sequence ids.
 
-    `late`: below what was delivered of their region before. `singly`: they failed before, and are to be tried
-    alone. `deadlines_s`: by the monotonic clock; an event that has not begun by then does not.
+    `late`: older than what was delivered of their row's region before. `singly`: they failed before, and are
+    to be tried alone. `deadlines_s`: by the monotonic clock; an event that has not begun by then does not.
 
     `commit(delivered, columns)` notes these events as delivered, in one transaction with the records of the
     columns; it may be called for disjoint masks. A listener that writes the journal itself notes
