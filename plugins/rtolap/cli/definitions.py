@@ -61,6 +61,10 @@ def validate(paths: PathsArgument = None, as_json: JsonOption = False) -> None:
         ("subscription", name, f"{subscription.followed} to {subscription.listener.kind}")
         for name, subscription in definitions.subscriptions.items()
     ]
+    rows += [
+        ("kafka_fleet", name, f"{len(fleet.clusters)} clusters, {len(fleet.topics)} owners of topics")
+        for name, fleet in definitions.fleets.items()
+    ]
     print_table(("kind", "name", "summary"), rows, as_json=as_json)
     if not as_json:
         success(f"{len(rows)} definitions in {', '.join(map(str, sources))} are sound")

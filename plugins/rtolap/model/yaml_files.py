@@ -1,5 +1,5 @@
-"""Definition files: `kind: table | cube | lookup | application | stored_table | loader | subscription`,
-one or many documents a file, in folders.
+"""Definition files: `kind: table | cube | lookup | application | stored_table | loader | subscription |
+kafka_fleet`, one or many documents a file, in folders.
 
 `read_definitions` reads them strictly, validates them against each other and raises one DefinitionError
 that lists every problem as `file:line: key: what; expected …; found …; did you mean …?`.
@@ -16,6 +16,7 @@ import yaml
 from rtolap.base.errors import DefinitionError
 from rtolap.model.application import Application
 from rtolap.model.cube import Cube, Schema
+from rtolap.model.fleet import KafkaFleet
 from rtolap.model.loader import Loader
 from rtolap.model.stored.schema import initial_schema
 from rtolap.model.stored.table import StoredTable
@@ -24,6 +25,7 @@ from rtolap.model.table import Lookup, Table
 from rtolap.model.validation.application import application_problems, cube_watermark_problems
 from rtolap.model.validation.cube import cube_problems
 from rtolap.model.validation.definition import lookup_problems, name_problems, table_problems
+from rtolap.model.validation.fleet import fleet_problems
 from rtolap.model.validation.loader import loader_problems
 from rtolap.model.validation.lookup import stored_lookup_problems
 from rtolap.model.validation.problems import Problem, did_you_mean
@@ -31,7 +33,7 @@ from rtolap.model.validation.stored_table import stored_table_problems
 from rtolap.model.validation.subscription import subscription_problems
 from rtolap.model.yaml_nodes import INVALID, NodeReader
 
-Definition = Table | Cube | Lookup | Application | StoredTable | Loader | Subscription
+Definition = Table | Cube | Lookup | Application | StoredTable | Loader | Subscription | KafkaFleet
 KINDS: dict[str, type[Definition]] = {
     "table": Table,
     "cube": Cube,
@@ -40,12 +42,13 @@ KINDS: dict[str, type[Definition]] = {
     "stored_table": StoredTable,
     "loader": Loader,
     "subscription": Subscription,
+    "kafka_fleet": KafkaFleet,
 }
 OTHER_FILES = frozenset(("receivers.yaml",))  # beside the definitions, but read by the receivers' DAG
 _SUFFIXES = (".yaml", ".yml")
 _FILE_BYTES_MAX = 1 << 20
 _KIND_KEY = frozenset(("kind",))
-D = TypeVar("D", Table, Cube, Lookup, Application, StoredTable, Loader, Subscription)
+D = TypeVar("D", Table, Cube, Lookup, Application, StoredTable, Loader, Subscription, KafkaFleet)
 
 
 class Definitions(msgspec.Struct, frozen=True):
@@ -58,6 +61,7 @@ class Definitions(msgspec.Struct, frozen=True):
     stored_tables: dict[str, StoredTable] = {}
     loaders: dict[str, Loader] = {}
     subscriptions: dict[str, Subscription] = {}
+    fleets: dict[str, KafkaFleet] = {}
 
     def schema(self, cube: str) -> Schema:
         return Schema(self.tables[self.cubes[cube].table], self.cubes[cube])
@@ -97,12 +101,13 @@ def read_definitions(*paths: Path) -> Definitions:
     stored_tables = _unique(documents, StoredTable, complaints)
     loaders = _unique(documents, Loader, complaints)
     subscriptions = _unique(documents, Subscription, complaints)
+    fleets = _unique(documents, KafkaFleet, complaints)
     for document in documents:
         problems = _problems(document, tables, cubes, applications, stored_tables)
         complaints += _lines(document, [one for one in problems if not _of_broken(document, one, broken)])
     if complaints:
         raise DefinitionError("\n".join(complaints))
-    return Definitions(tables, lookups, cubes, applications, stored_tables, loaders, subscriptions)
+    return Definitions(tables, lookups, cubes, applications, stored_tables, loaders, subscriptions, fleets)
 
 
 def definition_files(path: Path) -> tuple[Path, ...]:
@@ -217,6 +222,8 @@ def _problems(
         return list(loader_problems(value))
     if isinstance(value, Subscription):
         return list(subscription_problems(value))
+    if isinstance(value, KafkaFleet):
+        return list(fleet_problems(value))
     problems = name_problems(value.name, ("name",))
     table = tables.get(value.table)
     if table is None:
