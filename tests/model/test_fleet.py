@@ -41,7 +41,8 @@ clusters:
     pools:
       vip: {brokers: [1, 2], ranges: [{first: 5, last: 9}], exclusive: false}
     placement:
-      - {match: ["orders.vip.*"], pools: [vip], brokers: [30], replication_factor: 3, min_in_sync: 2, racks: spread}
+      - {match: ["orders.vip.*"], pools: [vip], brokers: [30], racks: spread,
+         replication_factor: 3, min_in_sync: 2}
     reserve: {disk_percent: 30, brokers: 1}
     quotas:
       - {user: <default>, client_id: etl, consumer_byte_rate: 5}
@@ -105,13 +106,13 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ("first: 5", "first: 15", "18: clusters.orders.pools.vip.ranges[0]: no range"),
         ("[1, 2]", "[1, 1]", "18: clusters.orders.pools.vip.brokers: named twice"),
         ("pools: [vip]", "pools: [vpi]", "20: clusters.orders.placement[0].pools[0]: no such pool"),
-        ("r: 3, min_in_sync: 2", "r: 9, min_in_sync: 2", "20: clusters.orders.placement[0].replication_fac"),
-        ("percent: 30", "percent: 99", "21: clusters.orders.reserve.disk_percent: out of bounds"),
-        ("user: <default>, client_id: etl", "ip: 10.0.0.1", "23: clusters.orders.quotas[0].consumer_byte"),
-        ("rate: 5}", "rate: 0}", "23: clusters.orders.quotas[0].consumer_byte_rate: out of bounds"),
-        (", consumer_byte_rate: 5", "", "23: clusters.orders.quotas[0]: a quota without a rate"),
-        ("user: <default>, client_id: etl, ", "", "23: clusters.orders.quotas[0]: a quota of nobody"),
-        ("undeclared_quotas: remove", "undeclared_quotas: drop", "24: clusters.orders.undeclared_quotas"),
+        ("r: 3, min_in_sync: 2", "r: 9, min_in_sync: 2", "21: clusters.orders.placement[0].replication_fac"),
+        ("percent: 30", "percent: 99", "22: clusters.orders.reserve.disk_percent: out of bounds"),
+        ("user: <default>, client_id: etl", "ip: 10.0.0.1", "24: clusters.orders.quotas[0].consumer_byte"),
+        ("rate: 5}", "rate: 0}", "24: clusters.orders.quotas[0].consumer_byte_rate: out of bounds"),
+        (", consumer_byte_rate: 5", "", "24: clusters.orders.quotas[0]: a quota without a rate"),
+        ("user: <default>, client_id: etl, ", "", "24: clusters.orders.quotas[0]: a quota of nobody"),
+        ("undeclared_quotas: remove", "undeclared_quotas: drop", "25: clusters.orders.undeclared_quotas"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, old: str, new: str, complaint: str) -> None:

@@ -34,7 +34,7 @@ def fleet_problems(fleet: KafkaFleet) -> tuple[Problem, ...]:
         found += _owner_problems(fleet, owner, ("topics", place))
     found += _hidden_problems([owner.match for owner in fleet.topics], ("topics",))
     for name, cluster in fleet.clusters.items():
-        key = ("clusters", name)
+        key: Key = ("clusters", name)
         found += _at(key, cluster_problems(name))
         if cluster.kafka_cluster is not None:
             found += _at((*key, "kafka_cluster"), cluster_problems(cluster.kafka_cluster))
