@@ -1,0 +1,509 @@
+"""The administration of a real cluster, in Kafka's own requests."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kafka import errors as kafka_errors
+from kafka.protocol.admin import (
+    AlterClientQuotasRequest,
+    AlterPartitionReassignmentsRequest,
+    AlterReplicaLogDirsRequest,
+    DescribeClientQuotasRequest,
+    DescribeClusterRequest,
+    DescribeConfigsRequest,
+    DescribeLogDirsRequest,
+    DescribeQuorumRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
+)
+from kafka.protocol.metadata import MetadataRequest
+
+from rtolap.base.errors import Forbidden, NotFound, Refused, RtolapError
+from rtolap.kafka.administration.connection import AdministrationConnection
+from rtolap.kafka.administration.errors import of_code, raised
+from rtolap.kafka.administration.interface import Outcomes
+from rtolap.kafka.administration.values import (
+    NO_BROKER,
+    BrokerDescription,
+    BrokerLogDirs,
+    ClientQuota,
+    ClusterDescription,
+    ConfigKind,
+    ConfigResource,
+    HostedReplica,
+    LogDirDescription,
+    Partition,
+    PartitionDescription,
+    Replica,
+    RunningReassignment,
+    TopicDescription,
+)
+from rtolap.kafka.clusters import KafkaCluster
+
+_TIMEOUT_MS = 15_000  # for a controller to answer
+_CONFIGS_A_REQUEST = 1000
+_KINDS = {ConfigKind.TOPIC: 2, ConfigKind.BROKER: 4}
+_NAMED = {code: kind for kind, code in _KINDS.items()}
+_SET, _DELETE = 0, 1
+_PREFERRED = 0
+# of the sources of a value: those that were set on the resource itself, or for all brokers
+_DYNAMIC_TOPIC, _DYNAMIC_BROKER, _DYNAMIC_ALL_BROKERS = 1, 2, 3
+_DESCRIBE, _ALTER = "Describe on the cluster", "Alter on the cluster"
+_DESCRIBE_CONFIGS = "DescribeConfigs on the topics and the cluster"
+_ALTER_CONFIGS = "AlterConfigs on the topics and the cluster"
+
+
+class KafkaAdministration:
+    """Implements `interface.FleetAdministration`."""
+
+    def __init__(self, cluster: KafkaCluster, client_id: str = "rtolap-fleet") -> None:
+        self.cluster = cluster
+        self._connection = AdministrationConnection(cluster, client_id)
+
+    def describe_cluster(self) -> ClusterDescription:
+        answer = self._connection.ask(
+            lambda: DescribeClusterRequest(include_fenced_brokers=True),
+            "describe the cluster",
+            _DESCRIBE,
+            failed=_top_level,
+        )
+        brokers = (
+            BrokerDescription(
+                broker.broker_id,
+                broker.host,
+                broker.port,
+                broker.rack,
+                bool(getattr(broker, "is_fenced", False)),
+            )
+            for broker in answer.brokers
+        )
+        return ClusterDescription(
+            answer.cluster_id, self._controller(), tuple(sorted(brokers, key=lambda known: known.broker_id))
+        )
+
+    def _controller(self) -> int:
+        """A broker names any broker as the controller; the metadata quorum knows its leader."""
+        topic = DescribeQuorumRequest.TopicData
+        try:
+            answer = self._connection.ask(
+                lambda: DescribeQuorumRequest(
+                    topics=[
+                        topic(
+                            topic_name="__cluster_metadata",
+                            partitions=[topic.PartitionData(partition_index=0)],
+                        )
+                    ]
+                ),
+                "describe the quorum",
+                _DESCRIBE,
+                failed=_top_level,
+            )
+        except (Forbidden, Refused):
+            return NO_BROKER
+        return int(answer.topics[0].partitions[0].leader_id)
+
+    def describe_topics(self, topics: Collection[str] | None = None) -> dict[str, TopicDescription]:
+        if topics is not None and not topics:
+            return {}
+        named = MetadataRequest.MetadataRequestTopic
+
+        def request() -> Any:
+            wanted = None if topics is None else [named(name=topic) for topic in sorted(topics)]
+            return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+
+        answer = self._connection.ask(
+            request, "describe topics", "Describe on the topics", failed=lambda _: None
+        )
+        return {topic.name: _topic(topic) for topic in answer.topics if topic.partitions}
+
+    def describe_log_dirs(
+        self, brokers: Collection[int], partitions: Collection[Partition] | None = None
+    ) -> dict[int, BrokerLogDirs]:
+        wanted = None if partitions is None else _by_topic(partitions)
+        named = DescribeLogDirsRequest.DescribableLogDirTopic
+
+        def request() -> Any:
+            if wanted is None:
+                return DescribeLogDirsRequest(topics=None)
+            return DescribeLogDirsRequest(
+                topics=[named(topic=topic, partitions=numbers) for topic, numbers in wanted.items()]
+            )
+
+        attempt = "describe log directories"
+        answers = self._connection.ask_each(dict.fromkeys(sorted(brokers), request), attempt, _DESCRIBE)
+        return {broker: self._log_dirs(broker, answer, attempt) for broker, answer in answers.items()}
+
+    def _log_dirs(self, broker: int, answer: Any, attempt: str) -> BrokerLogDirs:
+        if isinstance(answer, RtolapError):
+            return BrokerLogDirs(broker, missing=answer)
+        refused = self._error(getattr(answer, "error_code", 0) or 0, None, attempt, _DESCRIBE)
+        if refused is not None:
+            return BrokerLogDirs(broker, missing=refused)
+        found = tuple(
+            sorted((_log_dir(result) for result in answer.results), key=lambda log_dir: log_dir.path)
+        )
+        return BrokerLogDirs(broker, found)
+
+    def reassign(self, targets: Mapping[Partition, Sequence[int] | None]) -> Outcomes:
+        if not targets:
+            return {}
+        topic_kind = AlterPartitionReassignmentsRequest.ReassignableTopic
+
+        def request() -> Any:
+            return AlterPartitionReassignmentsRequest(
+                timeout_ms=_TIMEOUT_MS,
+                topics=[
+                    topic_kind(
+                        name=topic,
+                        partitions=[
+                            topic_kind.ReassignablePartition(
+                                partition_index=number,
+                                replicas=_listed(targets[Partition(topic, number)]),
+                            )
+                            for number in numbers
+                        ],
+                    )
+                    for topic, numbers in _by_topic(targets).items()
+                ],
+            )
+
+        attempt = "reassign partitions"
+        answer = self._connection.ask(request, attempt, _ALTER, failed=_top_level)
+        outcomes: Outcomes = {}
+        for topic, partition in _each_partition(answer.responses):
+            code = partition.error_code
+            if code == kafka_errors.NoReassignmentInProgressError.errno:
+                continue  # to cancel what does not run
+            error = self._error(code, partition.error_message, attempt, _ALTER)
+            if error is not None:
+                outcomes[Partition(topic, partition.partition_index)] = error
+        return outcomes
+
+    def running_reassignments(
+        self, partitions: Collection[Partition] | None = None
+    ) -> dict[Partition, RunningReassignment]:
+        if partitions is not None and not partitions:
+            return {}
+        topic_kind = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
+
+        def request() -> Any:
+            wanted = None
+            if partitions is not None:
+                wanted = [
+                    topic_kind(name=topic, partition_indexes=numbers)
+                    for topic, numbers in _by_topic(partitions).items()
+                ]
+            return ListPartitionReassignmentsRequest(timeout_ms=_TIMEOUT_MS, topics=wanted)
+
+        answer = self._connection.ask(request, "list reassignments", _DESCRIBE, failed=_top_level)
+        return {
+            Partition(topic, partition.partition_index): RunningReassignment(
+                tuple(partition.replicas),
+                tuple(partition.adding_replicas),
+                tuple(partition.removing_replicas),
+            )
+            for topic, partition in _each_partition(answer.topics)
+        }
+
+    def move_log_dirs(self, paths: Mapping[Replica, str]) -> dict[Replica, RtolapError]:
+        by_broker: dict[int, dict[str, list[Partition]]] = defaultdict(lambda: defaultdict(list))
+        for replica, path in paths.items():
+            by_broker[replica.broker][path].append(replica.partition)
+        attempt = "move replicas between log directories"
+        answers = self._connection.ask_each(
+            {broker: lambda moved=moved: _log_dir_moves(moved) for broker, moved in by_broker.items()},  # type: ignore[misc]
+            attempt,
+            _ALTER,
+        )
+        refused: dict[Replica, RtolapError] = {}
+        for broker, answer in answers.items():
+            if isinstance(answer, RtolapError):
+                refused |= {replica: answer for replica in paths if replica.broker == broker}
+                continue
+            for topic in answer.results:
+                for partition in topic.partitions:
+                    error = self._error(partition.error_code, None, attempt, _ALTER)
+                    if error is not None:
+                        at = Partition(topic.topic_name, partition.partition_index)
+                        refused[Replica(at, broker)] = error
+        return refused
+
+    def configs(
+        self, resources: Collection[ConfigResource], names: Collection[str]
+    ) -> dict[ConfigResource, dict[str, str]]:
+        resource_kind = DescribeConfigsRequest.DescribeConfigsResource
+        attempt = "describe configs"
+        found: dict[ConfigResource, dict[str, str]] = {}
+
+        def request(asked: Sequence[ConfigResource]) -> Any:
+            return DescribeConfigsRequest(
+                resources=[
+                    resource_kind(
+                        resource_type=_KINDS[resource.kind],
+                        resource_name=resource.name,
+                        configuration_keys=list(names),
+                    )
+                    for resource in asked
+                ]
+            )
+
+        answers = []
+        anywhere = sorted(known for known in resources if known.kind is ConfigKind.TOPIC or not known.name)
+        for batch in _batches(anywhere):
+            answers.append(
+                self._connection.ask(
+                    lambda batch=batch: request(batch),  # type: ignore[misc]
+                    attempt,
+                    _DESCRIBE_CONFIGS,
+                    failed=lambda _: None,
+                )
+            )
+        own = {int(known.name): known for known in resources if known not in set(anywhere)}
+        asked = self._connection.ask_each(
+            {broker: lambda known=known: request([known]) for broker, known in own.items()},  # type: ignore[misc]
+            attempt,
+            _DESCRIBE_CONFIGS,
+        )
+        for answer in (*answers, *asked.values()):
+            if isinstance(answer, RtolapError):
+                raise answer
+            for result in answer.results:
+                error = self._error(result.error_code, result.error_message, attempt, _DESCRIBE_CONFIGS)
+                if isinstance(error, NotFound):
+                    continue
+                if error is not None:
+                    raise error
+                resource = ConfigResource(_NAMED[result.resource_type], result.resource_name)
+                found[resource] = {
+                    config.name: config.value
+                    for config in result.configs
+                    if config.config_source == _own_source(resource) and config.value is not None
+                }
+        return found
+
+    def alter_configs(
+        self, changes: Mapping[ConfigResource, Mapping[str, str | None]]
+    ) -> dict[ConfigResource, RtolapError]:
+        attempt = "alter configs"
+        anywhere = {
+            resource: values
+            for resource, values in changes.items()
+            if resource.kind is ConfigKind.TOPIC or not resource.name
+        }
+        own = {int(known.name): {known: values} for known, values in changes.items() if known not in anywhere}
+        answers: list[Any] = []
+        if anywhere:
+            answers.append(
+                self._connection.ask(
+                    lambda: _config_changes(anywhere), attempt, _ALTER_CONFIGS, failed=lambda _: None
+                )
+            )
+        asked = self._connection.ask_each(
+            {broker: lambda known=known: _config_changes(known) for broker, known in own.items()},  # type: ignore[misc]
+            attempt,
+            _ALTER_CONFIGS,
+        )
+        refused: dict[ConfigResource, RtolapError] = {}
+        for broker, answer in asked.items():
+            if isinstance(answer, RtolapError):
+                refused[ConfigResource(ConfigKind.BROKER, str(broker))] = answer
+            else:
+                answers.append(answer)
+        for answer in answers:
+            for result in answer.responses:
+                error = self._error(result.error_code, result.error_message, attempt, _ALTER_CONFIGS)
+                if error is not None:
+                    refused[ConfigResource(_NAMED[result.resource_type], result.resource_name)] = error
+        return refused
+
+    def elect_preferred_leaders(self, partitions: Collection[Partition]) -> Outcomes:
+        if not partitions:
+            return {}
+        topic_kind = ElectLeadersRequest.TopicPartitions
+        attempt = "elect preferred leaders"
+        answer = self._connection.ask(
+            lambda: ElectLeadersRequest(
+                election_type=_PREFERRED,
+                topic_partitions=[
+                    topic_kind(topic=topic, partitions=numbers)
+                    for topic, numbers in _by_topic(partitions).items()
+                ],
+                timeout_ms=_TIMEOUT_MS,
+            ),
+            attempt,
+            _ALTER,
+            failed=_top_level,
+        )
+        outcomes: Outcomes = {}
+        for topic in answer.replica_election_results:
+            for result in topic.partition_result:
+                if result.error_code == kafka_errors.ElectionNotNeededError.errno:
+                    continue
+                error = self._error(result.error_code, result.error_message, attempt, _ALTER)
+                if error is not None:
+                    outcomes[Partition(topic.topic, result.partition_id)] = error
+        return outcomes
+
+    def client_quotas(self) -> tuple[ClientQuota, ...]:
+        answer = self._connection.ask(
+            lambda: DescribeClientQuotasRequest(components=[], strict=False),
+            "describe client quotas",
+            "DescribeConfigs on the cluster",
+            failed=_top_level,
+        )
+        quotas = (
+            ClientQuota(
+                tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity)),
+                {value.key: value.value for value in entry.values},
+            )
+            for entry in answer.entries or ()
+        )
+        return tuple(sorted(quotas, key=lambda quota: [(kind, name or "") for kind, name in quota.entity]))
+
+    def alter_client_quotas(
+        self, changes: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float | None]]
+    ) -> None:
+        entry_kind = AlterClientQuotasRequest.EntryData
+        attempt, right = "alter client quotas", "AlterConfigs on the cluster"
+        answer = self._connection.ask(
+            lambda: AlterClientQuotasRequest(
+                entries=[
+                    entry_kind(
+                        entity=[
+                            entry_kind.EntityData(entity_type=kind, entity_name=name) for kind, name in entity
+                        ],
+                        ops=[
+                            entry_kind.OpData(key=key, value=value or 0.0, remove=value is None)
+                            for key, value in values.items()
+                        ],
+                    )
+                    for entity, values in changes.items()
+                ],
+                validate_only=False,
+            ),
+            attempt,
+            right,
+            failed=lambda _: None,
+        )
+        for entry in answer.entries:
+            error = self._error(entry.error_code, entry.error_message, attempt, right)
+            if error is not None:
+                raise error
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _error(self, code: int, message: str | None, attempt: str, right: str) -> RtolapError | None:
+        return of_code(code, message, attempt, right, self.cluster)
+
+
+def _top_level(answer: Any) -> Exception | None:
+    if not answer.error_code:
+        return None
+    return raised(answer.error_code, getattr(answer, "error_message", None))
+
+
+def _topic(topic: Any) -> TopicDescription:
+    partitions = (
+        PartitionDescription(
+            partition.partition_index,
+            partition.leader_id,
+            tuple(partition.replica_nodes),
+            tuple(partition.isr_nodes),
+        )
+        for partition in topic.partitions
+    )
+    return TopicDescription(
+        topic.name, bool(topic.is_internal), tuple(sorted(partitions, key=lambda known: known.number))
+    )
+
+
+def _log_dir(result: Any) -> LogDirDescription:
+    replicas = tuple(
+        HostedReplica(
+            Partition(topic.name, partition.partition_index),
+            partition.partition_size,
+            partition.offset_lag,
+            partition.is_future_key,
+        )
+        for topic in result.topics
+        for partition in topic.partitions
+    )
+    return LogDirDescription(
+        result.log_dir,
+        _known_bytes(getattr(result, "total_bytes", None)),
+        _known_bytes(getattr(result, "usable_bytes", None)),
+        offline=result.error_code != 0,
+        cordoned=bool(getattr(result, "is_cordoned", False)),
+        replicas=replicas,
+    )
+
+
+def _known_bytes(value: int | None) -> int | None:
+    return None if value is None or value < 0 else value
+
+
+def _log_dir_moves(moved: Mapping[str, Iterable[Partition]]) -> Any:
+    dir_kind = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+    return AlterReplicaLogDirsRequest(
+        dirs=[
+            dir_kind(
+                path=path,
+                topics=[
+                    dir_kind.AlterReplicaLogDirTopic(name=topic, partitions=numbers)
+                    for topic, numbers in _by_topic(partitions).items()
+                ],
+            )
+            for path, partitions in moved.items()
+        ]
+    )
+
+
+def _config_changes(changes: Mapping[ConfigResource, Mapping[str, str | None]]) -> Any:
+    resource_kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            resource_kind(
+                resource_type=_KINDS[resource.kind],
+                resource_name=resource.name,
+                configs=[
+                    resource_kind.AlterableConfig(
+                        name=name, config_operation=_DELETE if value is None else _SET, value=value
+                    )
+                    for name, value in values.items()
+                ],
+            )
+            for resource, values in changes.items()
+        ],
+        validate_only=False,
+    )
+
+
+def _own_source(resource: ConfigResource) -> int:
+    if resource.kind is ConfigKind.TOPIC:
+        return _DYNAMIC_TOPIC
+    return _DYNAMIC_BROKER if resource.name else _DYNAMIC_ALL_BROKERS
+
+
+def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    numbers: dict[str, list[int]] = {}
+    for partition in sorted(partitions):
+        numbers.setdefault(partition.topic, []).append(partition.number)
+    return numbers
+
+
+def _each_partition(topics: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    return ((topic.name, partition) for topic in topics for partition in topic.partitions)
+
+
+def _listed(replicas: Sequence[int] | None) -> list[int] | None:
+    return None if replicas is None else list(replicas)
+
+
+def _batches(resources: Sequence[ConfigResource]) -> Iterator[Sequence[ConfigResource]]:
+    for start in range(0, len(resources), _CONFIGS_A_REQUEST):
+        yield resources[start : start + _CONFIGS_A_REQUEST]

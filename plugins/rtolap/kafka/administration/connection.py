@@ -1,0 +1,117 @@
+"""One exchange with brokers through kafka-python, whichever of them answers.
+
+kafka-python's own methods send to one broker after the other, raise where the first of many fails, and keep
+asking a controller that has died. Its connection manager, on which they stand, does what is needed: requests
+to many brokers go out at once, each is answered or fails alone, and what any broker can do goes to one that
+is reachable. Brokers of Kafka 4 pass on what is their controller's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka import errors as kafka_errors
+from kafka.admin import KafkaAdminClient
+
+from rtolap.base.errors import RtolapError
+from rtolap.kafka.administration.errors import is_passing, translated
+from rtolap.kafka.clusters import KafkaCluster
+from rtolap.kafka.kafka_python import kafka_python_settings
+
+REQUEST_TIMEOUT_S = 20.0
+_AGAIN_S = 0.1
+_ANSWER_BYTES_MAX = 1 << 30  # the metadata of a million partitions is some 60 MB
+
+Request = Callable[[], Any]
+"""Makes a request: one that was sent keeps the version of the broker that it went to."""
+
+
+class AdministrationConnection:
+    """Thread-safe. Raises as `interface` says."""
+
+    def __init__(self, cluster: KafkaCluster, client_id: str, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        self.cluster = cluster
+        self._timeout_s = timeout_s
+        try:
+            self._client = KafkaAdminClient(
+                **kafka_python_settings(cluster),
+                client_id=client_id,
+                request_timeout_ms=int(timeout_s * 1000),
+                bootstrap_timeout_ms=int(timeout_s * 1000),
+                receive_message_max_bytes=_ANSWER_BYTES_MAX,
+                reconnect_backoff_max_ms=1000,
+                metadata_max_age_ms=10_000,  # brokers that join and leave are seen
+            )
+        except (kafka_errors.KafkaError, OSError) as error:
+            reason = translated("connect", "to be let in", error, cluster)
+        else:
+            self._manager = self._client._manager
+            return
+        raise reason
+
+    def ask(
+        self, request: Request, attempt: str, right: str, *, failed: Callable[[Any], Exception | None]
+    ) -> Any:
+        """The answer of any broker; of another one, until the time is over, where it cannot answer now.
+
+        `failed`: the error that the answer as a whole states.
+        """
+        deadline_s = time.monotonic() + self._timeout_s
+
+        async def exchange() -> Any:
+            while True:
+                error: Exception | None
+                try:
+                    answer = await self._manager.send(request())
+                    error = failed(answer)
+                    if error is None:
+                        return answer
+                except (kafka_errors.KafkaError, OSError) as raised:
+                    error = raised
+                if not is_passing(error) or time.monotonic() > deadline_s:
+                    raise error
+                await self._manager._net.sleep(_AGAIN_S)
+
+        return self._run(exchange, attempt, right)
+
+    def ask_each(self, requests: Mapping[int, Request], attempt: str, right: str) -> dict[int, Any]:
+        """The answer of every broker that is named, or the RtolapError that stands for it; sent to all of
+        them at once."""
+
+        async def exchange() -> dict[int, Any]:
+            under_way = {}
+            answers: dict[int, Any] = {}
+            for broker, request in requests.items():
+                try:
+                    under_way[broker] = self._manager.send(request(), node_id=broker)
+                except (kafka_errors.KafkaError, OSError) as error:
+                    answers[broker] = error
+            for broker, future in under_way.items():
+                try:
+                    answers[broker] = await future
+                except (kafka_errors.KafkaError, OSError) as error:
+                    answers[broker] = error
+            return answers
+
+        answers: dict[int, Any] = self._run(exchange, attempt, right)
+        return {
+            broker: self._of_broker(broker, answer, attempt, right)
+            if isinstance(answer, Exception)
+            else answer
+            for broker, answer in answers.items()
+        }
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _run(self, exchange: Callable[[], Any], attempt: str, right: str) -> Any:
+        try:
+            return self._manager.run(exchange)
+        except (kafka_errors.KafkaError, OSError) as error:
+            reason = translated(attempt, right, error, self.cluster)
+        raise reason  # outside of the handler: the client's error may repeat a secret
+
+    def _of_broker(self, broker: int, error: Exception, attempt: str, right: str) -> RtolapError:
+        return translated(f"{attempt} at broker {broker}", right, error, self.cluster)

@@ -1,0 +1,105 @@
+"""The seam to the administration of a Kafka cluster. Implementations: `client.KafkaAdministration`,
+`memory.MemoryAdministration`.
+
+Every call is one exchange with brokers: it starts what it names and waits for no end. All of it may be sent
+again: a repetition changes nothing. What concerns several partitions, brokers or resources is answered for
+each; what concerns all is raised:
+
+    Forbidden      names the right that is missing
+    Unauthorized   the credentials are wrong
+    Unavailable    no broker answers, or none that can: retry
+    Refused        the brokers do not know the request, or take no such thing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from rtolap.base.errors import RtolapError
+from rtolap.kafka.administration.values import (
+    BrokerLogDirs,
+    ClientQuota,
+    ClusterDescription,
+    ConfigResource,
+    Partition,
+    Replica,
+    RunningReassignment,
+    TopicDescription,
+)
+
+Outcomes = dict[Partition, RtolapError]
+"""What was refused, by partition; those that are not in it were accepted."""
+
+
+class FleetAdministration(Protocol):
+    """Calls are thread-safe."""
+
+    def describe_cluster(self) -> ClusterDescription:
+        """Brokers by id, fenced ones too."""
+        ...
+
+    def describe_topics(self, topics: Collection[str] | None = None) -> dict[str, TopicDescription]:
+        """Of all topics, or of those named that there are. Needs Describe on a topic: others do not show."""
+        ...
+
+    def describe_log_dirs(
+        self, brokers: Collection[int], partitions: Collection[Partition] | None = None
+    ) -> dict[int, BrokerLogDirs]:
+        """Of every broker that is named, one that says nothing with why. Needs Describe on the cluster.
+
+        `partitions`: only their replicas. A directory is told of even where it holds none of them.
+        """
+        ...
+
+    def reassign(self, targets: Mapping[Partition, Sequence[int] | None]) -> Outcomes:
+        """Begin to move partitions to the brokers named, in the order of preference; None cancels what runs.
+
+        A cancelled partition has its former brokers again, not in their former order. To cancel where nothing
+        runs is no error. Needs Alter on the cluster.
+        """
+        ...
+
+    def running_reassignments(
+        self, partitions: Collection[Partition] | None = None
+    ) -> dict[Partition, RunningReassignment]:
+        """Needs Describe on the cluster."""
+        ...
+
+    def move_log_dirs(self, paths: Mapping[Replica, str]) -> dict[Replica, RtolapError]:
+        """Begin to move replicas to other directories of their own brokers; the present one cancels what
+        runs. What was refused, by replica: NotFound where the broker has no such replica yet, or where there
+        is no such directory. Needs Alter on the cluster.
+        """
+        ...
+
+    def configs(
+        self, resources: Collection[ConfigResource], names: Collection[str]
+    ) -> dict[ConfigResource, dict[str, str]]:
+        """Values that were set on the resource itself, of the names asked for; a resource that is not there
+        does not show. Needs DescribeConfigs on the topics or the cluster."""
+        ...
+
+    def alter_configs(
+        self, changes: Mapping[ConfigResource, Mapping[str, str | None]]
+    ) -> dict[ConfigResource, RtolapError]:
+        """Set values, or remove those that are None, all in one batch; others stay. What was refused, by
+        resource: NotFound for topics that are not there. Needs AlterConfigs on the topics or the cluster.
+        """
+        ...
+
+    def elect_preferred_leaders(self, partitions: Collection[Partition]) -> Outcomes:
+        """Let the first replica lead, where it is in sync and does not yet. Needs Alter on the cluster."""
+        ...
+
+    def client_quotas(self) -> tuple[ClientQuota, ...]:
+        """All quotas, by entity. Needs DescribeConfigs on the cluster."""
+        ...
+
+    def alter_client_quotas(
+        self, changes: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float | None]]
+    ) -> None:
+        """Set quotas of entities, or remove those that are None. Needs AlterConfigs on the cluster."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,271 @@
+"""A cluster in memory whose replicas move by as many bytes as `advance` lets them.
+
+Deterministic. Copies obey throttles as brokers do: a rate binds what a broker sends and takes of the replicas
+that its topics list, replicas in sync are never bound, and what no rate binds goes at the speed of the
+network. A broker that is not alive sends and takes nothing; a stuck partition copies nothing; a copy that
+fills its disk takes the log directory offline.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rtolap.base.errors import NotFound, Refused, RtolapError
+from rtolap.kafka.administration.values import (
+    ALL_BROKERS,
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    LOG_DIRS_RATE,
+    NO_BROKER,
+    ConfigKind,
+    ConfigResource,
+    Partition,
+    Replica,
+)
+
+NETWORK_BYTES_PER_S = 100_000_000
+
+
+@dataclass
+class MemoryDisk:
+    total_bytes: int
+    offline: bool = False
+    cordoned: bool = False
+
+
+@dataclass
+class MemoryBroker:
+    broker_id: int
+    rack: str | None
+    disks: dict[str, MemoryDisk]
+    alive: bool = True
+    silent: bool = False  # it does not tell its log directories
+
+
+@dataclass
+class MemoryPartition:
+    size_bytes: int
+    leader: int
+    replicas: list[int]
+    in_sync: set[int]
+    adding: set[int] = field(default_factory=set)
+    target: list[int] | None = None
+    stuck: bool = False
+
+
+@dataclass
+class MemoryReplica:
+    path: str
+    size_bytes: int
+    future_path: str | None = None
+    future_bytes: int = 0
+
+
+class MemoryCluster:
+    """The state, with what plays faults and time. Several administrations may look at one."""
+
+    def __init__(self, cluster_id: str = "memory") -> None:
+        self.cluster_id = cluster_id
+        self.brokers: dict[int, MemoryBroker] = {}
+        self.partitions: dict[Partition, MemoryPartition] = {}
+        self.replicas: dict[Replica, MemoryReplica] = {}
+        self.configs: dict[ConfigResource, dict[str, str]] = {}
+        self.quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {}
+        self.forbidden: set[str] = set()  # names of calls
+        self.answers = True
+        self.lock = threading.RLock()
+
+    def add_broker(
+        self, broker_id: int, rack: str | None = None, disks: Mapping[str, int] | None = None
+    ) -> None:
+        known = disks or {"/d0": 10**12, "/d1": 10**12}
+        self.brokers[broker_id] = MemoryBroker(
+            broker_id, rack, {path: MemoryDisk(total) for path, total in known.items()}
+        )
+
+    def add_partition(
+        self, partition: Partition, replicas: Sequence[int], size_bytes: int = 0, path: str | None = None
+    ) -> None:
+        self.partitions[partition] = MemoryPartition(
+            size_bytes, replicas[0], list(replicas), set(replicas), set()
+        )
+        for broker in replicas:
+            self.replicas[Replica(partition, broker)] = MemoryReplica(
+                path or self._roomiest(broker), size_bytes
+            )
+
+    def remove_topic(self, topic: str) -> None:
+        for partition in [known for known in self.partitions if known.topic == topic]:
+            del self.partitions[partition]
+        for replica in [known for known in self.replicas if known.partition.topic == topic]:
+            del self.replicas[replica]
+        self.configs.pop(ConfigResource(ConfigKind.TOPIC, topic), None)
+
+    def topics(self) -> set[str]:
+        return {partition.topic for partition in self.partitions}
+
+    def used_bytes(self, broker: int, path: str) -> int:
+        used = 0
+        for replica, held in self.replicas.items():
+            if replica.broker == broker:
+                used += held.size_bytes * (held.path == path)
+                used += held.future_bytes * (held.future_path == path)
+        return used
+
+    def stop_broker(self, broker_id: int) -> None:
+        self.brokers[broker_id].alive = False
+        for partition in self.partitions.values():
+            if len(partition.in_sync) > 1:
+                partition.in_sync.discard(broker_id)
+        self._lead()
+
+    def start_broker(self, broker_id: int) -> None:
+        self.brokers[broker_id].alive = True
+        self._lead()
+
+    def advance(self, seconds: float) -> None:
+        """Copy what goes in that time, complete what is complete."""
+        with self.lock:
+            self._copy_between_brokers(seconds)
+            self._copy_between_disks(seconds)
+            for partition in list(self.partitions):
+                self._complete(partition)
+            self._lead()
+
+    def settle(self) -> None:
+        """Elect and complete without copying anything."""
+        self.advance(0.0)
+
+    # -- copying ----------------------------------------------------------------------------------------
+
+    def _copy_between_brokers(self, seconds: float) -> None:
+        copying = [
+            (replica, self.partitions[replica.partition])
+            for replica in sorted(self.replicas)
+            if self._copies(replica)
+        ]
+        sent = Counter((known.leader, self._bound(replica, known)) for replica, known in copying)
+        taken = Counter((replica.broker, self._bound(replica, known)) for replica, known in copying)
+        for replica, known in copying:
+            bound = self._bound(replica, known)
+            rate = min(
+                self._rate(known.leader, LEADER_RATE, bound) / sent[known.leader, bound],
+                self._rate(replica.broker, FOLLOWER_RATE, bound) / taken[replica.broker, bound],
+            )
+            held = self.replicas[replica]
+            wanted = min(int(rate * seconds), known.size_bytes - held.size_bytes)
+            held.size_bytes += self._room(replica.broker, held.path, wanted)
+            if held.size_bytes >= known.size_bytes:
+                known.in_sync.add(replica.broker)
+
+    def _copies(self, replica: Replica) -> bool:
+        known = self.partitions[replica.partition]
+        held = self.replicas[replica]
+        broker = self.brokers[replica.broker]
+        return (
+            replica.broker not in known.in_sync
+            and known.leader != NO_BROKER
+            and not known.stuck
+            and broker.alive
+            and not broker.disks[held.path].offline
+        )
+
+    def _bound(self, replica: Replica, known: MemoryPartition) -> bool:
+        """Whether a throttle binds the copy."""
+        values = self.configs.get(ConfigResource(ConfigKind.TOPIC, replica.partition.topic), {})
+        number = replica.partition.number
+        leaders, followers = values.get(LEADER_REPLICAS, ""), values.get(FOLLOWER_REPLICAS, "")
+        return f"{number}:{known.leader}" in leaders.split(",") or (
+            f"{number}:{replica.broker}" in followers.split(",")
+        )
+
+    def _rate(self, broker: int, name: str, bound: bool) -> float:
+        own = self.configs.get(ConfigResource(ConfigKind.BROKER, str(broker)), {}).get(name)
+        value = own or self.configs.get(ALL_BROKERS, {}).get(name)
+        return min(float(value), NETWORK_BYTES_PER_S) if bound and value else NETWORK_BYTES_PER_S
+
+    def _copy_between_disks(self, seconds: float) -> None:
+        moving = [replica for replica in sorted(self.replicas) if self.replicas[replica].future_path]
+        shares = Counter(replica.broker for replica in moving)
+        for replica in moving:
+            held = self.replicas[replica]
+            broker = self.brokers[replica.broker]
+            path = held.future_path
+            assert path is not None
+            if not broker.alive or broker.disks[path].offline or self.partitions[replica.partition].stuck:
+                continue
+            rate = self._rate(replica.broker, LOG_DIRS_RATE, True) / shares[replica.broker]
+            wanted = min(int(rate * seconds), held.size_bytes - held.future_bytes)
+            held.future_bytes += self._room(replica.broker, path, wanted)
+            if held.future_bytes >= held.size_bytes:
+                held.path, held.future_path, held.future_bytes = path, None, 0
+
+    def _room(self, broker: int, path: str, wanted: int) -> int:
+        """As much of it as the disk takes; one that is full takes its directory offline."""
+        disk = self.brokers[broker].disks[path]
+        left = disk.total_bytes - self.used_bytes(broker, path)
+        if wanted > left:
+            disk.offline = True
+        return max(0, min(wanted, left))
+
+    def _complete(self, partition: Partition) -> None:
+        known = self.partitions[partition]
+        if known.target is None or not set(known.target) <= known.in_sync:
+            return
+        for broker in set(known.replicas) - set(known.target):
+            self.replicas.pop(Replica(partition, broker), None)
+        known.replicas, known.in_sync = list(known.target), known.in_sync & set(known.target)
+        known.target, known.adding = None, set()
+
+    def _lead(self) -> None:
+        for known in self.partitions.values():
+            able = [b for b in known.replicas if b in known.in_sync and self.brokers[b].alive]
+            if known.leader not in able:
+                known.leader = able[0] if able else NO_BROKER
+
+    def _roomiest(self, broker: int) -> str:
+        disks = self.brokers[broker].disks
+        open_ = [path for path, disk in disks.items() if not disk.offline and not disk.cordoned]
+        hosted = Counter(held.path for replica, held in self.replicas.items() if replica.broker == broker)
+        return min(open_ or list(disks), key=lambda path: (hosted[path], path))
+
+    # -- reassignments ----------------------------------------------------------------------------------
+
+    def begin(self, partition: Partition, target: Sequence[int]) -> RtolapError | None:
+        known = self.partitions.get(partition)
+        if known is None:
+            return NotFound(f"cannot reassign {partition}: it is not there")
+        if len(set(target)) != len(target) or not target or not set(target) <= set(self.brokers):
+            return Refused(f"Kafka refuses to reassign {partition}", found=list(target))
+        before = list(known.replicas)
+        known.adding = {broker for broker in target if broker not in before or broker in known.adding}
+        for broker in target:
+            if broker not in before:
+                path = self._roomiest(broker)
+                self.replicas[Replica(partition, broker)] = MemoryReplica(path, 0)
+        known.target = list(target)
+        known.replicas = [*target, *(broker for broker in before if broker not in target)]
+        self._complete(partition)
+        self._lead()
+        return None
+
+    def cancel(self, partition: Partition) -> RtolapError | None:
+        known = self.partitions.get(partition)
+        if known is None:
+            return NotFound(f"cannot cancel {partition}: it is not there")
+        if known.target is None:
+            return None
+        former = [broker for broker in known.replicas if broker not in known.adding]
+        if not known.in_sync & set(former):
+            return Refused(f"Kafka refuses to cancel {partition}: no former replica is in sync")
+        for broker in known.adding:
+            self.replicas.pop(Replica(partition, broker), None)
+        known.replicas, known.in_sync = former, known.in_sync & set(former)
+        known.target, known.adding = None, set()
+        self._lead()
+        return None

@@ -1,0 +1,143 @@
+"""What the administration of a Kafka cluster says and is told, as plain values.
+
+Brokers are named by their ids, log directories by broker and path, replicas by partition and broker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from rtolap.base.errors import RtolapError
+
+NO_BROKER = -1
+
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+
+
+class Partition(NamedTuple):
+    topic: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}:{self.number}"
+
+
+class Replica(NamedTuple):
+    partition: Partition
+    broker: int
+
+
+@dataclass(frozen=True)
+class BrokerDescription:
+    """fenced: it is registered and serves nobody."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+    fenced: bool = False
+
+
+@dataclass(frozen=True)
+class ClusterDescription:
+    """controller: the node that leads the metadata quorum, which need not be a broker; `NO_BROKER` where it
+    is not told."""
+
+    cluster_id: str
+    controller: int
+    brokers: tuple[BrokerDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """replicas: in the order of preference. leader: `NO_BROKER` where nobody leads."""
+
+    number: int
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    """partitions: by number."""
+
+    name: str
+    internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+
+class HostedReplica(NamedTuple):
+    """A replica in a log directory. lag: records behind. future: it is being copied there from another
+    directory of the same broker."""
+
+    partition: Partition
+    size_bytes: int
+    lag: int
+    future: bool
+
+
+@dataclass(frozen=True)
+class LogDirDescription:
+    """total_bytes, usable_bytes: of the disk below, None where the broker does not say."""
+
+    path: str
+    total_bytes: int | None
+    usable_bytes: int | None
+    offline: bool
+    cordoned: bool
+    replicas: tuple[HostedReplica, ...]
+
+
+@dataclass(frozen=True)
+class BrokerLogDirs:
+    """What one broker said of its log directories; missing: why it said nothing."""
+
+    broker_id: int
+    log_dirs: tuple[LogDirDescription, ...] = ()
+    missing: RtolapError | None = None
+
+
+@dataclass(frozen=True)
+class RunningReassignment:
+    """replicas: all of the partition now, those to be removed too."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+    @property
+    def target(self) -> frozenset[int]:
+        return frozenset(self.replicas) - frozenset(self.removing)
+
+
+class ConfigKind(StrEnum):
+    TOPIC = "topic"
+    BROKER = "broker"
+
+
+class ConfigResource(NamedTuple):
+    """name: of the topic; of a broker its id, or "" for all brokers that have no value of their own."""
+
+    kind: ConfigKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" if self.name else "all brokers"
+
+
+ALL_BROKERS = ConfigResource(ConfigKind.BROKER, "")
+
+
+@dataclass(frozen=True)
+class ClientQuota:
+    """entity: types (user, client-id, ip) and names, sorted by type; a name None is the type's default."""
+
+    entity: tuple[tuple[str, str | None], ...]
+    values: dict[str, float] = field(default_factory=dict)
