@@ -10,7 +10,7 @@ from rtolap.model.fleet import (
     BrokerPool,
     BrokerRange,
     CapacityReserve,
-    ClientQuota,
+    DeclaredQuota,
     FleetCluster,
     KafkaFleet,
     PlacementRule,
@@ -76,7 +76,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
                 pools={"vip": BrokerPool((1, 2), (BrokerRange(5, 9),), exclusive=False)},
                 placement=(PlacementRule(("orders.vip.*",), ("vip",), (30,), 3, 2, "spread"),),
                 reserve=CapacityReserve(30, 1),
-                quotas=(ClientQuota("<default>", "etl", consumer_byte_rate=5.0),),
+                quotas=(DeclaredQuota("<default>", "etl", consumer_byte_rate=5.0),),
                 undeclared_quotas="remove",
             )
         },

@@ -77,7 +77,7 @@ class CapacityReserve(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     brokers: int = 0
 
 
-class ClientQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DeclaredQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rates of one entity, which a `user`, a `client_id`, both, or an `ip` name; `<default>` is the default
     of its type. Bytes and mutations are per second and broker, as Kafka counts them."""
 
@@ -123,7 +123,7 @@ class FleetCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     pools: dict[str, BrokerPool] = {}
     placement: tuple[PlacementRule, ...] = ()
     reserve: CapacityReserve = CapacityReserve()
-    quotas: tuple[ClientQuota, ...] = ()
+    quotas: tuple[DeclaredQuota, ...] = ()
     undeclared_quotas: Literal["report", "remove"] = "report"
 
     def takes(self, owner: TopicOwner) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from itertools import combinations
 
-from rtolap.model.fleet import BrokerPool, ClientQuota, FleetCluster, KafkaFleet, PlacementRule, TopicOwner
+from rtolap.model.fleet import BrokerPool, DeclaredQuota, FleetCluster, KafkaFleet, PlacementRule, TopicOwner
 from rtolap.model.validation.definition import cluster_problems, duplicates, name_problems
 from rtolap.model.validation.problems import Key, Problem, did_you_mean, raise_all
 
@@ -214,7 +214,7 @@ def _factor_problems(factor: int, in_sync: int, factor_key: Key, in_sync_key: Ke
     return found
 
 
-def _quota_problems(quota: ClientQuota, key: Key) -> list[Problem]:
+def _quota_problems(quota: DeclaredQuota, key: Key) -> list[Problem]:
     found: list[Problem] = []
     if not quota.entity:
         found.append(Problem(key, "a quota of nobody", expected="user, client_id, both, or ip"))

@@ -1,0 +1,75 @@
+"""The audit: a registry held against snapshots of its clusters. A pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rtolap.base.errors import Refused
+from rtolap.fleet.isolation.capacity import reserve_findings, role_findings, unknown_disks
+from rtolap.fleet.isolation.findings import SEVERITIES, Audit, Finding
+from rtolap.fleet.isolation.placement import placement_rules
+from rtolap.fleet.isolation.quotas import quota_differences, quota_findings
+from rtolap.fleet.isolation.racks import rack_findings
+from rtolap.fleet.isolation.topics import (
+    factor_findings,
+    min_in_sync_in_force,
+    owner_findings,
+    placement_findings,
+)
+from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.model.fleet import FleetCluster, KafkaFleet
+
+QUOTAS_FACT = "client quotas"
+
+
+def audit(fleet: KafkaFleet, snapshots: Mapping[str, Snapshot]) -> Audit:
+    """`snapshots`: by the fleet's names of clusters, any of them.
+
+    Raises Refused where a snapshot is another cluster's than its name says.
+    """
+    for name, snapshot in snapshots.items():
+        check_cluster_id(name, fleet.cluster(name), snapshot)
+    topics_of = {name: frozenset(snapshot.topics.names) for name, snapshot in snapshots.items()}
+    findings: list[Finding] = []
+    unchecked: list[str] = []
+    for name in fleet.clusters:
+        if name not in snapshots:
+            unchecked.append(f"{name}: no snapshot of it")
+            continue
+        found = [*owner_findings(fleet, name, topics_of), *_of_cluster(name, fleet, snapshots[name])]
+        findings += sorted(found, key=lambda each: (SEVERITIES.index(each.severity), each.kind, each.subject))
+        unchecked += _unchecked(name, snapshots[name])
+    return Audit(tuple(findings), tuple(unchecked))
+
+
+def check_cluster_id(name: str, cluster: FleetCluster, snapshot: Snapshot) -> None:
+    if cluster.cluster_id is not None and cluster.cluster_id != snapshot.cluster_id:
+        raise Refused(
+            f"the snapshot is not of cluster {name}", expected=cluster.cluster_id, found=snapshot.cluster_id
+        )
+
+
+def _of_cluster(name: str, fleet: KafkaFleet, snapshot: Snapshot) -> list[Finding]:
+    cluster = fleet.clusters[name]
+    placement = placement_rules(cluster, snapshot)
+    found = [
+        *role_findings(name, cluster, snapshot),
+        *placement_findings(name, snapshot, placement),
+        *factor_findings(name, snapshot, placement),
+        *rack_findings(name, snapshot, placement, min_in_sync_in_force(snapshot, placement)),
+        *reserve_findings(name, cluster, snapshot),
+    ]
+    if not _lacks_quotas(snapshot):
+        found += quota_findings(name, quota_differences(cluster, snapshot.quotas))
+    return found
+
+
+def _lacks_quotas(snapshot: Snapshot) -> bool:
+    return any(fact.fact == QUOTAS_FACT for fact in snapshot.missing)
+
+
+def _unchecked(name: str, snapshot: Snapshot) -> list[str]:
+    told = [f"{name}: {fact.fact} ({fact.reason})" for fact in snapshot.missing]
+    if disks := unknown_disks(snapshot):
+        told.append(f"{name}: how full {disks} disks are, which their brokers do not say")
+    return told

@@ -1,0 +1,83 @@
+"""What an audit finds: one value for each difference between what is declared and what is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+import msgspec
+import numpy as np
+
+from rtolap.fleet.snapshot.model import Int64s, Snapshot
+
+
+class Severity(StrEnum):
+    """CRITICAL: one broker or rack less, and somebody cannot write or loses data. WARNING: what is declared
+    does not hold. INFO: worth knowing."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class FindingKind(StrEnum):
+    WRONG_CLUSTER = "wrong_cluster"
+    NO_OWNER = "no_owner"
+    COMBINED_ROLES = "combined_roles"
+    ABSENT_BROKER = "absent_broker"
+    NO_BROKER_ALLOWED = "no_broker_allowed"
+    PLACEMENT = "placement"
+    REPLICATION_FACTOR = "replication_factor"
+    MIN_IN_SYNC = "min_in_sync"
+    NOT_WRITABLE = "not_writable"
+    NO_RACK = "no_rack"
+    SHARED_RACK = "shared_rack"
+    RACK_LOSS = "rack_loss"
+    DISK_RESERVE = "disk_reserve"
+    BROKER_RESERVE = "broker_reserve"
+    QUOTA = "quota"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """subject: the topic, broker, log directory, pool or entity that it is about. partitions: of the topic,
+    where it is about some of them; brokers: that have part in it. repair: the command, or what to do."""
+
+    cluster: str
+    kind: FindingKind
+    severity: Severity
+    subject: str
+    message: str
+    expected: str
+    found: str
+    repair: str
+    partitions: tuple[int, ...] = ()
+    brokers: tuple[int, ...] = ()
+
+
+class Audit(msgspec.Struct, frozen=True):
+    """findings: in the order of clusters, and in each the most severe first. unchecked: what could not be
+    looked at, and why."""
+
+    findings: tuple[Finding, ...]
+    unchecked: tuple[str, ...] = ()
+
+
+SEVERITIES = tuple(Severity)
+
+
+def by_topic(snapshot: Snapshot, partitions: Int64s) -> Iterator[tuple[int, Int64s]]:
+    """Yield each topic, as a row, that has some of these rows of partitions, which are sorted, with them."""
+    if len(partitions):
+        topics = snapshot.partitions.topics[partitions]
+        for rows in np.split(partitions, np.flatnonzero(np.diff(topics)) + 1):
+            yield int(snapshot.partitions.topics[rows[0]]), rows
+
+
+def numbers_of(snapshot: Snapshot, partitions: Int64s) -> tuple[int, ...]:
+    return tuple(snapshot.partitions.numbers[partitions].tolist())
+
+
+def some(values: Sequence[object], most: int = 5) -> str:
+    """Return the first of them in words, and how many others there are."""
+    text = ", ".join(map(str, values[:most]))
+    return text if len(values) <= most else f"{text} and {len(values) - most} others"
