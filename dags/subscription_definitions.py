@@ -30,11 +30,11 @@ with DAG(
 ):
 
     @task
-    def dropped(params: dict[str, Any]) -> list[str]:
+    def dropped(params: Any = None) -> list[str]:
         return list(params["drop"])
 
     @task
-    def defined(params: dict[str, Any]) -> list[str]:
+    def defined(params: Any = None) -> list[str]:
         return sorted(set(defined_subscriptions(Settings().include_dir)) - set(params["drop"]))
 
     drop = DropSubscriptionOperator.partial(task_id="drop").expand(subscription=dropped())

@@ -23,8 +23,9 @@ from rtolap.airflow.sensors.cubes import WindowCompleteSensor
 
 START = pendulum.datetime(2024, 1, 1, tz="UTC")
 APPROVAL = "rtolap_window_approval"
-WINDOW = {name: f"{{{{ params.{name} }}}}" for name in ("application", "window_end")}
-LATENESS = {"lateness_ms": "{{ params.lateness_ms }}"}
+APPLICATION = "{{ params.application }}"
+WINDOW_END = "{{ params.window_end }}"
+LATENESS_MS = "{{ params.lateness_ms }}"
 
 with DAG(
     dag_id="rtolap_watermark_gate",
@@ -74,19 +75,30 @@ with DAG(
     doc_md=__doc__,
 ):
     ask = WindowApprovalOperator(
-        task_id="ask", retries=3, retry_delay=timedelta(seconds=10), **WINDOW, **LATENESS
+        task_id="ask",
+        application=APPLICATION,
+        window_end=WINDOW_END,
+        lateness_ms=LATENESS_MS,
+        retries=3,
+        retry_delay=timedelta(seconds=10),
     )
     let_go = ApproveWindowOperator(
-        task_id="let_go", answer=ask.output, retries=10, retry_delay=timedelta(seconds=30), **WINDOW
+        task_id="let_go",
+        application=APPLICATION,
+        window_end=WINDOW_END,
+        answer=ask.output,
+        retries=10,
+        retry_delay=timedelta(seconds=30),
     )
     may_close = WindowCompleteSensor(
         task_id="may_close",
+        application=APPLICATION,
+        window_end=WINDOW_END,
+        lateness_ms=LATENESS_MS,
         trigger_rule="none_failed",  # after Reject too: it waits for the events
         timeout=timedelta(days=30).total_seconds(),
         poke_interval=10,
         retries=100,
         retry_delay=timedelta(seconds=10),
-        **WINDOW,
-        **LATENESS,
     )
     ask >> let_go >> may_close

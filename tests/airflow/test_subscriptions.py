@@ -18,7 +18,7 @@ from rtolap.airflow.operators.subscriptions import CreateSubscriptionOperator, D
 from rtolap.airflow.provider import get_provider_info
 from rtolap.airflow.sensors import replication as sensors
 from rtolap.airflow.sensors.replication import ReplicationWaitSensor
-from rtolap.airflow.subscriptions import declared_subscriptions, defined_subscriptions
+from rtolap.airflow.subscriptions import SUBSCRIPTIONS, defined_subscriptions
 from rtolap.airflow.triggers import caught_up, replication
 from rtolap.airflow.triggers.caught_up import CaughtUpTrigger
 from rtolap.airflow.triggers.replication import ReplicationWaitTrigger
@@ -52,20 +52,20 @@ def include(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_subscriptions_come_from_the_variable_the_file_or_the_definitions(include: Path) -> None:
-    assert {entry["subscription"] for entry in declared_subscriptions(None, include)} == {
+    assert {entry["subscription"] for entry in SUBSCRIPTIONS.declared(None, include)} == {
         "orders",
         "customers",
     }
     (include / "subscriptions.yaml").write_text("subscriptions:\n- {name: a, ports: [7001, 7002]}\n")
-    assert declared_subscriptions(None, include) == [{"subscription": "a", "host": "", "ports": [7001, 7002]}]
-    assert declared_subscriptions([{"name": "b", "host": "h"}], include) == [
+    assert SUBSCRIPTIONS.declared(None, include) == [{"subscription": "a", "host": "", "ports": [7001, 7002]}]
+    assert SUBSCRIPTIONS.declared([{"name": "b", "host": "h"}], include) == [
         {"subscription": "b", "host": "h", "ports": []}
     ]
 
 
 def test_without_any_the_task_says_where_they_are_looked_for(tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="neither Variable rtolap_subscriptions nor"):
-        declared_subscriptions(None, tmp_path)
+        SUBSCRIPTIONS.declared(None, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_without_any_the_task_says_where_they_are_looked_for(tmp_path: Path) -> 
 )
 def test_wrong_entries_are_refused(wrong: object, tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="Variable rtolap_subscriptions"):
-        declared_subscriptions(wrong, tmp_path)
+        SUBSCRIPTIONS.declared(wrong, tmp_path)
 
 
 def test_a_consumer_is_a_command_of_the_allow_list(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The processes of a kind that this deployment runs: a Variable, else a file in `include`, else a default.
 
-Each entry is a mapping, in JSON or YAML. `Kind` says where entries stand and how one is read; `receivers` and
-`loaders` are the kinds.
+Each entry is a mapping, in JSON or YAML. `Kind` says where entries stand and how one is read; `receivers`,
+`loaders` and `subscriptions` are the kinds.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 class Kind:
     """`plural` names the Variable (`rtolap_<plural>`) and the file (`<plural>.yaml`, a list, or a mapping
     with the list under that name). `parse_one` gives an operator's arguments, of which `identity` is unique.
+    `default` gives the entries where neither is there, from what else stands in `include`.
     """
 
     plural: str
@@ -31,7 +32,7 @@ class Kind:
     optional: tuple[str, ...]
     identity: str
     parse_one: Callable[[Mapping[str, Any], str], dict[str, Any]]
-    default: tuple[dict[str, Any], ...] = ()
+    default: Callable[[Path], Sequence[Mapping[str, Any]]] = lambda include_dir: ()
 
     @property
     def variable(self) -> str:
@@ -45,7 +46,8 @@ class Kind:
         path = include_dir / f"{self.plural}.yaml"
         if not path.exists():
             return self.parse(
-                self.default, f"neither Variable {self.variable} nor {path} is there; the default"
+                self.default(include_dir),
+                f"neither Variable {self.variable} nor {path} is there; the default",
             )
         try:
             content = yaml.safe_load(path.read_text())

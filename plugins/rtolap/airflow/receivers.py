@@ -49,4 +49,11 @@ def _parse_bounds(declared: object, place: str) -> dict[str, int | float]:
     return declared
 
 
-RECEIVERS = Kind("receivers", ("id", "replica_set"), ("port", "bounds"), "receiver_id", _parse_one, DEFAULT)
+RECEIVERS = Kind(
+    "receivers",
+    ("id", "replica_set"),
+    ("port", "bounds"),
+    "receiver_id",
+    _parse_one,
+    default=lambda include_dir: DEFAULT,
+)

@@ -26,11 +26,8 @@ def defined_subscriptions(include_dir: Path) -> dict[str, Subscription]:
     return read_definitions(folder).subscriptions if folder.is_dir() else {}
 
 
-def declared_subscriptions(variable: object, include_dir: Path) -> list[dict[str, Any]]:
-    """Arguments of an operator, one set each. `variable`: the Variable's decoded value, None without one."""
-    if variable is None and not (include_dir / f"{SUBSCRIPTIONS.plural}.yaml").exists():
-        variable = [{"name": name} for name in defined_subscriptions(include_dir)] or None
-    return SUBSCRIPTIONS.declared(variable, include_dir)
+def _all_defined(include_dir: Path) -> list[dict[str, Any]]:
+    return [{"name": name} for name in defined_subscriptions(include_dir)]
 
 
 def _parse_one(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -45,4 +42,6 @@ def _is_port(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
 
 
-SUBSCRIPTIONS = Kind("subscriptions", ("name",), ("host", "ports"), "subscription", _parse_one)
+SUBSCRIPTIONS = Kind(
+    "subscriptions", ("name",), ("host", "ports"), "subscription", _parse_one, default=_all_defined
+)
