@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from rtolap.agent.states import ProcessEvent, ProcessState, transition
-from rtolap.base.errors import Corrupted
 from rtolap.base.files import write_atomic
+from rtolap.base.undecodable import decode_own
 from rtolap.protocols.agent.messages import ProcessSpec
 
 HISTORY_ENTRIES_MAX = 20
@@ -79,14 +79,8 @@ class StateFile:
             data = self._path.read_bytes()
         except FileNotFoundError:
             return AgentState()
-        try:
-            return msgspec.json.decode(data, type=AgentState)
-        except msgspec.MsgspecError as error:
-            raise Corrupted(
-                f"agent state {self._path} cannot be read",
-                found=str(error),
-                action="stop the processes that it names, then remove the file",
-            ) from error
+        action = "stop the processes that it names, then remove the file"
+        return decode_own(data, AgentState, f"agent state {self._path} cannot be read", action=action)
 
     def save(self, state: AgentState) -> None:
         # Environment additions may hold credentials: owner only.

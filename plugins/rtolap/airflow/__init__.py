@@ -5,10 +5,12 @@
     process      long-running processes         ManagedProcessOperator
     services     those without end              ReceiverOperator, LoaderOperator, SubscriptionOperator
     declared, receivers, loaders, subscriptions which of them this deployment runs
+    service_dag  the DAGs that keep them running
     build        Spark builds                   SparkBuildOperator
     hooks.spark  how a build is submitted, as `spark_default` says
     hooks.kafka  how Kafka is reached, as `kafka_default` says
-    hooks.hbase, hooks.replication   which HBase, as `hbase_default` says, and what is asked of it
+    hooks.hbase  which HBase, as `hbase_default` says, and what is asked of it
+    hooks.on_demand   opens the last two, whose libraries are loaded only then
     operators.subscriptions   those of HBase: CreateSubscriptionOperator, DropSubscriptionOperator
     sensors.replication   what was written to HBase is delivered: ReplicationWaitSensor
     topics, lag  whether topics are there, and how far who reads them is: CheckTopicsOperator, LagSensor

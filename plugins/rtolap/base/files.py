@@ -1,9 +1,11 @@
-"""Atomic, durable local files."""
+"""Local files: atomic and durable ones, and those that a person has to provide."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+from rtolap.base.errors import DefinitionError
 
 PRIVATE = 0o077  # umask: no rights for other users of the machine
 
@@ -49,3 +51,13 @@ def write_synced(path: Path, data: bytes | memoryview, *, mode: int = 0o644) -> 
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_provided(path: Path, what: str, *, action: str | None = None) -> str:
+    """Return the text of a file that somebody has to provide. Raises DefinitionError naming it as `what`."""
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise DefinitionError(
+            f"{what} cannot be read", expected=f"a readable file {path}", found=error.strerror, action=action
+        ) from error

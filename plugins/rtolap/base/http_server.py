@@ -25,6 +25,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
 from rtolap.base.connections import Connections
+from rtolap.base.errors import Unavailable
 from rtolap.base.http_limits import HttpLimits
 from rtolap.base.http_protocol import BoundedProtocol
 from rtolap.base.metrics import Family, Metrics
@@ -96,7 +97,7 @@ class HttpServer(uvicorn.Server):
         if self.lifespan.should_exit:
             sys.exit(STARTUP_FAILURE)
         try:
-            listening = sockets if sockets is not None else bound(self.config.host, self.config.port)
+            listening = sockets if sockets is not None else _bound(self.config.host, self.config.port)
         except OSError as error:
             log.error("cannot serve on %s:%d: %s", self.config.host, self.config.port, error)
             await self.lifespan.shutdown()
@@ -184,8 +185,17 @@ class Listener:
             task.add_done_callback(self._connecting.discard)
 
 
-def bound(host: str, port: int) -> list[socket.socket]:
-    """A socket for each address of `host`, listening. Raises OSError."""
+def listening_sockets(what: str, host: str, port: int) -> list[socket.socket]:
+    """A socket for each address of `host`. Raises Unavailable, which says that `what` cannot be served."""
+    try:
+        return _bound(host, port)
+    except OSError as error:
+        raise Unavailable(
+            f"{what} cannot be served on {host}:{port}", found=error.strerror, action="take another port"
+        ) from error
+
+
+def _bound(host: str, port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     try:

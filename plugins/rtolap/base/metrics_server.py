@@ -8,10 +8,9 @@ import threading
 
 from fastapi import FastAPI
 
-from rtolap.base.errors import Unavailable
 from rtolap.base.http_guard import guard
 from rtolap.base.http_limits import HttpLimits
-from rtolap.base.http_server import HttpConnections, HttpServer, bound
+from rtolap.base.http_server import HttpConnections, HttpServer, listening_sockets
 from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_http import PATH
 
@@ -27,12 +26,7 @@ class MetricsServer:
     """
 
     def __init__(self, metrics: Metrics, *, host: str, port: int, token: str) -> None:
-        try:
-            sockets = bound(host, port)
-        except OSError as error:
-            raise Unavailable(
-                f"metrics cannot be served on {host}:{port}", found=error.strerror, action="take another port"
-            ) from error
+        sockets = listening_sockets("metrics", host, port)
         self.port: int = sockets[0].getsockname()[1]
         self.url = f"http://{host}:{self.port}{PATH}"
         app = FastAPI(title="metrics", openapi_url=None, docs_url=None, redoc_url=None)

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rtolap.base.errors import DefinitionError
+from rtolap.base.files import read_provided
 
 
 def read_password(path: Path, of: str) -> str:
     """Without the end of its line. Raises DefinitionError, which says whose password (`of`) it is."""
-    try:
-        return path.read_text().rstrip("\r\n")
-    except OSError as error:
-        raise DefinitionError(
-            f"the password of {of} cannot be read",
-            expected=f"a readable file {path}",
-            found=error.strerror,
-        ) from error
+    return read_provided(path, f"the password of {of}").rstrip("\r\n")

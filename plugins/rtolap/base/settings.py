@@ -8,6 +8,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rtolap.base.errors import DefinitionError
+from rtolap.base.files import read_provided
 from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.http_limits import HttpLimits
 from rtolap.base.shipped import shipped
@@ -150,15 +151,8 @@ class Settings(BaseSettings):
 
     def token(self) -> str:
         """The cluster's bearer token."""
-        try:
-            text = self.token_file.read_text().strip()
-        except OSError as error:
-            raise DefinitionError(
-                "the cluster token cannot be read",
-                expected=f"a readable file {self.token_file}",
-                found=error.strerror,
-                action="create it, or set RTOLAP_TOKEN_FILE",
-            ) from error
+        action = "create it, or set RTOLAP_TOKEN_FILE"
+        text = read_provided(self.token_file, "the cluster token", action=action).strip()
         if not text:
             raise DefinitionError("the cluster token is empty", found=str(self.token_file))
         return text

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from rtolap.base.errors import DefinitionError, Forbidden, Unauthorized
+from rtolap.base.files import read_provided
 
 HASH_BYTES = 32
 Right = Literal["define", "load"]
@@ -39,22 +40,14 @@ class Users:
     @classmethod
     def load(cls, path: Path) -> Users:
         """Raises DefinitionError naming the line, never its content."""
-        try:
-            lines = path.read_text().splitlines()
-        except OSError as error:
-            raise DefinitionError(
-                "the users file cannot be read",
-                expected=f"a readable file {path}",
-                found=error.strerror,
-                action="create it, or set RTOLAP_USERS_FILE",
-            ) from error
+        text = read_provided(path, "the users file", action="create it, or set RTOLAP_USERS_FILE")
         hashes: dict[str, bytes] = {}
         rights: dict[str, tuple[str, ...]] = {}
-        for number, line in enumerate(lines, start=1):
-            text = line.strip()
-            if not text or text.startswith("#"):
+        for number, line in enumerate(text.splitlines(), start=1):
+            entry = line.strip()
+            if not entry or entry.startswith("#"):
                 continue
-            name, colon, rest = text.partition(":")
+            name, colon, rest = entry.partition(":")
             digest, _, granted = rest.partition(":")
             rights[name] = tuple(right.strip() for right in granted.split(",") if right.strip())
             try:

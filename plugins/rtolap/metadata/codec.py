@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from rtolap.base.errors import Corrupted
+from rtolap.base.undecodable import decode_own
 
 T = TypeVar("T")
 
@@ -19,11 +19,9 @@ def encode(record: msgspec.Struct) -> bytes:
 
 
 def decode(data: bytes, kind: type[T], where: str) -> T:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.MsgspecError as error:
-        raise Corrupted(
-            f"{where} does not hold a {kind.__name__}",
-            found=str(error),
-            action="restore the node from a backup, or remove it if the cube can be replayed",
-        ) from error
+    return decode_own(
+        data,
+        kind,
+        f"{where} does not hold a {kind.__name__}",
+        action="restore the node from a backup, or remove it if the cube can be replayed",
+    )

@@ -20,8 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from rtolap.base.errors import Corrupted, Refused
+from rtolap.base.errors import Refused
 from rtolap.base.files import write_atomic
+from rtolap.base.undecodable import decode_own
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.pids import ProcessId, identify, is_same_process, read_record
 
@@ -52,13 +53,10 @@ class PortClaims:
     def _load(self) -> list[Claim]:
         path = self._folder / "ports.json"
         try:
-            return msgspec.json.decode(path.read_bytes(), type=list[Claim])
+            data = path.read_bytes()
         except FileNotFoundError:
             return []
-        except msgspec.DecodeError as error:
-            raise Corrupted(
-                f"{path} cannot be read", found=error, action="remove it when no stack runs"
-            ) from error
+        return decode_own(data, list[Claim], f"{path} cannot be read", action="remove it when no stack runs")
 
     def _save(self, claims: list[Claim]) -> None:
         write_atomic(self._folder / "ports.json", msgspec.json.encode(claims), mode=0o600)

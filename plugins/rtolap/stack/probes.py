@@ -64,6 +64,19 @@ def _no_greeting(connection: socket.socket, where: str) -> str | None:
     return None if greeting[4:5] == b"\x0a" else f"{where}: no greeting"
 
 
+def exchange(address: tuple[str, int], request: bytes, answer_bytes: int) -> bytes:
+    """Send a request on a socket; return the answer once it has so many bytes, or more. Raises OSError."""
+    with socket.create_connection(address, timeout=_TIMEOUT_S) as connection:
+        connection.sendall(request)
+        answer = b""
+        while len(answer) < answer_bytes:
+            piece = connection.recv(4096)
+            if not piece:
+                raise ConnectionAbortedError("it closed the connection")
+            answer += piece
+    return answer
+
+
 def airflow_missing(api_url: str, part: str, started_s: float) -> str | None:
     """None when the part has sent a heartbeat since its start.
 

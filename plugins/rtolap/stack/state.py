@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from rtolap.base.errors import Corrupted
 from rtolap.base.files import write_atomic
+from rtolap.base.undecodable import decode_own
 from rtolap.stack.layout import StackLayout
 
 
@@ -22,12 +22,8 @@ def load_state(layout: StackLayout) -> StackState | None:
         encoded = layout.state_file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    try:
-        return msgspec.json.decode(encoded, type=StackState)
-    except msgspec.DecodeError as error:
-        raise Corrupted(
-            f"{layout.state_file} cannot be read", found=error, action="remove it when no stack runs"
-        ) from error
+    damage, action = f"{layout.state_file} cannot be read", "remove it when no stack runs"
+    return decode_own(encoded, StackState, damage, action=action)
 
 
 def save_state(layout: StackLayout, state: StackState) -> None:

@@ -1,6 +1,6 @@
 """HBaseHook: the HBase that a connection of type *hbase* names; HBaseReplication: what is asked of it.
 
-Not to be imported while DAGs are parsed: it loads a client of ZooKeeper. See `hooks.replication`.
+Not to be imported while DAGs are parsed: it loads a client of ZooKeeper. See `hooks.on_demand`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from rtolap.airflow.hooks.replication import HBASE_CONN_TYPE, HBASE_DEFAULT, DueArguments
+from rtolap.airflow.hooks.on_demand import HBASE_CONN_TYPE, HBASE_DEFAULT, DueArguments
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
 from rtolap.base.settings import Settings

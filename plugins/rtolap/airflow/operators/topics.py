@@ -9,8 +9,8 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException
 
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hooks.on_demand import open_kafka
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.hooks.topics import TopicAccess
 from rtolap.base.errors import RtolapError
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 from rtolap.protocols.coordinator.client import CoordinatorClient
@@ -55,13 +55,13 @@ class CheckTopicsOperator(BaseOperator):
             topics_of.setdefault(cluster, []).append(topic)
         missing = []
         for cluster, topics in topics_of.items():
-            access = TopicAccess(cluster, self.kafka_conn_id)
+            hook = open_kafka(cluster, self.kafka_conn_id)
             try:
-                access.check(topics, "Read" if self.rights else "Describe")
+                hook.check(topics, "Read" if self.rights else "Describe")
             except RtolapError as error:
-                missing.append(f"{access.connection}: {error}")
+                missing.append(f"{hook.kafka_config_id}: {error}")
             else:
-                self.log.info("%s has %s", access.connection, ", ".join(topics))
+                self.log.info("%s has %s", hook.kafka_config_id, ", ".join(topics))
         if missing:
             raise AirflowException("\n".join(missing))
         return topics_of

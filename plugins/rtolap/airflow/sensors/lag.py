@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from airflow.sdk import Context
 
+from rtolap.airflow.hooks.on_demand import open_kafka
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.hooks.topics import TopicAccess
 from rtolap.airflow.loaders import find_loader
 from rtolap.airflow.operators.topics import topic_of
 from rtolap.airflow.sensors.base import DeferredSensor
@@ -90,7 +90,7 @@ class LagSensor(DeferredSensor[Reader]):
         return event
 
     def _lag(self, client: Reader) -> dict[int, int | None]:
-        ends = TopicAccess(client.cluster, self.kafka_conn_id).log_ends(client.topic)
+        ends = open_kafka(client.cluster, self.kafka_conn_id).log_ends(client.topic)
         return lag(ends, client.positions())
 
 

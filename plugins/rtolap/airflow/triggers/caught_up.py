@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from rtolap.airflow.hooks.replication import HBASE_DEFAULT, open_replication
+from rtolap.airflow.hooks.on_demand import HBASE_DEFAULT, open_replication
 from rtolap.airflow.words import iso
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import RtolapError

@@ -12,9 +12,10 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hooks.on_demand import open_kafka
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.hooks.topics import TopicAccess
 from rtolap.base.errors import Unavailable
+from rtolap.model.offsets import Offsets
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 TELL_S = 60.0  # how often the task's log is told how far it is
@@ -68,11 +69,10 @@ class LagTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await self._hook.load()
-        topics = TopicAccess(self.kafka_cluster, self.kafka_conn_id)
         told_s = 0.0
         while True:
             try:
-                ends = await asyncio.to_thread(topics.log_ends, self.topic)  # its client blocks
+                ends = await asyncio.to_thread(self._log_ends)  # its client blocks
                 partition_lags = lag(ends, await self._positions())
             except Unavailable as error:
                 self.log.warning("%s is waited for: %s", self.cube or self.loader, error)
@@ -84,6 +84,9 @@ class LagTrigger(BaseTrigger):
                     told_s = time.monotonic()
                     self.log.info("%s: %s", self.cube or self.loader, words(partition_lags, self.lag_max))
             await asyncio.sleep(self.poll_s)
+
+    def _log_ends(self) -> Offsets:
+        return open_kafka(self.kafka_cluster, self.kafka_conn_id).log_ends(self.topic)
 
     async def _positions(self) -> Mapping[int, int]:
         if self.cube is None:

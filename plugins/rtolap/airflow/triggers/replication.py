@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from rtolap.airflow.hooks.replication import HBASE_DEFAULT, DueArguments, open_replication
+from rtolap.airflow.hooks.on_demand import HBASE_DEFAULT, DueArguments, open_replication
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Unavailable
 

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from rtolap.base.errors import Corrupted, NotFound
+from rtolap.base.errors import NotFound
+from rtolap.base.undecodable import decode_own
 from rtolap.cubes.format import history
 from rtolap.cubes.format.fragment import SUFFIX, fragment_paths, open_fragment
 from rtolap.cubes.format.manifest import MANIFEST_NAME
@@ -83,10 +84,7 @@ class _KindOnly(msgspec.Struct):
 
 def _manifest_kind(store: ObjectStore, folder: str) -> Kind:
     body = store.read(f"{folder}/{MANIFEST_NAME}").partition(b"\n")[0]
-    try:
-        return msgspec.json.decode(body, type=_KindOnly).kind
-    except msgspec.MsgspecError as error:
-        raise Corrupted(f"{store.uri(folder)} has no readable manifest", found=str(error)) from error
+    return decode_own(body, _KindOnly, f"{store.uri(folder)} has no readable manifest").kind
 
 
 def _nothing(place: str) -> NotFound:

@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from rtolap.base.errors import Corrupted
+from rtolap.base.undecodable import decode_own
 from rtolap.model.completeness import Completeness
 from rtolap.model.event_loss import EventLoss
 from rtolap.model.offsets import Offsets, PartRange
@@ -95,10 +96,7 @@ def decode(data: bytes, kind: type[M], where: str) -> M:
             if kind is HistoryManifest
             else "`rtolap segments requeue CUBE SEGMENT` has its receivers upload the part again",
         )
-    try:
-        manifest = msgspec.json.decode(body, type=kind)
-    except msgspec.MsgspecError as error:
-        raise Corrupted(f"manifest {where} is not a {kind.__name__}", found=str(error)) from error
+    manifest = decode_own(body, kind, f"manifest {where} is not a {kind.__name__}")
     if manifest.format_version != FORMAT_VERSION:
         raise Corrupted(
             f"manifest {where} has another format", expected=FORMAT_VERSION, found=manifest.format_version

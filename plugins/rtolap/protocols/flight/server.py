@@ -18,10 +18,9 @@ from typing import Any
 
 import pyarrow.flight as flight
 
-from rtolap.base.errors import Unavailable
 from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.flight_guard.relay import FlightRelay
-from rtolap.base.http_server import bound
+from rtolap.base.http_server import listening_sockets
 from rtolap.base.metrics import Metrics
 from rtolap.protocols.flight.endpoint import TokenFactory, error_text
 
@@ -46,12 +45,7 @@ class GuardedFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pya
         limits: FlightLimits = FlightLimits(),
         middleware: Mapping[str, Any] | None = None,
     ) -> None:
-        try:
-            listening = bound(host, port)
-        except OSError as error:
-            raise Unavailable(
-                f"Flight cannot be served on {host}:{port}", found=error.strerror, action="take another port"
-            ) from error
+        listening = listening_sockets("Flight", host, port)
         self._port: int = listening[0].getsockname()[1]
         with contextlib.ExitStack() as undo:
             for sock in listening:

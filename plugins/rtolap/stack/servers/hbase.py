@@ -7,18 +7,17 @@ and one may be restarted without the other.
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from rtolap.stack.probes import exchange
 from rtolap.stack.servers.java import LEAN_FLAGS, class_path
 from rtolap.stack.spec import ProcessSpec
 
 REGION_SERVERS = 2
 
-_PROBE_TIMEOUT_S = 3.0
 _HOST = "127.0.0.1"
 # HBase's jars have a binding for the first log4j only
 _LOG4J = """log4j.rootLogger={level},console
@@ -128,14 +127,8 @@ def hbase_missing(host: str, port: int) -> str | None:
     request_header = b"\x08\x00" + _field(3, b"GetTableNames") + b"\x20\x01"  # call 0, with a parameter
     call = _delimited(request_header) + _delimited(b"")
     try:
-        with socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S) as connection:
-            connection.sendall(b"HBas\x00\x50" + _sized(connection_header) + _sized(call))
-            answer = b""
-            while len(answer) < 7:  # size, then the header: its length, the call's number
-                piece = connection.recv(4096)
-                if not piece:
-                    return f"master on {host}:{port} closed the connection"
-                answer += piece
+        request = b"HBas\x00\x50" + _sized(connection_header) + _sized(call)
+        answer = exchange((host, port), request, 7)  # size, then the header: its length, the call's number
     except OSError as error:
         return f"master on {host}:{port}: {error}"
     return None if answer[4:7] == b"\x02\x08\x00" else f"master on {host}:{port} is not initialised yet"

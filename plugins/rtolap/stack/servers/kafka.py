@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import socket
 import struct
 import subprocess
 import uuid
@@ -12,10 +11,10 @@ from pathlib import Path
 
 from rtolap.base.errors import ProcessFailed
 from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stack.probes import exchange
 from rtolap.stack.servers.java import LEAN_FLAGS, class_path, properties, write_log4j
 from rtolap.stack.spec import ProcessSpec
 
-_PROBE_TIMEOUT_S = 2.0
 _FORMAT_TIMEOUT_S = 60
 _METADATA_REQUEST = 3
 _METADATA_VERSION = 4  # the last one before tagged fields, still served by Kafka 4
@@ -118,14 +117,8 @@ def kafka_missing(host: str, port: int) -> str | None:
     body = struct.pack(">hhih", _METADATA_REQUEST, _METADATA_VERSION, 1, len(client)) + client
     body += struct.pack(">i?", 0, False)
     try:
-        with socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S) as connection:
-            connection.sendall(struct.pack(">i", len(body)) + body)
-            answer = b""
-            while len(answer) < 16:  # size, correlation id, throttle time, number of brokers
-                chunk = connection.recv(4096)
-                if not chunk:
-                    return f"broker on {host}:{port} closed the connection"
-                answer += chunk
+        request = struct.pack(">i", len(body)) + body
+        answer = exchange((host, port), request, 16)  # size, correlation id, throttle time, number of brokers
     except OSError as error:
         return f"broker on {host}:{port}: {error}"
     (brokers,) = struct.unpack_from(">i", answer, 12)

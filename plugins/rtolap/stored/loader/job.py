@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rtolap.base.errors import Corrupted
+from rtolap.base.undecodable import decode_own
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.stored.metastore.load_jobs import LoadJob
@@ -34,7 +34,4 @@ def write_config(config: JobConfig) -> str:
 
 
 def read_config(job: LoadJob) -> JobConfig:
-    try:
-        return msgspec.json.decode(job.config, type=JobConfig)
-    except msgspec.MsgspecError as error:
-        raise Corrupted(f"the configuration of job {job.job_id} cannot be read", found=str(error)) from error
+    return decode_own(job.config, JobConfig, f"the configuration of job {job.job_id} cannot be read")

@@ -31,6 +31,7 @@ import msgspec
 
 from rtolap.base.errors import Corrupted, DefinitionError, Refused
 from rtolap.base.files import fsync_dir, write_atomic
+from rtolap.base.undecodable import decode_own
 from rtolap.protocols.storage.messages import TabletId
 
 log = logging.getLogger(__name__)
@@ -118,10 +119,7 @@ class DataFolder:
         path = self.root / "node.json"
         if not path.exists():
             write_atomic(path, msgspec.json.encode(_Node(uuid.uuid4().hex)))
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=_Node).node_id
-        except msgspec.MsgspecError as error:
-            raise Corrupted(f"the id of data folder {path.parent}", found=str(error)) from error
+        return decode_own(path.read_bytes(), _Node, f"the id of data folder {path.parent}").node_id
 
 
 def generations(place: Path) -> list[int]:

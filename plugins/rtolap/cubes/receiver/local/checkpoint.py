@@ -21,8 +21,8 @@ from pathlib import Path
 
 import msgspec
 
-from rtolap.base.errors import Corrupted
 from rtolap.base.files import write_atomic
+from rtolap.base.undecodable import decode_own
 from rtolap.cubes.format.fragment import SUFFIX, delete_fragment, open_fragment
 from rtolap.cubes.receiver.hosts.host_progress import SavedHosts
 from rtolap.cubes.receiver.local.align import Ranges
@@ -83,15 +83,11 @@ class CheckpointFile:
     def load(self) -> Checkpoint | None:
         path = self.folder / NAME
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Checkpoint)
+            data = path.read_bytes()
         except FileNotFoundError:
             return None
-        except msgspec.MsgspecError as error:
-            raise Corrupted(
-                f"{path} is not a checkpoint",
-                found=str(error),
-                action="move the cube's folder away: the receiver then replays from Kafka",
-            ) from error
+        action = "move the cube's folder away: the receiver then replays from Kafka"
+        return decode_own(data, Checkpoint, f"{path} is not a checkpoint", action=action)
 
     def clean(self, keep: set[str]) -> None:
         """Delete what no checkpoint names, unfinished files too."""
