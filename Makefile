@@ -38,7 +38,7 @@ soak: setup ## All that is drawn from a seed, with SEEDS=10 times as many seeds 
 lint: setup ## Format, style, types and the arrows between the rooms
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy plugins/rtolap plugins/rtolap_plugin.py $(wildcard spark_jobs/*.py) benchmarks tests/support
+	$(BIN)/mypy plugins/rtolap plugins/rtolap_plugin.py $(wildcard spark_jobs/*.py) dags benchmarks tests/support
 	$(BIN)/lint-imports
 
 format: setup ## Format the code and mend what the linter can

@@ -5,6 +5,9 @@ from __future__ import annotations
 from rtolap.base.settings import Settings
 from rtolap.kafka.clusters import KafkaCluster, KafkaClusters
 from rtolap.kafka.connections import KafkaConnections
+from rtolap.kafka.consumer import KafkaConsumer
+from rtolap.model.loader import Loader
+from rtolap.model.table import Table
 
 
 def kafka_cluster(settings: Settings, name: str) -> KafkaCluster:
@@ -13,3 +16,14 @@ def kafka_cluster(settings: Settings, name: str) -> KafkaCluster:
 
 def kafka_connections(settings: Settings, client_id: str) -> KafkaConnections:
     return KafkaConnections(KafkaClusters.of_host(settings), client_id)
+
+
+def open_consumer(connections: KafkaConnections, reads: Table | Loader, client_id: str) -> KafkaConsumer:
+    """A consumer of the topic of a table or loader, with all that the events of it are made of."""
+    return KafkaConsumer(
+        connections.clusters.get(reads.kafka_cluster),
+        reads.topic,
+        client_id=client_id,
+        with_create_ms=True,
+        with_statements=reads.watermark_records == "header",
+    )

@@ -16,7 +16,7 @@ import typer
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.base.settings import Settings
-from rtolap.cli.kafka_access import kafka_connections
+from rtolap.cli.kafka_access import kafka_connections, open_consumer
 from rtolap.cli.loader_access import (
     JobAccess,
     check_loader_rights,
@@ -27,7 +27,6 @@ from rtolap.cli.loader_access import (
 )
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.serving import service_settings
-from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.model.offsets import Offsets
 from rtolap.model.yaml_files import read_definitions
 from rtolap.protocols.agent.messages import RESTARTS_VARIABLE
@@ -82,13 +81,7 @@ def run(
             jobs=access.jobs,
             records=access.records,
             sink=sink,
-            open_consumer=lambda kafka_settings: KafkaConsumer(
-                connections.clusters.get(kafka_settings.kafka_cluster),
-                kafka_settings.topic,
-                client_id=f"rtolap-loader-{job}",
-                with_create_ms=True,
-                with_statements=kafka_settings.watermark_records == "header",
-            ),
+            open_consumer=lambda loader: open_consumer(connections, loader, f"rtolap-loader-{job}"),
             box=box,
             clock=SystemClock(),
             host=settings.host,

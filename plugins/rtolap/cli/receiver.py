@@ -9,12 +9,11 @@ import typer
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.stopping import stop_event, wait_awake
-from rtolap.cli.kafka_access import kafka_connections
+from rtolap.cli.kafka_access import kafka_connections, open_consumer
 from rtolap.cli.serving import end_now, service_settings, switch_often
 from rtolap.cubes.receiver.assembly import CubeAssembly
 from rtolap.cubes.receiver.process import ReceiverService
 from rtolap.cubes.receiver.settings import ReceiverSettings
-from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.object_store.store import open_store
@@ -75,13 +74,7 @@ def serve(
         data_dir=data_dir or settings.data_dir / "receivers" / receiver_id,
         metadata=ClusterMetadata(store, clock),
         store=open_store(settings.object_store),
-        open_consumer=lambda table: KafkaConsumer(
-            connections.clusters.get(table.kafka_cluster),
-            table.topic,
-            client_id=f"rtolap-{receiver_id}",
-            with_create_ms=True,
-            with_statements=table.watermark_records == "header",
-        ),
+        open_consumer=lambda table: open_consumer(connections, table, f"rtolap-{receiver_id}"),
         connections=connections,
         clock=clock,
         settings=ReceiverSettings(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rtolap.base.errors import DefinitionError
+from rtolap.base.optional import import_optional
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,12 +58,5 @@ def rendered(figure: Figure, form: Format, title: str) -> bytes:
 
 def load_matplotlib(part: str | None = None) -> Any:
     """The library, or one of its modules."""
-    try:
-        return importlib.import_module("matplotlib" if part is None else f"matplotlib.{part}")
-    except ModuleNotFoundError as error:
-        raise DefinitionError(
-            "pictures need a library that is not installed here",
-            expected="the Python package matplotlib",
-            found=str(error),
-            action="pip install 'rtolap[plot]'",
-        ) from error
+    module = "matplotlib" if part is None else f"matplotlib.{part}"
+    return import_optional(module, needs="pictures need a library", package="matplotlib", extra="plot")

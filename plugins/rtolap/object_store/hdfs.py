@@ -6,7 +6,6 @@ hdfs-site.xml below HADOOP_CONF_DIR (name services, Kerberos) and HADOOP_USER_NA
 
 from __future__ import annotations
 
-import importlib
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import fs
 
-from rtolap.base.errors import DefinitionError
+from rtolap.base.errors import Refused
+from rtolap.base.optional import import_optional
 
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileStatus, FileWriter
@@ -29,15 +29,7 @@ def hdfs_filesystem(authority: str) -> fs.PyFileSystem:
 
     Raises DefinitionError when the client is not installed.
     """
-    try:
-        native = importlib.import_module("hdfs_native")
-    except ModuleNotFoundError as error:
-        raise DefinitionError(
-            "HDFS needs a client that is not installed here",
-            expected="the Python package hdfs-native",
-            found=str(error),
-            action="pip install 'rtolap[hdfs]'",
-        ) from error
+    native = import_optional("hdfs_native", needs="HDFS needs a client", package="hdfs-native", extra="hdfs")
     options = {"dfs.client.failover.max.attempts": str(_ATTEMPTS_MAX)}
     return fs.PyFileSystem(HdfsHandler(native.Client(f"hdfs://{authority}", options), authority))
 
@@ -110,16 +102,16 @@ class HdfsHandler(fs.FileSystemHandler):  # type: ignore[misc]
             return pa.PythonFile(_Writer(self._client.create(path)), mode="w")
 
     def open_append_stream(self, path: str, metadata: object) -> pa.PythonFile:
-        raise NotImplementedError("the object store never appends")
+        raise Refused("the object store never appends")
 
     def copy_file(self, source: str, target: str) -> None:
-        raise NotImplementedError("the object store never copies")
+        raise Refused("the object store never copies")
 
     def delete_dir_contents(self, path: str, missing_dir_ok: bool) -> None:
-        raise NotImplementedError("the object store deletes whole folders")
+        raise Refused("the object store deletes whole folders")
 
     def delete_root_dir_contents(self) -> None:
-        raise NotImplementedError("the object store never deletes its root")
+        raise Refused("the object store never deletes its root")
 
     def _info(self, path: str) -> fs.FileInfo:
         try:

@@ -18,6 +18,7 @@ from rtolap.stored.frontend.loads.distribution import Tables
 from rtolap.stored.frontend.loads.error_files import ErrorFiles
 from rtolap.stored.frontend.loads.group_commit import GroupCommit
 from rtolap.stored.frontend.loads.request import LoadRequest
+from rtolap.stored.frontend.loads.services import LoadServices
 from rtolap.stored.frontend.loads.writer import LoadWriter
 from rtolap.stored.frontend.transactions.visibility import Visibility
 
@@ -52,12 +53,12 @@ def carried_out_after(world: ReplicatedTable, folder: Path, change: Callable[[],
 
     visibility = Visibility(world.manager, world.publisher)
     visibility.wake = visibility.publish
-    groups = GroupCommit(
+    services = LoadServices(
         Committing(world.manager, visibility),
         Tables(world.catalogue, open_writer),
         ErrorFiles(folder / "errors", "http://unused"),
-        interval_s=0.0,
     )
+    groups = GroupCommit(services, interval_s=0.0)
     before = world.catalogue.table("shop", "g")
     change()
     return groups._join(REQUEST, before, [RoutedPart("all", LAST, ROWS)])

@@ -7,10 +7,10 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from google.protobuf.message import Message
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.sep.hbase import admin_pb2, rpc_pb2
@@ -48,7 +48,7 @@ class Region:
         return self.info.start_key <= row and (not self.info.end_key or row < self.info.end_key)
 
 
-class HBaseClient:
+class HBaseClient(Closeable):
     """Of the HBase whose ZooKeeper is at `address`. Calls wait until regions that move are there again."""
 
     def __init__(self, address: str, parent: str = "/hbase") -> None:
@@ -57,14 +57,6 @@ class HBaseClient:
         self.master = MasterClient(self.znodes, timeout_s=_PATIENCE_S)
         self._connections: dict[tuple[str, int, str], Connection] = {}
         self._regions: dict[str, list[Region]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         for connection in self._connections.values():

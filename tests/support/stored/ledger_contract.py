@@ -28,7 +28,7 @@ from rtolap.base.errors import (
     SchemaTooNew,
 )
 from rtolap.model.stored.partitions import partition_of
-from rtolap.model.stored.schema import initial_schema
+from rtolap.model.stored.schema import DefinedTable, initial_schema
 from rtolap.model.stored.table import RangePartitions, StoredColumn, StoredTable
 from rtolap.stored.metastore import partitions, schema, table_changes, tables, transactions
 from rtolap.stored.metastore import pending_tablet_tasks as pending_tablet_tasks
@@ -41,7 +41,6 @@ from rtolap.stored.metastore.records import (
     Partition,
     PartitionVersions,
     PendingTabletTask,
-    StoredTableRow,
     Tablet,
     Transaction,
     TransactionState,
@@ -764,19 +763,19 @@ class LedgerContract:
     # --- stored tables --------------------------------------------------------------------------------
 
     def test_tables_are_found_by_name_and_never_share_an_id(self, ledger: Ledger) -> None:
-        first = write(ledger, lambda it: tables.insert(it, DAILY, initial_schema(DAILY), 5), StoredTableRow)
+        first = write(ledger, lambda it: tables.insert(it, DAILY, initial_schema(DAILY), 5), DefinedTable)
         assert read(ledger, lambda it: tables.get(it, "d", "daily")) == first
         assert read(ledger, lambda it: tables.find(it, "d", "Daily")) is None
         with pytest.raises(CommitConflict):
-            write(ledger, lambda it: tables.insert(it, DAILY, initial_schema(DAILY), 5), StoredTableRow)
+            write(ledger, lambda it: tables.insert(it, DAILY, initial_schema(DAILY), 5), DefinedTable)
         write(ledger, lambda it: tables.delete(it, first), type(None))
         with pytest.raises(NotFound):
             read(ledger, lambda it: tables.get(it, "d", "daily"))
-        again = write(ledger, lambda it: tables.insert(it, DAILY, initial_schema(DAILY), 6), StoredTableRow)
+        again = write(ledger, lambda it: tables.insert(it, DAILY, initial_schema(DAILY), 6), DefinedTable)
         assert again.table_id > first.table_id
 
     def test_what_is_visible_of_several_tables_is_read_at_once(self, ledger: Ledger) -> None:
-        table = write(ledger, lambda it: tables.insert(it, DAILY, initial_schema(DAILY), 5), StoredTableRow)
+        table = write(ledger, lambda it: tables.insert(it, DAILY, initial_schema(DAILY), 5), DefinedTable)
         parts = [partition_of(day * 24 * HOUR_MS, "day") for day in (3, 1, 2)]
 
         def fill(connection: sa.Connection) -> None:

@@ -13,7 +13,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from rtolap.base.errors import DefinitionError
+from rtolap.base.errors import DefinitionError, Refused
 from rtolap.base.settings import Settings
 
 SPARK_DEFAULT = "spark_default"
@@ -61,7 +61,7 @@ class SparkCommandHook(SparkSubmitHook):
         return arguments
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
-        raise NotImplementedError("builds are processes of an agent")
+        raise Refused("builds are not submitted here", action="start them as processes of an agent")
 
     def _resolve_connection(self) -> dict[str, Any]:
         resolved: dict[str, Any] = super()._resolve_connection()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,8 +33,9 @@ class CubeOperator(BaseOperator):
         with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
             return self.call(coordinator)
 
+    @abstractmethod
     def call(self, coordinator: CoordinatorClient) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} has to say what it calls")
+        """Return the result of the task."""
 
 
 class PromoteOperator(CubeOperator):

@@ -64,6 +64,28 @@ class StoredSchema(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(column.name for column in self.key_columns)
 
 
+class DefinedTable(msgspec.Struct, frozen=True):
+    """A table as it was defined, and its columns as they are now. `table_id` is never used twice: a table
+    that was dropped and recreated has another one."""
+
+    table_id: int
+    definition: StoredTable
+    schema: StoredSchema
+    created_at_ms: int
+
+    @property
+    def db(self) -> str:
+        return self.definition.database
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def qualified_name(self) -> str:
+        return self.definition.qualified_name
+
+
 def initial_schema(table: StoredTable) -> StoredSchema:
     """Version 1 of a valid definition: ids from 1, in the order of the columns."""
     ids = {column.name: at for at, column in enumerate(table.columns, 1)}

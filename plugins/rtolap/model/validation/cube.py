@@ -8,7 +8,7 @@ from math import prod
 from rtolap.model.cube import TIME_UNITS, AggregationGroup, Measure, Schema
 from rtolap.model.cuboids import cuboids
 from rtolap.model.validation.policies import policy_problems
-from rtolap.model.validation.problems import Key, Problem, did_you_mean
+from rtolap.model.validation.problems import Key, Problem, bound_problems, did_you_mean
 
 DIMENSIONS_MAX = 64
 GROUP_COMBINATIONS_MAX = 4096
@@ -122,9 +122,7 @@ def _one_measure(schema: Schema, measure: Measure, key: Key) -> list[Problem]:
         fits, expected = column_type.kind in _ORDERED, "a column with an order"
     elif measure.function == "approx_distinct":
         fits, expected = column_type.kind in _COUNTABLE, "a column whose values compare exactly"
-        if not LG_K_MIN <= measure.lg_k <= LG_K_MAX:
-            bounds = f"{LG_K_MIN} to {LG_K_MAX}"
-            found.append(Problem((*key, "lg_k"), "out of bounds", expected=bounds, found=str(measure.lg_k)))
+        found += bound_problems((*key, "lg_k"), measure.lg_k, LG_K_MIN, LG_K_MAX)
     if not fits:
         found.append(
             Problem(

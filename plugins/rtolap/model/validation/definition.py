@@ -18,7 +18,7 @@ from rtolap.model.types import DECIMAL_PRECISION_MAX, parse_type
 from rtolap.model.validation.cube import cube_problems
 from rtolap.model.validation.event_time import time_problems
 from rtolap.model.validation.lookup import source_problems
-from rtolap.model.validation.problems import Key, Problem, did_you_mean, raise_all
+from rtolap.model.validation.problems import Key, Problem, bound_problems, did_you_mean, raise_all
 
 NAME_LENGTH_MAX = 64
 COLUMNS_MAX = 1000
@@ -61,19 +61,8 @@ def table_problems(table: Table) -> tuple[Problem, ...]:
     found += _host_column_problems(table)
     found += _heartbeat_column_problems(table)
     found += watermark_field_problems(table)
-    if not 1 <= table.record_bytes_max <= _RECORD_BYTES_MAX:
-        found.append(
-            Problem(
-                ("record_bytes_max",),
-                "out of bounds",
-                expected=f"1 to {_RECORD_BYTES_MAX}",
-                found=str(table.record_bytes_max),
-            )
-        )
-    if table.future_max_ms < 0:
-        found.append(
-            Problem(("future_max_ms",), "out of bounds", expected="0 or more", found=str(table.future_max_ms))
-        )
+    found += bound_problems(("record_bytes_max",), table.record_bytes_max, 1, _RECORD_BYTES_MAX)
+    found += bound_problems(("future_max_ms",), table.future_max_ms, 0)
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ from rtolap.model.validation.definition import (
     topic_problems,
     watermark_field_problems,
 )
-from rtolap.model.validation.problems import Problem, raise_all
+from rtolap.model.validation.problems import Problem, bound_problems, raise_all
 from rtolap.model.validation.stored_table import AHEAD_MAX
 
 ROWS_MAX = 5_000_000
@@ -55,15 +55,7 @@ def loader_problems(loader: Loader) -> tuple[Problem, ...]:
     if (application := loader.application) is not None:
         found += name_problems(application.name, ("application", "name"))
         found += name_problems(application.level, ("application", "level"))
-        if not 0 <= application.key <= KEY_MAX:
-            found.append(
-                Problem(
-                    ("application", "key"),
-                    "out of bounds",
-                    expected=f"0 to {KEY_MAX}",
-                    found=str(application.key),
-                )
-            )
+        found += bound_problems(("application", "key"), application.key, 0, KEY_MAX)
     if (partitions := loader.sink.partitions) is not None:
         found += _partition_problems(partitions)
     for place, url in enumerate(loader.sink.urls):
@@ -82,8 +74,5 @@ def _partition_problems(wanted: SinkPartitions) -> list[Problem]:
         ("behind", wanted.behind, 0, AHEAD_MAX),
         ("every_ms", wanted.every_ms, 1_000, 86_400_000),
     ):
-        if not least <= value <= most:
-            found.append(
-                Problem((*at, key), "out of bounds", expected=f"{least} to {most}", found=str(value))
-            )
+        found += bound_problems((*at, key), value, least, most)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rtolap.model.cube import Cube
 from rtolap.model.durations import format_duration
-from rtolap.model.validation.problems import Problem
+from rtolap.model.validation.problems import Problem, bound_problems
 
 WINDOW_MIN_MS = 1000  # segment names count seconds
 WINDOW_MAX_MS = 366 * 86_400_000
@@ -35,8 +35,7 @@ def policy_problems(cube: Cube) -> list[Problem]:
         ("sliding_window_ms", segment.sliding_window_ms),
         ("sliding_window_max_ms", segment.sliding_window_max_ms),
     ):
-        if value < 0:
-            found.append(Problem(("segment", name), "out of bounds", expected="0 or more", found=str(value)))
+        found += bound_problems(("segment", name), value, 0)
     if segment.sliding_window_max_ms < segment.sliding_window_ms:
         found.append(
             Problem(
@@ -51,33 +50,10 @@ def policy_problems(cube: Cube) -> list[Problem]:
             found.append(
                 Problem(("retention",), "PURGE needs a time", expected="the key after, as 2d", found="none")
             )
-    elif retention.after_ms < 0:
-        found.append(
-            Problem(
-                ("retention", "after_ms"),
-                "out of bounds",
-                expected="0 or more",
-                found=str(retention.after_ms),
-            )
-        )
-    if late.merge_after_ms < 0:
-        found.append(
-            Problem(
-                ("late", "merge_after_ms"),
-                "out of bounds",
-                expected="0 or more",
-                found=str(late.merge_after_ms),
-            )
-        )
-    if not 1 <= cube.consumer_tasks_max <= CONSUMER_TASKS_MAX:
-        found.append(
-            Problem(
-                ("consumer_tasks_max",),
-                "out of bounds",
-                expected=f"1 to {CONSUMER_TASKS_MAX}",
-                found=str(cube.consumer_tasks_max),
-            )
-        )
+    else:
+        found += bound_problems(("retention", "after_ms"), retention.after_ms, 0)
+    found += bound_problems(("late", "merge_after_ms"), late.merge_after_ms, 0)
+    found += bound_problems(("consumer_tasks_max",), cube.consumer_tasks_max, 1, CONSUMER_TASKS_MAX)
     return found
 
 

@@ -35,6 +35,13 @@ class Problem(msgspec.Struct, frozen=True):
         return ": ".join(part for part in (place, dotted(self.key), "; ".join(parts)) if part)
 
 
+def bound_problems(key: Key, value: int, least: int, most: int | None = None) -> list[Problem]:
+    if least <= value and (most is None or value <= most):
+        return []
+    expected = f"{least} or more" if most is None else f"{least} to {most}"
+    return [Problem(key, "out of bounds", expected=expected, found=str(value))]
+
+
 def dotted(key: Key) -> str:
     text = ""
     for step in key:

@@ -8,7 +8,7 @@ from rtolap.model.stored.column_defaults import default_value
 from rtolap.model.stored.table import SKETCH_TYPES, StoredColumn, StoredTable, TableModel
 from rtolap.model.types import parse_type
 from rtolap.model.validation.definition import COLUMNS_MAX, duplicates, name_problems
-from rtolap.model.validation.problems import Key, Problem, did_you_mean, raise_all
+from rtolap.model.validation.problems import Key, Problem, bound_problems, did_you_mean, raise_all
 
 BUCKETS_MAX = 1024
 AHEAD_MAX = 1000
@@ -171,10 +171,7 @@ def _partition_problems(table: StoredTable) -> list[Problem]:
         if table.model != "duplicate" and column.name not in table.keys:
             expected = "a key column, so that equal keys meet in one partition"
             found.append(Problem(key, "not a key column", expected, repr(column.name)))
-    if not 0 <= policy.ahead <= AHEAD_MAX:
-        found.append(
-            Problem(("partitions", "ahead"), "out of bounds", f"0 to {AHEAD_MAX}", str(policy.ahead))
-        )
+    found += bound_problems(("partitions", "ahead"), policy.ahead, 0, AHEAD_MAX)
     if policy.retention_ms is not None and policy.retention_ms <= 0:
         spelled = format_duration(policy.retention_ms) if policy.retention_ms == 0 else "less than nothing"
         found.append(Problem(("partitions", "retention_ms"), "out of bounds", "more than 0s", spelled))
@@ -184,10 +181,7 @@ def _partition_problems(table: StoredTable) -> list[Problem]:
 def _bucket_problems(table: StoredTable) -> list[Problem]:
     buckets = table.buckets
     found = _names_problems(table, buckets.columns, ("buckets", "columns"))
-    if not 1 <= buckets.count <= BUCKETS_MAX:
-        found.append(
-            Problem(("buckets", "count"), "out of bounds", f"1 to {BUCKETS_MAX}", str(buckets.count))
-        )
+    found += bound_problems(("buckets", "count"), buckets.count, 1, BUCKETS_MAX)
     if buckets.count > 1 and not table.bucket_columns:
         found.append(
             Problem(("buckets", "columns"), "nothing to hash", "columns, or a table with keys", "none")

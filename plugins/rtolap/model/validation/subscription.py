@@ -10,7 +10,7 @@ from rtolap.model.instants import instant_ms
 from rtolap.model.subscription import START_NOW, HBaseSource, Subscription, SubscriptionListener
 from rtolap.model.types import parse_type
 from rtolap.model.validation.definition import cluster_problems, name_problems, topic_problems
-from rtolap.model.validation.problems import Key, Problem, did_you_mean, raise_all
+from rtolap.model.validation.problems import Key, Problem, bound_problems, did_you_mean, raise_all
 
 PORTS_MAX = 64
 LANES_MAX = 64
@@ -45,8 +45,7 @@ def subscription_problems(subscription: Subscription) -> tuple[Problem, ...]:
         (("poison", "tries"), subscription.poison.tries, 1, TRIES_MAX),
         (("listener", "lanes"), subscription.listener.lanes, 1, LANES_MAX),
     ):
-        if not least <= value <= most:
-            found.append(Problem(key, "out of bounds", expected=f"{least} to {most}", found=str(value)))
+        found += bound_problems(key, value, least, most)
     if not 0 < subscription.ratio <= 1:
         found.append(
             Problem(

@@ -66,13 +66,10 @@ class AsyncCoordinatorClient:
 
     async def _attempt(self, call: Call[T]) -> T:
         for url in self._leader.attempts():
-            try:
+            with self._leader.asking(url):
                 response = await self._http.request(**call.request_at(url))
-            except httpx.TransportError as error:
-                self._leader.failed(url, error)
-                continue
-            if self._leader.answered(url, response):
-                return call.read(response)
+                if self._leader.answered(url, response):
+                    return call.read(response)
         raise self._leader.nobody(str(call))
 
     queue = _Awaited(calls.queue)

@@ -78,13 +78,10 @@ class CoordinatorClient(Closeable):
 
     def _attempt(self, call: Call[T]) -> T:
         for url in self._leader.attempts():
-            try:
+            with self._leader.asking(url):
                 response = self._http.request(**call.request_at(url))
-            except httpx.TransportError as error:
-                self._leader.failed(url, error)
-                continue
-            if self._leader.answered(url, response):
-                return call.read(response)
+                if self._leader.answered(url, response):
+                    return call.read(response)
         raise self._leader.nobody(str(call))
 
     cluster = _Sent(calls.cluster)

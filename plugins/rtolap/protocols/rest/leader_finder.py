@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import httpx
@@ -43,6 +44,14 @@ class LeaderFinder:
                 return
             asked.add(url)
             yield url
+
+    @contextmanager
+    def asking(self, url: str) -> Iterator[None]:
+        """Around one attempt: silence is noted, and the next one follows."""
+        try:
+            yield
+        except httpx.TransportError as error:
+            self.failed(url, error)
 
     def failed(self, url: str, error: Exception) -> None:
         with self._lock:

@@ -26,35 +26,16 @@ from __future__ import annotations
 import msgspec
 
 from rtolap.model.stored.partitions import PartitionRange
-from rtolap.model.stored.schema import StoredSchema
+from rtolap.model.stored.schema import DefinedTable, StoredSchema
 from rtolap.model.stored.table import StoredColumn, StoredTable
 
 API = "/api/v1"
 
 
-class TableInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """`table_id` is never used twice: a table that was dropped and recreated has another one.
+class TableInfo(DefinedTable, frozen=True):
+    """`definition` is what it was created with; its columns as they are now stand in `schema`."""
 
-    `definition` is what it was created with; its columns as they are now stand in `schema`.
-    """
-
-    table_id: int
-    definition: StoredTable
-    schema: StoredSchema
-    created_at_ms: int
     partitions: tuple[PartitionRange, ...] = ()
-
-    @property
-    def db(self) -> str:
-        return self.definition.database
-
-    @property
-    def name(self) -> str:
-        return self.definition.name
-
-    @property
-    def qualified_name(self) -> str:
-        return self.definition.qualified_name
 
 
 class TableName(msgspec.Struct, frozen=True, order=True):

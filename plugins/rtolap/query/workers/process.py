@@ -24,25 +24,6 @@ from rtolap.query.engine import Engine
 from rtolap.query.session import BATCH_ROWS, Result, Session
 from rtolap.query.workers import messages, packing
 from rtolap.query.workers.memory import memory_of
-from rtolap.query.workers.messages import (
-    BATCH_BYTES_MAX,
-    ROW_BYTES_MAX,
-    VALUE_BYTES_MAX,
-    Begin,
-    Drain,
-    Drained,
-    End,
-    Failed,
-    Found,
-    Hello,
-    Next,
-    Ran,
-    Register,
-    Request,
-    Rows,
-    Run,
-    Value,
-)
 
 SPILL_PREFIX = "worker-"  # and its process id: of its folder for what does not fit the limit on memory
 OUT_OF_MEMORY = 77  # exit code, where not even an answer could be made
@@ -81,7 +62,7 @@ def serve(data: socket.socket, control: socket.socket, options: WorkerOptions, d
         bound_bytes = min(bound_bytes, most_bytes)
     resource.setrlimit(resource.RLIMIT_DATA, (bound_bytes, bound_bytes))
     process = os.pidfd_open(os.getpid())
-    messages.send(data, Hello(os.getpid(), resident_bytes, data_bytes), descriptor=process)
+    messages.send(data, messages.Hello(os.getpid(), resident_bytes, data_bytes), descriptor=process)
     os.close(process)
     while (asked := messages.receive_request(data)) is not None:
         answered = worker.answer(*asked)
@@ -109,10 +90,10 @@ class _Worker:
         os._exit(0)  # the service is gone, whatever the engine does
 
     def answer(
-        self, request: Request, body: pa.Buffer, descriptor: int | None
+        self, request: messages.Request, body: pa.Buffer, descriptor: int | None
     ) -> tuple[messages.Answer, Any] | None:
         """With its body; None for what is not answered."""
-        if isinstance(request, Begin | End | Register):
+        if isinstance(request, messages.Begin | messages.End | messages.Register):
             try:
                 self._prepare(request, body, descriptor)
             except Exception as error:  # noqa: BLE001 - it is the next answer
@@ -126,8 +107,13 @@ class _Worker:
         except Exception as error:  # noqa: BLE001 - it is the answer
             return self._failure(error)
 
-    def _prepare(self, request: Begin | End | Register, body: pa.Buffer, descriptor: int | None) -> None:
-        if isinstance(request, Register):
+    def _prepare(
+        self,
+        request: messages.Begin | messages.End | messages.Register,
+        body: pa.Buffer,
+        descriptor: int | None,
+    ) -> None:
+        if isinstance(request, messages.Register):
             self._register(request, body, descriptor)
             return
         with self._lock:
@@ -135,56 +121,58 @@ class _Worker:
         self._rows, self._result, self._failed = iter(()), None, None
         if session is not None:
             session.close()
-        if isinstance(request, Begin):
+        if isinstance(request, messages.Begin):
             made = self._engine.session()
             with self._lock:
                 self._number, self._session = request.number, made
 
-    def _failure(self, error: Exception) -> tuple[Failed, bytes]:
+    def _failure(self, error: Exception) -> tuple[messages.Failed, bytes]:
         self._rows, self._result = iter(()), None
         if isinstance(error, MemoryError):
             error = Unavailable("the query needs more memory than it may have", action="group by less")
         if isinstance(error, RtolapError):
-            return Failed(error.to_dict(), isinstance(error, Unavailable | Corrupted)), b""
+            return messages.Failed(error.to_dict(), isinstance(error, Unavailable | Corrupted)), b""
         message = f"{type(error).__name__}: {error}"[:1000]
-        return Failed(Corrupted("the embedded engine failed", found=message).to_dict(), True), b""
+        return messages.Failed(Corrupted("the embedded engine failed", found=message).to_dict(), True), b""
 
-    def _answered(self, request: Value | Run | Next | Drain) -> tuple[messages.Answer, Any]:
+    def _answered(
+        self, request: messages.Value | messages.Run | messages.Next | messages.Drain
+    ) -> tuple[messages.Answer, Any]:
         session = self._session
         assert session is not None, "a statement begins its session first"
-        if isinstance(request, Value):
+        if isinstance(request, messages.Value):
             value = session.value(request.sql, _unpacked(request.values))
-            if packing.value_size(value) > VALUE_BYTES_MAX:
+            if packing.value_size(value) > messages.VALUE_BYTES_MAX:
                 raise QueryError(
                     "a constant is too large",
-                    expected=f"at most {VALUE_BYTES_MAX >> 20} MiB",
+                    expected=f"at most {messages.VALUE_BYTES_MAX >> 20} MiB",
                     action="ask for less",
                 )
-            return Found(packing.packed(value)), b""
-        if isinstance(request, Run):
+            return messages.Found(packing.packed(value)), b""
+        if isinstance(request, messages.Run):
             self._rows = iter(())  # of the result before, whose memory is free now
             self._result = result = session.run(request.sql, _unpacked(request.values))
             self._rows = _pieces(result)
-            first: Rows | Failed
+            first: messages.Rows | messages.Failed
             try:
                 first, body = self._next()
             except Exception as error:  # noqa: BLE001 - the statement runs, its first rows failed
                 first, body = self._failure(error)
-            return Ran(result.schema.serialize().to_pybytes(), first), body
-        if isinstance(request, Next):
+            return messages.Ran(result.schema.serialize().to_pybytes(), first), body
+        if isinstance(request, messages.Next):
             return self._next()
         assert self._result is not None, "a result is drained after it was asked for"
         rows = sum(piece.num_rows for piece, _ in self._rows)
-        return Drained(rows + self._result.drain()), b""
+        return messages.Drained(rows + self._result.drain()), b""
 
-    def _next(self) -> tuple[Rows, Any]:
+    def _next(self) -> tuple[messages.Rows, Any]:
         piece = next(self._rows, None)
         if piece is None:
-            return Rows(True), b""
+            return messages.Rows(True), b""
         batch, is_last = piece
-        return Rows(is_last), messages.table_bytes(batch)
+        return messages.Rows(is_last), messages.table_bytes(batch)
 
-    def _register(self, request: Register, body: pa.Buffer, descriptor: int | None) -> None:
+    def _register(self, request: messages.Register, body: pa.Buffer, descriptor: int | None) -> None:
         try:
             if descriptor is None:
                 table = messages.read_table(body)
@@ -216,11 +204,11 @@ def _pieces(result: Result) -> Iterator[tuple[pa.RecordBatch, bool]]:
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Halves of halves, until each fits or is one row."""
-    if batch.nbytes <= BATCH_BYTES_MAX or batch.num_rows <= 1:
-        if batch.nbytes > ROW_BYTES_MAX:
+    if batch.nbytes <= messages.BATCH_BYTES_MAX or batch.num_rows <= 1:
+        if batch.nbytes > messages.ROW_BYTES_MAX:
             raise QueryError(
                 "a row of the result is too large",
-                expected=f"at most {ROW_BYTES_MAX >> 20} MiB",
+                expected=f"at most {messages.ROW_BYTES_MAX >> 20} MiB",
                 found=f"{batch.nbytes} bytes",
                 action="ask for shorter texts",
             )

@@ -10,90 +10,8 @@ from collections.abc import Mapping
 import pyarrow as pa
 from sqlglot import exp
 
+from rtolap.stored.bodies.node_kinds import COMPARING, NUMERIC, TEXT_RESULTS, TEXTS, TIMES
 from rtolap.stored.bodies.options import OFFSET
-
-_NUMERIC = (
-    exp.Add,
-    exp.Sub,
-    exp.Mul,
-    exp.Div,
-    exp.IntDiv,
-    exp.Mod,
-    exp.Neg,
-    exp.Abs,
-    exp.Ceil,
-    exp.Floor,
-    exp.Round,
-    exp.Sqrt,
-    exp.Pow,
-    exp.Ln,
-    exp.Exp,
-    exp.Sign,
-    exp.UnixToTime,
-)
-_COMPARING = (
-    exp.EQ,
-    exp.NEQ,
-    exp.GT,
-    exp.GTE,
-    exp.LT,
-    exp.LTE,
-    exp.NullSafeEQ,
-    exp.In,
-    exp.Between,
-    exp.Greatest,
-    exp.Least,
-)
-_TIMES = (
-    exp.DateAdd,
-    exp.DateSub,
-    exp.TsOrDsAdd,
-    exp.DateDiff,
-    exp.TsOrDsDiff,
-    exp.TimestampTrunc,
-    exp.DateTrunc,
-    exp.TimeToStr,
-    exp.Quarter,
-    exp.Hour,
-    exp.Minute,
-    exp.Second,
-)
-_TEXTS = (
-    exp.Substring,
-    exp.Lower,
-    exp.Upper,
-    exp.Trim,
-    exp.Length,
-    exp.Replace,
-    exp.Left,
-    exp.Right,
-    exp.Reverse,
-    exp.StrPosition,
-    exp.RegexpReplace,
-    exp.RegexpLike,
-    exp.Like,
-    exp.Concat,
-    exp.ConcatWs,
-    exp.SplitPart,
-    exp.StrToDate,
-    exp.StrToTime,
-    exp.MD5,
-)
-_TEXT_RESULTS = (
-    exp.Substring,
-    exp.Lower,
-    exp.Upper,
-    exp.Trim,
-    exp.Replace,
-    exp.Left,
-    exp.Right,
-    exp.Reverse,
-    exp.RegexpReplace,
-    exp.Concat,
-    exp.ConcatWs,
-    exp.SplitPart,
-    exp.MD5,
-)
 
 
 def engine_sql(tree: exp.Expr, places: Mapping[str, int], types: Mapping[str, pa.DataType], zone: str) -> str:
@@ -134,19 +52,17 @@ def _wanted(column: exp.Expr, is_text: bool, types: Mapping[str, pa.DataType]) -
     parent = column.parent
     while isinstance(parent, exp.Paren):
         parent = parent.parent
-    if isinstance(parent, _TEXTS):
+    if isinstance(parent, TEXTS):
         return None if is_text else "TEXT"
     if not is_text or parent is None:
         return None
     if isinstance(parent, (exp.Add, exp.Sub)) and parent.find(exp.Interval):
         return "TIMESTAMP"
-    if isinstance(parent, _NUMERIC):
+    if isinstance(parent, NUMERIC):
         return "DOUBLE"
-    if isinstance(parent, _COMPARING) and any(
-        _is_number(other, types) for other in parent.iter_expressions()
-    ):
+    if isinstance(parent, COMPARING) and any(_is_number(other, types) for other in parent.iter_expressions()):
         return "DOUBLE"
-    return "TIMESTAMP" if isinstance(parent, _TIMES) else None
+    return "TIMESTAMP" if isinstance(parent, TIMES) else None
 
 
 def _unify(tree: exp.Expr, types: Mapping[str, pa.DataType]) -> None:
@@ -157,8 +73,8 @@ def _unify(tree: exp.Expr, types: Mapping[str, pa.DataType]) -> None:
             for result in results:
                 if not _is_text(result, types) and not isinstance(result, exp.Null):
                     result.replace(exp.cast(result.copy(), exp.DataType.Type.TEXT))
-    for place in list(tree.find_all(*_NUMERIC, *_TIMES)):
-        is_time = isinstance(place, _TIMES)
+    for place in list(tree.find_all(*NUMERIC, *TIMES)):
+        is_time = isinstance(place, TIMES)
         both = not is_time or isinstance(place, (exp.DateDiff, exp.TsOrDsDiff))
         for name in ("this", "expression") if both else ("this",):
             operand = place.args.get(name)
@@ -186,7 +102,7 @@ def _is_text(node: exp.Expr, types: Mapping[str, pa.DataType]) -> bool:
         return bool(node.is_string)
     if isinstance(node, (exp.Coalesce, exp.If, exp.Case)):
         return any(_is_text(result, types) for result in _results(node))
-    return isinstance(node, _TEXT_RESULTS)
+    return isinstance(node, TEXT_RESULTS)
 
 
 def _is_number(node: exp.Expr, types: Mapping[str, pa.DataType]) -> bool:
@@ -196,4 +112,4 @@ def _is_number(node: exp.Expr, types: Mapping[str, pa.DataType]) -> bool:
     if isinstance(node, exp.Column):
         kind = types.get(str(node.name), pa.string())
         return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-    return isinstance(node, _NUMERIC)
+    return isinstance(node, NUMERIC)

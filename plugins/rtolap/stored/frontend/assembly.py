@@ -33,6 +33,7 @@ from rtolap.stored.frontend.loads.error_files import ErrorFiles
 from rtolap.stored.frontend.loads.group_commit import INTERVAL_S, GroupCommit
 from rtolap.stored.frontend.loads.load import Loads
 from rtolap.stored.frontend.loads.metrics import LoadMetrics
+from rtolap.stored.frontend.loads.services import LoadServices
 from rtolap.stored.frontend.mastership import LEASE_MS, Mastership
 from rtolap.stored.frontend.periodic_tasks import PeriodicTask
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
@@ -132,13 +133,15 @@ class Assembly:
         self.error_files = ErrorFiles(error_folder, here.body_url)
         self.metrics = Metrics("stream_load")
         self.http_limits = options.http
-        tables = Tables(self.catalogue, storage.open_writer)
-        committing = Committing(self.manager, self.visibility, options.publish_timeout_s)
+        loads = LoadServices(
+            Committing(self.manager, self.visibility, options.publish_timeout_s),
+            Tables(self.catalogue, storage.open_writer),
+            self.error_files,
+            options.bodies,
+        )
         load_endpoint = LoadEndpoint(
-            Loads(committing, tables, self.error_files, options.bodies),
-            GroupCommit(
-                committing, tables, self.error_files, options.bodies, interval_s=options.group_interval_s
-            ),
+            Loads(loads),
+            GroupCommit(loads, interval_s=options.group_interval_s),
             self.election,
             guard,
             LoadMetrics(self.metrics),

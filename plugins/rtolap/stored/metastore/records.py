@@ -7,9 +7,6 @@ from typing import Literal
 
 import msgspec
 
-from rtolap.model.stored.schema import StoredSchema
-from rtolap.model.stored.table import StoredTable
-
 
 class TransactionState(StrEnum):
     """As it is kept and as responses give it. Legal transitions: `stored.frontend.transactions.states`."""
@@ -84,23 +81,6 @@ class PartitionVersions(msgspec.Struct, frozen=True):
 
     committed: int
     visible: int
-
-
-class StoredTableRow(msgspec.Struct, frozen=True):
-    """A table as it was defined, and its columns as they are now."""
-
-    table_id: int
-    definition: StoredTable
-    schema: StoredSchema
-    created_at_ms: int
-
-    @property
-    def db(self) -> str:
-        return self.definition.database
-
-    @property
-    def name(self) -> str:
-        return self.definition.name
 
 
 class PendingTabletTask(msgspec.Struct, frozen=True):

@@ -13,11 +13,11 @@ import sqlalchemy as sa
 
 from rtolap.base.errors import NotFound
 from rtolap.model.stored.partitions import PartitionRange
-from rtolap.model.stored.schema import StoredSchema
+from rtolap.model.stored.schema import DefinedTable, StoredSchema
 from rtolap.model.stored.table import StoredTable
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore.names import checked_name
-from rtolap.stored.metastore.records import Partition, StoredTableRow
+from rtolap.stored.metastore.records import Partition
 from rtolap.stored.metastore.schema import load_partition as _v
 from rtolap.stored.metastore.schema import stored_database as _d
 from rtolap.stored.metastore.schema import stored_partition as _p
@@ -26,7 +26,7 @@ from rtolap.stored.metastore.schema import stored_table as _t
 
 def insert(
     connection: sa.Connection, definition: StoredTable, schema: StoredSchema, now_ms: int
-) -> StoredTableRow:
+) -> DefinedTable:
     """Without partitions. A name that is taken is an integrity error: CommitConflict of the write."""
     values = {
         "db": definition.database,
@@ -37,15 +37,15 @@ def insert(
     }
     key = connection.execute(sa.insert(_t).values(values)).inserted_primary_key
     assert key is not None
-    return StoredTableRow(key[0], definition, schema, now_ms)
+    return DefinedTable(key[0], definition, schema, now_ms)
 
 
-def find(connection: sa.Connection, db: str, name: str) -> StoredTableRow | None:
+def find(connection: sa.Connection, db: str, name: str) -> DefinedTable | None:
     row = connection.execute(sa.select(_t).where(_t.c.db == db, _t.c.tbl == name)).one_or_none()
     return None if row is None else _row(row)
 
 
-def get(connection: sa.Connection, db: str, name: str) -> StoredTableRow:
+def get(connection: sa.Connection, db: str, name: str) -> DefinedTable:
     """Raises NotFound."""
     row = find(connection, db, name)
     if row is None:
@@ -53,7 +53,7 @@ def get(connection: sa.Connection, db: str, name: str) -> StoredTableRow:
     return row
 
 
-def all_tables(connection: sa.Connection) -> tuple[StoredTableRow, ...]:
+def all_tables(connection: sa.Connection) -> tuple[DefinedTable, ...]:
     """By name."""
     return tuple(_row(row) for row in connection.execute(sa.select(_t).order_by(_t.c.db, _t.c.tbl)))
 
@@ -74,12 +74,12 @@ def delete_database(connection: sa.Connection, db: str) -> None:
     connection.execute(sa.delete(_d).where(_d.c.db == db))
 
 
-def change_schema(connection: sa.Connection, table: StoredTableRow, schema: StoredSchema) -> None:
+def change_schema(connection: sa.Connection, table: DefinedTable, schema: StoredSchema) -> None:
     here = sa.update(_t).where(_t.c.table_id == table.table_id)
     connection.execute(here.values(columns=msgspec.json.encode(schema).decode()))
 
 
-def delete(connection: sa.Connection, table: StoredTableRow) -> None:
+def delete(connection: sa.Connection, table: DefinedTable) -> None:
     """With its partitions. Raises NotYet while a transaction that runs has written to one."""
     for part in ranges(connection, table):
         delete_partition(connection, table, part)
@@ -88,7 +88,7 @@ def delete(connection: sa.Connection, table: StoredTableRow) -> None:
 
 def add_partition(
     connection: sa.Connection,
-    table: StoredTableRow,
+    table: DefinedTable,
     part: PartitionRange,
     nodes: Mapping[int, Collection[str]],
 ) -> None:
@@ -102,14 +102,14 @@ def add_partition(
     )
 
 
-def delete_partition(connection: sa.Connection, table: StoredTableRow, part: PartitionRange) -> None:
+def delete_partition(connection: sa.Connection, table: DefinedTable, part: PartitionRange) -> None:
     """Raises NotYet while a transaction that runs has written to it."""
     partition_rows.delete(connection, partition(table, part))
     here = (_p.c.table_id == table.table_id) & (_p.c.part == part.name)
     connection.execute(sa.delete(_p).where(here))
 
 
-def ranges(connection: sa.Connection, table: StoredTableRow) -> tuple[PartitionRange, ...]:
+def ranges(connection: sa.Connection, table: DefinedTable) -> tuple[PartitionRange, ...]:
     """In the order of time."""
     return ranges_of(connection, (table.table_id,)).get(table.table_id, ())
 
@@ -125,7 +125,7 @@ def ranges_of(connection: sa.Connection, table_ids: Iterable[int]) -> dict[int, 
 
 def visible(
     connection: sa.Connection, names: Collection[tuple[str, str]]
-) -> dict[tuple[str, str], tuple[StoredTableRow, dict[PartitionRange, int]]]:
+) -> dict[tuple[str, str], tuple[DefinedTable, dict[PartitionRange, int]]]:
     """(database, name) -> the table, and its partitions' visible versions; without those that are not there.
 
     One statement: a transaction that becomes visible in several partitions is seen in all of them or in none.
@@ -134,7 +134,7 @@ def visible(
     same = (_v.c.db == _t.c.db) & (_v.c.tbl == _t.c.tbl) & (_v.c.part == _p.c.part)
     joined = _t.outerjoin(_p, _p.c.table_id == _t.c.table_id).outerjoin(_v, same)
     columns = sa.select(_t, _p.c.part, _p.c.start_ms, _p.c.end_ms, _v.c.visible_version)
-    visible_tables: dict[tuple[str, str], tuple[StoredTableRow, dict[PartitionRange, int]]] = {}
+    visible_tables: dict[tuple[str, str], tuple[DefinedTable, dict[PartitionRange, int]]] = {}
     for row in connection.execute(columns.select_from(joined).where(wanted).order_by(_p.c.start_ms)):
         if (row.db, row.tbl) not in visible_tables:
             visible_tables[row.db, row.tbl] = (_row(row), {})
@@ -144,12 +144,12 @@ def visible(
     return visible_tables
 
 
-def partition(table: StoredTableRow, part: PartitionRange) -> Partition:
+def partition(table: DefinedTable, part: PartitionRange) -> Partition:
     return Partition(table.definition.database, table.definition.name, part.name)
 
 
-def _row(row: sa.Row[tuple[object, ...]]) -> StoredTableRow:
-    return StoredTableRow(
+def _row(row: sa.Row[tuple[object, ...]]) -> DefinedTable:
+    return DefinedTable(
         row.table_id,
         msgspec.json.decode(row.definition, type=StoredTable),
         msgspec.json.decode(row.columns, type=StoredSchema),

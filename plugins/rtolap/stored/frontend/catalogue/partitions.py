@@ -19,6 +19,7 @@ from rtolap.base.errors import (
     Refused,
 )
 from rtolap.model.stored.partitions import PartitionRange, partition_of, to_create, to_drop
+from rtolap.model.stored.schema import DefinedTable
 from rtolap.model.stored.table import StoredTable
 from rtolap.protocols.stored_tables.messages import AddPartition
 from rtolap.stored.frontend.catalogue.table_writes import add_partitions, check_wanted, end_partition
@@ -27,12 +28,11 @@ from rtolap.stored.frontend.mastership import Mastership
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
 from rtolap.stored.metastore.database import Connection, Ledger
-from rtolap.stored.metastore.records import StoredTableRow
 
 log = logging.getLogger(__name__)
 
 # (the table, now, its partitions) -> those there should be as well
-Wanted = Callable[[StoredTableRow, int, Sequence[PartitionRange]], Sequence[PartitionRange]]
+Wanted = Callable[[DefinedTable, int, Sequence[PartitionRange]], Sequence[PartitionRange]]
 
 
 class Partitions:
@@ -66,7 +66,7 @@ class Partitions:
         """
 
         def wanted(
-            table: StoredTableRow, now_ms: int, existing: Sequence[PartitionRange]
+            table: DefinedTable, now_ms: int, existing: Sequence[PartitionRange]
         ) -> list[PartitionRange]:
             policy = table.definition.partitions
             if policy is None or not policy.on_demand:
@@ -79,7 +79,7 @@ class Partitions:
         """Make the partitions of the present and of the near future; how many were missing."""
 
         def wanted(
-            table: StoredTableRow, now_ms: int, existing: Sequence[PartitionRange]
+            table: DefinedTable, now_ms: int, existing: Sequence[PartitionRange]
         ) -> tuple[PartitionRange, ...]:
             policy = table.definition.partitions
             return () if policy is None else to_create(policy, now_ms, existing)
@@ -88,13 +88,13 @@ class Partitions:
 
     def add_partition(
         self, connection: Connection, now_ms: int, db: str, name: str, asked: AddPartition
-    ) -> StoredTableRow:
+    ) -> DefinedTable:
         """Add a partition within a write of the caller's, who sends the nodes their tasks; return its table.
 
         Raises as `asked_partition` and `ensure`; Refused where it is there already and may not be."""
 
         def wanted(
-            table: StoredTableRow, now_ms: int, existing: Sequence[PartitionRange]
+            table: DefinedTable, now_ms: int, existing: Sequence[PartitionRange]
         ) -> list[PartitionRange]:
             known = {part.name for part in existing}
             if asked.name in known and asked.if_not_exists:
@@ -109,7 +109,7 @@ class Partitions:
 
     def drop(
         self, connection: Connection, db: str, name: str, partition: str, if_exists: bool
-    ) -> StoredTableRow:
+    ) -> DefinedTable:
         """Drop a partition with its rows, within a write of the caller's, who sends the nodes their tasks;
         return its table.
 
@@ -146,7 +146,7 @@ class Partitions:
             self._dispatcher.everything()
         return dropped
 
-    def place(self, connection: Connection, table: StoredTableRow, parts: Sequence[PartitionRange]) -> None:
+    def place(self, connection: Connection, table: DefinedTable, parts: Sequence[PartitionRange]) -> None:
         """Within a write of the caller's. Unavailable without a node to place them on."""
         if parts:
             nodes, away = self._nodes(connection), self._lately(connection)
@@ -169,7 +169,7 @@ class Partitions:
 
     def _place_missing(
         self, connection: Connection, now_ms: int, db: str, name: str, wanted: Wanted
-    ) -> tuple[StoredTableRow, int]:
+    ) -> tuple[DefinedTable, int]:
         """(the table, how many of its wanted partitions were missing)."""
         table = rows.get(connection, db, name)
         existing = rows.ranges(connection, table)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rtolap.base.errors import NotFound
 from rtolap.model.stored.partitions import PartitionRange
+from rtolap.model.stored.schema import DefinedTable
 from rtolap.protocols.stored_tables.messages import (
     PartitionInfo,
     PartitionView,
@@ -21,7 +22,7 @@ from rtolap.protocols.stored_tables.messages import (
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import tables as rows
 from rtolap.stored.metastore.database import Connection, Ledger
-from rtolap.stored.metastore.records import Replica, StoredTableRow
+from rtolap.stored.metastore.records import Replica
 
 
 class ReadViews:
@@ -70,7 +71,7 @@ class ReadViews:
 
 
 def _view(
-    table: StoredTableRow, versions: Mapping[PartitionRange, int], replicas: Sequence[Replica]
+    table: DefinedTable, versions: Mapping[PartitionRange, int], replicas: Sequence[Replica]
 ) -> TableView:
     holders: dict[tuple[str, int], list[str]] = {}
     visible = {part.name: version for part, version in versions.items()}

@@ -6,22 +6,17 @@ import msgspec
 
 from rtolap.base.errors import Refused
 from rtolap.model.stored.partitions import PartitionRange
-from rtolap.model.stored.schema import StoredSchema
-from rtolap.model.stored.table import StoredTable
+from rtolap.model.stored.schema import DefinedTable
 from rtolap.protocols.stored_tables.messages import TableInfo
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import tables as rows
 from rtolap.stored.metastore.database import Connection
-from rtolap.stored.metastore.records import Replica, StoredTableRow
+from rtolap.stored.metastore.records import Replica
 
 
-class TableEntry(msgspec.Struct, frozen=True):
+class TableEntry(DefinedTable, frozen=True):
     """All that a load needs to know of a table, read at one moment. `partitions` in the order of time."""
 
-    table_id: int
-    definition: StoredTable
-    schema: StoredSchema
-    created_at_ms: int
     partitions: tuple[PartitionRange, ...]
     replicas: tuple[Replica, ...]
 
@@ -37,13 +32,7 @@ class TableEntry(msgspec.Struct, frozen=True):
 
     @property
     def info(self) -> TableInfo:
-        return TableInfo(
-            table_id=self.table_id,
-            definition=self.definition,
-            schema=self.schema,
-            created_at_ms=self.created_at_ms,
-            partitions=self.partitions,
-        )
+        return table_info(self, self.partitions)
 
 
 def read_entry(connection: Connection, db: str, name: str) -> TableEntry:
@@ -59,11 +48,5 @@ def read_entry(connection: Connection, db: str, name: str) -> TableEntry:
     )
 
 
-def table_info(table: StoredTableRow, parts: tuple[PartitionRange, ...]) -> TableInfo:
-    return TableInfo(
-        table_id=table.table_id,
-        definition=table.definition,
-        schema=table.schema,
-        created_at_ms=table.created_at_ms,
-        partitions=parts,
-    )
+def table_info(table: DefinedTable, parts: tuple[PartitionRange, ...]) -> TableInfo:
+    return TableInfo(table.table_id, table.definition, table.schema, table.created_at_ms, parts)

@@ -9,20 +9,21 @@ from collections.abc import Collection, Sequence
 
 from rtolap.base.errors import Refused
 from rtolap.model.stored.partitions import WHOLE, PartitionRange, to_create, to_drop
+from rtolap.model.stored.schema import DefinedTable
 from rtolap.model.stored.table import StoredTable
 from rtolap.stored.frontend.catalogue.placement import buckets_by_node, place
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
 from rtolap.stored.metastore.database import Connection
-from rtolap.stored.metastore.records import PendingTabletTask, StoredTableRow
+from rtolap.stored.metastore.records import PendingTabletTask
 
 ON_DEMAND_MAX = 400  # partitions that one load may make
 
 
 def add_partitions(
     connection: Connection,
-    table: StoredTableRow,
+    table: DefinedTable,
     parts: Sequence[PartitionRange],
     nodes: Collection[str],
     away: Collection[str],
@@ -41,7 +42,7 @@ def add_partitions(
     tasks.add_tasks(connection, owed)
 
 
-def end_table(connection: Connection, table: StoredTableRow) -> None:
+def end_table(connection: Connection, table: DefinedTable) -> None:
     """NotYet while a load that has written to it runs."""
     for part in rows.ranges(connection, table):
         end_partition(connection, table, part)
@@ -49,7 +50,7 @@ def end_table(connection: Connection, table: StoredTableRow) -> None:
     rows.delete(connection, table)
 
 
-def end_partition(connection: Connection, table: StoredTableRow, part: PartitionRange) -> None:
+def end_partition(connection: Connection, table: DefinedTable, part: PartitionRange) -> None:
     """NotYet while a load that has written to it runs."""
     placed: dict[str, list[int]] = {}
     for replica in partition_rows.replicas(connection, (rows.partition(table, part),)):
@@ -69,7 +70,7 @@ def first_partitions(definition: StoredTable, now_ms: int) -> tuple[PartitionRan
     return (WHOLE,) if definition.partitions is None else to_create(definition.partitions, now_ms, ())
 
 
-def check_wanted(table: StoredTableRow, parts: Sequence[PartitionRange], now_ms: int) -> None:
+def check_wanted(table: DefinedTable, parts: Sequence[PartitionRange], now_ms: int) -> None:
     """Refused for too many partitions at once, and for one that retention would drop at once."""
     policy = table.definition.partitions
     if len(parts) > ON_DEMAND_MAX:

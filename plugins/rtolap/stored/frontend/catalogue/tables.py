@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from rtolap.base.errors import AlreadyExists, DefinitionError, NotFound, NotYet, Refused
-from rtolap.model.stored.schema import initial_schema
+from rtolap.model.stored.schema import DefinedTable, initial_schema
 from rtolap.model.stored.table import StoredTable
 from rtolap.model.validation.stored_table import validate_stored_table
 from rtolap.protocols.stored_tables.messages import AddPartition, ColumnChange, TableInfo
@@ -27,7 +27,7 @@ from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
 from rtolap.stored.metastore.database import Connection, Ledger
-from rtolap.stored.metastore.records import PendingTabletTask, StoredTableRow
+from rtolap.stored.metastore.records import PendingTabletTask
 
 RESERVED = ("rtolap", "information_schema")  # SQL has cubes and lookups in the one, itself in the other
 
@@ -266,7 +266,7 @@ def _check_database(name: str, problem: str) -> None:
         raise DefinitionError(problem, expected=f"another database than {' and '.join(RESERVED)}")
 
 
-def _made(connection: Connection, table: StoredTableRow, *, also_owing: int | None = None) -> Made:
+def _made(connection: Connection, table: DefinedTable, *, also_owing: int | None = None) -> Made:
     """`also_owing`: a table whose place this one has taken; its pending tasks are sent first."""
     before = () if also_owing is None else (also_owing,)
     return Made((*before, table.table_id), table_info(table, rows.ranges(connection, table)))

@@ -31,7 +31,6 @@ from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.metastore.records import Transaction
 
-BODY_BYTES_MAX = 4 << 20
 T = TypeVar("T")
 
 
@@ -151,14 +150,10 @@ def _json(answer: object) -> Response:
 
 
 async def _body(request: Request, kind: type[T]) -> T:
-    """Raises DefinitionError for what is not of that kind, or too large."""
-    content = bytearray()
-    async for piece in request.stream():
-        content += piece
-        if len(content) > BODY_BYTES_MAX:
-            raise DefinitionError("the request is too large", expected=f"at most {BODY_BYTES_MAX} bytes")
+    """Raises DefinitionError for what is not of that kind. How long it may be is bounded by the guard."""
+    content = await request.body()
     try:
-        return msgspec.json.decode(bytes(content), type=kind)
+        return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
         raise DefinitionError("the request cannot be read", found=str(error)) from error
     except UNDECODABLE as error:

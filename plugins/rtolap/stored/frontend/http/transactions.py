@@ -24,7 +24,6 @@ from rtolap.stored.frontend.transactions.visibility import Visibility
 log = logging.getLogger(__name__)
 
 LABELS_AT_ONCE_MAX = 10_000
-BODY_BYTES_MAX = 4 << 20
 
 
 def transaction_routes(
@@ -113,13 +112,9 @@ def _txn_id(request: Request, manager: TransactionManager, db: str) -> int:
 
 
 async def _labels(request: Request) -> tuple[str, ...]:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_BYTES_MAX:
-            raise DefinitionError("the body is too long", expected=f"at most {BODY_BYTES_MAX} bytes")
+    body = await request.body()  # how long it may be is bounded by the guard
     try:
-        labels = msgspec.json.decode(bytes(body), type=AcknowledgeRequest).labels
+        labels = msgspec.json.decode(body, type=AcknowledgeRequest).labels
     except UNDECODABLE as error:
         raise DefinitionError("the body cannot be read", expected='{"labels": […]}', found=error) from error
     if len(labels) > LABELS_AT_ONCE_MAX:

@@ -25,17 +25,14 @@ import pyarrow as pa
 from rtolap.base.errors import Refused, RtolapError
 from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.bodies.batches import check_ratio
-from rtolap.stored.bodies.settings import BodySettings
 from rtolap.stored.engine.routing import RoutedPart
 from rtolap.stored.frontend.catalogue.table_entry import TableEntry
 from rtolap.stored.frontend.http.body_pipe import BodyPipe
 from rtolap.stored.frontend.loads import messages
-from rtolap.stored.frontend.loads.committing import Committing
-from rtolap.stored.frontend.loads.distribution import Distribution, Tables, Writer
-from rtolap.stored.frontend.loads.error_files import ErrorFiles
+from rtolap.stored.frontend.loads.distribution import Distribution, Writer
 from rtolap.stored.frontend.loads.load_statistics import Phase, Progress
-from rtolap.stored.frontend.loads.reading import Reading
 from rtolap.stored.frontend.loads.request import LoadRequest
+from rtolap.stored.frontend.loads.services import LoadServices
 
 INTERVAL_S = 0.2
 LOAD_BYTES_MAX = 8 << 20  # of a body; larger ones have a transaction of their own
@@ -58,19 +55,10 @@ class _Group:
 class GroupCommit:
     """Thread-safe; each load runs in a thread of its caller, which waits for its group."""
 
-    def __init__(
-        self,
-        committing: Committing,
-        tables: Tables,
-        error_files: ErrorFiles,
-        body_settings: BodySettings = BodySettings(),
-        *,
-        interval_s: float = INTERVAL_S,
-    ) -> None:
-        self._committing = committing
-        self._tables = tables
-        self._error_files = error_files
-        self._body_settings = body_settings
+    def __init__(self, services: LoadServices, *, interval_s: float = INTERVAL_S) -> None:
+        self._services = services
+        self._committing = services.committing
+        self._tables = services.tables
         self._interval_s = interval_s
         self._open: dict[_Key, _Group] = {}
         self._changed = Condition()
@@ -78,7 +66,7 @@ class GroupCommit:
     def run(self, request: LoadRequest, pipe: BodyPipe) -> LoadAnswer:
         progress = Progress("", request.comment)
         deadline_s = time.monotonic() + request.timeout_ms / 1000
-        reading = Reading(request, pipe, progress, self._error_files, self._body_settings, deadline_s)
+        reading = self._services.reading(request, pipe, progress, deadline_s)
         try:
             table = self._tables.catalogue.table_to_load(request.db, request.table)
             distribution = Distribution(self._tables.catalogue, table, request.options, deadline_s)

@@ -18,37 +18,28 @@ import time
 from rtolap.base.errors import LabelUsed, RtolapError
 from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.bodies.batches import check_ratio
-from rtolap.stored.bodies.settings import BodySettings
 from rtolap.stored.frontend.http.body_pipe import BodyPipe
 from rtolap.stored.frontend.loads import messages
-from rtolap.stored.frontend.loads.committing import Committing
-from rtolap.stored.frontend.loads.distribution import Distribution, Tables, Writer
-from rtolap.stored.frontend.loads.error_files import ErrorFiles
+from rtolap.stored.frontend.loads.distribution import Distribution, Writer
 from rtolap.stored.frontend.loads.load_statistics import Phase, Progress
 from rtolap.stored.frontend.loads.reading import Reading
 from rtolap.stored.frontend.loads.request import LoadRequest
+from rtolap.stored.frontend.loads.services import LoadServices
 
 
 class Loads:
     """Thread-safe; each load runs in a thread of its caller."""
 
-    def __init__(
-        self,
-        committing: Committing,
-        tables: Tables,
-        error_files: ErrorFiles,
-        body_settings: BodySettings = BodySettings(),
-    ) -> None:
-        self._committing = committing
-        self._tables = tables
-        self._error_files = error_files
-        self._body_settings = body_settings
+    def __init__(self, services: LoadServices) -> None:
+        self._services = services
+        self._committing = services.committing
+        self._tables = services.tables
 
     def run(self, request: LoadRequest, pipe: BodyPipe) -> LoadAnswer:
         """Always an answer, except for errors of the program, which leave an aborted transaction behind."""
         progress = Progress(request.label, request.comment, request.two_phase)
         deadline_s = time.monotonic() + request.timeout_ms / 1000
-        reading = Reading(request, pipe, progress, self._error_files, self._body_settings, deadline_s)
+        reading = self._services.reading(request, pipe, progress, deadline_s)
         try:
             return self._answered(request, reading, progress, deadline_s)
         finally:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from rtolap.model.stored.schema import StoredSchema
+from rtolap.model.stored.schema import DefinedTable, StoredSchema
 from rtolap.protocols.storage import messages as wire
 from rtolap.stored.frontend.storage_nodes import StorageNodes
 from rtolap.stored.frontend.transactions.participants import MissedVersion
 from rtolap.stored.metastore import tables
 from rtolap.stored.metastore.database import Connection, Ledger
-from rtolap.stored.metastore.records import Partition, StoredTableRow, Tablet
+from rtolap.stored.metastore.records import Partition, Tablet
 
 
 class RemoteParticipants:
@@ -76,10 +76,10 @@ class RemoteParticipants:
             for tablet in wanted
         }
 
-    def _tables(self, tablets: Iterable[Tablet]) -> dict[tuple[str, str], StoredTableRow]:
+    def _tables(self, tablets: Iterable[Tablet]) -> dict[tuple[str, str], DefinedTable]:
         names = {(tablet.partition.db, tablet.partition.table) for tablet in tablets}
 
-        def work(connection: Connection) -> dict[tuple[str, str], StoredTableRow]:
+        def work(connection: Connection) -> dict[tuple[str, str], DefinedTable]:
             return {(db, name): tables.get(connection, db, name) for db, name in names}
 
         return self._ledger.read("read the ids of tables", work)
