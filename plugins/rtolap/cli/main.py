@@ -63,6 +63,7 @@ MOUNTS: dict[str, Mount] = {
     "receivers": Mount("rtolap.cli.receivers", "Receivers and replica sets."),
     "loader": Mount("rtolap.cli.loader", "Loaders: topics into tables, exactly once."),
     "sep": Mount("rtolap.cli.sep.commands", "HBase change capture: subscriptions and how far they are."),
+    "fleet": Mount("rtolap.cli.fleet.commands", "Care of the Kafka brokers: what is where, and moving it."),
     "storage": Mount("rtolap.cli.storage", "Run a storage node of stored tables."),
     "receiver": Mount("rtolap.cli.receiver", "Run a receiver."),
     "watermark": Mount(

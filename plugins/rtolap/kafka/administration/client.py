@@ -233,7 +233,7 @@ class KafkaAdministration:
         return refused
 
     def configs(
-        self, resources: Collection[ConfigResource], names: Collection[str]
+        self, resources: Collection[ConfigResource], names: Collection[str], *, inherited: bool = False
     ) -> dict[ConfigResource, dict[str, str]]:
         resource_kind = DescribeConfigsRequest.DescribeConfigsResource
         attempt = "describe configs"
@@ -281,7 +281,8 @@ class KafkaAdministration:
                 found[resource] = {
                     config.name: config.value
                     for config in result.configs
-                    if config.config_source == _own_source(resource) and config.value is not None
+                    if config.value is not None
+                    and (inherited or config.config_source == _own_source(resource))
                 }
         return found
 

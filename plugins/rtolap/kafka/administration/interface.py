@@ -74,10 +74,11 @@ class FleetAdministration(Protocol):
         ...
 
     def configs(
-        self, resources: Collection[ConfigResource], names: Collection[str]
+        self, resources: Collection[ConfigResource], names: Collection[str], *, inherited: bool = False
     ) -> dict[ConfigResource, dict[str, str]]:
-        """Values that were set on the resource itself, of the names asked for; a resource that is not there
-        does not show. Needs DescribeConfigs on the topics or the cluster."""
+        """Values that were set on the resource itself, of the names asked for; with `inherited` those too
+        that hold where none was set. A resource that is not there does not show. Needs DescribeConfigs on the
+        topics or the cluster."""
         ...
 
     def alter_configs(

@@ -142,14 +142,17 @@ class MemoryAdministration:
         return refused
 
     def configs(
-        self, resources: Collection[ConfigResource], names: Collection[str]
+        self, resources: Collection[ConfigResource], names: Collection[str], *, inherited: bool = False
     ) -> dict[ConfigResource, dict[str, str]]:
         self._reach("configs")
         topics = self._cluster.topics()
         return {
             resource: {
                 name: value
-                for name, value in self._cluster.configs.get(resource, {}).items()
+                for name, value in {
+                    **(self._cluster.inherited if inherited else {}),
+                    **self._cluster.configs.get(resource, {}),
+                }.items()
                 if name in names
             }
             for resource in resources

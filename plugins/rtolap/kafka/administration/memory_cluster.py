@@ -21,6 +21,7 @@ from rtolap.kafka.administration.values import (
     LEADER_RATE,
     LEADER_REPLICAS,
     LOG_DIRS_RATE,
+    MIN_IN_SYNC,
     NO_BROKER,
     ConfigKind,
     ConfigResource,
@@ -75,6 +76,7 @@ class MemoryCluster:
         self.partitions: dict[Partition, MemoryPartition] = {}
         self.replicas: dict[Replica, MemoryReplica] = {}
         self.configs: dict[ConfigResource, dict[str, str]] = {}
+        self.inherited = {MIN_IN_SYNC: "1"}
         self.quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {}
         self.forbidden: set[str] = set()  # names of calls
         self.answers = True

@@ -13,6 +13,7 @@ from rtolap.base.errors import RtolapError
 
 NO_BROKER = -1
 
+MIN_IN_SYNC = "min.insync.replicas"
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"

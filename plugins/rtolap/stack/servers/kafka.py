@@ -1,4 +1,4 @@
-"""One Kafka broker in KRaft mode: broker and controller in one process."""
+"""One Kafka broker in KRaft mode: broker and controller in one process, unless overrides say otherwise."""
 
 from __future__ import annotations
 
@@ -28,9 +28,15 @@ def kafka_spec(
     *,
     host: str = "127.0.0.1",
     overrides: Mapping[str, object] | None = None,
+    name: str = "kafka",
+    cluster_id: str | None = None,
+    heap: str = "256m",
 ) -> ProcessSpec:
+    """`overrides`: settings of the server; None drops one. `cluster_id`: of a cluster of several nodes, whose
+    overrides name its voters; None makes a cluster of this node."""
     folder = folder.absolute()
     config = folder / "server.properties"
+    data = str((overrides or {}).get("log.dirs", folder / "data")).split(",")
     java = (
         artifacts.java,
         f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
@@ -42,15 +48,15 @@ def kafka_spec(
         folder.mkdir(parents=True, exist_ok=True)
         write_log4j(folder, "warn")
         config.write_text(kafka_config(folder / "data", host, port, controller_port, overrides or {}))
-        if not (folder / "data" / "meta.properties").exists():
-            _format((java[0], "-Xmx128m", *java[1:]), config)
+        if not (Path(data[0]) / "meta.properties").exists():
+            _format((java[0], "-Xmx128m", *java[1:]), config, cluster_id)
 
     return ProcessSpec(
-        name="kafka",
+        name=name,
         folder=folder,
         address=f"{host}:{port}",
         ports=(port, controller_port),
-        argv=(java[0], "-Xms64m", "-Xmx256m", *java[1:], "kafka.Kafka", str(config)),
+        argv=(java[0], "-Xms64m", f"-Xmx{heap}", *java[1:], "kafka.Kafka", str(config)),
         prepare=prepare,
         ready=lambda _: kafka_missing(host, port),
         ready_timeout_s=90,
@@ -62,41 +68,45 @@ def kafka_config(
     data: Path, host: str, port: int, controller_port: int, overrides: Mapping[str, object]
 ) -> str:
     listeners = f"PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}"
-    return properties(
-        {
-            "process.roles": "broker,controller",
-            "node.id": 1,
-            "controller.quorum.bootstrap.servers": f"{host}:{controller_port}",
-            "listeners": listeners,
-            "advertised.listeners": listeners,
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "controller.listener.names": "CONTROLLER",
-            "log.dirs": data,
-            "auto.create.topics.enable": "false",
-            "offsets.topic.replication.factor": 1,
-            "offsets.topic.num.partitions": 4,
-            "transaction.state.log.replication.factor": 1,
-            "transaction.state.log.min.isr": 1,
-            "transaction.state.log.num.partitions": 4,
-            "group.initial.rebalance.delay.ms": 0,
-            "broker.session.timeout.ms": 3000,
-            "broker.heartbeat.interval.ms": 500,
-            # the default of 128 MB does not fit the small heap
-            "log.cleaner.dedupe.buffer.size": 4194304,
-            # a rejected record of the usual maximum, 1 MB, must fit a dead-letter topic with its headers
-            "message.max.bytes": 2097152,
-            **overrides,
-        }
-    )
+    values: dict[str, object] = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.bootstrap.servers": f"{host}:{controller_port}",
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": data,
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 4,
+        "group.initial.rebalance.delay.ms": 0,
+        "broker.session.timeout.ms": 3000,
+        "broker.heartbeat.interval.ms": 500,
+        # the default of 128 MB does not fit the small heap
+        "log.cleaner.dedupe.buffer.size": 4194304,
+        # a rejected record of the usual maximum, 1 MB, must fit a dead-letter topic with its headers
+        "message.max.bytes": 2097152,
+        **overrides,
+    }
+    return properties({name: value for name, value in values.items() if value is not None})
 
 
-def _format(java: tuple[str, ...], config: Path) -> None:
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+def new_cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+def _format(java: tuple[str, ...], config: Path, cluster_id: str | None) -> None:
+    alone = ("--standalone",) if cluster_id is None else ()
     done = subprocess.run(
         [
-            *(*java, "kafka.tools.StorageTool", "format", "--standalone"),
-            *(f"--cluster-id={cluster_id}", "-c", str(config)),  # `=`: an id may begin with a dash
+            *(*java, "kafka.tools.StorageTool", "format", *alone),
+            # `=`: an id may begin with a dash
+            *(f"--cluster-id={cluster_id or new_cluster_id()}", "-c", str(config)),
         ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

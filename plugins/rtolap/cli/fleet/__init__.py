@@ -1,0 +1,3 @@
+"""`rtolap fleet`: care of the Kafka brokers. `commands` mounts them all; `access` opens the cluster that is
+meant; each other module is one command, or a few that belong together.
+"""

@@ -1,0 +1,27 @@
+from rtolap.base.clock import ManualClock
+from rtolap.cli.fleet.snapshot import document, log_dir_rows
+from rtolap.fleet.snapshot.collect import collect_snapshot
+from rtolap.kafka.administration.memory import MemoryAdministration
+from rtolap.kafka.administration.memory_cluster import MemoryCluster
+from rtolap.kafka.administration.values import Partition, Replica
+
+
+def test_every_disk_has_a_row_and_a_broker_without_known_disks_one() -> None:
+    cluster = MemoryCluster("fleet")
+    cluster.add_broker(1, "a", {"/d0": 1000, "/d1": 1000})
+    cluster.add_broker(2, None, {"/d0": 1000})
+    cluster.add_partition(Partition("orders", 0), [1, 2], 300, "/d0")
+    cluster.brokers[2].silent = True
+    administration = MemoryAdministration(cluster)
+    administration.move_log_dirs({Replica(Partition("orders", 0), 1): "/d1"})
+    cluster.advance(0.000001)
+    taken = collect_snapshot(administration, ManualClock(5))
+    rows = log_dir_rows(taken)
+    assert [(row["broker"], row["log_dir"], row["used_bytes"], row["usable_bytes"]) for row in rows] == [
+        (1, "/d0", 300, 700),
+        (1, "/d1", 100, 900),
+        (2, None, None, None),
+    ]
+    assert [row["moving"] for row in rows] == [1, 1, 0]
+    told = document(taken)
+    assert (told["cluster_id"], told["partitions"], told["replicas"]) == ("fleet", 1, 2)

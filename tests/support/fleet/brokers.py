@@ -1,0 +1,118 @@
+"""A small fleet of real brokers: racks, two log directories each, a quick start and a small heap.
+
+Broker 1 is the controller too, unless more are asked for; every broker has a rack of its own, unless racks
+are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from rtolap.base.errors import Unavailable
+from rtolap.kafka.administration.client import KafkaAdministration
+from rtolap.kafka.clusters import KafkaCluster
+from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stack.ports import free_port
+from rtolap.stack.process import ManagedProcess
+from rtolap.stack.servers.kafka import kafka_spec, new_cluster_id
+
+from tests.support.waiting import until
+
+_HOST = "127.0.0.1"
+
+
+class Brokers:
+    """Use as a context manager. `servers`: by broker id; `.kill()`, `.start()` and `.stop()` each."""
+
+    def __init__(
+        self,
+        folder: Path,
+        java: JavaArtifacts,
+        count: int = 3,
+        *,
+        racks: Sequence[str] | None = None,
+        controllers: Collection[int] = (1,),
+        overrides: Mapping[str, object] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.ids = tuple(range(1, count + 1))
+        cluster_id = new_cluster_id()
+        taken: set[int] = set()
+        ports, controller_ports = self._ports(taken), self._ports(taken)
+        voters = ",".join(f"{node}@{_HOST}:{controller_ports[node]}" for node in sorted(controllers))
+        self.servers: dict[int, ManagedProcess] = {}
+        for node in self.ids:
+            own = folder / f"broker{node}"
+            settings = {
+                "node.id": node,
+                "broker.rack": racks[node - 1] if racks else f"rack{node}",
+                "log.dirs": ",".join(str(path) for path in self.log_dirs(node)),
+                "controller.quorum.bootstrap.servers": None,
+                "controller.quorum.voters": voters,
+                "offsets.topic.replication.factor": min(3, count),
+                "log.initial.task.delay.ms": 1000,
+                "file.delete.delay.ms": 1000,
+                "log.cleaner.enable": "false",
+                "replica.fetch.wait.max.ms": 100,
+                "auto.leader.rebalance.enable": "false",
+                "num.network.threads": 2,
+                "num.io.threads": 4,
+                **(overrides or {}),
+            }
+            if node not in controllers:
+                settings["process.roles"] = "broker"
+                settings["listeners"] = settings["advertised.listeners"] = (
+                    f"PLAINTEXT://{_HOST}:{ports[node]}"
+                )
+            spec = kafka_spec(
+                java,
+                own,
+                ports[node],
+                controller_ports[node],
+                overrides=settings,
+                name=f"broker{node}",
+                cluster_id=cluster_id,
+                heap="160m",
+            )
+            self.servers[node] = ManagedProcess(spec)
+        self.cluster = KafkaCluster.of(",".join(server.address for server in self.servers.values()))
+
+    def __enter__(self) -> Brokers:
+        with ThreadPoolExecutor(len(self.ids)) as pool:
+            for started in [pool.submit(server.start) for server in self.servers.values()]:
+                started.result()
+        self.wait_alive(self.ids)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with ThreadPoolExecutor(len(self.ids)) as pool:
+            list(pool.map(ManagedProcess.stop, self.servers.values()))
+
+    def log_dirs(self, node: int) -> tuple[Path, Path]:
+        own = self.folder.absolute() / f"broker{node}"
+        return own / "d0", own / "d1"
+
+    def wait_alive(self, wanted: Collection[int]) -> None:
+        """Until just these brokers are registered and unfenced."""
+        administration = KafkaAdministration(self.cluster, "wait")
+
+        def alive() -> bool:
+            try:
+                brokers = administration.describe_cluster().brokers
+            except Unavailable:
+                return False
+            return {broker.broker_id for broker in brokers if not broker.fenced} == set(wanted)
+
+        try:
+            until(alive, f"brokers {sorted(wanted)}", poll_s=0.1)
+        finally:
+            administration.close()
+
+    def _ports(self, taken: set[int]) -> dict[int, int]:
+        ports = {}
+        for node in self.ids:
+            ports[node] = free_port(taken)
+            taken.add(ports[node])
+        return ports
