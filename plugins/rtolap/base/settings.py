@@ -30,6 +30,9 @@ class Settings(BaseSettings):
     kafka_clusters: Path | None = Field(
         default=None, description="YAML file of Kafka clusters by name, with the settings of their clients"
     )
+    fleet_sources: Path | None = Field(
+        default=None, description="YAML file of what monitoring of the Kafka brokers reads"
+    )
     hbase: str = Field(
         default="127.0.0.1:2181/hbase", description="ZooKeeper of the HBase that is followed, and its node"
     )

@@ -1,1 +1,1 @@
-"""Fleets that are drawn from a seed, and a slow cluster that does what a plan says, move by move."""
+"""Fleets drawn from a seed, a slow cluster that does what a plan says, and brokers' metrics in memory."""

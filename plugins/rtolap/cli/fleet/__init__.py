@@ -1,3 +1,4 @@
 """`rtolap fleet`: care of the Kafka brokers. `commands` mounts them all; `access` opens the cluster that is
-meant; each other module is one command, or a few that belong together.
+meant, `looking` reads brokers' metrics again and again; each other module is one command, or a few that
+belong together.
 """

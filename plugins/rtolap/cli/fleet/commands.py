@@ -1,15 +1,21 @@
-"""`rtolap fleet`: the commands, mounted."""
+"""`rtolap fleet`: the commands, mounted.
+
+Exit codes: 0 done; 1 an error, reported on stderr; 3 a broker that is not well was found.
+"""
 
 from __future__ import annotations
 
 import typer
 
+from rtolap.cli.fleet.slow import slow
 from rtolap.cli.fleet.snapshot import snapshot
+from rtolap.cli.fleet.stages import stages
 
 app = typer.Typer(no_args_is_help=True, help="Care of the Kafka brokers: what is where, and moving it.")
-app.command()(snapshot)
+for _command in (snapshot, stages, slow):
+    app.command()(_command)
 
 
 @app.callback()
 def fleet() -> None:
-    """Care of the Kafka brokers: what is where, and moving it."""
+    """Care of the Kafka brokers: what is where, moving it, and who is slow."""

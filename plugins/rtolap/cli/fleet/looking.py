@@ -1,0 +1,156 @@
+"""Options of the commands that look at brokers, and the looks: taken now, or read from a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from rtolap.base.clock import SystemClock
+from rtolap.base.errors import DefinitionError
+from rtolap.base.metrics import Metrics
+from rtolap.base.metrics_server import MetricsServer
+from rtolap.base.settings import Settings
+from rtolap.cli.output import console, print_json, print_table, success, text_table, warn
+from rtolap.fleet.monitoring.collect import StageLook, StageReader
+from rtolap.fleet.monitoring.history import append_look, read_looks
+from rtolap.fleet.monitoring.metrics import SERVICE, StageMetrics
+from rtolap.fleet.monitoring.sources import FleetSources, read_sources
+from rtolap.fleet.monitoring.stages import StageWindow, between
+from rtolap.model.durations import parse_duration_ms
+
+_LEAST_EVERY_MS = 200
+
+SourcesOption = Annotated[
+    Path | None,
+    typer.Option("--sources", help="What is read of which broker; by default RTOLAP_FLEET_SOURCES."),
+]
+BrokerOption = Annotated[list[int] | None, typer.Option("--broker", help="Only this one; may be repeated.")]
+EveryOption = Annotated[str, typer.Option(help="Time between two looks.")]
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Again and again, until Ctrl-C.")]
+RecordOption = Annotated[Path | None, typer.Option("--record", help="Keep each look in this file.")]
+LooksOption = Annotated[
+    Path | None, typer.Option("--looks", help="Take the looks of a file that --record has kept.")
+]
+MetricsPortOption = Annotated[
+    int | None, typer.Option(help="With --watch: serve the last look to Prometheus at this port.")
+]
+SnapshotOption = Annotated[
+    Path | None,
+    typer.Option("--snapshot", help="A saved snapshot of the fleet: tells shares of log directories."),
+]
+
+
+def declared_sources(path: Path | None) -> FleetSources:
+    """Raises DefinitionError where none are declared."""
+    file = path or Settings().fleet_sources
+    if file is None:
+        raise DefinitionError(
+            "what is monitored?",
+            expected="a file of sources",
+            action="name it by --sources or RTOLAP_FLEET_SOURCES",
+        )
+    return read_sources(file)
+
+
+def check_options(watch: bool, metrics_port: int | None, looks: Path | None) -> None:
+    if metrics_port is not None and not watch:
+        raise DefinitionError("one look is no use to Prometheus", action="take --watch with --metrics-port")
+    if watch and looks is not None:
+        raise DefinitionError("looks of a file are shown at once", action="leave out --watch or --looks")
+
+
+def interrupted(watch: bool) -> AbstractContextManager[None]:
+    """Ctrl-C is how a watch is ended."""
+    return suppress(KeyboardInterrupt) if watch else nullcontext()
+
+
+def windows(
+    sources: Callable[[], FleetSources],
+    looks: Path | None,
+    *,
+    every: str,
+    count: int | None,
+    record: Path | None,
+) -> Iterator[tuple[StageLook, StageWindow]]:
+    """Each look but the first, and what happened since the one before it. count: of looks, None: no end."""
+    taken = _kept(looks) if looks is not None else _taken(sources(), every, count)
+    before: StageLook | None = None
+    for look in taken:
+        if record is not None:
+            append_look(record, look)
+        if before is not None:
+            yield look, between(before.stages, before.at_ms, look.stages, look.at_ms)
+        before = look
+
+
+def _kept(path: Path) -> Iterator[StageLook]:
+    found = read_looks(path)
+    if len(found) < 2:
+        raise DefinitionError(f"{path} has too few looks", expected="two looks or more", found=len(found))
+    return iter(found)
+
+
+def _taken(sources: FleetSources, every: str, count: int | None) -> Iterator[StageLook]:
+    every_s = max(_LEAST_EVERY_MS, parse_duration_ms(every)) / 1000
+    clock = SystemClock()
+    with StageReader(sources) as reader:
+        taken = 0
+        while count is None or taken < count:
+            begun_s = clock.monotonic_s()
+            yield reader.look(clock.now_ms())
+            taken += 1
+            if taken != count:
+                time.sleep(max(0.0, begun_s + every_s - clock.monotonic_s()))
+
+
+def serve_metrics(opened: ExitStack, port: int | None) -> StageMetrics | None:
+    if port is None:
+        return None
+    settings, metrics = Settings(), Metrics(SERVICE)
+    gauges = StageMetrics(metrics)
+    server = MetricsServer(metrics, host=settings.host, port=port, token=settings.token())
+    opened.callback(server.close)
+    success(f"metrics at {server.url}")
+    return gauges
+
+
+class Screen:
+    """Tables, again and again in one place with --watch; JSON documents one after the other."""
+
+    def __init__(self, opened: ExitStack, *, watch: bool, as_json: bool) -> None:
+        self._as_json = as_json
+        self._live: Live | None = None
+        if watch and not as_json:
+            self._live = opened.enter_context(Live(console=console, auto_refresh=False))
+
+    def show(
+        self,
+        document: object,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        notes: Sequence[str] = (),
+        *,
+        title: str | None = None,
+    ) -> None:
+        if self._as_json:
+            print_json(document)
+        elif self._live is not None:
+            parts: list[RenderableType] = [text_table(columns, rows, title=title)]
+            parts += [Text(f"! {note}", style="yellow") for note in notes]
+            self._live.update(Group(*parts), refresh=True)
+        else:
+            print_table(columns, rows, title=title)
+            for note in notes:
+                warn(note)
+
+
+def missing_notes(look: StageLook) -> list[str]:
+    return [f"not read: {missing.source}: {missing.reason}" for missing in look.missing]

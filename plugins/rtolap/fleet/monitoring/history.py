@@ -1,0 +1,89 @@
+"""Looks kept in a file, a JSON document a line. Matrices are written by rows, what is not known as null."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from rtolap.base.errors import Corrupted, NotFound, RtolapError
+from rtolap.fleet.monitoring.collect import MissingSource, StageLook
+from rtolap.fleet.monitoring.readings import BrokerGauges
+from rtolap.fleet.monitoring.stages import Floats, RequestStages, Stage
+
+_VERSION = 1
+_MATRICES = ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms")
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """A row a broker and request type. counts and matrices: a list for each row, in the order of `Stage`."""
+
+    version: int
+    at_ms: int
+    brokers: list[int]
+    requests: list[int]
+    counts: list[list[int]]
+    times: dict[str, list[list[float | None]]]
+    gauges: dict[int, BrokerGauges]
+    missing: tuple[MissingSource, ...] = ()
+
+
+def append_look(path: Path, look: StageLook) -> None:
+    """Raises RtolapError where the file cannot be written."""
+    stages = look.stages
+    kept = _Kept(
+        version=_VERSION,
+        at_ms=look.at_ms,
+        brokers=stages.brokers.tolist(),
+        requests=stages.requests.tolist(),
+        counts=stages.counts.tolist(),
+        times={name: getattr(stages, name).tolist() for name in _MATRICES},
+        gauges=dict(look.gauges),
+        missing=look.missing,
+    )
+    try:
+        with path.open("ab") as file:
+            file.write(msgspec.json.encode(kept) + b"\n")  # NaN is written as null
+    except OSError as error:
+        raise RtolapError(f"{path} cannot be written", found=error.strerror or str(error)) from error
+
+
+def read_looks(path: Path) -> list[StageLook]:
+    """In the order of time. A last line without its end was being written, and is left out.
+
+    Raises NotFound, Corrupted.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path}", action="keep looks by --record") from error
+    looks: list[StageLook] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            looks.append(_look(msgspec.json.decode(line, type=_Kept)))
+        except (msgspec.DecodeError, Corrupted, ValueError) as error:
+            raise Corrupted(f"{path}, line {number} is no look at brokers", found=error) from error
+    return sorted(looks, key=lambda look: look.at_ms)
+
+
+def _look(kept: _Kept) -> StageLook:
+    if kept.version != _VERSION:
+        raise Corrupted("a look of another version", expected=_VERSION, found=kept.version)
+    rows = len(kept.brokers)
+    times: dict[str, Any] = {name: _matrix(kept.times.get(name, []), rows) for name in _MATRICES}
+    stages = RequestStages(
+        np.array(kept.brokers, np.int32),
+        np.array(kept.requests, np.int8),
+        np.array(kept.counts, np.int64).reshape(rows, -1) if rows else np.zeros((0, len(Stage)), np.int64),
+        **times,
+    )
+    stages.check()
+    return StageLook(kept.at_ms, stages, kept.gauges, kept.missing)
+
+
+def _matrix(rows: list[list[float | None]], count: int) -> Floats:
+    if not count:
+        return np.zeros((0, len(Stage)))
+    return np.array(rows, np.float64).reshape(count, -1)
