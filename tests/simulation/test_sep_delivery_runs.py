@@ -14,9 +14,10 @@ from rtolap.sep.delivery.journal import Journal, Record
 from rtolap.sep.events.edit_batch import EditBatch
 
 from tests.support.seeds import notices, so_many
-from tests.support.sep.delivery_runs import run_seed
+from tests.support.sep.delivery_runs import FunctionWorld, run_seed
 
 
+@pytest.mark.seeded
 def test_every_event_is_delivered_once_and_those_of_a_row_in_order() -> None:
     happened: Counter[str] = Counter()
     for seed in range(so_many(320)):
@@ -41,13 +42,14 @@ def test_every_event_is_delivered_once_and_those_of_a_row_in_order() -> None:
     assert happened["answer lost: sent"] > 10
 
 
+@pytest.mark.seeded
 def test_a_function_gets_every_event_and_again_only_what_was_under_way() -> None:
     happened: Counter[str] = Counter()
     for seed in range(so_many(60)):
         try:
-            happened += run_seed(seed, python=True)
+            happened += run_seed(seed, make_world=FunctionWorld)
         except AssertionError as error:
-            raise AssertionError(f"seed {seed}, python=True") from error
+            raise AssertionError(f"seed {seed}, make_world=FunctionWorld") from error
     assert happened["function failed"] > 10
     assert happened["killed: send"] > 5
 

@@ -1,14 +1,15 @@
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 from rtolap.base.clock import ManualClock
-from rtolap.base.errors import NotLeader, Refused, Unavailable
+from rtolap.base.errors import CommitUnknown, NotLeader, Refused, Unavailable
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.kafka.memory.producer import MemoryAdmin
 from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
+from rtolap.kafka.transactions import OutColumns
 from rtolap.sep.delivery.dead_letters import dead_letter_topic
 from rtolap.sep.delivery.delivered_edits import Mask
 from rtolap.sep.delivery.delivery import Call, Delivery
@@ -147,6 +148,29 @@ def test_a_journal_stays_short_and_says_the_same(broker: MemoryBroker) -> None:
     again = Delivery(KafkaTopicListener("changes", encode), journal_of(broker), ManualClock())
     assert run(again, puts("a", range(60))) == [None]
     assert again.counts.duplicates == 50
+
+
+def test_after_a_rewrite_of_the_journal_with_an_unknown_outcome_it_is_read_again(
+    broker: MemoryBroker,
+) -> None:
+    journal = journal_of(broker, rewrite_records=2)
+    process = Delivery(KafkaTopicListener("changes", encode), journal, ManualClock())
+    run(process, puts("a", [1]))
+    producer = journal._producer
+    assert producer is not None
+    send, sent = producer.send, []
+
+    def lose_the_second_answer(columns: Sequence[OutColumns], timeout_s: float) -> None:
+        send(columns, timeout_s)
+        sent.append(columns)
+        if len(sent) == 2:
+            raise CommitUnknown("the answer is lost")
+
+    producer.send = lose_the_second_answer  # type: ignore[method-assign]
+    [error] = run(process, puts("a", [2]))
+    assert isinstance(error, CommitUnknown)
+    assert run(process, puts("a", [1, 2, 3])) == [None]
+    assert values(broker) == ["a/1/r", "a/2/r", "a/3/r"]
 
 
 def test_a_subscription_that_is_made_again_begins_without_a_memory(

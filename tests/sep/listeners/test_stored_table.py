@@ -19,7 +19,7 @@ from rtolap.sep.events.edit_batch import CellType, EditBatch
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
 from rtolap.sep.listeners.stored_table import CLOCKS_APART_MS, TIMEOUT_S, StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
-from rtolap.stored.loader.sinks.memory import MemorySink
+from rtolap.stored.loader.sinks.memory import MemorySink, Transaction
 
 from tests.sep.delivery.test_delivery import LETTERS, journal_of, run
 from tests.support.sep.batches import Cell, Event, batch_of
@@ -164,6 +164,49 @@ def test_a_successor_finds_out_what_became_of_a_load_that_was_under_way(
         [error] = run(successor, batch(1, 2, 3))
     assert error is None
     assert loaded(endpoint) == [1, 2, 3]
+
+
+def test_a_load_that_turns_out_to_be_there_is_not_loaded_again_by_the_next_group(
+    endpoint: Endpoint, open_process: Callable[..., Delivery], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = open_process()
+
+    def unavailable(*_: object) -> LoadState:
+        raise Unavailable("nobody answers")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(endpoint, "state", unavailable)
+        [error] = run(process, batch(1, 2))
+        assert isinstance(error, Unavailable)
+    assert run(process, batch(1, 2, 3)) == [None]
+    assert loaded(endpoint) == [1, 2, 3]
+    assert process.counts.duplicates == 2
+
+
+def test_an_aborted_load_is_not_over_while_an_earlier_request_may_arrive(
+    endpoint: Endpoint, open_process: Callable[..., Delivery], clock: ManualClock
+) -> None:
+    process = open_process()
+    first: list[tuple[Any, ...]] = []
+    load = endpoint.load
+
+    def lost_then_aborted(*arguments: Any, **named: Any) -> LoadAnswer:
+        if not first:
+            first.append(arguments)
+            raise Unavailable("the request is on its way")
+        begun = endpoint.begin(*arguments[:3], arguments[4], two_phase=False)
+        assert isinstance(begun, Transaction)
+        endpoint.abort_running()
+        return endpoint.finish(begun, *arguments[3:])
+
+    endpoint.load = lost_then_aborted  # type: ignore[method-assign]
+    [error] = run(process, batch(1, 2))
+    assert "may still be on its way" in str(error)
+    assert load(*first[0]).status == "Success"
+    endpoint.load = load  # type: ignore[method-assign]
+    clock.advance_ms(WAIT_MS)
+    assert run(process, batch(1, 2)) == [None]
+    assert loaded(endpoint) == [1, 2]
 
 
 def test_a_row_that_the_table_refuses_is_found_and_the_others_are_loaded(

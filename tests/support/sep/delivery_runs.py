@@ -10,7 +10,7 @@ is away or whose answer is lost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from random import Random
 
 from rtolap.base.clock import ManualClock
@@ -30,7 +30,7 @@ from rtolap.sep.listeners.kafka_topic import EncodedEvents, KafkaTopicListener
 from rtolap.sep.listeners.listener import Listener
 
 from tests.support.seeds import replay
-from tests.support.sep.batches import batch_of, keys_of
+from tests.support.sep.batches import Event, batch_of, keys_of
 from tests.support.sep.shipping import Edit, ShippedCall, Shipping
 
 TOPIC = "changes"
@@ -71,25 +71,22 @@ def encode(batch: EditBatch, late: Mask) -> EncodedEvents:
 class DeliveryWorld:
     """HBase, a broker, and the processes of one subscription, the last of which leads."""
 
+    pauses_ms: Sequence[int] = (
+        60_000,
+    )  # between groups; those of events that failed are over after a minute
+
     def __init__(
         self,
         seed: int,
         make_memory: Callable[[], DeliveredEdits] = DeliveredEdits,
         make_journal: MakeJournal = Journal,
-        *,
-        python: bool = False,
     ) -> None:
-        self._python = python
-        self._processed: list[
-            tuple[EventKey, bool]
-        ] = []  # by the function, in its order, and which were late
-        self._unnoted: set[EventKey] = set()  # it may get these again
         self.random = Random(seed)
         self.shipping = Shipping(self.random)
         self.happened: Counter[str] = Counter()
         self.faults = 0.06
         self._make_memory, self._make_journal = make_memory, make_journal
-        self._clock = ManualClock()
+        self.clock = ManualClock()
         self._broker = MemoryBroker()
         self._broker.create(TOPIC, 3)
         self._calls: list[tuple[ShippedCall, Delivery]] = []  # on their way, each to one process
@@ -137,18 +134,21 @@ class DeliveryWorld:
         raise AssertionError("delivery does not come to an end")
 
     def check(self) -> None:
-        delivered = self._delivered()
-        if self._python:
-            delivered = self._processed
+        self.check_delivered(self.delivered())
+
+    def check_delivered(
+        self, delivered: Sequence[tuple[EventKey, bool]], may_repeat: Container[EventKey] = ()
+    ) -> None:
+        """`delivered`: in their order, and which of them were late."""
         times = Counter(event for event, _ in delivered)
-        twice = [event for event, count in times.items() if count > 1 and event not in self._unnoted]
+        twice = [event for event, count in times.items() if count > 1 and event not in may_repeat]
         assert not twice, f"delivered twice: {twice[:3]}"
         due = {key for edit in self.shipping.written for key in _keys(edit)}
         assert not due - times.keys(), f"lost: {sorted(due - times.keys())[:3]}"
         assert not times.keys() - due, "never written"
         highest: dict[bytes, tuple[int, str]] = {}
         for (region, sequence_id, row), late in delivered:
-            if (region, sequence_id, row) in self._unnoted:
+            if (region, sequence_id, row) in may_repeat:
                 continue
             before, of = highest.get(row, (-1, ""))
             assert late or sequence_id > before, f"out of order: {row!r} {sequence_id} after {before}"
@@ -156,6 +156,25 @@ class DeliveryWorld:
             highest[row] = max((before, of), (sequence_id, region))
         self.happened["late"] += sum(late for _, late in delivered)
         self.happened["events"] += len(delivered)
+
+    def listener(self) -> Listener:
+        return KafkaTopicListener(TOPIC, encode)
+
+    def events(self, edit: Edit) -> list[Event]:
+        return edit.events()
+
+    def delivered(self) -> list[tuple[EventKey, bool]]:
+        """Return the events and whether they are late, a partition after the other."""
+        found = []
+        with self._broker.changed:
+            for log in self._broker.logs(TOPIC):
+                for record in log.records:
+                    region, sequence_id, row = (record.value or b"").split(b"/")
+                    found.append(((region.decode(), int(sequence_id), row), record.headers["late"] == b"1"))
+        return found
+
+    def served(self, *, noted: bool) -> None:
+        """A group is over. `noted`: what it delivered is in the journal."""
 
     def _start(self) -> Delivery:
         journal = self._make_journal(
@@ -168,22 +187,12 @@ class DeliveryWorld:
         )
         # one that stood still may believe to lead when it wakes up
         process = Delivery(
-            self._listener(),
+            self.listener(),
             journal,
-            self._clock,
+            self.clock,
             leads=lambda: process is self._leader or self.random.random() < 0.2,
         )
         return process
-
-    def _listener(self) -> Listener:
-        return CallableListener(self._process, lanes=1) if self._python else KafkaTopicListener(TOPIC, encode)
-
-    def _process(self, batch: EditBatch) -> None:
-        """A user's function: it fails now and then, before it does anything."""
-        if self.random.random() < self.faults:
-            self.happened["function failed"] += 1
-            raise ValueError("the function fails")
-        self._processed += zip(keys_of(batch), batch.events["late"].to_pylist(), strict=True)
 
     def _ship(self) -> None:
         self._send(self.shipping.ship())
@@ -192,7 +201,7 @@ class DeliveryWorld:
         self._calls += [(call, self._leader) for call in calls if call is not None]
 
     def _serve(self, *, whole: bool = False) -> None:
-        self._clock.advance_ms(60_000)  # pauses are over
+        self.clock.advance_ms(max(self.pauses_ms) if whole else self.random.choice(self.pauses_ms))
         mine = [call for call, process in self._calls if process is self._leader]
         if not mine:
             return
@@ -201,33 +210,21 @@ class DeliveryWorld:
         self._run(self._leader, chosen)
 
     def _run(self, process: Delivery, calls: Sequence[ShippedCall]) -> None:
-        served = [
-            Call(batch_of(event for edit in call.edits for event in edit.events()), _FOREVER_S)
-            for call in calls
-        ]
-        first = len(self._processed)
+        groups = [batch_of(event for edit in call.edits for event in self.events(edit)) for call in calls]
+        served = [Call(batch, _FOREVER_S) for batch in groups]
         try:
             process.run(served)
-        except Killed:
-            self._may_come_again(first)
+        except (Killed, NotLeader) as error:
+            self.happened["shut out"] += isinstance(error, NotLeader)
+            self.served(noted=False)
             self._lose(process)
             return
-        except NotLeader:
-            self.happened["shut out"] += 1
-            self._may_come_again(first)
-            self._lose(process)
-            return
-        if process.trouble is not None:  # the note of them failed, or its answer was lost
-            self._may_come_again(first)
+        self.served(noted=process.trouble is None)
         for call, answer in zip(calls, served, strict=True):
             self._calls.remove((call, process))
             if answer.error is not None:
                 self.happened["failed"] += 1
             self._send([self.shipping.answered(call, well=answer.error is None)])
-
-    def _may_come_again(self, first: int) -> None:
-        """What the function has processed from there on."""
-        self._unnoted.update(key for key, _ in self._processed[first:])
 
     def _lose(self, process: Delivery) -> None:
         """Its connections break; another one, or the same started again, takes over."""
@@ -261,15 +258,38 @@ class DeliveryWorld:
             call, _ = self.random.choice(self._calls)
             self._send([self.shipping.time_out(call)])
 
-    def _delivered(self) -> list[tuple[EventKey, bool]]:
-        """(region, sequence id, row) and whether it is late, a partition after the other"""
-        found = []
-        with self._broker.changed:
-            for log in self._broker.logs(TOPIC):
-                for record in log.records:
-                    region, sequence_id, row = (record.value or b"").split(b"/")
-                    found.append(((region.decode(), int(sequence_id), row), record.headers["late"] == b"1"))
-        return found
+
+class FunctionWorld(DeliveryWorld):
+    """The listener is a function, which may get again what was under way when a process ended."""
+
+    def __init__(
+        self,
+        seed: int,
+        make_memory: Callable[[], DeliveredEdits] = DeliveredEdits,
+        make_journal: MakeJournal = Journal,
+    ) -> None:
+        self._processed: list[tuple[EventKey, bool]] = []  # in its order, and which of them were late
+        self._noted = 0
+        self._unnoted: set[EventKey] = set()
+        super().__init__(seed, make_memory, make_journal)
+
+    def listener(self) -> Listener:
+        return CallableListener(self._process, lanes=1)
+
+    def check(self) -> None:
+        self.check_delivered(self._processed, self._unnoted)
+
+    def served(self, *, noted: bool) -> None:
+        if not noted:
+            self._unnoted.update(key for key, _ in self._processed[self._noted :])
+        self._noted = len(self._processed)
+
+    def _process(self, batch: EditBatch) -> None:
+        """It fails now and then, before it does anything."""
+        if self.random.random() < self.faults:
+            self.happened["function failed"] += 1
+            raise ValueError("the function fails")
+        self._processed += zip(keys_of(batch), batch.events["late"].to_pylist(), strict=True)
 
 
 def _keys(edit: Edit) -> list[EventKey]:
@@ -281,11 +301,9 @@ def run_seed(
     steps: int = STEPS,
     make_memory: Callable[[], DeliveredEdits] = DeliveredEdits,
     make_journal: MakeJournal = Journal,
-    *,
-    python: bool = False,
+    make_world: Callable[..., DeliveryWorld] = DeliveryWorld,
 ) -> Counter[str]:
-    """`python`: the listener is a function, which may get again what was under way when a process ended."""
-    world = DeliveryWorld(seed, make_memory, make_journal, python=python)
+    world = make_world(seed, make_memory, make_journal)
     for _ in range(steps):
         world.step()
     world.drain()

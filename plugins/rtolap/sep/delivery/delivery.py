@@ -137,6 +137,8 @@ class Delivery:
             return
         if self._journal.memory is None:
             self.recover()
+        elif self._journal.open_loads:
+            self._listener.recover(self._journal)  # before the group is looked up: it may be theirs
         memory = self._journal.memory
         assert memory is not None, "the journal was read"
         run = _GroupRun(calls, memory, self._journal)

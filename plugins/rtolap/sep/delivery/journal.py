@@ -42,11 +42,13 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag="delivered"):
 
 
 class LoadBegun(msgspec.Struct, frozen=True, array_like=True, tag="load_begun"):
-    """No request under the label is sent after `not_after_ms`."""
+    """No request under the label is taken after `not_after_ms`. `requests`: so many, the one that follows
+    included."""
 
     label: str
     not_after_ms: int
     regions: tuple[RegionEdits, ...]
+    requests: int = 1
 
 
 class LoadEnded(msgspec.Struct, frozen=True, array_like=True, tag="load_ended"):
@@ -173,7 +175,8 @@ class Journal:
                     memory.remember(begun.regions)
 
     def _rewrite(self) -> None:
-        """A failure costs nothing: the longer journal says the same."""
+        """A failure costs nothing, for the longer journal says the same. CommitUnknown: nothing more can be
+        written before `recover`."""
         assert self._producer is not None
         assert self.memory is not None
         try:
@@ -184,6 +187,7 @@ class Journal:
             self._admin.delete_records(self.topic, before)
         except CommitUnknown:
             self.memory = None
+            raise
         except RtolapError as error:
             log.warning("journal %s was not made shorter: %s", self.topic, error)
 

@@ -64,6 +64,7 @@ class Listener(Protocol):
         """
 
     def recover(self, journal: Journal) -> None:
-        """Settle what an earlier process has left open in the journal. Unavailable: not yet."""
+        """Settle what is open in the journal, by an earlier process or an earlier group. Unavailable: not
+        yet."""
 
     def close(self) -> None: ...

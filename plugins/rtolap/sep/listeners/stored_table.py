@@ -6,8 +6,9 @@
     4. note that in the journal                          crash: 3 again
 
 A request names the instant after which it is not taken any more, give or take a minute by which clocks are
-apart; until then a label that nobody knows may still be used. So a successor that finds such a one waits that
-long, and labels are given back only then.
+apart; until then a label that nobody knows, or whose load was aborted, may still be used by an earlier
+request. So whoever finds such a one waits that long, and labels are given back only then. Nothing is loaded
+while a load is open: its events may be those that come next.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class StoredTableListener:
 
     def deliver(self, group: EventGroup) -> Outcome:
         assert self._journal is not None, "recover comes first"
-        self.recover(self._journal)  # a load before may have had no answer
+        assert not self._journal.open_loads, "their events may be in the group"
         self._give_labels_back(self._journal)
         batch = group.batch
         outcome = Outcome(np.zeros(batch.num_events, bool))
@@ -91,8 +92,9 @@ class StoredTableListener:
         """Unavailable: what became of a load is not known yet."""
         self._journal = journal
         for begun in list(journal.open_loads.values()):
+            asked_ms = self._clock.now_ms()
             state = self._endpoint.state(self._database, begun.label)
-            self._settle(journal, begun, state, is_answered=False)
+            self._settle(journal, begun, state, asked_ms, is_refused=False)
 
     def close(self) -> None:
         self._endpoint.close()
@@ -104,14 +106,15 @@ class StoredTableListener:
         label = f"{self._prefix}_{uuid.uuid4().hex}"
         edits = tuple(group.edits(mask))
         body = _arrow(load.rows.take(pa.array(some)))
-        for left in reversed(range(TRIES)):
-            begun = LoadBegun(label, self._clock.now_ms() + TIMEOUT_S * 1000, edits)
+        for number in range(1, TRIES + 1):
+            begun = LoadBegun(label, self._clock.now_ms() + TIMEOUT_S * 1000, edits, number)
             journal.write([begun])
             reason = self._send(begun, load, body)
+            asked_ms = self._clock.now_ms()
             state = self._endpoint.state(self._database, label)
-            if state is LoadState.UNKNOWN and reason is None and left:
+            if state is LoadState.UNKNOWN and reason is None and number < TRIES:
                 continue  # it may have been lost on its way: the label takes the same rows once
-            if self._settle(journal, begun, state, is_answered=reason is not None):
+            if self._settle(journal, begun, state, asked_ms, is_refused=reason is not None):
                 group.noted(mask)
                 return None
             break
@@ -139,20 +142,24 @@ class StoredTableListener:
             return str(error)
         return answer.message if answer.status == "Fail" else None
 
-    def _settle(self, journal: Journal, begun: LoadBegun, state: LoadState, *, is_answered: bool) -> bool:
+    def _settle(
+        self, journal: Journal, begun: LoadBegun, state: LoadState, asked_ms: int, *, is_refused: bool
+    ) -> bool:
         """Note what became of a load, and return whether it was taken. Unavailable: not to be known yet.
 
-        `is_answered`: its request was refused, so that it is not on its way any more.
+        `asked_ms`: when its state was asked for. `is_refused`: the last request was, so that it is not on its
+        way any more.
         """
-        if state is LoadState.UNKNOWN and not is_answered:
-            left_ms = begun.not_after_ms + CLOCKS_APART_MS - self._clock.now_ms()
-            if left_ms > 0:
+        if state in (LoadState.UNKNOWN, LoadState.ABORTED):
+            left_ms = begun.not_after_ms + CLOCKS_APART_MS - asked_ms
+            is_only_request_over = begun.requests == 1 and (is_refused or state is LoadState.ABORTED)
+            if left_ms >= 0 and not is_only_request_over:
                 raise Unavailable(
-                    f"load {begun.label} may still be on its way",
-                    found="nobody knows the label yet",
-                    action=f"its request is not taken any more in {left_ms / 1000:.0f} s",
+                    f"a request of load {begun.label} may still be on its way",
+                    found=state,
+                    action=f"it is not taken any more in {left_ms / 1000:.0f} s",
                 )
-        elif state not in (*_LOADED, LoadState.ABORTED, LoadState.UNKNOWN):
+        elif state not in _LOADED:
             raise Unavailable(f"load {begun.label} is not done", found=state, action="wait")
         delivered = state in _LOADED
         journal.write([LoadEnded(begun.label, delivered)])

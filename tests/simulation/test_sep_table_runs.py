@@ -1,0 +1,78 @@
+"""Seeded runs of a stored table as the listener; `python -m tests.support.sep.table_runs` replays a seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from rtolap.protocols.stream_load.messages import LoadState
+from rtolap.sep.delivery.journal import Journal, LoadBegun
+from rtolap.sep.events.edit_batch import EditBatch
+from rtolap.sep.listeners import stored_table, table_rows
+from rtolap.sep.listeners.stored_table import StoredTableListener
+
+from tests.support.seeds import notices, so_many
+from tests.support.sep.table_runs import run_seed
+
+
+@pytest.mark.seeded
+def test_every_event_is_loaded_once_and_the_rows_are_those_of_hbase() -> None:
+    happened: Counter[str] = Counter()
+    for seed in range(so_many(80)):
+        try:
+            happened += run_seed(seed)
+        except AssertionError as error:
+            raise AssertionError(
+                f"seed {seed}: python -m tests.support.sep.table_runs --seed {seed}"
+            ) from error
+    # the runs meet what they are about
+    for what in ("unique", "duplicate", "take-over", "arrived later", "killed: load", "killed: answer"):
+        assert happened[what] > 10, happened
+    for what in ("killed: state", "killed: sent", "lost: load", "lost: answer", "lost: state"):
+        assert happened[what] > 10, happened
+    for what in ("killed later: load", "lost later: load", "half done: load", "aborted: load", "late"):
+        assert happened[what] > 5, happened
+    assert happened["rows as in HBase"] > 100
+
+
+class TakesOpenLoadsForLost(StoredTableListener):
+    def recover(self, journal: Journal) -> None:
+        journal.open_loads.clear()
+        super().recover(journal)
+
+
+class ForgetsEarlierRequests(StoredTableListener):
+    """An aborted load is over, though an earlier request under its label may still arrive."""
+
+    def _settle(
+        self, journal: Journal, begun: LoadBegun, state: LoadState, asked_ms: int, *, is_refused: bool
+    ) -> bool:
+        only = msgspec.structs.replace(begun, requests=1)
+        return super()._settle(journal, only, state, asked_ms, is_refused=is_refused)
+
+
+@pytest.mark.parametrize(
+    ("make_listener", "first_seed"), [(TakesOpenLoadsForLost, 1), (ForgetsEarlierRequests, 145)]
+)
+def test_the_runs_notice_a_listener_that_is_wrong(
+    make_listener: type[StoredTableListener], first_seed: int
+) -> None:
+    assert notices(lambda seed: run_seed(seed, make_listener=make_listener), first_seed, "twice", seeds=200)
+
+
+def test_the_runs_notice_a_successor_that_does_not_wait_for_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_table, "CLOCKS_APART_MS", 0)
+    assert notices(run_seed, 3, "twice", seeds=60)
+
+
+def test_the_runs_notice_loads_that_are_not_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_columns(
+        batch: EditBatch, kinds: NDArray[np.int64], taken: NDArray[np.bool_]
+    ) -> list[NDArray[np.int64]]:
+        return [np.flatnonzero(taken & (kinds == kind)) for kind in np.unique(kinds[taken])]
+
+    monkeypatch.setattr(table_rows, "_in_order", by_columns)
+    assert notices(run_seed, 1, "out of order", seeds=60)

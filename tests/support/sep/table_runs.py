@@ -1,0 +1,295 @@
+"""Seeded runs of a stored table as the listener: every load once, and in the end the rows that HBase has.
+
+    python -m tests.support.sep.table_runs --seed 7 --seeds 1
+
+Even seeds load a duplicate table, odd ones a unique table. Faults are those of `delivery_runs`, and of the
+table's front end: requests that are lost or arrive later, also after their sender was killed; answers that
+are lost; loads that are found half done, aborted by a restart, or not visible yet; a state that cannot be
+asked for; a consumer that is killed before and after each of these; a clock that is almost a minute behind.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import Any, NamedTuple
+
+from rtolap.base.errors import Unavailable
+from rtolap.protocols.stream_load.messages import (
+    LoadAnswer,
+    LoadState,
+    SchemaColumn,
+    SendOptions,
+    TableSchema,
+)
+from rtolap.sep.delivery.delivered_edits import DeliveredEdits
+from rtolap.sep.delivery.journal import Journal
+from rtolap.sep.delivery.poison import EventKey
+from rtolap.sep.events.edit_batch import CellType
+from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
+from rtolap.sep.listeners.listener import Listener
+from rtolap.sep.listeners.stored_table import CLOCKS_APART_MS, StoredTableListener
+from rtolap.sep.listeners.table_rows import TableRows
+from rtolap.stored.loader.sinks.memory import MemorySink, Transaction
+
+from tests.support.seeds import replay
+from tests.support.sep.batches import Cell, Event
+from tests.support.sep.delivery_runs import STEPS, DeliveryWorld, Killed, MakeJournal
+from tests.support.sep.shipping import Edit
+
+DATABASE, TABLE = "shop", "orders"
+COLUMNS = EventColumns(
+    {"a": ColumnSource(b"cf", b"a", "long"), "b": ColumnSource(b"cf", b"b", "string")}, ("id", "string")
+)
+_PROPERTIES = tuple(
+    SchemaColumn(name, kind)
+    for name, kind in (
+        ("id", "VARCHAR"),
+        ("a", "BIGINT"),
+        ("b", "STRING"),
+        ("sequence_id", "BIGINT"),
+        ("region", "STRING"),
+        ("late", "BOOLEAN"),
+        ("operation", "STRING"),
+    )
+)
+DUPLICATE = TableSchema(properties=_PROPERTIES)
+UNIQUE = TableSchema(keys_type="UNIQUE_KEYS", properties=_PROPERTIES, sequence_column="sequence_id")
+CLOCK_BEHIND_MS = CLOCKS_APART_MS - 1
+Values = dict[str, Any]
+
+
+class Change(NamedTuple):
+    """What an edit does to a row: the values that it puts; none deletes the row."""
+
+    puts: Values
+
+    def cells(self, at_ms: int) -> tuple[Cell, ...]:
+        if not self.puts:
+            return (Cell(b"", timestamp_ms=at_ms, type=CellType.DELETE_FAMILY),)
+        return tuple(
+            Cell(name.encode(), _encoded(value), timestamp_ms=at_ms) for name, value in self.puts.items()
+        )
+
+
+def _encoded(value: int | str) -> bytes:
+    return struct.pack(">q", value) if isinstance(value, int) else value.encode()
+
+
+class FaultySink(MemorySink):
+    """A front end behind a network that loses and delays."""
+
+    def __init__(self, world: TableWorld, random: Random) -> None:
+        super().__init__(now_ms=lambda: world.clock.now_ms() - CLOCK_BEHIND_MS)
+        self.options: dict[str, SendOptions] = {}
+        self._world, self._random = world, random
+        self._on_their_way: list[Callable[[], object]] = []
+
+    def load(
+        self, db: str, table: str, label: str, body: bytes, options: SendOptions, *, two_phase: bool = False
+    ) -> LoadAnswer:
+        def arrive() -> LoadAnswer:
+            return MemorySink.load(self, db, table, label, body, options)
+
+        self.options.setdefault(label, options)
+        fault = self._fault("load", ("killed", "lost", "killed later", "lost later", "half done", "aborted"))
+        if fault.endswith("later"):
+            self._on_their_way.append(arrive)
+        if fault == "half done":
+            begun = self.begin(db, table, label, options, two_phase=False)
+            if isinstance(begun, Transaction):
+                self._on_their_way.append(partial(self.finish, begun, body, options))
+        if fault == "aborted":
+            begun = self.begin(db, table, label, options, two_phase=False)
+            self.abort_running()
+            return begun if isinstance(begun, LoadAnswer) else self.finish(begun, body, options)
+        if fault.startswith("killed"):
+            raise Killed
+        if fault:
+            raise Unavailable(f"the request is {fault}")
+        answer = arrive()
+        match self._fault("answer", ("killed", "lost")):
+            case "killed":
+                raise Killed
+            case "lost":
+                raise Unavailable("the answer is lost")
+        return answer
+
+    def state(self, db: str, label: str) -> LoadState:
+        match self._fault("state", ("killed", "lost")):
+            case "killed":
+                raise Killed
+            case "lost":
+                raise Unavailable("nobody answers")
+        return super().state(db, label)
+
+    def close(self) -> None: ...
+
+    def arrive(self) -> None:
+        """One of the requests that are on their way; its sender has gone."""
+        if self._on_their_way:
+            self._on_their_way.pop(self._random.randrange(len(self._on_their_way)))()
+            self._world.happened["arrived later"] += 1
+
+    def settle(self) -> None:
+        while self._on_their_way:
+            self.arrive()
+        self.publishes_late = False
+        self.publish()
+
+    def _fault(self, place: str, kinds: Sequence[str]) -> str:
+        if self._random.random() >= self._world.faults * 3:
+            return ""
+        kind = self._random.choice(kinds)
+        self._world.happened[f"{kind}: {place}"] += 1
+        return kind
+
+
+class TableWorld(DeliveryWorld):
+    """The listener loads a table; `delivered` is what was committed there."""
+
+    pauses_ms = (1_000, 20_000, 60_000)
+
+    def __init__(
+        self,
+        seed: int,
+        make_memory: Callable[[], DeliveredEdits] = DeliveredEdits,
+        make_journal: MakeJournal = Journal,
+        make_listener: Callable[..., StoredTableListener] = StoredTableListener,
+    ) -> None:
+        self._seed = seed
+        self._is_unique = seed % 2 == 1
+        self._make_listener = make_listener
+        self.sink = FaultySink(self, Random(f"sink {seed}"))
+        self.sink.tables[DATABASE, TABLE] = UNIQUE if self._is_unique else DUPLICATE
+        self.sink.publishes_late = seed % 4 > 1
+        super().__init__(seed, make_memory, make_journal)
+
+    def step(self) -> None:
+        if self.random.random() < 0.1:
+            self.sink.arrive()
+        elif self.random.random() < 0.1:
+            self.sink.publish()
+        else:
+            super().step()
+
+    def drain(self) -> None:
+        self.faults = 0.0
+        self.sink.settle()
+        super().drain()
+        self.happened["unique" if self._is_unique else "duplicate"] += 1
+
+    def listener(self) -> Listener:
+        rows = TableRows(COLUMNS, self.sink.schema(DATABASE, TABLE))
+        return self._make_listener(self.sink, DATABASE, TABLE, rows, self.clock, "sep")
+
+    def events(self, edit: Edit) -> list[Event]:
+        return [
+            event._replace(cells=self._change(edit, event.row).cells(edit.write_time_ms))
+            for event in edit.events()
+        ]
+
+    def delivered(self) -> list[tuple[EventKey, bool]]:
+        return [(_key(row), row["late"]) for _, row in self._loaded()]
+
+    def check(self) -> None:
+        super().check()
+        if self._is_unique:
+            self._check_unique()
+        else:
+            self._check_duplicate()
+
+    def _change(self, edit: Edit, row: bytes) -> Change:
+        """The same each time."""
+        random = Random(f"{self._seed}/{edit.region}/{edit.sequence_id}/{row!r}")
+        columns = random.choice((("a", "b"), ("a", "b"), ("a",), ("b",), ()))
+        values = {"a": edit.sequence_id, "b": f"{edit.region}/{edit.sequence_id}"}
+        return Change({name: values[name] for name in columns})
+
+    def _changes(self) -> dict[bytes, list[tuple[int, Change]]]:
+        """By row, in the order of their ids: what HBase has done."""
+        changes: dict[bytes, list[tuple[int, Change]]] = defaultdict(list)
+        for edit in self.shipping.written:
+            for row in edit.rows:
+                changes[row].append((edit.sequence_id, self._change(edit, row)))
+        return {row: sorted(of_row, key=lambda each: each[0]) for row, of_row in changes.items()}
+
+    def _loaded(self) -> list[tuple[SendOptions, Values]]:
+        return [(self.sink.options[each.label], row) for each in self.sink.committed for row in each.rows]
+
+    def _check_duplicate(self) -> None:
+        expected = {
+            (edit.region, edit.sequence_id, row): self._change(edit, row).puts
+            for edit in self.shipping.written
+            for row in edit.rows
+        }
+        for _, row in self._loaded():
+            puts = expected[_key(row)]
+            found = {name: row[name] for name in ("a", "b") if row[name] is not None}
+            assert found == puts, f"other values than in HBase: {row}"
+            assert row["operation"] == ("put" if puts else "delete"), row
+
+    def _check_unique(self) -> None:
+        """A row is what HBase has; where a part of it came late, a column may have an earlier value."""
+        table = _merged(self._loaded())
+        came_late = {row["id"].encode() for _, row in self._loaded() if row["late"]}
+        for row, changes in self._changes().items():
+            newest_id, newest = changes[-1]
+            found = table.get(row)
+            if not newest.puts:
+                assert found is None, f"other rows than in HBase: {row!r} was deleted by {newest_id}"
+                continue
+            assert found is not None, f"other rows than in HBase: {row!r} is missing"
+            expected: Values = {}
+            for _, change in changes:
+                expected = {**expected, **change.puts} if change.puts else {}
+            for name in ("a", "b"):
+                values = {change.puts.get(name) for _, change in changes}
+                allowed = (
+                    {expected.get(name)} if row not in came_late or name in newest.puts else values | {None}
+                )
+                assert found.get(name) in allowed, f"other values than in HBase: {row!r} {name} {found}"
+            self.happened["rows with a late part" if row in came_late else "rows as in HBase"] += 1
+
+
+def _merged(loaded: Sequence[tuple[SendOptions, Mapping[str, Any]]]) -> dict[bytes, Values]:
+    """The rows of a unique table with a sequence column: a lower id than the row's own changes nothing."""
+    table: dict[bytes, tuple[int, Values | None]] = {}
+    for options, row in loaded:
+        key, sequence_id = row["id"].encode(), row["sequence_id"]
+        before_id, before = table.get(key, (-1, None))
+        if sequence_id < before_id:
+            continue
+        if options.headers.get("merge_type") == "DELETE":
+            table[key] = (sequence_id, None)
+            continue
+        put: Values = {name: row[name] for name in ("a", "b") if name in options.columns}
+        kept: Values = (before or {}) if options.headers.get("partial_columns") else {}
+        table[key] = (sequence_id, {**kept, **put})
+    return {key: values for key, (_, values) in table.items() if values is not None}
+
+
+def _key(row: Mapping[str, Any]) -> EventKey:
+    return row["region"], row["sequence_id"], row["id"].encode()
+
+
+def run_seed(
+    seed: int,
+    steps: int = STEPS,
+    make_memory: Callable[[], DeliveredEdits] = DeliveredEdits,
+    make_journal: MakeJournal = Journal,
+    make_listener: Callable[..., StoredTableListener] = StoredTableListener,
+) -> Counter[str]:
+    world = TableWorld(seed, make_memory, make_journal, make_listener)
+    for _ in range(steps):
+        world.step()
+    world.drain()
+    world.check()
+    return world.happened
+
+
+if __name__ == "__main__":
+    replay(__doc__, run_seed, STEPS)
