@@ -39,6 +39,13 @@ class Settings(BaseSettings):
     object_store: str = Field(
         default="file:///var/lib/rtolap/store", description="file://, s3:// or hdfs://, no secrets"
     )
+    history_cache_dir: Path | None = Field(
+        default=None, description="local folder of one query service for copies of history; None: no copies"
+    )
+    history_cache_bytes_max: int = Field(default=50 << 30, ge=1, description="of all copies together")
+    history_cache_copy_bytes_per_s: int = Field(
+        default=50 << 20, ge=1, description="what copying takes of the object store and of the disk"
+    )
     data_dir: Path = Path("/var/lib/rtolap")
     host: str = Field(default="127.0.0.1", description="address to bind to and to announce")
     announced_host: str = Field(

@@ -17,7 +17,7 @@ import hashlib
 import os
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -122,17 +122,30 @@ class ObjectStore:
         except (OSError, pa.ArrowException) as error:
             raise self._not_had("read", path, error) from error
 
+    def chunks(self, path: str, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[bytes]:
+        """The file's bytes, piece by piece."""
+        target = self.absolute(path)
+        stream: pa.NativeFile | None = None
+        try:
+            while True:
+                try:
+                    stream = stream or self.fs.open_input_stream(target, compression=None)
+                    chunk = stream.read(chunk_bytes)
+                except (OSError, pa.ArrowException) as error:
+                    raise self._not_had("read", path, error) from error
+                if not chunk:
+                    return
+                yield chunk
+        finally:
+            if stream is not None:
+                stream.close()
+
     def sha256(self, path: str) -> tuple[str, int]:
         """Hex digest and size in bytes of what is stored, read in pieces."""
         digest, size_bytes = hashlib.sha256(), 0
-        target = self.absolute(path)
-        try:
-            with self.fs.open_input_stream(target, compression=None) as stream:
-                while chunk := stream.read(_CHUNK_BYTES):
-                    digest.update(chunk)
-                    size_bytes += len(chunk)
-        except (OSError, pa.ArrowException) as error:
-            raise self._not_had("read", path, error) from error
+        for chunk in self.chunks(path):
+            digest.update(chunk)
+            size_bytes += len(chunk)
         return digest.hexdigest(), size_bytes
 
     def exists(self, path: str) -> bool:

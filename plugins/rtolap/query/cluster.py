@@ -9,7 +9,9 @@ from __future__ import annotations
 import threading
 
 from rtolap.base.clock import Clock
+from rtolap.base.errors import NotFound
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.metadata.view import SegmentView
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.cubes.planner import Topology
@@ -54,6 +56,16 @@ class Cluster:
         if kept is not made:
             made.close()
         return kept
+
+    def snapshots(self) -> dict[str, tuple[CubeControl, dict[str, SegmentRecord]]]:
+        """Control and segment records of every cube; a view of each is kept from then on."""
+        found = {}
+        for cube in self.catalogue().cubes:
+            try:
+                found[cube] = self.view(cube).snapshot()
+            except NotFound:  # dropped meanwhile
+                continue
+        return found
 
     def close(self) -> None:
         self._catalogue.close()

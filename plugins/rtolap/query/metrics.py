@@ -29,6 +29,9 @@ class QueryMetrics:
         self._running = self.registry.gauge("queries_running", "Queries whose rows are not all read yet.")
         self._answered = self.registry.counter("rows_answered", "Rows that queries answered.")
         self._read = self.registry.counter("rows_read", "Rows of history that were read.", ("cube",))
+        self._files = self.registry.counter(
+            "history_files_read", "Files of history that were read, by where they were.", ("source",)
+        )
         self._partial = self.registry.counter(
             "partial_rows", "Partial aggregates that receivers answered.", ("cube",)
         )
@@ -49,6 +52,8 @@ class QueryMetrics:
             raise
         for stats in outcome.stats:
             self._read.labels(stats.cube).inc(stats.rows_read)
+            self._files.labels("cache").inc(stats.files_cached)
+            self._files.labels("store").inc(stats.files_remote)
             self._partial.labels(stats.cube).inc(stats.partial_rows)
         return replace(outcome, batches=_MeasuredBatches(outcome, measured))
 

@@ -136,6 +136,8 @@ class ReadStats:
     receivers: dict[str, str] = field(default_factory=dict)  # replica set → receiver that answered
     realtime_segments: tuple[str, ...] = ()
     realtime_events: int = 0
+    files_cached: int = 0  # files of history that were read from the disk cache
+    files_remote: int = 0  # and from the object store
     rows_read: int = 0
     rows_pruned: int = 0
     partial_rows: int = 0

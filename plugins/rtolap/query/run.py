@@ -21,6 +21,8 @@ from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.query.cluster import Cluster
 from rtolap.query.cubes.history import EmbeddedHistory
 from rtolap.query.cubes.realtime import FlightSource
+from rtolap.query.history_cache.metrics import follow
+from rtolap.query.history_cache.opening import open_cache, open_keeper
 from rtolap.query.http import make_app
 from rtolap.query.lookups import Lookups
 from rtolap.query.mysql.handshake import Tls
@@ -49,15 +51,21 @@ class QueryProcess:
         context, http_limits = server_context(settings), settings.http_limits()
         self._clients = ReceiverClients(token)
         stored = RemoteSource(settings.stream_load_urls(), token, ca=settings.stream_load_ca)
+        cluster = Cluster(ClusterMetadata(store, clock), clock, Listing(stored, clock))
+        history_store = open_store(settings.object_store)
+        cache = open_cache(settings, history_store)
         self.service = QueryService(
-            Cluster(ClusterMetadata(store, clock), clock, Listing(stored, clock)),
-            EmbeddedHistory(open_store(settings.object_store)),
+            cluster,
+            EmbeddedHistory(history_store, cache),
             FlightSource(self._clients),
             Lookups(settings.include_dir),
             clock,
             limits,
             stored,
         )
+        self._keeper = None if cache is None else open_keeper(settings, cache, history_store, cluster, clock)
+        if self._keeper is not None:
+            follow(self.service.metrics.registry, self._keeper)
         self.mysql = MySqlServer(
             self.service,
             users,
@@ -78,6 +86,8 @@ class QueryProcess:
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT; call from the main thread."""
+        if self._keeper is not None:
+            self._keeper.start()
         self.mysql.start()
         log.info("MySQL protocol on port %d", self.mysql.port)
 
@@ -94,6 +104,8 @@ class QueryProcess:
     def close(self) -> None:
         self._http.should_exit = True
         self.mysql.close()
+        if self._keeper is not None:
+            self._keeper.close()
         self.service.close()
         self._clients.close()
 

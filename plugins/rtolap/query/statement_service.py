@@ -221,12 +221,15 @@ class QueryService:
         ending: Cancellation,
     ) -> tuple[list[ReadStats], pa.Table]:
         (read,) = rewritten.reads
-        rows_read, fetch_ms = 0, 0.0
+        rows_read, fetch_ms, files_cached, files_remote = 0, 0.0, 0, 0
         for narrower in narrowed(read, latest, self._fetcher.segments(read.cube)):
             done = self._fetch(narrower, session, ending)
             done.rows_read += rows_read
             done.fetch_ms += fetch_ms
+            done.files_cached += files_cached
+            done.files_remote += files_remote
             rows_read, fetch_ms = done.rows_read, done.fetch_ms
+            files_cached, files_remote = done.files_cached, done.files_remote
             table = session.read(rewritten.sql, values)
             if table.num_rows >= latest.rows:
                 break

@@ -47,6 +47,7 @@ from rtolap.query.cluster import Cluster
 from rtolap.query.cubes.arrow_filter import arrow_filter
 from rtolap.query.cubes.history import EmbeddedHistory
 from rtolap.query.engine import Engine
+from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.lookups import Lookups
 from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.stored.listing import Listing
@@ -114,7 +115,12 @@ class QueryWorld:
         self.built: dict[str, set[str]] = {cube: set() for cube in self.schemas}
 
     def service(
-        self, limits: Limits = Limits(), stored: StoredSource | None = None, *, in_workers: bool = False
+        self,
+        limits: Limits = Limits(),
+        stored: StoredSource | None = None,
+        *,
+        in_workers: bool = False,
+        cache: HistoryCache | None = None,
     ) -> QueryService:
         """`stored`: where stored tables come from. `in_workers`: statements run as they do in production;
         otherwise in this process, which starts quickly."""
@@ -122,7 +128,7 @@ class QueryWorld:
         listing = None if stored is None else Listing(stored, clock)
         return QueryService(
             Cluster(self.metadata, clock, listing),
-            EmbeddedHistory(self.store),
+            EmbeddedHistory(self.store, cache),
             self,
             Lookups(self.folder),
             clock,

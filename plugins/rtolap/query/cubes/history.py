@@ -20,8 +20,9 @@ from rtolap.model.predicate import columns_of
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cubes.arrow_filter import arrow_filter
-from rtolap.query.cubes.history_files import HistoryFiles
+from rtolap.query.cubes.history_files import HistoryFile, HistoryFiles
 from rtolap.query.cubes.merge import group_partials
+from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.plan import CubeRead, ReadStats
 
 SKETCH_ROWS = 8_192  # read at a time where sketches are among the columns
@@ -48,9 +49,9 @@ class HistoryEngine(Protocol):
 class EmbeddedHistory:
     """Thread-safe."""
 
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._files = HistoryFiles(store)
+    def __init__(self, store: ObjectStore, cache: HistoryCache | None = None) -> None:
+        """`cache`: where copies of the store's files may be found."""
+        self._files = HistoryFiles(store, cache)
 
     def read(
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
@@ -65,23 +66,24 @@ class EmbeddedHistory:
     def estimate(
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
     ) -> None:
+        condition = _condition(read)
         for segment in segments:
             cancellation.check()
             location, cuboid = self._choose(read, segment, stats)
-            with self._files.readable(segment, location, cuboid):
-                self._dataset(read, location, cuboid, stats)
+            kept = self._files.use(
+                *(segment, location, cuboid, stats),
+                lambda files: _rows_kept(_dataset(read, files), condition),
+                verified=False,
+            )
+            _count(stats, cuboid, kept)
 
     def _read_segment(self, read: CubeRead, segment: SegmentRecord, stats: ReadStats) -> pa.Table:
         location, cuboid = self._choose(read, segment, stats)
-        for file in cuboid.files:
-            self._files.verify(f"{location}/{file.name}", file)
-        with self._files.readable(segment, location, cuboid):
-            dataset, condition = self._dataset(read, location, cuboid, stats)
-            columns = [*read.dimensions, *read.partials]
-            if any(partial.op == "hll" for partial in select_partials(read.schema, read.partials)):
-                return _grouped_in_pieces(read, dataset, columns, condition)
-            table = dataset.to_table(columns=columns, filter=condition, use_threads=True)
-        return group_partials(read, table)
+        table, kept = self._files.use(
+            *(segment, location, cuboid, stats), lambda files: _read_files(read, files), verified=True
+        )
+        _count(stats, cuboid, kept)
+        return table if _has_sketches(read) else group_partials(read, table)
 
     def _choose(self, read: CubeRead, segment: SegmentRecord, stats: ReadStats) -> tuple[str, CuboidEntry]:
         location = segment.location
@@ -94,19 +96,37 @@ class EmbeddedHistory:
         stats.cuboids[cuboid.name] = stats.cuboids.get(cuboid.name, 0) + 1
         return location, cuboid
 
-    def _dataset(
-        self, read: CubeRead, location: str, cuboid: CuboidEntry, stats: ReadStats
-    ) -> tuple[ds.Dataset, ds.Expression | None]:
-        """The cuboid's files, and what passes of them; counts the rows that statistics do not rule out."""
-        needed = (*read.dimensions, *sorted(columns_of(read.filter) - set(read.dimensions)))
-        schema = physical_schema(read.schema, needed, read.partials, plain=True)
-        paths = [self._store.absolute(f"{location}/{file.name}") for file in cuboid.files]
-        condition = None if read.filter is None else arrow_filter(read.filter, read.schema)
-        dataset = ds.dataset(paths, schema=schema, format="parquet", filesystem=self._store.fs)
-        kept = _rows_kept(dataset, condition)
-        stats.rows_read += kept
-        stats.rows_pruned += cuboid.rows - kept
-        return dataset, condition
+
+def _count(stats: ReadStats, cuboid: CuboidEntry, kept: int) -> None:
+    """Rows that statistics do not rule out, and the others."""
+    stats.rows_read += kept
+    stats.rows_pruned += cuboid.rows - kept
+
+
+def _read_files(read: CubeRead, files: Sequence[HistoryFile]) -> tuple[pa.Table, int]:
+    """The rows that pass the filter, sketches grouped already, and how many statistics did not rule out."""
+    dataset, condition = _dataset(read, files), _condition(read)
+    kept = _rows_kept(dataset, condition)
+    columns = [*read.dimensions, *read.partials]
+    if _has_sketches(read):
+        return _grouped_in_pieces(read, dataset, columns, condition), kept
+    return dataset.to_table(columns=columns, filter=condition, use_threads=True), kept
+
+
+def _has_sketches(read: CubeRead) -> bool:
+    return any(partial.op == "hll" for partial in select_partials(read.schema, read.partials))
+
+
+def _condition(read: CubeRead) -> ds.Expression | None:
+    return None if read.filter is None else arrow_filter(read.filter, read.schema)
+
+
+def _dataset(read: CubeRead, files: Sequence[HistoryFile]) -> ds.Dataset:
+    needed = (*read.dimensions, *sorted(columns_of(read.filter) - set(read.dimensions)))
+    schema = physical_schema(read.schema, needed, read.partials, plain=True)
+    parquet = ds.ParquetFileFormat()
+    fragments = [parquet.make_fragment(file.path, file.filesystem) for file in files]
+    return ds.FileSystemDataset(fragments, schema, parquet)
 
 
 def _grouped_in_pieces(

@@ -1,22 +1,40 @@
-"""Manifests and files of READY versions in the object store, checked against what they should be."""
+"""Manifests and files of READY versions, checked against what they should be: copies in the disk cache where
+there are any, else the object store's."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
+from pyarrow import fs
 
 from rtolap.base.errors import Corrupted, NotFound, Unavailable
 from rtolap.cubes.format.history import REBUILD
 from rtolap.cubes.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry, HistoryManifest, decode
 from rtolap.metadata.records import SegmentRecord
 from rtolap.object_store.store import ObjectStore
+from rtolap.query.history_cache.cache import HistoryCache
+from rtolap.query.plan import ReadStats
+
+log = logging.getLogger(__name__)
 
 MANIFESTS_KEPT = 2000  # a few kilobytes each
 FILES_KEPT = 20_000  # names of files whose checksum was found right
+
+
+T = TypeVar("T")
+
+
+class HistoryFile(NamedTuple):
+    """A file of history where it is read: `path` is one that `filesystem` knows."""
+
+    filesystem: fs.FileSystem
+    path: str
 
 
 class HistoryFiles:
@@ -25,8 +43,9 @@ class HistoryFiles:
     Everything raises Unavailable when the store does not answer.
     """
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, cache: HistoryCache | None = None) -> None:
         self._store = store
+        self._cache = cache
         self._lock = threading.Lock()
         self._manifests: OrderedDict[str, HistoryManifest] = OrderedDict()
         self._verified: OrderedDict[str, None] = OrderedDict()
@@ -38,8 +57,9 @@ class HistoryFiles:
                 self._manifests.move_to_end(location)
                 return self._manifests[location]
         path = f"{location}/{MANIFEST_NAME}"
+        copy = None if self._cache is None else self._cache.read(path)
         try:
-            manifest = decode(self._store.read(path), HistoryManifest, path)
+            manifest = decode(copy or self._store.read(path), HistoryManifest, path)
         except NotFound as error:
             raise _missing(path) from error
         if (manifest.cube, manifest.segment, manifest.version) != (
@@ -58,7 +78,57 @@ class HistoryFiles:
                 self._manifests.popitem(last=False)
         return manifest
 
-    def verify(self, path: str, file: FileEntry) -> None:
+    def use(
+        self,
+        segment: SegmentRecord,
+        location: str,
+        cuboid: CuboidEntry,
+        stats: ReadStats,
+        do: Callable[[Sequence[HistoryFile]], T],
+        *,
+        verified: bool,
+    ) -> T:
+        """Return what `do` makes of the cuboid's files, which stay while it runs; counts them in `stats`.
+
+        `verified`: those of the store are checked before; copies are in any case. Where reading copies fails,
+        damaged ones are dropped and `do` runs again over the store's files alone: what that raises counts.
+        """
+        paths = [f"{location}/{file.name}" for file in cuboid.files]
+        if self._cache is not None:
+            with self._cache.leases(paths) as copies:
+                cached = [copy for copy in copies if copy is not None]
+                if cached:
+                    sources = [
+                        self._stored(path) if copy is None else self._copied(self._cache, copy.path)
+                        for path, copy in zip(paths, copies, strict=True)
+                    ]
+                    try:
+                        for path, copy, file in zip(paths, copies, cuboid.files, strict=True):
+                            if verified and copy is None:
+                                self._verify(path, file)
+                        result = do(sources)
+                    except (OSError, pa.ArrowException, Corrupted) as error:
+                        log.warning("reading copies of %s failed, the store is read: %s", location, error)
+                        self._cache.check_again(cached)
+                    else:
+                        stats.files_cached += len(cached)
+                        stats.files_remote += len(paths) - len(cached)
+                        return result
+        if verified:
+            for path, file in zip(paths, cuboid.files, strict=True):
+                self._verify(path, file)
+        with self._readable(segment, location, cuboid):
+            result = do([self._stored(path) for path in paths])
+        stats.files_remote += len(paths)
+        return result
+
+    def _stored(self, path: str) -> HistoryFile:
+        return HistoryFile(self._store.fs, self._store.absolute(path))
+
+    def _copied(self, cache: HistoryCache, path: str) -> HistoryFile:
+        return HistoryFile(cache.folder.files.fs, cache.folder.files.absolute(path))
+
+    def _verify(self, path: str, file: FileEntry) -> None:
         """Its size each time, its checksum once. Raises Corrupted when it is missing or damaged."""
         with self._lock:
             is_known = path in self._verified
@@ -69,7 +139,7 @@ class HistoryFiles:
                 self._verified.popitem(last=False)
 
     @contextmanager
-    def readable(self, segment: SegmentRecord, location: str, cuboid: CuboidEntry) -> Iterator[None]:
+    def _readable(self, segment: SegmentRecord, location: str, cuboid: CuboidEntry) -> Iterator[None]:
         """Translate what the engine raises while it reads the cuboid into Unavailable or Corrupted.
 
         A store that went away in mid-read and a damaged file raise alike, so the files are looked at again.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from rtolap.metadata.records import CubeControl, ReceiverRecord, ReplicaSetRecord, SegmentRecord
-from rtolap.model.segment_states import SegmentState
+from rtolap.metadata.standing import standing
 from rtolap.protocols.receiver.messages import Snapshot
 from rtolap.query.plan import CubeRead, HistoryPlan, ReplicaSetPlan
 
@@ -23,15 +23,9 @@ class Topology:
 
 def plan_history(read: CubeRead, control: CubeControl, records: Mapping[str, SegmentRecord]) -> HistoryPlan:
     """Every READY version in range and beyond the purge horizon, whatever else its segment is doing."""
-    standing = [
-        record
-        for record in records.values()
-        if record.version > 0
-        and record.state is not SegmentState.PURGED
-        and (control.horizon_ms is None or record.end_ms > control.horizon_ms)
-    ]
-    chosen = tuple(record for record in standing if read.time.overlaps(record.start_ms, record.end_ms))
-    pruned = tuple(record.name for record in standing if record not in chosen)
+    ready = standing(control, records)
+    chosen = tuple(record for record in ready if read.time.overlaps(record.start_ms, record.end_ms))
+    pruned = tuple(record.name for record in ready if record not in chosen)
     snapshot = Snapshot(
         versions={record.name: record.version for record in chosen},
         horizon_ms=control.horizon_ms,

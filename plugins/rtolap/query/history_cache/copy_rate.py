@@ -1,0 +1,23 @@
+"""A limit on bytes per second that holds over every stretch of copying, without bursts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rtolap.base.clock import Clock
+
+
+class CopyRate:
+    """One thread's. `pause` waits so many seconds, or less where the process is being stopped."""
+
+    def __init__(self, bytes_per_s: int, clock: Clock, pause: Callable[[float], object]) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._clock = clock
+        self._pause = pause
+        self._free_at_s = clock.monotonic_s()
+
+    def spend(self, size_bytes: int) -> None:
+        """Note bytes that were copied, and wait until the next ones may be."""
+        now_s = self._clock.monotonic_s()
+        self._free_at_s = max(self._free_at_s, now_s) + size_bytes / self._bytes_per_s
+        self._pause(self._free_at_s - now_s)
