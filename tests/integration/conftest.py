@@ -12,11 +12,11 @@ have killed.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -30,6 +30,7 @@ from rtolap.stack.servers.java import LEAN_FLAGS
 from rtolap.stack.servers.kafka import kafka_spec
 from rtolap.stack.servers.mariadb import mariadb_spec
 from rtolap.stack.servers.zookeeper import zookeeper_spec
+from rtolap.stack.spec import ProcessSpec
 
 _OWNER = "RTOLAP_TEST_OWNER"
 
@@ -66,26 +67,12 @@ def java(owned: None) -> JavaArtifacts:
 @pytest.fixture(scope="session")
 def server_folder() -> Iterator[Path]:
     """Short-lived data of the servers; not under pytest's tmp_path, which keeps the last three."""
-    folder = Path(tempfile.mkdtemp(prefix="rtolap-servers-"))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="rtolap-servers-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
-@pytest.fixture(scope="session")
-def zookeeper_server(java: JavaArtifacts, server_folder: Path) -> Iterator[ManagedProcess]:
-    server = ManagedProcess(zookeeper_spec(java, server_folder / "zookeeper", free_port()))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
-
-
-@pytest.fixture(scope="session")
-def kafka_server(java: JavaArtifacts, server_folder: Path) -> Iterator[ManagedProcess]:
-    port = free_port()
-    overrides = {"log.retention.check.interval.ms": 1000, "log.initial.task.delay.ms": 1000}
-    spec = kafka_spec(java, server_folder / "kafka", port, free_port({port}), overrides=overrides)
+@contextmanager
+def _running(spec: ProcessSpec) -> Iterator[ManagedProcess]:
     server = ManagedProcess(spec)
     try:
         server.start()
@@ -95,13 +82,24 @@ def kafka_server(java: JavaArtifacts, server_folder: Path) -> Iterator[ManagedPr
 
 
 @pytest.fixture(scope="session")
-def mariadb_server(owned: None, server_folder: Path) -> Iterator[ManagedProcess]:
-    server = ManagedProcess(mariadb_spec(server_folder / "mariadb", free_port()))
-    try:
-        server.start()
+def zookeeper_server(java: JavaArtifacts, server_folder: Path) -> Iterator[ManagedProcess]:
+    with _running(zookeeper_spec(java, server_folder / "zookeeper", free_port())) as server:
         yield server
-    finally:
-        server.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_server(java: JavaArtifacts, server_folder: Path) -> Iterator[ManagedProcess]:
+    port = free_port()
+    overrides = {"log.retention.check.interval.ms": 1000, "log.initial.task.delay.ms": 1000}
+    spec = kafka_spec(java, server_folder / "kafka", port, free_port({port}), overrides=overrides)
+    with _running(spec) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_server(owned: None, server_folder: Path) -> Iterator[ManagedProcess]:
+    with _running(mariadb_spec(server_folder / "mariadb", free_port())) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

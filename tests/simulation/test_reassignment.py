@@ -34,8 +34,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def catch_up(receiver: Receiver) -> None:
     receiver.look()
-    while receiver.consume():
-        pass
+    receiver.consume_all()
 
 
 def assign(cluster: Cluster, **assignment: tuple[int, ...]) -> None:

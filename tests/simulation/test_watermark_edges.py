@@ -38,8 +38,7 @@ def closings(cluster: Cluster) -> dict[int, str]:
     for _ in range(2):  # the second look knows the watermark that the first reading made
         for receiver in leaders:
             receiver.look()
-            while receiver.consume():
-                pass
+            receiver.consume_all()
     for receiver in leaders:
         found.update({one.start_ms: one.why for one in receiver.core.closings()})
     return found
@@ -81,7 +80,6 @@ def test_a_partition_that_is_idle_from_the_beginning_holds_up_nobody(cluster: Cl
     leader.look()
     as_published = cluster.clock.now_ms()  # by the coordinator, which leaves the idle one out
     leader.view = replace(leader.view, low_watermark_ms=as_published)
-    while leader.consume():
-        pass
+    leader.consume_all()
     leader.consume()
     assert [one.start_ms for one in leader.core.closings()] == [START_MS]

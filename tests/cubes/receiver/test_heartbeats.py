@@ -48,8 +48,7 @@ def send(cluster: Cluster, at_ms: int, host: str | None, alive: bool | None, cre
 def read(cluster: Cluster) -> Receiver:
     receiver = cluster.receivers[0]
     receiver.look()
-    while receiver.consume():
-        pass
+    receiver.consume_all()
     return receiver
 
 

@@ -43,8 +43,7 @@ def send(cluster: Cluster, *hosts: str | None) -> None:
 def read(cluster: Cluster) -> Receiver:
     receiver = cluster.receivers[0]
     receiver.look()
-    while receiver.consume():
-        pass
+    receiver.consume_all()
     return receiver
 
 

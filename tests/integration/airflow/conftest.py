@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -27,9 +26,8 @@ HISTORY_DAYS = 6
 
 @pytest.fixture(scope="session")
 def airflow_home() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="rtolap-airflow-it-"))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="rtolap-airflow-it-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -30,15 +31,12 @@ def world(
     create_topic(unique_name, PARTITIONS)
     services = Services(tmp_path, zookeeper=zookeeper, root=f"/{unique_name}", kafka=kafka, coordinators=1)
     one = World(services, kafka, unique_name, 11, SETS, visitors=True)
-    try:
+    with closing(services), closing(one):
         services.start_coordinators()
         one.start_receivers("old")
         services.start_query()
         one.declare()
         yield one
-    finally:
-        one.close()
-        services.close()
 
 
 def rebalance(world: World, *options: str) -> dict[str, object]:

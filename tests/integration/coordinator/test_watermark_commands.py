@@ -18,6 +18,7 @@ from PIL import Image
 from rtolap.stack.ports import free_port
 from rtolap.watermark_client.client import WatermarkClient
 
+from tests.support import commands
 from tests.support.cubes.services import TOKEN, Services, wait_for
 
 pytestmark = [pytest.mark.integration]
@@ -86,17 +87,7 @@ def fleet(services: Services) -> Iterator[Fleet]:
 
 
 def rtolap(services: Services, *arguments: str, **extra: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "rtolap.cli.main", *arguments],
-        env={**services.environment, "COLUMNS": "200", **extra},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
-    return done.stdout
+    return commands.rtolap({**services.environment, **extra}, *arguments)
 
 
 def held_ms(services: Services) -> int:

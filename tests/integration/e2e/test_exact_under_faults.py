@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -48,16 +49,13 @@ def world(
     create_topic(unique_name, PARTITIONS)
     services = Services(tmp_path, zookeeper=zookeeper, root=f"/{unique_name}", kafka=kafka)
     one = World(services, kafka, unique_name, request.getfixturevalue("seed"), SETS, visitors=True)
-    try:
+    with closing(services), closing(one):
         services.start_coordinators()
         for replica_set in SETS:
             one.start_receivers(replica_set)
         services.start_query()
         one.declare()
         yield one
-    finally:
-        one.close()
-        services.close()
 
 
 @pytest.mark.seeded

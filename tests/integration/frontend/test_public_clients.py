@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from rtolap.protocols.stored_tables.messages import TableName
 
+from tests.support.commands import install_apart
 from tests.support.stored.stream_load_cluster import PASSWORD, USER, StreamLoadCluster
 
 DORIS_CLIENT = "DorisClient==1.2.22"  # its needs, requests and PyMySQL, are here anyway
@@ -21,23 +22,7 @@ DORIS_CLIENT = "DorisClient==1.2.22"  # its needs, requests and PyMySQL, are her
 def doris_client(server_folder: Path) -> Path:
     """The folder that it is installed in, apart from everything else."""
     folder = server_folder / "doris-client"
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--target",
-            str(folder),
-            DORIS_CLIENT,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    install_apart(folder, [DORIS_CLIENT], timeout_s=120)
     return folder
 
 

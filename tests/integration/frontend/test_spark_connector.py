@@ -21,6 +21,7 @@ import pytest
 from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.stack.artifacts import cache_dir, fetch_jars
 
+from tests.support.commands import install_apart
 from tests.support.stored.stream_load_cluster import PASSWORD, USER, StreamLoadCluster
 
 pytestmark = pytest.mark.skipif(
@@ -78,18 +79,7 @@ def old_spark() -> Path:
         if not folder.is_dir():
             growing = folder.with_suffix(".growing")
             shutil.rmtree(growing, ignore_errors=True)
-            command = [
-                sys.executable,
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--no-deps",
-                "--target",
-                str(growing),
-            ]
-            done = subprocess.run([*command, *SPARK], capture_output=True, text=True, timeout=600)
-            assert done.returncode == 0, done.stderr
+            install_apart(growing, SPARK, timeout_s=600)
             growing.rename(folder)
     return folder
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -19,6 +17,7 @@ from rtolap.base.errors import QueryError, Unavailable
 from rtolap.base.users import password_hash
 from rtolap.protocols.query.client import QueryClient
 
+from tests.support import commands
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.cubes.services import TOKEN, Services, wait_for
 from tests.support.query.prices import define_prices
@@ -82,17 +81,7 @@ def reflected(services: Services, cube: str) -> list[tuple[object, ...]]:
 
 
 def shell(services: Services, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "rtolap.cli.main", *arguments],
-        env={**services.environment, "COLUMNS": "250"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
-    return done.stdout
+    return commands.rtolap(services.environment, *arguments, columns=250)
 
 
 def test_explain_previews_and_local_time_over_a_real_receiver(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -73,9 +72,8 @@ Command = Callable[..., tuple[list[str], dict[str, str]]]
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="rtolap-objects-"))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="rtolap-objects-", ignore_cleanup_errors=True) as made:
+        yield Path(made)
 
 
 @pytest.fixture(scope="module")

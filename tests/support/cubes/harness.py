@@ -155,8 +155,7 @@ class Run:
             cluster.clock.advance_ms(2_000)
             for receiver in cluster.receivers:
                 receiver.look()
-                while receiver.consume():
-                    pass
+                receiver.consume_all()
                 receiver.core.force.update(receiver.core.state.segments)
                 for step in (receiver.close_due, receiver.look, receiver.realign, receiver.upload):
                     self._passing(step)

@@ -101,6 +101,10 @@ class Receiver:
     def consume(self) -> bool:
         return self.core.step(replace(self.view, leading=self.leading))
 
+    def consume_all(self) -> None:
+        while self.consume():
+            pass
+
     def close_due(self) -> None:
         for one in self.core.closings():
             close_segment(

@@ -33,5 +33,4 @@ class TwoSegments:
 
     def read(self, receiver: Receiver) -> None:
         receiver.look()
-        while receiver.consume():
-            pass
+        receiver.consume_all()

@@ -106,13 +106,7 @@ class InProcessClient(StreamLoadClient):
         """The way to the endpoints is the cluster's."""
 
     def _put(
-        self,
-        path: str,
-        headers: Mapping[str, str],
-        body: bytes | Iterable[bytes],
-        *,
-        timeout_s: float,
-        repeatable: bool,
+        self, path: str, headers: Mapping[str, str], body: bytes | Iterable[bytes], **unused: Any
     ) -> PutAnswer:
         answer = self._request("PUT", path, headers=dict(headers), content=body)
         return PutAnswer(answer.status_code, "", answer.content)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import msgspec
 import pyarrow as pa
 from pyarrow import flight
 
 from rtolap.base.errors import QueryError
-from rtolap.base.flight_guard.limits import FlightLimits
-from rtolap.base.metrics import Metrics
 from rtolap.protocols.flight.endpoint import body_of, guarded
-from rtolap.protocols.flight.metrics import FlightCalls
-from rtolap.protocols.flight.server import GuardedFlightServer
+from rtolap.protocols.flight.server import GuardedFlightServer, ServerOptions
 from rtolap.protocols.receiver.messages import PartialQuery, ReceiverStats
 
 
@@ -44,25 +41,9 @@ class _SegmentsBody(msgspec.Struct, frozen=True):
 class ReceiverFlightServer(GuardedFlightServer):
     """Serves as soon as it is made; `port` tells which one it got."""
 
-    def __init__(
-        self,
-        desk: Desk,
-        *,
-        host: str,
-        port: int,
-        token: str,
-        metrics: Metrics,
-        limits: FlightLimits = FlightLimits(),
-    ) -> None:
+    def __init__(self, desk: Desk, **options: Unpack[ServerOptions]) -> None:
         self._desk = desk
-        super().__init__(
-            host=host,
-            port=port,
-            token=token,
-            metrics=metrics,
-            limits=limits,
-            middleware={"metrics": FlightCalls(metrics)},
-        )
+        super().__init__(**options)
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         return guarded(

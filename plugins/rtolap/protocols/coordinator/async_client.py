@@ -37,14 +37,13 @@ class AsyncCoordinatorClient:
         urls: Sequence[str],
         token: str,
         *,
-        timeout_s: float = TIMEOUT_S,
         retry_s: float = RETRY_S,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._leader = LeaderFinder(urls)
         self._retry_s = retry_s
         self._http = httpx.AsyncClient(
-            headers=headers(token), timeout=timeout_s, transport=transport, verify=trust(None)
+            headers=headers(token), timeout=TIMEOUT_S, transport=transport, verify=trust(None)
         )
 
     async def __aenter__(self) -> AsyncCoordinatorClient:

@@ -16,7 +16,7 @@ from rtolap.protocols.flight.errors import named
 
 
 class FlightCalls(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
-    """Middleware of a Flight server: `middleware={"token": …, "metrics": FlightCalls(metrics)}`."""
+    """Middleware of every Flight server."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._seconds = metrics.histogram(

@@ -12,9 +12,8 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict, Unpack
 
 import pyarrow.flight as flight
 
@@ -23,29 +22,32 @@ from rtolap.base.flight_guard.relay import FlightRelay
 from rtolap.base.http_server import listening_sockets
 from rtolap.base.metrics import Metrics
 from rtolap.protocols.flight.endpoint import TokenFactory, error_text
+from rtolap.protocols.flight.metrics import FlightCalls
 
 SOCKET = "s"
 _FOLDERS = "rtolap-flight-"
 _PATH_BYTES_MAX = 100  # of a Unix socket: the system takes 107
 
 
+class ServerOptions(TypedDict):
+    """Where and how a Flight server serves. `metrics` counts its calls, and what is refused."""
+
+    host: str
+    port: int
+    token: str
+    metrics: Metrics
+    limits: NotRequired[FlightLimits]
+
+
 class GuardedFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
-    """Serves as soon as it is made; `port` is the one that it got. `metrics` counts what is refused.
+    """Serves as soon as it is made; `port` is the one that it got.
 
     Raises Unavailable where the port cannot be had.
     """
 
-    def __init__(
-        self,
-        *,
-        host: str,
-        port: int,
-        token: str,
-        metrics: Metrics,
-        limits: FlightLimits = FlightLimits(),
-        middleware: Mapping[str, Any] | None = None,
-    ) -> None:
-        listening = listening_sockets("Flight", host, port)
+    def __init__(self, **options: Unpack[ServerOptions]) -> None:
+        token, metrics = options["token"], options["metrics"]
+        listening = listening_sockets("Flight", options["host"], options["port"])
         self._port: int = listening[0].getsockname()[1]
         with contextlib.ExitStack() as undo:
             for sock in listening:
@@ -56,11 +58,16 @@ class GuardedFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pya
             super().__init__(
                 f"grpc+unix://{path}",
                 auth_handler=None,
-                middleware={"token": TokenFactory(token), **(middleware or {})},
+                middleware={"token": TokenFactory(token), "metrics": FlightCalls(metrics)},
             )
             undo.callback(super().shutdown)
             self._relay = FlightRelay(
-                listening, str(path), token=token, limits=limits, metrics=metrics, error_text=error_text
+                listening,
+                str(path),
+                token=token,
+                limits=options.get("limits", FlightLimits()),
+                metrics=metrics,
+                error_text=error_text,
             )
             undo.pop_all()
 

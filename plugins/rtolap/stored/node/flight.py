@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 import pyarrow as pa
@@ -12,10 +12,8 @@ from pyarrow import flight
 
 from rtolap.base.errors import QueryError, Refused
 from rtolap.base.flight_guard.limits import FlightLimits
-from rtolap.base.metrics import Metrics
 from rtolap.protocols.flight.endpoint import body_of, guarded, guarded_batches
-from rtolap.protocols.flight.metrics import FlightCalls
-from rtolap.protocols.flight.server import GuardedFlightServer
+from rtolap.protocols.flight.server import GuardedFlightServer, ServerOptions
 from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import BatchStream
 from rtolap.stored.node.load import Load
@@ -27,25 +25,12 @@ BATCH_OVERHEAD_BYTES_MAX = 16 << 20  # of a batch on its way; one that is a litt
 class StorageFlightServer(GuardedFlightServer):
     """Serves as soon as it is made; `port` is the one that it got."""
 
-    def __init__(
-        self,
-        node: LocalNode,
-        *,
-        host: str,
-        port: int,
-        token: str,
-        metrics: Metrics,
-        limits: FlightLimits = FlightLimits(),
-    ) -> None:
+    def __init__(self, node: LocalNode, **options: Unpack[ServerOptions]) -> None:
         self._node = node
-        super().__init__(
-            host=host,
-            port=port,
-            token=token,
-            metrics=metrics,
-            limits=replace(limits, batch_bytes_max=node.settings.batch_bytes_max + BATCH_OVERHEAD_BYTES_MAX),
-            middleware={"metrics": FlightCalls(metrics)},
-        )
+        batch_bytes_max = node.settings.batch_bytes_max + BATCH_OVERHEAD_BYTES_MAX
+        limits = options.get("limits", FlightLimits())
+        options["limits"] = replace(limits, batch_bytes_max=batch_bytes_max)
+        super().__init__(**options)
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         def receive() -> None:
