@@ -11,7 +11,7 @@ from rtolap.coordinator.assembly import CHECK_EVERY_TICKS
 from rtolap.coordinator.closable import WINDOWS_KEPT, Standing, closed_by, due_ends
 from rtolap.metadata import paths, segments
 from rtolap.metadata.applications import ApplicationRecords
-from rtolap.metadata.records import Approval, SegmentRecord
+from rtolap.metadata.records import Approval, SegmentRecord, WatermarkRecord
 from rtolap.metadata.store import Put
 from rtolap.metadata.updates import put_or_create
 from rtolap.model.completeness import Completeness
@@ -45,6 +45,17 @@ def created(cluster: Cluster, **cube: Any) -> None:
 def hour(cluster: Cluster, number: int) -> int:
     """Ends of windows around the present, counted from the last full hour."""
     return (cluster.clock.now_ms() // HOUR_MS + number) * HOUR_MS
+
+
+def published(cluster: Cluster) -> WatermarkRecord:
+    """What is published once all events before the hour 0 have been read."""
+    reporter = declared(cluster)
+    registered(cluster, "a")
+    created(cluster)
+    reporter.progress(0, a=hour(cluster, 0))
+    cluster.coordinator.tick()
+    cluster.coordinator.tick()
+    return cluster.metadata.published_watermark(NAME)
 
 
 def windows(cluster: Cluster) -> tuple[Completeness, ...]:
@@ -154,13 +165,7 @@ def test_windows_are_let_go_by_the_sinks_watermark_and_told_to_receivers(cluster
 
 
 def test_what_was_let_go_stays_so_over_a_new_leader_and_keeps_its_numbers(cluster: Cluster) -> None:
-    reporter = declared(cluster)
-    registered(cluster, "a")
-    created(cluster)
-    reporter.progress(0, a=hour(cluster, 0))
-    cluster.coordinator.tick()
-    cluster.coordinator.tick()
-    before = cluster.metadata.published_watermark(NAME)
+    before = published(cluster)
     assert before.windows
     takeover(cluster)
     registered(cluster, "never-seen")
@@ -190,13 +195,7 @@ def test_an_approval_lets_windows_go_without_moving_the_watermark(cluster: Clust
 
 
 def test_a_cube_whose_application_is_gone_waits_and_says_so(cluster: Cluster) -> None:
-    reporter = declared(cluster)
-    registered(cluster, "a")
-    created(cluster)
-    reporter.progress(0, a=hour(cluster, 0))
-    cluster.coordinator.tick()
-    cluster.coordinator.tick()
-    before = cluster.metadata.published_watermark(NAME)
+    before = published(cluster)
     ApplicationRecords(cluster.store).drop(LOGS)  # by somebody who does not ask for cubes
     takeover(cluster)
     cluster.coordinator.tick()

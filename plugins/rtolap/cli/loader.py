@@ -32,6 +32,7 @@ from rtolap.model.yaml_files import read_definitions
 from rtolap.protocols.agent.messages import RESTARTS_VARIABLE
 from rtolap.protocols.loader.messages import EXIT_FAILED, LoaderList, LoaderStatus, process_key
 from rtolap.stored.loader.job import read_config
+from rtolap.stored.loader.job_run import JobResources
 from rtolap.stored.loader.runner import run as run_job
 from rtolap.stored.loader.states import RECREATED_ACTION, StopCause
 from rtolap.stored.metastore.load_job_states import LoadJobEvent, LoadJobState
@@ -78,12 +79,14 @@ def run(
         box = reject_box(loader, settings, connections)
         code = run_job(
             job,
-            jobs=access.jobs,
-            records=access.records,
-            sink=sink,
-            open_consumer=lambda loader: open_consumer(connections, loader, f"rtolap-loader-{job}"),
-            box=box,
-            clock=SystemClock(),
+            JobResources(
+                access.jobs,
+                access.records,
+                sink,
+                lambda loader: open_consumer(connections, loader, f"rtolap-loader-{job}"),
+                box,
+                SystemClock(),
+            ),
             host=settings.host,
             port=port,
             token=settings.token(),

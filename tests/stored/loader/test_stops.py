@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from rtolap.base.errors import NotLeader, NotYet, Refused, RtolapError, Unauthorized, Unavailable
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.model.loader import LoaderRejects, LoaderSink
 from rtolap.protocols.stream_load.messages import (
     LoadAnswer,
@@ -23,7 +22,7 @@ from rtolap.protocols.stream_load.messages import (
 )
 from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.stored.loader.job import JobConfig, write_config
-from rtolap.stored.loader.job_run import LoadJobRun, begin
+from rtolap.stored.loader.job_run import LoadJobRun
 from rtolap.stored.loader.ownership import LEASE_MS
 from rtolap.stored.loader.preparing import FILTERED_BY_SINK, FILTERED_UNKNOWN
 from rtolap.stored.loader.records.rejects import FileBox
@@ -79,30 +78,34 @@ def test_a_recorded_range_that_retention_took_is_named(world: World) -> None:
     assert world.keys() == []
 
 
-def test_a_recorded_range_that_reads_otherwise_is_not_sent_again(world: World) -> None:
+def recorded_and_sent(world: World) -> None:
+    """A batch of two records that the sink has taken, and whose loader has heard nothing of that."""
     world.create()
     world.produce(1, 2)
     work = world.start()
     work.source.step(0.0)
     sent_and_unanswered(world, work)
-    log = world.broker.logs("t")[0]
-    del log.offsets[:1], log.records[:1]  # compaction
+
+
+def assert_range_changed(world: World) -> None:
     again = world.start()
     assert stopped_by(lambda: again.settle_once(again.settler())) is StopCause.RANGE_CHANGED
 
 
+def test_a_recorded_range_that_reads_otherwise_is_not_sent_again(world: World) -> None:
+    recorded_and_sent(world)
+    log = world.broker.logs("t")[0]
+    del log.offsets[:1], log.records[:1]  # compaction
+    assert_range_changed(world)
+
+
 def test_a_range_of_the_same_offsets_with_other_values_is_not_sent_again(world: World) -> None:
-    world.create()
-    world.produce(1, 2)
-    work = world.start()
-    work.source.step(0.0)
-    sent_and_unanswered(world, work)
+    recorded_and_sent(world)
     log = world.broker.logs("t")[0]
     ends = log.start, log.end, list(log.offsets)
     log.records[1] = OutRecord(b'{"k": 3, "v": 1}', partition=0)
     assert (log.start, log.end, log.offsets) == ends
-    again = world.start()
-    assert stopped_by(lambda: again.settle_once(again.settler())) is StopCause.RANGE_CHANGED
+    assert_range_changed(world)
     assert world.keys() == []
 
 
@@ -621,16 +624,7 @@ def test_nobody_else_takes_a_job_that_is_owned(world: World) -> None:
     world.create()
     work = world.start()
     with pytest.raises(NotYet):
-        begin(
-            "j",
-            "another",
-            world.jobs,
-            world.records,
-            world.sink,
-            lambda loader: MemoryConsumer(world.broker, loader.topic),
-            world.box,
-            world.clock,
-        )
+        world.begin("another")
     work.ownership.release()
 
 

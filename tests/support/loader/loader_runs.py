@@ -35,7 +35,7 @@ from rtolap.protocols.stream_load.messages import (
 )
 from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.stored.loader.job import JobConfig, write_config
-from rtolap.stored.loader.job_run import LoadJobRun, begin
+from rtolap.stored.loader.job_run import JobResources, LoadJobRun, begin
 from rtolap.stored.loader.ownership import LEASE_MS
 from rtolap.stored.loader.preparing import FILTERED_UNKNOWN
 from rtolap.stored.loader.settle import Settler
@@ -475,12 +475,14 @@ class Run:
             begin(
                 self.job,
                 owner,
-                self.jobs,
-                self.records,
-                self.open_sink(),
-                self._open_consumer,
-                CountingBox(self.kept, self.topic_number),
-                self.world.clock,
+                JobResources(
+                    self.jobs,
+                    self.records,
+                    self.open_sink(),
+                    self._open_consumer,
+                    CountingBox(self.kept, self.topic_number),
+                    self.world.clock,
+                ),
             )
         )
 

@@ -20,7 +20,7 @@ from rtolap.protocols.loader.messages import API, LoaderStatus
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
 from rtolap.stored.loader.http import make_app
 from rtolap.stored.loader.job import JobConfig, write_config
-from rtolap.stored.loader.job_run import LoadJobRun, begin
+from rtolap.stored.loader.job_run import JobResources, LoadJobRun, begin
 from rtolap.stored.loader.partition_role import OpenSession, PartitionKeeper
 from rtolap.stored.loader.process import LoaderProcess
 from rtolap.stored.loader.records.rejects import FileBox
@@ -64,12 +64,14 @@ class Running:
         work = begin(
             "j",
             "127.0.0.1:1/x",
-            self.jobs,
-            self.records,
-            self.sink,
-            lambda it: MemoryConsumer(self.broker, it.topic),
-            self.box,
-            SystemClock(),
+            JobResources(
+                self.jobs,
+                self.records,
+                self.sink,
+                lambda it: MemoryConsumer(self.broker, it.topic),
+                self.box,
+                SystemClock(),
+            ),
         )
         partitions = None if open_session is None else _keeper(work, open_session)
         self.process = LoaderProcess(work, commit_s=0.05, partitions=partitions)

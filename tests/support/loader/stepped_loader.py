@@ -16,7 +16,7 @@ from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.model.loader import Loader, LoaderBatch
 from rtolap.protocols.stream_load.messages import LoadAnswer, SchemaColumn, TableSchema
 from rtolap.stored.loader.job import JobConfig, write_config
-from rtolap.stored.loader.job_run import LoadJobRun, begin
+from rtolap.stored.loader.job_run import JobResources, LoadJobRun, begin
 from rtolap.stored.loader.ownership import LEASE_MS
 from rtolap.stored.loader.settle import Outcome, Settler
 from rtolap.stored.loader.sinks.memory import MemorySink
@@ -66,18 +66,15 @@ class World:
         """A new process, after the one before is surely gone."""
         self.clock.advance_ms(LEASE_MS + 1)
         self.owner += 1
-        return begin(
-            "j",
-            f"p{self.owner}",
-            self.jobs,
-            self.records,
-            self.sink,
-            lambda loader: MemoryConsumer(
-                self.broker, loader.topic, with_statements=loader.watermark_records == "header"
-            ),
-            self.box,
-            self.clock,
-        )
+        return self.begin(f"p{self.owner}")
+
+    def begin(self, owner: str) -> LoadJobRun:
+        def open_consumer(loader: Loader) -> MemoryConsumer:
+            with_statements = loader.watermark_records == "header"
+            return MemoryConsumer(self.broker, loader.topic, with_statements=with_statements)
+
+        resources = JobResources(self.jobs, self.records, self.sink, open_consumer, self.box, self.clock)
+        return begin("j", owner, resources)
 
     def produce(self, *values: bytes | int, partition: int = 0) -> None:
         for value in values:

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from rtolap.base.clock import Clock
@@ -52,6 +53,18 @@ T = TypeVar("T")
 ORIGIN = 0
 
 
+@dataclass(frozen=True)
+class JobResources:
+    """What a job is run with: the ledger's jobs and records, the sink, Kafka, where refused records go."""
+
+    jobs: LoadJobs
+    records: OffsetsRecords
+    sink: Sink
+    open_consumer: Callable[[Loader], StreamConsumer]
+    box: RejectBox
+    clock: Clock
+
+
 class LoadJobRun:
     """Made by `begin`; its roles may each be driven by a thread of their own."""
 
@@ -59,14 +72,10 @@ class LoadJobRun:
         self,
         job: LoadJob,
         config: JobConfig,
-        jobs: LoadJobs,
-        records: OffsetsRecords,
         ownership: Ownership,
-        sink: Sink,
-        open_consumer: Callable[[], StreamConsumer],
-        box: RejectBox,
-        clock: Clock,
+        resources: JobResources,
     ) -> None:
+        sink, clock, records = resources.sink, resources.clock, resources.records
         self.job = job
         self.loader: Loader = config.loader
         self.ownership = ownership
@@ -74,11 +83,11 @@ class LoadJobRun:
         self.columns = Columns(sink, self.loader)
         self.clock = clock
         self._config = config
-        self._jobs = jobs
+        self._jobs = resources.jobs
         self._records = records
         self._sink = sink
-        self._open_consumer = open_consumer
-        self._box = box
+        self._resources = resources
+        self._box = resources.box
         _of_sink(self.columns.refresh)
         self._labels_kept = _of_sink(sink.keeps_labels)
         self.window = Window(
@@ -160,6 +169,9 @@ class LoadJobRun:
             offsets = record.end_offsets
         return offsets
 
+    def _open_consumer(self) -> StreamConsumer:
+        return self._resources.open_consumer(self.loader)
+
     def _begin(self) -> Source:
         records = self._records.all(self.job.job_id) or (self._origin(),)
         for record in records:
@@ -219,27 +231,21 @@ class LoadJobRun:
 def begin(
     job_id: str,
     owner: str,
-    jobs: LoadJobs,
-    records: OffsetsRecords,
-    sink: Sink,
-    open_consumer: Callable[[Loader], StreamConsumer],
-    box: RejectBox,
-    clock: Clock,
+    resources: JobResources,
     check_rights: Callable[[Loader], None] = lambda loader: None,
 ) -> LoadJobRun:
     """`check_rights`: raises where Kafka would not let the loader do what it has to; called before it begins.
 
     Raises NotYet while another process owns the job; Unavailable, CommitUnknown and NotLeader as they are;
     else Stopped, which is reported to the job first."""
+    jobs = resources.jobs
     ownership = Ownership(jobs.leases, job_id, owner)
     job = jobs.get(job_id)
     config = read_config(job)
     loader = config.loader
     try:
         _of_kafka(lambda: check_rights(loader))
-        return LoadJobRun(
-            job, config, jobs, records, ownership, sink, lambda: open_consumer(loader), box, clock
-        )
+        return LoadJobRun(job, config, ownership, resources)
     except (Unavailable, CommitUnknown):
         raise
     except RtolapError as error:

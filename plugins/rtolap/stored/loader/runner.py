@@ -11,12 +11,10 @@ import uuid
 from collections.abc import Callable, Iterable
 from contextlib import closing
 
-from rtolap.base.clock import Clock
 from rtolap.base.errors import NotYet
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.metrics import Family, Metrics
 from rtolap.base.stopping import stop_event
-from rtolap.kafka.interfaces import StreamConsumer
 from rtolap.model.loader import Loader, LoaderSink, SinkPartitions
 from rtolap.protocols.loader.messages import (
     EXIT_FAILED,
@@ -26,18 +24,14 @@ from rtolap.protocols.loader.messages import (
     PartitionsStatus,
 )
 from rtolap.stored.loader.http import make_app
-from rtolap.stored.loader.job_run import LoadJobRun, begin
+from rtolap.stored.loader.job_run import JobResources, LoadJobRun, begin
 from rtolap.stored.loader.operator import operator_of
 from rtolap.stored.loader.ownership import LEASE_MS
 from rtolap.stored.loader.partition_role import OpenSession, PartitionKeeper
 from rtolap.stored.loader.process import LoaderProcess, retrying
-from rtolap.stored.loader.records.rejects import RejectBox
-from rtolap.stored.loader.sinks.interface import Sink
 from rtolap.stored.loader.states import Stopped
 from rtolap.stored.loader.status import status_of
 from rtolap.stored.metastore.load_job_states import LoadJobEvent, LoadJobState
-from rtolap.stored.metastore.load_jobs import LoadJobs
-from rtolap.stored.metastore.offsets import OffsetsRecords
 from rtolap.watermark_client.client import WatermarkClient
 
 log = logging.getLogger(__name__)
@@ -49,13 +43,8 @@ _ENDED = {LoadJobState.STOPPED: EXIT_STOPPED, LoadJobState.FAILED: EXIT_FAILED}
 
 def run(
     job_id: str,
+    resources: JobResources,
     *,
-    jobs: LoadJobs,
-    records: OffsetsRecords,
-    sink: Sink,
-    open_consumer: Callable[[Loader], StreamConsumer],
-    box: RejectBox,
-    clock: Clock,
     host: str,
     port: int,
     token: str,
@@ -72,6 +61,7 @@ def run(
     says how to reach the endpoint where its partitions are made, if they are; `check_rights`: see
     `job_run.begin`.
     """
+    jobs, records, clock = resources.jobs, resources.records, resources.clock
     stopping = stop_event()
     if (ended := _ENDED.get(jobs.get(job_id).state)) is not None:
         if not wanted:
@@ -84,7 +74,7 @@ def run(
         try:
             work = _taken(
                 stopping,
-                lambda: begin(job_id, owner, jobs, records, sink, open_consumer, box, clock, check_rights),
+                lambda: begin(job_id, owner, resources, check_rights),
             )
         except NotYet as error:
             log.error("%s", error)

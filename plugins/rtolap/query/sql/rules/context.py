@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from rtolap.base.errors import QueryError
 from rtolap.model.cube import Schema
+from rtolap.model.predicate import Or, Predicate
 from rtolap.protocols.query.warning import QueryWarning
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.plan import CubeRead, LatestRows, TableRead
 
+S = TypeVar("S")
 Fold = Callable[[exp.Expr], object]  # a constant expression → its value; LookupError if it has none yet
 
 
@@ -69,6 +72,22 @@ class CubeScope:
 
     def column(self, name: str) -> exp.Column:
         return exp.column(name, table=self.alias, quoted=True)
+
+
+@dataclass
+class Need(Generic[S]):
+    """What a statement needs of a cube or table, all uses together. `filters`: one a use, None: all rows."""
+
+    source: S
+    columns: set[str] = field(default_factory=set)
+    filters: list[Predicate | None] = field(default_factory=list)
+
+    def filter(self) -> Predicate | None:
+        """Return what passes all rows that one of the uses needs."""
+        known = tuple(predicate for predicate in self.filters if predicate is not None)
+        if len(known) != len(self.filters):
+            return None
+        return known[0] if len(known) == 1 else Or(known)
 
 
 def named_tables(tree: exp.Expr) -> Iterator[tuple[Scope, str, exp.Table]]:

@@ -7,24 +7,15 @@ statement: then the one fetch serves all and each keeps its own WHERE.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from sqlglot import exp
 
 from rtolap.model.cube import ROWS, Schema
-from rtolap.model.predicate import And, Or, Predicate
+from rtolap.model.predicate import And, Predicate
 from rtolap.query.catalogue import not_a_dimension
 from rtolap.query.plan import CubeRead
 from rtolap.query.sql.filters import FilterBuilder, FilterColumns
-from rtolap.query.sql.rules.context import Context, CubeScope, cube_scopes, named_tables
+from rtolap.query.sql.rules.context import Context, CubeScope, Need, cube_scopes, named_tables
 from rtolap.query.sql.timerange import time_range
-
-
-@dataclass
-class _Need:
-    schema: Schema
-    columns: set[str] = field(default_factory=set)
-    filters: list[Predicate | None] = field(default_factory=list)
 
 
 def pushdown(tree: exp.Expr, context: Context) -> exp.Expr:
@@ -32,10 +23,10 @@ def pushdown(tree: exp.Expr, context: Context) -> exp.Expr:
     counts: dict[str, int] = {}
     for cube in scopes:
         counts[cube.schema.cube.name] = counts.get(cube.schema.cube.name, 0) + 1
-    needs: dict[str, _Need] = {}
+    needs: dict[str, Need[Schema]] = {}
     for cube in scopes:
         name = cube.schema.cube.name
-        need = needs.setdefault(name, _Need(cube.schema))
+        need = needs.setdefault(name, Need(cube.schema))
         need.filters.append(_take_filter(cube, context, keep=counts[name] > 1))
     for cube in cube_scopes(tree, context):  # looked up again: conditions have gone
         needs[cube.schema.cube.name].columns.update(column.name for column in cube.columns())
@@ -75,16 +66,13 @@ def _take_filter(cube: CubeScope, context: Context, *, keep: bool) -> Predicate 
     return pushed[0] if len(pushed) == 1 else And(tuple(pushed))
 
 
-def _read(need: _Need) -> CubeRead:
-    schema = need.schema
+def _read(need: Need[Schema]) -> CubeRead:
+    schema = need.source
     partials = {partial.name for partial in schema.partials}
     dimensions = tuple(name for name in schema.cube.all_dimensions if name in need.columns)
     for name in need.columns - partials - set(dimensions):
         raise not_a_dimension(name, schema)
-    filters = [predicate for predicate in need.filters if predicate is not None]
-    combined: Predicate | None = None
-    if len(filters) == len(need.filters):
-        combined = filters[0] if len(filters) == 1 else Or(tuple(filters))
+    combined = need.filter()
     return CubeRead(
         schema=schema,
         relation=relation_name(schema.cube.name),

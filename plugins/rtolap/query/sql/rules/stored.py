@@ -7,13 +7,13 @@ out saves work, and decides nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope
 
 from rtolap.base.errors import QueryError
-from rtolap.model.predicate import And, Or, Predicate
+from rtolap.model.predicate import And, Predicate
 from rtolap.model.types import ColumnType
 from rtolap.protocols.stored_tables.messages import TableInfo
 from rtolap.query.catalogue import unknown_column
@@ -21,7 +21,7 @@ from rtolap.query.plan import TableRead, TimeRange
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from rtolap.query.sql.dialect import user_sql
 from rtolap.query.sql.filters import FilterBuilder, FilterColumns
-from rtolap.query.sql.rules.context import Context, is_nullable, named_tables
+from rtolap.query.sql.rules.context import Context, Need, is_nullable, named_tables
 from rtolap.query.sql.rules.pushdown import relation_name
 from rtolap.query.stored.partitions import instants
 from rtolap.query.stored.relation import sketches_of
@@ -47,13 +47,6 @@ class _Source:
         expression = self.scope.expression
         assert isinstance(expression, exp.Select), "only a SELECT has sources"
         return expression
-
-
-@dataclass
-class _Need:
-    table: TableInfo
-    columns: set[str] = field(default_factory=set)
-    filters: list[Predicate | None] = field(default_factory=list)
 
 
 def stored_sketches(tree: exp.Expr, context: Context) -> exp.Expr:
@@ -83,10 +76,10 @@ def stored_sketches(tree: exp.Expr, context: Context) -> exp.Expr:
 
 def stored_tables(tree: exp.Expr, context: Context) -> exp.Expr:
     """Columns, filter and time of each stored table that the statement names."""
-    needs: dict[str, _Need] = {}
+    needs: dict[str, Need[TableInfo]] = {}
     sources = list(_sources(tree, context))
     for source in sources:
-        need = needs.setdefault(source.node.name, _Need(source.table))
+        need = needs.setdefault(source.node.name, Need(source.table))
         need.columns |= _columns(source)
         need.filters.append(_filter(source, context))
     for source in sources:
@@ -136,17 +129,14 @@ def _filter(source: _Source, context: Context) -> Predicate | None:
     return pushed[0] if len(pushed) == 1 else And(tuple(pushed))
 
 
-def _read(key: str, need: _Need) -> TableRead:
-    filters = [predicate for predicate in need.filters if predicate is not None]
-    combined: Predicate | None = None
-    if len(filters) == len(need.filters):
-        combined = filters[0] if len(filters) == 1 else Or(tuple(filters))
-    policy = need.table.definition.partitions
-    column = _partition_column(need.table)
-    names = need.table.schema.names
+def _read(key: str, need: Need[TableInfo]) -> TableRead:
+    table, combined = need.source, need.filter()
+    policy = table.definition.partitions
+    column = _partition_column(table)
+    names = table.schema.names
     columns = tuple(name for name in names if name in need.columns) or names[:1]  # to count rows by
     return TableRead(
-        table=need.table,
+        table=table,
         relation=relation_name(key),
         columns=columns,
         filter=combined,
