@@ -10,11 +10,16 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
-from rtolap.base.errors import AlreadyExists, CommitUnknown, DefinitionError, NotFound, Refused
+from rtolap.base.errors import AlreadyExists, CommitUnknown, DefinitionError, NotFound, Refused, Unavailable
+from rtolap.base.settings import Settings
+from rtolap.kafka.memory.broker import MemoryBroker
+from rtolap.kafka.memory.producer import MemoryAdmin
 from rtolap.metadata.memory import MemoryStore
 from rtolap.metadata.store import Create, Put
 from rtolap.model.subscription import HBaseSource, Subscription, SubscriptionListener
+from rtolap.sep.delivery.journal import journal_name
 from rtolap.sep.hbase.peers import Peer
+from rtolap.sep.listeners.assembly import journal_deleter
 from rtolap.sep.subscriptions import commands, states
 from rtolap.sep.subscriptions.kept import load
 from rtolap.sep.subscriptions.paths import ROOT, cluster_key
@@ -63,9 +68,15 @@ def crashes(command: Command, prepared: Callable[[], ModelSource]) -> Iterator[M
 
 
 def created() -> ModelSource:
+    """A consumer has served it, and was killed."""
     model = ModelSource()
     create(model.cluster)
+    model.topics.add(journal_of(model))
     return model
+
+
+def journal_of(model: ModelSource) -> str:
+    return journal_name("orders", load(model.store, "orders").cluster_id)
 
 
 def state(model: ModelSource) -> str:
@@ -74,7 +85,7 @@ def state(model: ModelSource) -> str:
 
 def is_gone(model: ModelSource) -> bool:
     nodes = [path for path in model.ensemble.nodes if path.startswith(f"{ROOT}/")]
-    return not model.master.known and not nodes
+    return not model.master.known and not nodes and not model.topics
 
 
 def test_a_created_subscription_has_its_nodes_and_an_enabled_peer() -> None:
@@ -160,6 +171,7 @@ def test_a_crash_at_any_change_of_a_drop_is_finished_by_the_next_command() -> No
     for model in crashes(drop, created):
         create(model.cluster)
         assert state(model) == "waiting"
+        assert model.topics <= {journal_of(model)}  # that of its predecessor is gone
 
 
 def test_a_half_dropped_subscription_is_not_resumed() -> None:
@@ -217,6 +229,34 @@ def test_names_of_others_are_respected() -> None:
     for command in (pause, resume, drop):
         with pytest.raises(NotFound, match="there is no subscription orders"):
             command(model.cluster)
+
+
+class NotAnswering(MemoryAdmin):
+    def delete_topic(self, topic: str) -> None:
+        raise Unavailable("no broker answers")
+
+
+def test_a_journal_that_cannot_be_deleted_is_told_with_the_command_that_does() -> None:
+    broker, told = MemoryBroker(), list[str]()
+    topic = journal_name("orders", "5e0bd3a8-0c4d")
+    broker.create(topic, 1)
+    settings = Settings(kafka="k1:9092")
+
+    def delete(admin: MemoryAdmin) -> None:
+        journal_deleter(settings, told.append, lambda cluster: admin)(ORDERS, "5e0bd3a8-0c4d")
+
+    delete(NotAnswering(broker))
+    [words] = told
+    assert words.endswith(f"kafka-topics.sh --bootstrap-server k1:9092 --delete --topic {topic}")
+    assert "subscription orders stays in Kafka" in words
+    delete(MemoryAdmin(broker))
+    with pytest.raises(NotFound):
+        MemoryAdmin(broker).partitions(topic)
+    delete(MemoryAdmin(broker))  # a consumer may have deleted it
+    assert len(told) == 1
+    elsewhere = msgspec.structs.replace(ORDERS, listener=SubscriptionListener("kafka", cluster="unknown"))
+    journal_deleter(settings, told.append)(elsewhere, "5e0bd3a8-0c4d")
+    assert "unknown" in told[1]
 
 
 def test_a_drop_lets_its_consumers_leave_first() -> None:

@@ -13,12 +13,14 @@ import msgspec
 from rtolap.base.errors import Corrupted, NotFound, Refused
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create, Operation
-from rtolap.model.subscription import HBaseSource
+from rtolap.model.subscription import HBaseSource, Subscription
+from rtolap.sep.delivery.journal import journal_name
 from rtolap.sep.hbase.peers import Peer
 from rtolap.sep.hbase.znodes import parse_cluster_id
 from rtolap.sep.subscriptions.source import SourceCluster
 
 OWN_ID = uuid.UUID(int=1)
+Guard = Callable[[Callable[[], None]], None]
 
 
 class Crash(BaseException):
@@ -81,17 +83,18 @@ class ModelMaster:
 
 
 class ModelSource:
-    """`cluster` is what a command works on; `ensemble` and `master` what survives it."""
+    """`cluster` is what a command works on; `ensemble`, `master` and `topics` of Kafka what survives it."""
 
     def __init__(self) -> None:
         self.ensemble = MemoryEnsemble()
         self.master = ModelMaster(self.ensemble)
         self.store = MemoryStore(self.ensemble)
+        self.topics: set[str] = set()
         self.store.commit([Create("/hbase/hbaseid", str(OWN_ID).encode())])
 
     @property
     def cluster(self) -> SourceCluster:
-        return self._opened(self.store, self.master)
+        return self._opened(self.store, self.master, lambda change: change())
 
     def crash_at(self, number: int, *, after: bool) -> SourceCluster:
         """A cluster whose `number`-th change, counted from 0, raises Crash: before it is made, or after."""
@@ -105,13 +108,17 @@ class ModelSource:
             if is_last:
                 raise Crash
 
-        return self._opened(_CrashingStore(self.ensemble, guarded), _CrashingMaster(self.master, guarded))
+        store, master = _CrashingStore(self.ensemble, guarded), _CrashingMaster(self.master, guarded)
+        return self._opened(store, master, guarded)
 
-    def _opened(self, store: MemoryStore, master: ModelMaster | _CrashingMaster) -> SourceCluster:
-        return SourceCluster(HBaseSource("127.0.0.1:2181", "/hbase"), store, master, consumers_leave_s=0.0)
+    def _opened(
+        self, store: MemoryStore, master: ModelMaster | _CrashingMaster, guarded: Guard
+    ) -> SourceCluster:
+        def delete_journal(subscription: Subscription, cluster_id: str) -> None:
+            guarded(lambda: self.topics.discard(journal_name(subscription.name, cluster_id)))
 
-
-Guard = Callable[[Callable[[], None]], None]
+        declared = HBaseSource("127.0.0.1:2181", "/hbase")
+        return SourceCluster(declared, store, master, consumers_leave_s=0.0, delete_journal=delete_journal)
 
 
 class _CrashingStore(MemoryStore):

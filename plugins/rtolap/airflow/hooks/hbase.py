@@ -5,6 +5,7 @@ Not to be imported while DAGs are parsed: it loads a client of ZooKeeper. See `h
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,7 @@ from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailab
 from rtolap.base.settings import Settings
 from rtolap.model.subscription import HBaseSource, Subscription
 from rtolap.sep.hbase.cluster_keys import DEFAULT_PARENT, ClusterKey
+from rtolap.sep.listeners.assembly import journal_deleter
 from rtolap.sep.status.collect import collect
 from rtolap.sep.status.model import ReplicationStatus
 from rtolap.sep.status.reasons import NOTHING
@@ -24,7 +26,9 @@ from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.wait import DueLogs, advance, due_logs
 from rtolap.sep.subscriptions import commands
 from rtolap.sep.subscriptions.kept import names
-from rtolap.sep.subscriptions.source import open_source
+from rtolap.sep.subscriptions.source import DeleteJournal, open_source
+
+log = logging.getLogger(__name__)
 
 _ZOOKEEPER_PORT = 2181
 _PARENT_KEY = "parent"
@@ -134,7 +138,7 @@ class HBaseReplication:
 
     def create(self, subscription: Subscription) -> list[str]:
         """Create it where its file says, unless it is there; return what HBase does not ship of it."""
-        with open_source(subscription.source) as source:
+        with open_source(subscription.source, delete_journal=_delete_journal()) as source:
             commands.create(source, subscription, SystemClock().now_ms())
             return commands.scope_warnings(source, subscription)
 
@@ -145,10 +149,14 @@ class HBaseReplication:
             declared = HBaseSource(cluster.zookeeper, cluster.parent)
         else:
             declared = subscription.source
-        with open_source(declared) as source:
+        with open_source(declared, delete_journal=_delete_journal()) as source:
             commands.drop(source, name)
 
     def _connected(self) -> ReplicationSources:
         if self._sources is None:
             self._sources = self._hook.sources()
         return self._sources
+
+
+def _delete_journal() -> DeleteJournal:
+    return journal_deleter(Settings(), lambda left: log.warning("%s", left))

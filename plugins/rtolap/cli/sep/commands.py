@@ -14,6 +14,7 @@ import typer
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError
+from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.sep import plot as sep_plot
 from rtolap.cli.sep import status as sep_status
@@ -22,6 +23,7 @@ from rtolap.cli.sep.cluster import ClusterOption, source_of
 from rtolap.cli.sep.dead_letters import dead_letters
 from rtolap.cli.sep.serve import serve
 from rtolap.model.yaml_files import read_definitions
+from rtolap.sep.listeners.assembly import journal_deleter
 from rtolap.sep.subscriptions import commands, states
 from rtolap.sep.subscriptions.source import open_source
 from rtolap.sep.subscriptions.states import SubscriptionState
@@ -51,7 +53,7 @@ def create(
         raise DefinitionError(f"no subscriptions in {path}", expected="documents of kind: subscription")
     created = []
     for subscription in subscriptions.values():
-        with open_source(subscription.source) as source:
+        with open_source(subscription.source, delete_journal=journal_deleter(Settings(), warn)) as source:
             commands.create(source, subscription, SystemClock().now_ms())
             for warning in commands.scope_warnings(source, subscription):
                 warn(f"{subscription.name}: {warning}")
@@ -106,7 +108,7 @@ def describe(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOptio
 @app.command()
 def pause(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
     """Let HBase keep what is written, until `resume`."""
-    with open_source(source_of(cluster)) as source:
+    with open_source(source_of(cluster), delete_journal=journal_deleter(Settings(), warn)) as source:
         commands.pause(source, name)
         _report(states.state(source, name), as_json)
 
@@ -114,7 +116,7 @@ def pause(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOption =
 @app.command()
 def resume(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
     """Let HBase ship again, from where it stopped."""
-    with open_source(source_of(cluster)) as source:
+    with open_source(source_of(cluster), delete_journal=journal_deleter(Settings(), warn)) as source:
         commands.resume(source, name)
         _report(states.state(source, name), as_json)
 
@@ -126,15 +128,19 @@ def drop(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a subscription with its peer, also a half made one; what was not delivered yet never is."""
+    """Remove a subscription with its peer and its journal, also a half made one; what was not delivered yet
+    never is."""
     if not yes and not typer.confirm(f"Drop subscription {name}? What is not delivered yet is lost to it"):
         raise typer.Exit(1)
-    with open_source(source_of(cluster)) as source:
+    left: list[str] = []
+    with open_source(source_of(cluster), delete_journal=journal_deleter(Settings(), left.append)) as source:
         commands.drop(source, name)
     if as_json:
-        print_json({"dropped": name})
-    else:
-        success(f"subscription {name} dropped")
+        print_json({"dropped": name, "left": left})
+        return
+    success(f"subscription {name} dropped")
+    for what in left:
+        warn(what)
 
 
 def _report(state: SubscriptionState, as_json: bool) -> None:

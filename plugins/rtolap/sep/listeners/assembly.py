@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import DefinitionError, NotFound
+from rtolap.base.errors import DefinitionError, NotFound, RtolapError
 from rtolap.base.passwords import read_password
 from rtolap.base.settings import Settings
-from rtolap.kafka.clusters import KafkaCluster
+from rtolap.kafka.clusters import KafkaCluster, KafkaClusters
 from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.kafka.interfaces import TopicAdmin
 from rtolap.kafka.producer import KafkaAdmin
@@ -29,6 +29,7 @@ from rtolap.sep.listeners.kafka_topic import KafkaTopicListener
 from rtolap.sep.listeners.listener import Listener
 from rtolap.sep.listeners.stored_table import StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
+from rtolap.sep.subscriptions.source import DeleteJournal
 
 PARTITIONS = 4  # of a listener's topic that is not there yet
 TOPIC_CONFIG = {"max.message.bytes": str(16 << 20)}  # a cell of HBase may have 10 MB
@@ -82,8 +83,37 @@ def open_delivery(
 
 def delete_journal(subscription: Subscription, cluster_id: str, cluster: KafkaCluster) -> None:
     """Of a subscription that was dropped. Nothing is wrong where it is gone."""
+    delete_topic(KafkaAdmin(cluster), journal_name(subscription.name, cluster_id))
+
+
+def delete_topic(admin: TopicAdmin, topic: str) -> None:
+    """Nothing is wrong where it is gone."""
     with contextlib.suppress(NotFound):
-        KafkaAdmin(cluster).delete_topic(journal_name(subscription.name, cluster_id))
+        admin.delete_topic(topic)
+
+
+def journal_deleter(
+    settings: Settings,
+    tell: Callable[[str], None],
+    open_admin: Callable[[KafkaCluster], TopicAdmin] = KafkaAdmin,
+) -> DeleteJournal:
+    """For a host with these settings. A journal that cannot be deleted stays; `tell` gets the command that
+    deletes it."""
+
+    def delete(subscription: Subscription, cluster_id: str) -> None:
+        topic, name = journal_name(subscription.name, cluster_id), subscription.listener.cluster
+        servers = f"SERVERS-OF-{name}"
+        try:
+            cluster = KafkaClusters.of_host(settings).get(name)
+            servers = cluster.servers
+            delete_topic(open_admin(cluster), topic)
+        except RtolapError as error:
+            tell(
+                f"the journal of subscription {subscription.name} stays in Kafka: {error}; delete it by: "
+                f"kafka-topics.sh --bootstrap-server {servers} --delete --topic {topic}"
+            )
+
+    return delete
 
 
 def open_listener(

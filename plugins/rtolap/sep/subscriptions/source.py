@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from rtolap.metadata.store import MetadataStore
 from rtolap.metadata.zookeeper import ZooKeeperStore
-from rtolap.model.subscription import HBaseSource
+from rtolap.model.subscription import HBaseSource, Subscription
 from rtolap.sep.hbase.master import MasterClient
 from rtolap.sep.hbase.peers import Peer
 from rtolap.sep.hbase.znodes import HBaseZnodes
@@ -34,15 +34,25 @@ class Master(Protocol):
     def disable_peer(self, peer_id: str) -> None: ...
 
 
+# Deletes the journal of a subscription, by its cluster id, from Kafka. It tells why it cannot; it does not
+# raise.
+DeleteJournal = Callable[[Subscription, str], None]
+
+
+def keep_journal(subscription: Subscription, cluster_id: str) -> None:
+    """The journal stays, for whoever knows Kafka."""
+
+
 @dataclass(frozen=True)
 class SourceCluster:
     """`store`: of the cluster's ZooKeeper, paths absolute. `consumers_leave_s`: consumers of a dropped
-    subscription get so long to finish what they are delivering."""
+    subscription get so long to finish what they are delivering. `delete_journal`: of a dropped one."""
 
     declared: HBaseSource
     store: MetadataStore
     master: Master
     consumers_leave_s: float = 40.0
+    delete_journal: DeleteJournal = keep_journal
 
     def cluster_id(self) -> uuid.UUID:
         """Raises NotFound where there is no HBase below the parent node."""
@@ -50,11 +60,13 @@ class SourceCluster:
 
 
 @contextmanager
-def open_source(declared: HBaseSource, *, timeout_s: float = 30.0) -> Iterator[SourceCluster]:
+def open_source(
+    declared: HBaseSource, *, timeout_s: float = 30.0, delete_journal: DeleteJournal = keep_journal
+) -> Iterator[SourceCluster]:
     """Raises Unavailable where ZooKeeper does not answer."""
     store = ZooKeeperStore(declared.zookeeper, root="/", named_in="the subscription's source.zookeeper")
     try:
         with MasterClient(HBaseZnodes(store, declared.parent), timeout_s=timeout_s) as master:
-            yield SourceCluster(declared, store, master)
+            yield SourceCluster(declared, store, master, delete_journal=delete_journal)
     finally:
         store.close()

@@ -12,8 +12,9 @@
     1. the definition, `dropping`     consumers see it and leave
     2. the peer is gone               nothing reads the nodes any more
     3. consumers have left            else they would stand for election below a node that is gone
-    4. all nodes but the definition
-    5. the definition
+    4. the journal in Kafka           the definition names it, so that the next command deletes it too
+    5. all nodes but the definition
+    6. the definition
 
 A region server that reads an hbaseid which is no UUID aborts, and so do all others. So the node is never
 without its contents: it is created whole, and checked again right before the peer is added.
@@ -138,6 +139,13 @@ def wait_for_consumers(source: SourceCluster, name: str) -> None:
         time.sleep(_POLL_S)
 
 
+def delete_journal(source: SourceCluster, name: str) -> None:
+    """A consumer that was killed has left it behind; one that ends deletes it itself."""
+    read = kept_subscriptions.find(source.store, name)
+    if read is not None:
+        source.delete_journal(read.kept.subscription, read.kept.cluster_id)
+
+
 def remove_nodes(source: SourceCluster, name: str) -> None:
     """All nodes but the definition."""
     store, paths = source.store, SubscriptionPaths(name)
@@ -163,6 +171,7 @@ REMOVAL: tuple[Callable[[SourceCluster, str], None], ...] = (
     mark_dropping,
     remove_peer,
     wait_for_consumers,
+    delete_journal,
     remove_nodes,
     remove_definition,
 )
