@@ -17,6 +17,9 @@
 /applications/<a>/approvals       Approvals: windows that people approved
 /applications/<a>/hosts/<level>   SourceHosts: the hosts of a source that count
 /requests/<id>                    RequestRecord: how a request to drop something was answered
+/fleet/<id>/brokers/<broker>      BrokerRecord: where a broker of Kafka's cluster <id> is in its life
+/fleet/<id>/audit/<broker>/<n>    AuditEntry: one change of a broker, from 1, never changed
+/fleet/<id>/quotas/<operation>    QuotaChange: client quotas that were applied, by whom and why
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ LOOKUPS = "/definitions/lookups"
 CUBES = "/cubes"
 APPLICATIONS = "/applications"
 REQUESTS = "/requests"
+FLEET = "/fleet"
 
 
 def request(request_id: str) -> str:
@@ -134,3 +138,23 @@ def application_hosts_all(name: str) -> str:
 
 def application_hosts(name: str, level: str) -> str:
     return f"{application(name)}/hosts/{checked(level)}"
+
+
+def fleet_brokers(cluster_id: str) -> str:
+    return f"{FLEET}/{checked(cluster_id)}/brokers"
+
+
+def fleet_broker(cluster_id: str, broker: int) -> str:
+    return f"{fleet_brokers(cluster_id)}/{broker}"
+
+
+def fleet_audit(cluster_id: str, broker: int) -> str:
+    return f"{FLEET}/{checked(cluster_id)}/audit/{broker}"
+
+
+def fleet_audit_entry(cluster_id: str, broker: int, number: int) -> str:
+    return f"{fleet_audit(cluster_id, broker)}/{number}"
+
+
+def fleet_quota_change(cluster_id: str, operation_id: str) -> str:
+    return f"{FLEET}/{checked(cluster_id)}/quotas/{checked(operation_id)}"

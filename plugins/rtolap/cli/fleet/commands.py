@@ -1,18 +1,21 @@
 """`rtolap fleet`: the commands, mounted.
 
-Exit codes: 0 done; 1 an error, reported on stderr; 3 a broker that is not well was found.
+Exit codes: 0 done; 1 an error, reported on stderr; 3 a broker that is not well was found, or
+something that is not as declared.
 """
 
 from __future__ import annotations
 
 import typer
 
+from rtolap.cli.fleet.audit import audit
+from rtolap.cli.fleet.quotas import quotas
 from rtolap.cli.fleet.slow import slow
 from rtolap.cli.fleet.snapshot import snapshot
 from rtolap.cli.fleet.stages import stages
 
 app = typer.Typer(no_args_is_help=True, help="Care of the Kafka brokers: what is where, and moving it.")
-for _command in (snapshot, stages, slow):
+for _command in (snapshot, stages, slow, audit, quotas):
     app.command()(_command)
 
 

@@ -1,0 +1,117 @@
+"""`rtolap fleet audit`: clusters held against the registry.
+
+Exit codes: 0 nothing as severe as `--fail-on` was found; 1 an error, or a cluster that could not be looked
+at; 3 something was found.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from rtolap.base.clock import SystemClock
+from rtolap.base.errors import DefinitionError, RtolapError
+from rtolap.base.settings import Settings
+from rtolap.cli.fleet.access import open_administration
+from rtolap.cli.fleet.registry import RegistryOption, read_registry
+from rtolap.cli.output import EXIT_ERROR, JsonOption, print_json, print_table, success, warn
+from rtolap.fleet.isolation.audit import audit as audit_fleet
+from rtolap.fleet.isolation.findings import SEVERITIES, Audit, Severity
+from rtolap.fleet.snapshot.collect import collect_snapshot
+from rtolap.fleet.snapshot.file import load
+from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.model.fleet import KafkaFleet
+
+EXIT_FOUND = 3
+COLUMNS = ("severity", "cluster", "kind", "subject", "what", "expected", "found", "repair")
+
+
+def audit(
+    cluster: Annotated[
+        list[str] | None, typer.Option("--cluster", help="Only this cluster of the fleet; may be repeated.")
+    ] = None,
+    snapshot: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Look at this file instead of the cluster: FILE of the one --cluster, or CLUSTER=FILE."
+        ),
+    ] = None,
+    registry: RegistryOption = None,
+    fail_on: Annotated[Severity, typer.Option(help="End with 3 from this severity on.")] = Severity.WARNING,
+    as_json: JsonOption = False,
+) -> None:
+    """Find what differs from the registry: racks, placement, replicas, owners, roles, reserves and quotas."""
+    fleet = read_registry(registry, Settings())
+    names = cluster or list(fleet.clusters)
+    for name in names:
+        fleet.cluster(name)
+    silent: dict[str, str] = {}
+    if snapshot:
+        snapshots = _loaded(fleet, names, snapshot)
+    else:
+        snapshots, silent = _collected(fleet, names)
+    result = audit_fleet(fleet, snapshots)
+    passed_over = [f"{name}: {reason}" for name, reason in silent.items()]
+    unchecked = [each for each in result.unchecked if each.partition(":")[0] in snapshots] + passed_over
+    _show(Audit(result.findings, tuple(unchecked)), as_json)
+    severest = SEVERITIES.index(fail_on)
+    if any(SEVERITIES.index(finding.severity) <= severest for finding in result.findings):
+        raise typer.Exit(EXIT_FOUND)
+    if silent:
+        raise typer.Exit(EXIT_ERROR)
+    if not as_json:
+        success(f"{', '.join(snapshots)}: as declared")
+
+
+def _loaded(fleet: KafkaFleet, names: list[str], files: list[str]) -> dict[str, Snapshot]:
+    found: dict[str, Snapshot] = {}
+    for file in files:
+        name, equals, path = file.partition("=")
+        if not equals:
+            if len(names) != 1:
+                raise DefinitionError(
+                    f"whose snapshot is {file}?", expected="CLUSTER=FILE, or one --cluster", found=file
+                )
+            name, path = names[0], file
+        fleet.cluster(name)
+        found[name] = load(Path(path))
+    return found
+
+
+def _collected(fleet: KafkaFleet, names: list[str]) -> tuple[dict[str, Snapshot], dict[str, str]]:
+    """And why there is none, by cluster: one that is away does not hide what is wrong with the others."""
+    found: dict[str, Snapshot] = {}
+    silent: dict[str, str] = {}
+    for name in names:
+        try:
+            with open_administration(fleet.kafka_cluster(name)) as administration:
+                found[name] = collect_snapshot(administration, SystemClock())
+        except RtolapError as error:
+            silent[name] = str(error)
+    return found, silent
+
+
+def _show(result: Audit, as_json: bool) -> None:
+    if as_json:
+        print_json(msgspec.to_builtins(result))
+        return
+    if result.findings:
+        rows = [
+            (
+                finding.severity,
+                finding.cluster,
+                finding.kind,
+                finding.subject,
+                finding.message,
+                finding.expected,
+                finding.found,
+                finding.repair,
+            )
+            for finding in result.findings
+        ]
+        print_table(COLUMNS, rows)
+    for unchecked in result.unchecked:
+        warn(f"not checked: {unchecked}")

@@ -1,0 +1,68 @@
+"""`rtolap fleet quotas`: client quotas, as declared and as they are.
+
+Exit codes: 0 they are as declared, or are now; 1 an error; 3 they differ.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated
+
+import msgspec
+import typer
+
+from rtolap.base.clock import SystemClock
+from rtolap.base.settings import Settings
+from rtolap.cli.fleet.access import open_administration
+from rtolap.cli.fleet.audit import EXIT_FOUND
+from rtolap.cli.fleet.metadata_access import open_metadata
+from rtolap.cli.fleet.registry import ByOption, RegistryOption, operator, read_registry
+from rtolap.cli.output import JsonOption, print_json, print_table, success
+from rtolap.fleet.isolation.apply_quotas import apply_quotas, live_differences
+from rtolap.fleet.isolation.quotas import QuotaDifference
+
+COLUMNS = ("entity", "key", "declared", "live", "applying")
+
+
+def quotas(
+    cluster: Annotated[str, typer.Argument(help="Cluster of the fleet.")],
+    apply: Annotated[bool, typer.Option("--apply", help="Set them as declared, and look again.")] = False,
+    reason: Annotated[str, typer.Option(help="Why, for the log of changes; with --apply.")] = "",
+    by: ByOption = None,
+    registry: RegistryOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show client quotas that differ from the registry; with --apply, set them."""
+    settings = Settings()
+    fleet = read_registry(registry, settings)
+    declared = fleet.cluster(cluster)
+    if apply and not reason:
+        raise typer.BadParameter("say why, with --reason", param_hint="--apply")
+    with open_administration(fleet.kafka_cluster(cluster)) as administration:
+        differences = live_differences(declared, administration)
+        if apply:
+            who = operator(settings, by)
+            with open_metadata(settings) as store:
+                differences = apply_quotas(
+                    declared,
+                    differences,
+                    administration,
+                    store,
+                    SystemClock(),
+                    operation_id=uuid.uuid4().hex,
+                    by=who,
+                    reason=reason,
+                )
+    if as_json:
+        print_json(msgspec.to_builtins(differences))
+    elif differences:
+        print_table(COLUMNS, [_row(each) for each in differences])
+    else:
+        success(f"quotas of {cluster} are as declared")
+    if any(each.applies for each in differences):
+        raise typer.Exit(EXIT_FOUND)
+
+
+def _row(each: QuotaDifference) -> tuple[object, ...]:
+    change = "sets it" if each.declared is not None else "removes it" if each.applies else "leaves it"
+    return each.named, each.key, each.declared, each.live, change

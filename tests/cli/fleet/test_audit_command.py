@@ -1,0 +1,83 @@
+"""`rtolap fleet audit` on recorded fleets: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rtolap.cli.fleet.commands import app
+from rtolap.cli.output import errors
+from rtolap.fleet.snapshot.file import save
+from typer.testing import CliRunner, Result
+
+from tests.support.fleet.hand_made import hand_made
+
+REGISTRY = """kind: kafka_fleet
+name: f
+topics: [{match: ["*"], business: shop}]
+clusters:
+  one: {businesses: [shop]}
+  other: {businesses: [shop]}
+"""
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["audit", *arguments])
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> str:
+    file = tmp_path / "clusters.yaml"
+    file.write_text(REGISTRY)
+    return str(file)
+
+
+def _recorded(path: Path, replicas: list[int]) -> str:
+    racks = {1: "a", 2: "a", 3: "b", 4: "c"}
+    save(hand_made(racks, {"paid": [replicas]}, min_in_sync={"paid": 2}), path)
+    return str(path)
+
+
+def test_what_is_found_is_listed_and_ends_with_3(tmp_path: Path, registry: str) -> None:
+    file = _recorded(tmp_path / "one.snapshot", [1, 2, 3])
+    done = run("--registry", registry, "--cluster", "one", "--snapshot", file)
+    assert done.exit_code == 3
+    kinds = [line.split("\t")[:4] for line in done.stdout.splitlines()]
+    assert kinds[1:] == [["critical", "one", "rack_loss", "paid"], ["warning", "one", "shared_rack", "paid"]]
+    told = json.loads(
+        run("--registry", registry, "--snapshot", f"one={file}", "--json", "--fail-on", "critical").stdout
+    )
+    assert [finding["kind"] for finding in told["findings"]] == ["rack_loss", "shared_rack"]
+    assert told["unchecked"] == []
+
+
+def test_a_sound_cluster_ends_with_0(tmp_path: Path, registry: str) -> None:
+    file = _recorded(tmp_path / "one.snapshot", [1, 3, 4])
+    done = run("--registry", registry, "--snapshot", f"one={file}")
+    assert done.exit_code == 0
+    assert "one: as declared" in done.stdout
+
+
+def test_lesser_findings_may_pass(tmp_path: Path, registry: str) -> None:
+    racks = {1: "a", 2: "b", 3: "c"}
+    path = tmp_path / "one.snapshot"
+    save(hand_made(racks, {"paid": [[1, 2, 3]]}, min_in_sync={"paid": 1}), path)
+    arguments = ("--registry", registry, "--snapshot", f"one={path}")
+    assert run(*arguments).exit_code == 3
+    assert run(*arguments, "--fail-on", "critical").exit_code == 0
+
+
+def test_a_snapshot_of_nobody_and_a_registry_without_a_fleet_are_told(
+    tmp_path: Path, registry: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = _recorded(tmp_path / "one.snapshot", [1, 3, 4])
+    with pytest.raises(SystemExit), errors():
+        app(["audit", "--registry", registry, "--snapshot", file], standalone_mode=False)
+    assert "whose snapshot is" in capsys.readouterr().err
+    (tmp_path / "none.yaml").write_text(
+        "kind: table\nname: t\ntopic: t\ntime: {column: at}\ncolumns: [{name: at, type: bigint}]\n"
+    )
+    with pytest.raises(SystemExit), errors():
+        app(["audit", "--registry", str(tmp_path / "none.yaml")], standalone_mode=False)
+    assert "one fleet is to be declared" in capsys.readouterr().err

@@ -1,0 +1,127 @@
+"""Declared quotas are set and looked at again, whatever breaks in between; others stay."""
+
+from __future__ import annotations
+
+import pytest
+from rtolap.base.clock import ManualClock
+from rtolap.base.errors import CommitUnknown, Refused, Unavailable
+from rtolap.fleet.isolation.apply_quotas import QuotaChange, apply_quotas, live_differences
+from rtolap.fleet.isolation.quotas import QuotaDifference, quota_alterations, quota_differences
+from rtolap.fleet.snapshot.model import Quota
+from rtolap.kafka.administration.memory import MemoryAdministration
+from rtolap.kafka.administration.memory_cluster import MemoryCluster
+from rtolap.metadata import codec, paths
+from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
+from rtolap.model.fleet import DeclaredQuota, FleetCluster
+
+ANYBODY = (("user", None),)
+LOUD = (("client-id", "etl"), ("user", "loud"))
+DECLARED = (
+    DeclaredQuota(user="<default>", producer_byte_rate=5.0),
+    DeclaredQuota(user="loud", client_id="etl", consumer_byte_rate=7.0, request_percentage=50.0),
+)
+
+
+def cluster(undeclared: str = "report") -> FleetCluster:
+    return FleetCluster(businesses=("shop",), quotas=DECLARED, undeclared_quotas=undeclared)  # type: ignore[arg-type]
+
+
+def test_what_is_missing_is_set_and_what_nobody_declared_stays() -> None:
+    live = [
+        Quota(ANYBODY, "producer_byte_rate", 5.0),
+        Quota(LOUD, "consumer_byte_rate", 1.0),
+        Quota((("ip", "10.0.0.1"),), "connection_creation_rate", 3.0),
+    ]
+    differences = quota_differences(cluster(), live)
+    assert differences == (
+        QuotaDifference(LOUD, "consumer_byte_rate", 7.0, 1.0),
+        QuotaDifference(LOUD, "request_percentage", 50.0, None),
+        QuotaDifference((("ip", "10.0.0.1"),), "connection_creation_rate", None, 3.0, applies=False),
+    )
+    assert quota_alterations(differences) == {LOUD: {"consumer_byte_rate": 7.0, "request_percentage": 50.0}}
+    removing = quota_alterations(quota_differences(cluster("remove"), live))
+    assert removing[(("ip", "10.0.0.1"),)] == {"connection_creation_rate": None}
+
+
+class _World:
+    def __init__(self) -> None:
+        self.kafka = MemoryCluster("Mk")
+        self.kafka.add_broker(1, None, {"/d": 10})
+        self.administration = MemoryAdministration(self.kafka)
+        self.ensemble = MemoryEnsemble()
+        self.store = MemoryStore(self.ensemble)
+
+    def apply(self, operation_id: str) -> tuple[QuotaDifference, ...]:
+        return apply_quotas(
+            cluster(),
+            live_differences(cluster(), self.administration),
+            self.administration,
+            self.store,
+            ManualClock(9),
+            operation_id=operation_id,
+            by="ann",
+            reason="noisy",
+        )
+
+    def change(self, operation_id: str) -> QuotaChange:
+        path = paths.fleet_quota_change("Mk", operation_id)
+        node = self.store.get(path)
+        assert node is not None
+        return codec.decode(node.data, QuotaChange, path)
+
+
+def test_applying_leaves_no_difference_and_says_who_and_why() -> None:
+    world = _World()
+    assert world.apply("one") == ()
+    change = world.change("one")
+    assert (change.by, change.reason, change.at_ms, change.taken) == ("ann", "noisy", 9, True)
+    assert len(change.differences) == 3
+    assert world.apply("two") == ()
+    assert world.store.get(paths.fleet_quota_change("Mk", "two")) is None
+
+
+def test_commits_whose_answers_are_lost_make_no_second_entry() -> None:
+    world = _World()
+    answers = iter(["after", "before", "after"])  # of the entry, and of the note twice
+    world.ensemble.fault = lambda _: next(answers, None)  # type: ignore[assignment,return-value]
+    assert world.apply("one") == ()
+    assert world.change("one").taken
+    assert not list(answers), "no answer was lost"
+
+
+def test_a_cluster_that_takes_nothing_leaves_an_entry_that_says_so() -> None:
+    world = _World()
+    differences = live_differences(cluster(), world.administration)
+
+    class Broken(MemoryAdministration):
+        def alter_client_quotas(self, changes: object) -> None:
+            raise Unavailable("no broker answers")
+
+    with pytest.raises(Unavailable):
+        apply_quotas(
+            cluster(),
+            differences,
+            Broken(world.kafka),
+            world.store,
+            ManualClock(9),
+            operation_id="one",
+            by="ann",
+            reason="noisy",
+        )
+    assert not world.change("one").taken
+    assert world.apply("one") == ()
+    assert world.change("one").taken
+
+
+def test_another_clusters_quotas_are_left_alone() -> None:
+    declared = FleetCluster(businesses=("shop",), cluster_id="Other", quotas=DECLARED)
+    with pytest.raises(Refused, match="quotas of another cluster"):
+        live_differences(declared, _World().administration)
+
+
+def test_an_unknown_commit_is_never_swallowed() -> None:
+    world = _World()
+    world.ensemble.fault = lambda _: "before"
+    with pytest.raises(CommitUnknown):
+        world.apply("one")
+    assert world.administration.client_quotas() == ()
