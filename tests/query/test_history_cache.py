@@ -15,6 +15,7 @@ from rtolap.object_store.store import open_store
 from rtolap.query.history_cache.copy_rate import CopyRate
 from rtolap.query.history_cache.folder import MARKER, CacheFolder
 from rtolap.query.history_cache.opening import open_cache
+from rtolap.query.history_cache.report import report
 from rtolap.query.history_cache.states import (
     FILE_TRANSITIONS,
     Condition,
@@ -446,3 +447,26 @@ def test_a_version_whose_files_are_gone_is_left_out(world: CacheWorld) -> None:
     assert world.keeper.failures[CopyFailure.MISSING] >= 1
     with pytest.raises(NotFound):
         world.plain.read(f"{record.location}/manifest.json")
+
+
+def test_the_report_says_how_far_back_all_is_on_the_disk(world: CacheWorld) -> None:
+    assert report(world.keeper, 10).state == "STARTING"
+    for hour in range(12):
+        world.publish("a", hour, [[2_000], [100]])
+    world.settle()
+    found = report(world.keeper, 9)
+    states = {version.segment[8:10]: version.state for version in found.versions}
+    assert states == {f"{hour:02}": "CACHED" for hour in range(5, 12)} | {"04": "PARTLY", "03": "REMOTE"}
+    assert found.complete_from_ms == 5 * 3_600_000
+    assert (found.state, found.folder) == ("PLACED", str(world.root))
+    assert sum(version.cached_bytes for version in found.versions) == found.cached_bytes <= world.bytes_max
+    newest = found.versions[0]
+    assert (newest.cube, newest.version, newest.cached_files, newest.files) == ("a", 1, 3, 3)
+    assert newest.cached_bytes == newest.bytes
+
+
+def test_the_report_of_a_cache_that_holds_everything_has_no_beginning(world: CacheWorld) -> None:
+    world.publish("a", 1)
+    world.settle()
+    assert report(world.keeper, 0).complete_from_ms is None
+    assert report(world.keeper, 0).versions == ()

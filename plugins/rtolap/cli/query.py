@@ -1,14 +1,21 @@
-"""`rtolap query serve`: the process behind both SQL endpoints."""
+"""`rtolap query`: the process behind both SQL endpoints, and its copies of history."""
 
 from __future__ import annotations
 
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rtolap.base.settings import Settings
+from rtolap.cli.output import JsonOption, console, print_json, print_table, warn
 from rtolap.cli.serving import end_now, service_settings
 from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.protocols.query.client import QueryClient
+from rtolap.protocols.query.history_cache import OFF, HistoryCacheReport
+from rtolap.query.http import CACHED_VERSIONS_MAX
 from rtolap.query.mysql.server import MySqlLimits
 from rtolap.query.run import QueryProcess
 from rtolap.query.statement_service import Limits
@@ -76,3 +83,45 @@ def serve(
     finally:
         store.close()
     end_now()
+
+
+@app.command()
+def cache(
+    versions_max: Annotated[
+        int, typer.Option("--versions", min=0, max=CACHED_VERSIONS_MAX, help="So many of the newest.")
+    ] = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """What of history the running query service has on its disk."""
+    settings = Settings()
+    with QueryClient(settings.query_url(), token=settings.token(), ca_file=settings.query_ca) as client:
+        found = client.history_cache(versions_max)
+    if as_json:
+        print_json(found)
+        return
+    if found.state == OFF.state:
+        console.print("no copies of history are kept: RTOLAP_HISTORY_CACHE_DIR is not set")
+        return
+    print_table(
+        ("cube", "segment", "version", "state", "files", "of", "bytes", "of bytes"),
+        [
+            (
+                *(version.cube, version.segment, version.version, version.state),
+                *(version.cached_files, version.files, version.cached_bytes, version.bytes),
+            )
+            for version in found.versions
+        ],
+    )
+    if sys.stdout.isatty():
+        console.print(_summary(found))
+    if found.found:
+        warn(found.found)
+
+
+def _summary(found: HistoryCacheReport) -> str:
+    complete = "all of history"
+    if found.complete_from_ms is not None:
+        since = datetime.fromtimestamp(found.complete_from_ms / 1000, UTC).isoformat(timespec="seconds")
+        complete = f"all that ends after {since}"
+    size = f"{found.cached_files} files, {found.cached_bytes} of {found.bytes_max} bytes in {found.folder}"
+    return f"{found.state}: {size}; {complete} is on the disk"

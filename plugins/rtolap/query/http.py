@@ -2,6 +2,7 @@
 
     POST /api/v1/query   {sql, parameters?, timeout_ms?, database?}  →  {columns, rows, positions, stats,
                          warnings}; the statements of `query.statements`, each in a session of its own
+    GET  /api/v1/history-cache[?versions=N]   what of history is on the service's disk
     GET  /metrics        for Prometheus
     GET  /health         without credentials
 
@@ -18,16 +19,16 @@ import io
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pyarrow as pa
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import Receive, Scope, Send
@@ -36,6 +37,7 @@ from rtolap.base.errors import QueryError, RtolapError, Unauthorized
 from rtolap.base.http_guard import caller_of, guard
 from rtolap.base.http_limits import HttpLimits
 from rtolap.base.users import Users
+from rtolap.protocols.query.history_cache import OFF, HistoryCacheReport
 from rtolap.query.cancel import Cancellation
 from rtolap.query.durations import durations_us, is_duration, time_text
 from rtolap.query.outcome import Outcome
@@ -55,6 +57,7 @@ THREADS = 32
 THREADS_PER_USER = 24  # the requests of one user beyond that wait, and hold no thread meanwhile
 BODY_BYTES_MAX = 16 << 20  # as of a statement over the MySQL protocol
 GONE_POLL_S = 0.2
+CACHED_VERSIONS_MAX = 10_000
 
 
 class QueryRequest(BaseModel):
@@ -72,8 +75,10 @@ def make_app(
     token: str,
     limits: HttpLimits = HttpLimits(),
     peers: Peers = NoPeers(),
+    history_cache: Callable[[int], HistoryCacheReport] = lambda versions_max: OFF,
 ) -> FastAPI:
-    """`peers`: the connections that SHOW PROCESSLIST lists and KILL ends."""
+    """`peers`: the connections that SHOW PROCESSLIST lists and KILL ends. `history_cache`: its report with at
+    most so many versions."""
     app = FastAPI(title="rtolap query", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="http-query")
     executor = Executor(service, users, peers)
@@ -100,6 +105,10 @@ def make_app(
     @app.get("/health")
     async def health() -> dict[str, str]:
         return {"status": "ok", "role": "query"}
+
+    @app.get("/api/v1/history-cache")
+    def cache(versions: Annotated[int, Query(ge=0, le=CACHED_VERSIONS_MAX)] = 100) -> Response:
+        return Response(msgspec.json.encode(history_cache(versions)), media_type="application/json")
 
     @app.post("/api/v1/query", response_model=None)
     async def query(body: QueryRequest, request: Request) -> Response:

@@ -17,12 +17,14 @@ from rtolap.base.users import Users
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import MetadataStore
 from rtolap.object_store.store import open_store
+from rtolap.protocols.query.history_cache import OFF, HistoryCacheReport
 from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.query.cluster import Cluster
 from rtolap.query.cubes.history import EmbeddedHistory
 from rtolap.query.cubes.realtime import FlightSource
 from rtolap.query.history_cache.metrics import follow
 from rtolap.query.history_cache.opening import open_cache, open_keeper
+from rtolap.query.history_cache.report import report
 from rtolap.query.http import make_app
 from rtolap.query.lookups import Lookups
 from rtolap.query.mysql.handshake import Tls
@@ -76,7 +78,7 @@ class QueryProcess:
         )
         self.service.metrics.follow(self.mysql.connections, lambda: self.service.rewrites)
         self._http = HttpServer(
-            make_app(self.service, users, token, http_limits, self.mysql),
+            make_app(self.service, users, token, http_limits, self.mysql, self._cache_report),
             HttpConnections(self.service.metrics.registry, http_limits),
             host=settings.host,
             port=settings.query_http_port,
@@ -100,6 +102,9 @@ class QueryProcess:
             self._http.run()
         finally:
             self.close()
+
+    def _cache_report(self, versions_max: int) -> HistoryCacheReport:
+        return OFF if self._keeper is None else report(self._keeper, versions_max)
 
     def close(self) -> None:
         self._http.should_exit = True

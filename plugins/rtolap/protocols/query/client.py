@@ -12,6 +12,7 @@ import msgspec
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
+from rtolap.protocols.query.history_cache import HistoryCacheReport
 from rtolap.protocols.query.warning import QueryWarning
 from rtolap.protocols.rest.error_responses import error_of
 
@@ -85,13 +86,21 @@ class QueryClient(Closeable):
         return msgspec.json.decode(response.content, type=QueryAnswer)
 
     def health(self) -> dict[str, str]:
+        return msgspec.json.decode(self._get("/health"), type=dict[str, str])
+
+    def history_cache(self, versions_max: int) -> HistoryCacheReport:
+        """What of history is on the service's disk, with at most so many versions."""
+        body = self._get(f"/api/v1/history-cache?versions={versions_max}")
+        return msgspec.json.decode(body, type=HistoryCacheReport)
+
+    def _get(self, path: str) -> bytes:
         try:
-            response = self._http.get(f"{self.url}/health", timeout=DEADLINE_GRACE_S)
+            response = self._http.get(f"{self.url}{path}", timeout=DEADLINE_GRACE_S)
         except httpx.HTTPError as error:
             raise Unavailable(f"the query service {self.url} does not answer", found=str(error)) from error
         if response.status_code != 200:
             raise error_of(response)
-        return msgspec.json.decode(response.content, type=dict[str, str])
+        return response.content
 
     def close(self) -> None:
         self._http.close()

@@ -97,13 +97,13 @@ class HistoryKeeper(Closeable):
         if self._thread is None or not self._thread.is_alive():
             self.cache.folder.unlock()
 
-    def placement(self) -> list[CacheFile]:
-        """What the walk has placed so far, newest first."""
-        return list(self._walked.values())
+    def ready(self) -> list[list[ReadyVersion]]:
+        """READY versions, a list for each cube."""
+        return list(self._ready.values())
 
-    def ready(self) -> list[ReadyVersion]:
-        """All READY versions, newest first."""
-        return list(newest_first(list(self._ready.values())))
+    def known_files(self) -> dict[str, list[CacheFile]]:
+        """Location → all files of the version, for those that are in the placement."""
+        return dict(self._known)
 
     def round(self) -> bool:
         """Do one thing. True if there may be more to do at once; never raises for store, disk or cluster."""
@@ -180,7 +180,7 @@ class HistoryKeeper(Closeable):
         return bool(changed)
 
     def _begin_walk(self) -> None:
-        versions = newest_first(list(self._ready.values()))
+        versions = newest_first(self.ready())
         self._walk = placed(versions, self._files_of, self.bytes_max, self._files_max)
         self._walked = {}
         self._is_walked = False
