@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from rtolap.base.errors import DefinitionError
+from rtolap.cli.fleet import clients as fleet_clients
 from rtolap.cli.fleet import looking
 from rtolap.cli.main import app
+from rtolap.fleet.monitoring.clients import ClientBroker, ClientLook
 from rtolap.fleet.monitoring.collect import StageLook, StageReader
 from rtolap.fleet.monitoring.history import append_look
 from rtolap.fleet.monitoring.readings import BrokerGauges
@@ -145,3 +148,33 @@ def test_a_file_of_one_look_is_refused(run: Run, tmp_path: Path) -> None:
     append_look(tmp_path / "looks", look_at({}, 1))
     with pytest.raises(DefinitionError, match="two looks"):
         run("stages", "--looks", str(tmp_path / "looks"))
+
+
+def test_from_a_slow_client_one_command_goes_to_broker_stage_and_disk(
+    run: Run, brokers: LiveBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def clients_of(urls: list[str], headers: dict[str, str]) -> ClientLook:
+        assert headers == {"Authorization": "Bearer secret"}
+        row = ClientBroker("http://r:1/metrics", "receiver", "flights", 1, requests=50, fetch_wait_ms=100)
+        slow, quick = replace(row, rtt_p99_ms=900.0), replace(row, broker=2, rtt_p99_ms=101.0)
+        return ClientLook((quick, slow, replace(slow, broker=2, topic="far")))
+
+    look = brokers.look
+
+    def slow_reads(reader: StageReader, at_ms: int) -> StageLook:
+        brokers.brokers[1].serve(RequestType.FETCH_CONSUMER, 500, local=600, remote=9)
+        return look(reader, at_ms)
+
+    monkeypatch.setattr(brokers, "look", slow_reads)
+    monkeypatch.setattr(fleet_clients, "read_clients", clients_of)
+    answer = run("clients", "--json")
+    assert answer.exit_code == 3
+    far, flights, quick = sorted(json.loads(answer.stdout)["clients"], key=lambda row: -row["is_slow"])
+    if far["topic"] != "far":
+        far, flights = flights, far
+    assert (flights["behind"]["stage"], flights["behind"]["log_dir"]) == ("local", "/data/d1")
+    assert "the way to broker 2" in far["behind"]["text"]
+    assert quick["behind"] is None
+    lines = run("clients", "--slow").stdout.splitlines()
+    assert len(lines) == 3
+    assert "broker 1, local 600 ms: the log, and /data/d1 is offline" in "\n".join(lines)

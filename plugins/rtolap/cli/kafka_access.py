@@ -26,4 +26,5 @@ def open_consumer(connections: KafkaConnections, reads: Table | Loader, client_i
         client_id=client_id,
         with_create_ms=True,
         with_statements=reads.watermark_records == "header",
+        statistics=connections.statistics,
     )

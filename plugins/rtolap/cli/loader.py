@@ -95,6 +95,7 @@ def run(
             ),
             partition_session=lambda sink, wanted: partition_endpoint(sink, wanted).session,
             check_rights=lambda kafka_settings: check_loader_rights(kafka_settings, connections),
+            show_clients=connections.statistics.show,
             wanted=os.environ.get(RESTARTS_VARIABLE, "0") == "0",
         )
         box.close()

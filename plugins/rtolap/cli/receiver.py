@@ -94,6 +94,7 @@ def serve(
         port=settings.receiver_port if port is None else port,
         metrics_port=metrics_port,
         flight_limits=settings.flight_limits(),
+        show_clients=connections.statistics.show,
     )
     switch_often()
     service.start()

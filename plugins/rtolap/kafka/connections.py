@@ -10,15 +10,20 @@ from rtolap.base.errors import NotFound, Unavailable
 from rtolap.kafka.clusters import KafkaClusters
 from rtolap.kafka.producer import KafkaAdmin, KafkaProducer
 from rtolap.kafka.rights import Need, check_rights
+from rtolap.kafka.statistics import ClientStatistics
 
 log = logging.getLogger(__name__)
 
 
 class KafkaConnections:
-    """Thread-safe. Each is opened when it is first used; `close` closes them all."""
+    """Thread-safe. Each is opened when it is first used; `close` closes them all.
+
+    `statistics`: of the service's consumers, which are opened elsewhere and told of it.
+    """
 
     def __init__(self, clusters: KafkaClusters, client_id: str) -> None:
         self.clusters = clusters
+        self.statistics = ClientStatistics()
         self._client_id = client_id
         self._producers: dict[str, KafkaProducer] = {}
         self._admins: dict[str, KafkaAdmin] = {}

@@ -15,6 +15,7 @@ from rtolap.kafka.clusters import KafkaCluster
 from rtolap.kafka.errors import GONE_OFFSET, GONE_TOPIC
 from rtolap.kafka.interfaces import BATCH_BYTES_MAX, Batch, LogRange, OffsetsGone
 from rtolap.kafka.settings import consumer_settings
+from rtolap.kafka.statistics import INTERVAL_MS, ClientStatistics, ConsumerFeed
 from rtolap.kafka.topic_lookup import TopicLookup
 from rtolap.model.offsets import Offsets
 
@@ -38,7 +39,9 @@ class KafkaConsumer:
         client_id: str = "rtolap",
         with_create_ms: bool = False,
         with_statements: bool = False,
+        statistics: ClientStatistics | None = None,
     ) -> None:
+        """`statistics`: of the process, which this consumer then tells how its brokers answer."""
         self.topic = topic
         self._with_create_ms = with_create_ms
         self._with_statements = with_statements
@@ -51,6 +54,11 @@ class KafkaConsumer:
         self._next_check_s = time.monotonic() + TOPIC_CHECK_S
         reached = KafkaCluster.of(cluster)
         settings = consumer_settings(client_id) | {"error_cb": self._on_error}
+        self._feed: ConsumerFeed | None = None
+        if statistics is not None:
+            wait_ms = reached.settings.get("fetch.wait.max.ms", settings["fetch.wait.max.ms"])
+            self._feed = statistics.feed(topic, float(wait_ms) / 1000)
+            settings |= {"statistics.interval.ms": INTERVAL_MS, "stats_cb": self._feed.hear}
         self._consumer = reached.open(Consumer, settings)
         self._topic = TopicLookup(reached, client_id, topic)
 
@@ -106,6 +114,8 @@ class KafkaConsumer:
         return self._trouble
 
     def close(self) -> None:
+        if self._feed is not None:
+            self._feed.close()
         self._topic.close()
         self._consumer.close()
 

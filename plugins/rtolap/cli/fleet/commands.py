@@ -9,13 +9,14 @@ from __future__ import annotations
 import typer
 
 from rtolap.cli.fleet.audit import audit
+from rtolap.cli.fleet.clients import clients
 from rtolap.cli.fleet.quotas import quotas
 from rtolap.cli.fleet.slow import slow
 from rtolap.cli.fleet.snapshot import snapshot
 from rtolap.cli.fleet.stages import stages
 
 app = typer.Typer(no_args_is_help=True, help="Care of the Kafka brokers: what is where, and moving it.")
-for _command in (snapshot, stages, slow, audit, quotas):
+for _command in (snapshot, stages, slow, clients, audit, quotas):
     app.command()(_command)
 
 

@@ -16,13 +16,14 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.base.flight_guard.limits import FlightLimits
+from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_server import MetricsServer
 from rtolap.cubes.receiver.assembly import UNREACHABLE, CubeAssembly
 from rtolap.cubes.receiver.flight import ReceiverFlightServer
@@ -60,7 +61,9 @@ class ReceiverService:
         port: int,
         metrics_port: int = 0,
         flight_limits: FlightLimits = FlightLimits(),
+        show_clients: Callable[[Metrics], None] = lambda metrics: None,
     ) -> None:
+        """`show_clients` adds what its Kafka clients measure to the metrics."""
         receiver_id, replica_set, token = cubes.receiver_id, cubes.replica_set, cubes.token
         metadata, clock = cubes.metadata, cubes.clock
         self.receiver_id = receiver_id
@@ -78,6 +81,7 @@ class ReceiverService:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         metrics = ReceiverMetrics(self.stats).registry
+        show_clients(metrics)
         self._server = ReceiverFlightServer(
             self, host=host, port=port, token=token, metrics=metrics, limits=flight_limits
         )

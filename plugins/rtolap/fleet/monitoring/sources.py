@@ -27,6 +27,7 @@ import msgspec
 import yaml
 
 from rtolap.base.errors import DefinitionError
+from rtolap.base.files import read_provided
 from rtolap.base.tls import trust
 
 _FILE_BYTES_MAX = 4 << 20
@@ -177,10 +178,7 @@ def check_private(path: Path, what: str) -> None:
 
 def _secret(path: Path, what: str) -> str:
     check_private(path, what)
-    try:
-        text = path.read_text().rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DefinitionError(f"{what} cannot be read", expected=f"a text file {path}") from error
+    text = read_provided(path, what).rstrip("\r\n")
     if not text:
         raise DefinitionError(f"{what} is empty", found=str(path))
     return text

@@ -51,6 +51,7 @@ def run(
     open_watermarks: Callable[[str], WatermarkClient],
     partition_session: Callable[[LoaderSink, SinkPartitions], OpenSession],
     check_rights: Callable[[Loader], None] = lambda loader: None,
+    show_clients: Callable[[Metrics], None] = lambda metrics: None,
     wanted: bool = True,
 ) -> int:
     """Until the job is stopped, fails or is somebody else's: the exit code. Call from the main thread.
@@ -59,7 +60,7 @@ def run(
     process back: a stop since then stands. One that is paused stays so.
     `open_watermarks` connects to the application that the definition names, if it does; `partition_session`
     says how to reach the endpoint where its partitions are made, if they are; `check_rights`: see
-    `job_run.begin`.
+    `job_run.begin`. `show_clients` adds what its Kafka clients measure to the metrics.
     """
     jobs, records, clock = resources.jobs, resources.records, resources.clock
     stopping = stop_event()
@@ -96,6 +97,7 @@ def run(
 
         metrics = Metrics("loader")
         measure(metrics, process, status)
+        show_clients(metrics)
         endpoint = _served(
             make_app(job_id, token, metrics, status, process.want), HttpConnections(metrics), listening
         )
