@@ -11,6 +11,12 @@ RtolapError
 │   │   └── PartitionExists
 │   ├── LabelUsed          a load with this label is there: `existing_job_status` says how far it is
 │   ├── SchemaTooNew       a database that a newer program has changed: start that one
+│   ├── IncompleteSnapshot a fleet's snapshot lacks what the decision needs: take another
+│   ├── ImpossiblePlan     what is asked of a fleet cannot be done without breaking a rule: ask for less
+│   ├── PlanRefused        a fleet plan may not be carried out
+│   │   ├── PlanChanged    it is not what its planner wrote: plan again
+│   │   ├── OtherCluster   it was made for another cluster: submit it there
+│   │   └── PlanOutdated   the fleet is no longer what it was made of: plan again
 │   ├── TooLarge           more bytes than are taken: send less
 │   └── TooSlow            bytes that did not come in time: send them faster
 ├── Unauthorized           missing or wrong credentials
@@ -132,6 +138,30 @@ class LabelUsed(Refused):
 
 class SchemaTooNew(Refused):
     code = "schema_too_new"
+
+
+class IncompleteSnapshot(Refused):
+    code = "incomplete_snapshot"
+
+
+class ImpossiblePlan(Refused):
+    code = "impossible_plan"
+
+
+class PlanRefused(Refused):
+    code = "plan_refused"
+
+
+class PlanChanged(PlanRefused):
+    code = "plan_changed"
+
+
+class OtherCluster(PlanRefused):
+    code = "other_cluster"
+
+
+class PlanOutdated(PlanRefused):
+    code = "plan_outdated"
 
 
 class TooLarge(Refused):

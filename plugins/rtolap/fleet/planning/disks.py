@@ -1,0 +1,164 @@
+"""Disk usage: bring every disk to within a tolerance of the fleet's mean, with few bytes.
+
+1. The band around the mean, by capacity; nothing moves where every disk is within it.
+2. Two levels: full disks are skimmed down to the one, the idlest are filled up to the other, by just the
+bytes that the band demands (`levels`, `transfers`).
+3. Where racks do not let enough pass from one to another, each is evened out within, about its own mean.
+4. What is left over because replicas are whole: for a disk that is still outside, the smallest replica that
+   brings it, or another, into the band.
+5. A fleet small enough for that is improved replica by replica (`improve`).
+
+Disks that take no replicas stay as they are, and count for nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rtolap.base.errors import DefinitionError
+from rtolap.fleet.planning.improve import improve
+from rtolap.fleet.planning.levels import Band, band_of, levels
+from rtolap.fleet.planning.placement import Placement
+from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
+from rtolap.fleet.planning.transfers import Leaving, Transfers
+from rtolap.fleet.snapshot.model import Floats, Int64s, Snapshot
+
+TOLERANCE = 0.03
+
+
+def plan_disks(snapshot: Snapshot, *, tolerance: float = TOLERANCE, limits: Limits = Limits()) -> Plan:
+    """tolerance: in shares of a disk. Raises IncompleteSnapshot, and DefinitionError for no tolerance."""
+    if not 0 < tolerance < 1:
+        raise DefinitionError(
+            "a tolerance is a share of a disk", expected="above 0, below 1", found=tolerance
+        )
+    refuse_missing(snapshot, Kind.DISKS)
+    placement = Placement(snapshot, disk_limit=limits.disk_limit)
+    dirs = np.flatnonzero(placement.takes)
+    total, before = placement.total_bytes, placement.after_bytes()
+    band = _band(placement, dirs, tolerance)
+    outside = band.outside_bytes(before)[dirs]
+    if outside.any():
+        transfers = Transfers(placement)
+        down, up = _levels(placement, dirs, band)
+        transfers.within(dirs, down, up)
+        _even_racks(placement, transfers, dirs, band, tolerance)
+        _finish(placement, transfers, dirs, band)
+        improve(placement, transfers, dirs, band)
+    after = placement.after_bytes()
+    left = band.outside_bytes(after)[dirs]
+    shares = np.divide(after, total, out=np.zeros(len(total)), where=total > 0)[dirs]
+    bounds = Bounds(_least(band, before, dirs), _least(band, after, dirs))
+    return plan_of(
+        placement,
+        Kind.DISKS,
+        [("tolerance", f"{tolerance:g}")],
+        _why(placement, dirs, band, before, left, shares),
+        bounds,
+        throttle_bytes_per_s=limits.throttle_bytes_per_s,
+    )
+
+
+def _band(placement: Placement, dirs: Int64s, tolerance: float) -> Band:
+    """By every directory of the snapshot; the mean is of `dirs` alone."""
+    total = placement.total_bytes
+    of_dirs = band_of(placement.after_bytes()[dirs], total[dirs], tolerance)
+    low, high = np.zeros(len(total), np.int64), np.zeros(len(total), np.int64)
+    low[dirs], high[dirs] = of_dirs.low_bytes, of_dirs.high_bytes
+    return Band(of_dirs.mean, low, high)
+
+
+def _levels(placement: Placement, dirs: Int64s, band: Band) -> tuple[Int64s, Int64s]:
+    after, total = placement.after_bytes(), placement.total_bytes
+    down, up = np.zeros(len(total), np.int64), np.zeros(len(total), np.int64)
+    own = Band(band.mean, band.low_bytes[dirs], band.high_bytes[dirs])
+    down[dirs], up[dirs] = levels(after[dirs], total[dirs], own)
+    return down, up
+
+
+def _least(band: Band, used_bytes: Int64s, dirs: Int64s) -> int:
+    return Band(band.mean, band.low_bytes[dirs], band.high_bytes[dirs]).least_bytes(used_bytes[dirs])
+
+
+def _even_racks(
+    placement: Placement, transfers: Transfers, dirs: Int64s, band: Band, tolerance: float
+) -> None:
+    """First as much as passes between any two disks within the band; then by rack."""
+    if band.outside_bytes(placement.after_bytes())[dirs].any():
+        transfers.within(dirs, band.high_bytes, band.high_bytes)
+    if band.outside_bytes(placement.after_bytes())[dirs].any():
+        transfers.within(dirs, band.low_bytes, band.low_bytes)
+    outside = band.outside_bytes(placement.after_bytes()) > 0
+    racks = placement.racks[placement.snapshot.log_dirs.brokers[dirs]]
+    for rack in np.unique(racks):
+        group = dirs[racks == rack]
+        if outside[group].any():
+            own = _band(placement, group, tolerance)
+            if own.outside_bytes(placement.after_bytes())[group].any():
+                transfers.within(group, *_levels(placement, group, own))
+
+
+def _finish(placement: Placement, transfers: Transfers, dirs: Int64s, band: Band) -> None:
+    """One more replica for each disk that is outside, the smallest that does, where one does."""
+    after = placement.after_bytes()
+    for source in dirs[after[dirs] > band.high_bytes[dirs]].tolist():
+        shares = placement.utilisation()[dirs]
+        for target in dirs[np.argsort(shares, kind="stable")].tolist():
+            if target != source and _move_smallest(placement, transfers, source, target, band):
+                break
+    after = placement.after_bytes()
+    for target in dirs[after[dirs] < band.low_bytes[dirs]].tolist():
+        shares = placement.utilisation()[dirs]
+        for source in dirs[np.argsort(-shares, kind="stable")].tolist():
+            if target != source and _move_smallest(placement, transfers, source, target, band):
+                break
+
+
+def _move_smallest(placement: Placement, transfers: Transfers, source: int, target: int, band: Band) -> bool:
+    """Move the smallest replica after which the one that was outside is within, and the other no worse."""
+    given, got = placement.after_of(source), placement.after_of(target)
+    above = given - int(band.high_bytes[source])
+    need = above if above > 0 else int(band.low_bytes[target]) - got
+    room = min(int(band.high_bytes[target]) - got, placement.room_of(target))
+    spare = given - int(band.low_bytes[source])
+    if need <= 0 or room < need or spare < need:
+        return False
+    positions = transfers.unmoved(source)
+    if not positions.size:
+        return False
+    leaving = Leaving(placement, positions)
+    sizes = placement.partition_bytes[positions // placement.slots]
+    fits = leaving.allowed(target) & (sizes >= need) & (sizes <= min(room, spare))
+    preferred = positions % placement.slots == 0
+    if placement.leading[placement.snapshot.log_dirs.brokers[target]] >= transfers.leading_max:
+        fits &= ~preferred | leaving.on_broker(target)
+    if not fits.any():
+        return False
+    placement.move(positions[np.flatnonzero(fits)[-1:]], target)
+    return True
+
+
+def _why(
+    placement: Placement, dirs: Int64s, band: Band, before: Int64s, left: Int64s, shares: Floats
+) -> list[str]:
+    if dirs.size < 2:
+        return ["Fewer than two disks take replicas: there is nowhere to move to."]
+    total = placement.total_bytes[dirs]
+    old = before[dirs] / total
+    outside = int((band.outside_bytes(before)[dirs] > 0).sum())
+    said = [
+        f"Disks are {old.min():.1%} to {old.max():.1%} full, {band.mean:.1%} in the mean;"
+        f" {outside} of {dirs.size} are outside the tolerance."
+    ]
+    if not outside:
+        return [*said, "Nothing is to be gained."]
+    said.append(f"Afterwards they are {shares.min():.1%} to {shares.max():.1%} full.")
+    if left.any():
+        said.append(
+            f"{int((left > 0).sum())} stay outside: racks, limits, or replicas that are larger than what is"
+            " missing, let nothing more pass."
+        )
+    apart = len(placement.takes) - dirs.size
+    if apart:
+        said.append(f"{apart} log directories take no replicas and are left as they are.")
+    return said

@@ -1,0 +1,93 @@
+"""Drain: a broker, or one disk of a broker, ends empty.
+
+Replicas are placed one by one, the largest first, each on the idlest disk that the rules allow (`idlest`).
+What leaves a disk that still works goes to another of the same broker while that stays below the mean: it
+costs no network. A replica on a dead broker or a failed disk is copied from its partition's leader.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rtolap.base.errors import NotFound
+from rtolap.fleet.planning.idlest import IdlestDisks
+from rtolap.fleet.planning.placement import Placement
+from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
+from rtolap.fleet.planning.refusals import broker_rows, by_size, refuse_unmovable
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int64s, Snapshot
+
+
+def plan_drain(snapshot: Snapshot, broker_ids: list[int], *, limits: Limits = Limits()) -> Plan:
+    """Raises NotFound for a broker that is not there, and what `refusals` and `idlest` say."""
+    refuse_missing(snapshot, Kind.DRAIN)
+    drained = broker_rows(snapshot, broker_ids)
+    placement = Placement(snapshot, disk_limit=limits.disk_limit)
+    positions = placement.positions[drained[snapshot.replicas.brokers]]
+    named = ", ".join(str(broker) for broker in sorted(set(broker_ids)))
+    goal = f"drain of {named}"
+    refuse_unmovable(placement, positions // placement.slots, goal)
+    disks = IdlestDisks(placement, drained[snapshot.log_dirs.brokers])
+    for position in by_size(placement, positions).tolist():
+        disks.replace(position, goal)
+    return _drained(placement, positions, Kind.DRAIN, ("brokers", named), f"broker {named}", limits)
+
+
+def plan_remove_disk(snapshot: Snapshot, broker_id: int, path: str, *, limits: Limits = Limits()) -> Plan:
+    """Raises as `plan_drain`, and NotFound for a directory that the broker does not have."""
+    refuse_missing(snapshot, Kind.REMOVE_DISK)
+    broker = int(np.flatnonzero(broker_rows(snapshot, [broker_id]))[0])
+    dirs = snapshot.log_dirs
+    rows = [row for row in np.flatnonzero(dirs.brokers == broker).tolist() if dirs.paths[row] == path]
+    if not rows:
+        own = [dirs.paths[row] for row in np.flatnonzero(dirs.brokers == broker)]
+        raise NotFound(f"broker {broker_id} has no such log directory", expected=f"one of {own}", found=path)
+    placement = Placement(snapshot, disk_limit=limits.disk_limit)
+    positions = _on_disk(placement, broker, rows[0])
+    goal = f"removal of {broker_id}:{path}"
+    refuse_unmovable(placement, positions // placement.slots, goal)
+    barred = np.zeros(len(dirs), np.bool_)
+    barred[rows[0]] = True
+    disks = IdlestDisks(placement, barred)
+    share_max = float(placement.after_bytes()[placement.takes].sum()) / max(
+        float(placement.total_bytes[placement.takes].sum()), 1.0
+    )
+    works = bool(placement.able[broker]) and not dirs.offline[rows[0]]
+    for position in by_size(placement, positions).tolist():
+        if not (works and disks.beside(position, share_max)):
+            disks.replace(position, goal, beside=works)
+    disk = ("disk", f"{broker_id}:{path}")
+    return _drained(placement, positions, Kind.REMOVE_DISK, disk, f"disk {broker_id}:{path}", limits)
+
+
+def _on_disk(placement: Placement, broker: int, log_dir: int) -> Int64s:
+    """Replicas of the directory; of a failed one, which tells nothing, those of its broker that nobody has
+    seen and that are not in sync."""
+    snapshot = placement.snapshot
+    replicas, dirs = snapshot.replicas, snapshot.log_dirs
+    there: Flags = replicas.log_dirs == log_dir
+    if dirs.offline[log_dir]:
+        there |= (replicas.brokers == broker) & (replicas.log_dirs == UNKNOWN) & ~replicas.in_sync
+    positions: Int64s = placement.positions[there]
+    return positions
+
+
+def _drained(
+    placement: Placement,
+    positions: Int64s,
+    kind: Kind,
+    argument: tuple[str, str],
+    name: str,
+    limits: Limits,
+) -> Plan:
+    needed = int(placement.partition_bytes[positions // placement.slots].sum())
+    said = (
+        f"{positions.size} replicas leave {name}, the largest first, each to the idlest disk that may get it."
+    )
+    return plan_of(
+        placement,
+        kind,
+        [argument],
+        [said if positions.size else f"There is no replica on {name}."],
+        Bounds(needed, 0),
+        throttle_bytes_per_s=limits.throttle_bytes_per_s,
+    )

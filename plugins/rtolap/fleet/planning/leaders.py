@@ -1,0 +1,161 @@
+"""Leaders: every broker leads about as many partitions, without moving data.
+
+1. The order of replicas changes only where a broker would lead too many partitions by preference. Brokers are
+   nodes, and a broker reaches another by each partition that it leads and whose other replica stands there.
+   From a broker with too many, the shortest way to one with too few is looked for; along it leadership is
+   handed on. No way from any: then no order of replicas is more even.
+2. Every partition whose preferred replica serves, is in sync and does not lead elects it.
+
+Only replicas in sync on brokers that serve are made leaders; partitions under a running move are left alone.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from rtolap.fleet.planning.placement import Placement
+from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int64s, Snapshot
+
+
+def plan_leaders(snapshot: Snapshot, *, limits: Limits = Limits()) -> Plan:
+    """Raises IncompleteSnapshot."""
+    refuse_missing(snapshot, Kind.LEADERS)
+    placement = Placement(snapshot, disk_limit=limits.disk_limit)
+    in_sync = np.zeros((len(snapshot.partitions), placement.slots), np.bool_)
+    in_sync.ravel()[placement.positions] = snapshot.replicas.in_sync
+    eligible = in_sync & (placement.brokers != UNKNOWN) & np.append(placement.able, False)[placement.brokers]
+    eligible &= ~placement.fixed[:, None]
+    balance = _Leadership(placement, eligible)
+    before = balance.leading.copy()
+    balance.run()
+    ordered = balance.reorder()
+    elections = _elections(placement, snapshot, eligible, ordered)
+    able = placement.able
+    why = [
+        f"Brokers that serve lead {_range(before[able])} partitions by preference, afterwards"
+        f" {_range(balance.leading[able])}; {ordered.size} partitions change the order of their replicas.",
+        f"{elections.size} partitions elect their preferred replica. No data moves.",
+    ]
+    return plan_of(
+        placement,
+        Kind.LEADERS,
+        [],
+        why,
+        Bounds(0, 0),
+        throttle_bytes_per_s=limits.throttle_bytes_per_s,
+        elections=elections,
+    )
+
+
+def _range(counts: Int64s) -> str:
+    return f"{counts.min()} to {counts.max()}" if counts.size else "no"
+
+
+class _Leadership:
+    """first: the slot that each partition prefers. ways[a, b]: partitions that a could hand to b."""
+
+    def __init__(self, placement: Placement, eligible: Flags) -> None:
+        self._placement, self._eligible = placement, eligible
+        self._count = len(placement.snapshot.brokers)
+        self.first: Int64s = np.zeros(len(eligible), np.int64)
+        self._rows = np.arange(len(eligible))
+        self.leading = placement.leading.copy()
+        movable = eligible.any(axis=1)
+        # A leader by preference that cannot lead hands on to the first that can.
+        dead = movable & ~eligible[:, 0]
+        self._change(np.flatnonzero(dead), eligible[dead].argmax(axis=1))
+        self._movable = movable
+        self._ways = np.zeros((self._count, self._count), np.int64)
+        self._note(np.flatnonzero(movable), 1)
+
+    def run(self) -> None:
+        able = np.flatnonzero(self._placement.able)
+        total = int(self.leading[able].sum())
+        if not able.size:
+            return
+        least, rest = divmod(total, able.size)
+        most = least + (rest > 0)
+        stuck: set[int] = set()
+        while True:
+            above = [b for b in able.tolist() if self.leading[b] > most and b not in stuck]
+            sources = above or [b for b in able.tolist() if self.leading[b] > least and b not in stuck]
+            needy = self.leading < (most if above else least)
+            needy[~self._placement.able] = False
+            if not sources or not needy.any():
+                return
+            source = max(sources, key=lambda b: (self.leading[b], -b))
+            way = self._way(source, needy)
+            if way is None:
+                stuck.add(source)
+                continue
+            goal = most if above else least
+            spare = int(self.leading[source]) - (goal if above else least)
+            count = max(min(spare, goal - int(self.leading[way[-1]])), 1)
+            count = min(count, *(int(self._ways[a, b]) for a, b in pairwise(way)))
+            for giver, getter in pairwise(way):
+                self._hand_on(giver, getter, count)
+
+    def reorder(self) -> Int64s:
+        """Put the preferred replica first: it changes places with the one that was."""
+        rows = np.flatnonzero(self.first != 0)
+        slots = self.first[rows]
+        for matrix in (self._placement.brokers, self._placement.log_dirs):
+            matrix[rows, 0], matrix[rows, slots] = matrix[rows, slots], matrix[rows, 0].copy()
+        return rows
+
+    def _way(self, source: int, needy: Flags) -> list[int] | None:
+        """The shortest, by brokers in their order."""
+        came_from = np.full(self._count, -1)
+        came_from[source] = source
+        front = [source]
+        while front:
+            following: list[int] = []
+            for broker in front:
+                for reached in np.flatnonzero((self._ways[broker] > 0) & (came_from < 0)).tolist():
+                    came_from[reached] = broker
+                    following.append(reached)
+            ends = [broker for broker in following if needy[broker]]
+            if ends:
+                way = [min(ends, key=lambda b: (self.leading[b], b))]
+                while way[0] != source:
+                    way.insert(0, int(came_from[way[0]]))
+                return way
+            front = following
+        return None
+
+    def _hand_on(self, giver: int, getter: int, count: int) -> None:
+        brokers = self._placement.brokers
+        led = np.flatnonzero(self._movable & (brokers[self._rows, self.first] == giver))
+        there = (brokers[led] == getter) & self._eligible[led]
+        # Partitions that change back to their own order first: they leave the plan.
+        offered = np.flatnonzero(there.any(axis=1))
+        slots = there[offered].argmax(axis=1)
+        order = np.argsort(np.where(slots == 0, 0, 1), kind="stable")[:count]
+        self._note(led[offered[order]], -1)
+        self._change(led[offered[order]], slots[order])
+        self._note(led[offered[order]], 1)
+
+    def _change(self, rows: Int64s, slots: Int64s) -> None:
+        brokers = self._placement.brokers
+        np.subtract.at(self.leading, brokers[rows, self.first[rows]], 1)
+        self.first[rows] = slots
+        np.add.at(self.leading, brokers[rows, slots], 1)
+
+    def _note(self, rows: Int64s, sign: int) -> None:
+        brokers = self._placement.brokers
+        leaders = brokers[rows, self.first[rows]]
+        for slot in range(brokers.shape[1]):
+            others = self._eligible[rows, slot] & (brokers[rows, slot] != leaders)
+            np.add.at(self._ways, (leaders[others], brokers[rows, slot][others]), sign)
+
+
+def _elections(placement: Placement, snapshot: Snapshot, eligible: Flags, ordered: Int64s) -> Int64s:
+    """Partitions whose preferred replica is able to lead and does not."""
+    changed = np.zeros(len(eligible), np.bool_)
+    changed[ordered] = True
+    # Where the order has changed, the new preferred replica is one that was chosen because it can lead.
+    able = eligible[:, 0] | changed
+    return np.flatnonzero(able & (placement.brokers[:, 0] != snapshot.partitions.leaders))

@@ -1,0 +1,180 @@
+"""Where every replica is, and where it would be, while a plan is being made.
+
+Replicas stand in a matrix: a row per partition, in it a slot per replica by preference, UNKNOWN where there
+is none. A slot keeps its place when its replica moves, so that leaders' preference stays as it is. Bytes
+that a plan brings to a disk count at once, those that it takes away are counted apart: whatever order moves
+are made in, no disk holds more than `used_bytes` and `incoming_bytes`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rtolap.fleet.snapshot.model import (
+    UNKNOWN,
+    BrokerState,
+    Flags,
+    Floats,
+    Int32s,
+    Int64s,
+    ReplicaState,
+    Snapshot,
+)
+
+DISK_LIMIT = 0.9
+NO_RACK = -1
+
+
+class Placement:
+    """brokers, log_dirs: matrices of rows; replica_bytes: what each replica holds, as far as known.
+    partition_bytes: what a new copy takes, the largest replica that is known. able: brokers that serve.
+    takes: log directories that may get replicas. fixed: partitions under a running move, which stay alone.
+    copied: partitions with a leader, from which a copy can be made. racks: a number per broker; brokers
+    without a rack are each a rack of their own, and one that is not there stands in none. racks_able: of how
+    many racks brokers serve."""
+
+    def __init__(self, snapshot: Snapshot, *, disk_limit: float = DISK_LIMIT, slots: int = 1) -> None:
+        """slots: there are at least so many for each partition."""
+        self.snapshot = snapshot
+        self.disk_limit = disk_limit
+        partitions, replicas = snapshot.partitions, snapshot.replicas
+        self.factors: Int64s = np.diff(partitions.first_replicas)
+        self.slots = max(int(self.factors.max(initial=1)), slots)
+        self.positions: Int64s = (
+            replicas.partitions.astype(np.int64) * self.slots
+            + np.arange(len(replicas))
+            - partitions.first_replicas[replicas.partitions]
+        )
+        self.brokers = self._matrix(replicas.brokers)
+        self.log_dirs = self._matrix(replicas.log_dirs)
+        self.brokers_before, self.log_dirs_before = self.brokers.copy(), self.log_dirs.copy()
+        self.partition_bytes: Int64s = np.full(len(partitions), UNKNOWN, np.int64)
+        np.maximum.at(self.partition_bytes, replicas.partitions, replicas.size_bytes)
+        own = np.where(
+            replicas.size_bytes == UNKNOWN, self.partition_bytes[replicas.partitions], replicas.size_bytes
+        )
+        self.replica_bytes = np.zeros((len(partitions), self.slots), np.int64)
+        self.replica_bytes.ravel()[self.positions] = np.maximum(own, 0)
+        running = (replicas.states != ReplicaState.STAYING) | (replicas.future_log_dirs != UNKNOWN)
+        self.fixed: Flags = np.zeros(len(partitions), np.bool_)
+        self.fixed[replicas.partitions[running]] = True
+        self.copied: Flags = partitions.leaders != UNKNOWN
+        self.able: Flags = snapshot.brokers.states == BrokerState.ALIVE
+        self.racks = rack_numbers(snapshot)
+        self.racks_able = int(np.unique(self.racks[:-1][self.able]).size)
+        self._open_disks(own)
+        self.leading: Int64s = np.bincount(self.brokers[self.factors > 0, 0], minlength=len(snapshot.brokers))
+
+    def _matrix(self, column: Int32s) -> Int32s:
+        matrix = np.full((len(self.factors), self.slots), UNKNOWN, np.int32)
+        matrix.ravel()[self.positions] = column
+        return matrix
+
+    def _open_disks(self, own: Int64s) -> None:
+        dirs, replicas = self.snapshot.log_dirs, self.snapshot.replicas
+        self.total_bytes = dirs.total_bytes
+        self.known: Flags = (dirs.total_bytes > 0) & (dirs.usable_bytes != UNKNOWN) & ~dirs.offline
+        self.used_bytes: Int64s = np.where(self.known, dirs.total_bytes - dirs.usable_bytes, 0)
+        self.takes: Flags = self.known & ~dirs.cordoned & self.able[dirs.brokers]
+        self.incoming_bytes: Int64s = np.zeros(len(dirs), np.int64)
+        self.outgoing_bytes: Int64s = np.zeros(len(dirs), np.int64)
+        # What running moves still bring takes its room from a plan.
+        adding = (replicas.states == ReplicaState.ADDING) & (replicas.log_dirs != UNKNOWN)
+        rest = np.maximum(self.partition_bytes[replicas.partitions] - replicas.size_bytes, 0)
+        np.add.at(self.incoming_bytes, replicas.log_dirs[adding], rest[adding])
+        moving = replicas.future_log_dirs != UNKNOWN
+        rest = np.maximum(own - np.maximum(replicas.future_bytes, 0), 0)
+        np.add.at(self.incoming_bytes, replicas.future_log_dirs[moving], rest[moving])
+        self.running_bytes: Int64s = self.incoming_bytes.copy()
+
+    def room_bytes(self) -> Int64s:
+        """What each disk may still get below the limit, whatever leaves it meanwhile."""
+        limit = (self.disk_limit * self.total_bytes).astype(np.int64)
+        room = limit - self.used_bytes - self.incoming_bytes
+        return np.where(self.takes, np.maximum(room, 0), 0)
+
+    def room_of(self, log_dir: int) -> int:
+        """As `room_bytes`, of one."""
+        if not self.takes[log_dir]:
+            return 0
+        limit = int(self.disk_limit * self.total_bytes[log_dir])
+        return max(limit - int(self.used_bytes[log_dir] + self.incoming_bytes[log_dir]), 0)
+
+    def after_of(self, log_dir: int) -> int:
+        """As `after_bytes`, of one."""
+        held = self.used_bytes[log_dir] + self.incoming_bytes[log_dir] - self.outgoing_bytes[log_dir]
+        return int(held)
+
+    def after_bytes(self) -> Int64s:
+        """What each disk holds when the plan is done."""
+        return self.used_bytes + self.incoming_bytes - self.outgoing_bytes
+
+    def utilisation(self) -> Floats:
+        """The share of each disk that is used when the plan is done, NaN where it is not known."""
+        share = np.full(len(self.total_bytes), np.nan)
+        np.divide(self.after_bytes(), self.total_bytes, out=share, where=self.known)
+        return share
+
+    def movable(self, positions: Int64s) -> Flags:
+        """Replicas that a plan may move: nothing runs on their partition, and a copy can be made of it."""
+        partitions = positions // self.slots
+        told: Flags = self.partition_bytes[partitions] != UNKNOWN
+        told &= ~self.fixed[partitions] & self.copied[partitions]
+        return told
+
+    def move(self, positions: Int64s, log_dir: int) -> None:
+        """Bring these replicas to that directory, on its broker."""
+        brokers, dirs = self.brokers.ravel(), self.log_dirs.ravel()
+        partitions, to = positions // self.slots, self.snapshot.log_dirs.brokers[log_dir]
+        old = dirs[positions]
+        freed = old != UNKNOWN
+        np.add.at(self.outgoing_bytes, old[freed], self.replica_bytes.ravel()[positions[freed]])
+        self.incoming_bytes[log_dir] += int(self.partition_bytes[partitions].sum())
+        preferred = positions[positions % self.slots == 0]
+        np.subtract.at(self.leading, brokers[preferred], 1)
+        self.leading[to] += preferred.size
+        brokers[positions] = to
+        dirs[positions] = log_dir
+
+    def restore(self, position: int) -> None:
+        """Take back the move of this replica."""
+        brokers, dirs = self.brokers.ravel(), self.log_dirs.ravel()
+        home = int(self.log_dirs_before.ravel()[position])
+        self.incoming_bytes[dirs[position]] -= int(self.partition_bytes[position // self.slots])
+        self.outgoing_bytes[home] -= int(self.replica_bytes.ravel()[position])
+        if position % self.slots == 0:
+            self.leading[brokers[position]] -= 1
+            self.leading[self.brokers_before.ravel()[position]] += 1
+        brokers[position] = self.brokers_before.ravel()[position]
+        dirs[position] = home
+
+    def add(self, partition: int, log_dir: int) -> None:
+        """Give the partition one more replica, the last by preference."""
+        slot = int(self.factors[partition])
+        self.brokers[partition, slot] = self.snapshot.log_dirs.brokers[log_dir]
+        self.log_dirs[partition, slot] = log_dir
+        self.incoming_bytes[log_dir] += int(self.partition_bytes[partition])
+        self.factors[partition] += 1
+
+    def changed(self) -> Int64s:
+        """Partitions that are not as they were."""
+        other = (self.brokers != self.brokers_before) | (self.log_dirs != self.log_dirs_before)
+        return np.flatnonzero(other.any(axis=1))
+
+
+def rack_numbers(snapshot: Snapshot) -> Int32s:
+    """A number per broker, and one more for the row UNKNOWN, which stands in no rack."""
+    names = {name: n for n, name in enumerate(sorted({r for r in snapshot.brokers.racks if r is not None}))}
+    alone = len(names)
+    states = snapshot.brokers.states
+    numbers = [
+        names[rack] if rack is not None else NO_RACK if states[row] == BrokerState.ABSENT else alone + row
+        for row, rack in enumerate(snapshot.brokers.racks)
+    ]
+    return np.array([*numbers, NO_RACK], np.int32)
+
+
+def counts_in_rack(racks: Int32s, rack: Int32s) -> Int64s:
+    """racks: a row of rack numbers per partition. How many in each row are of that row's rack."""
+    found: Int64s = (racks == rack[:, None]).sum(axis=1)
+    return np.where(rack == NO_RACK, 0, found)

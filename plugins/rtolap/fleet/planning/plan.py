@@ -1,0 +1,271 @@
+"""A plan: what to change in a fleet, made of one snapshot and bound to it.
+
+A plan states for each partition that changes the replicas it has and those it is to have, in the order of
+preference. Whoever carries it out reads `moves`; whoever approves it reads `why`, the bytes, the time and how
+full every disk is before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+
+from rtolap.base.errors import IncompleteSnapshot
+from rtolap.fleet.planning.placement import DISK_LIMIT, Placement
+from rtolap.fleet.snapshot.file import digest_of
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Floats, Int32s, Int64s, Snapshot
+
+THROTTLE_BYTES_PER_S = 50_000_000
+
+
+class Kind(StrEnum):
+    """The decision that a plan carries out; `MissingFact.forbids` speaks of decisions by these words."""
+
+    DISKS = "disks"
+    LEADERS = "leaders"
+    RACK = "rack"
+    DRAIN = "drain"
+    ADD = "add"
+    REMOVE_DISK = "remove-disk"
+    FACTOR = "factor"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """disk_limit: no disk gets more than this share of it. throttle_bytes_per_s: of each broker, in each
+    direction, and between its disks; it decides nothing but the expected time."""
+
+    disk_limit: float = DISK_LIMIT
+    throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the goal needs at least, by bytes: for the fleet as it is, and for what the plan leaves undone."""
+
+    before_bytes: int
+    after_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Disks:
+    """Every log directory of the snapshot, by broker id and path. Bytes are UNKNOWN where it does not say."""
+
+    brokers: Int32s
+    paths: tuple[str, ...]
+    total_bytes: Int64s
+    before_bytes: Int64s
+    after_bytes: Int64s
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def utilisation(self, used_bytes: Int64s) -> Floats:
+        share = np.full(len(self), np.nan)
+        np.divide(used_bytes, self.total_bytes, out=share, where=(self.total_bytes > 0) & (used_bytes >= 0))
+        return share
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """Replicas of each planned partition: rows first[p] up to first[p + 1]. brokers: ids. log_dirs: rows of
+    `Plan.disks`, UNKNOWN where it is not known or is left to the broker."""
+
+    first: Int64s
+    brokers: Int32s
+    log_dirs: Int32s
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """Copies that a plan makes, by planned partition. partitions: rows of the plan's. between_disks: within
+    one broker. from_brokers, from_log_dirs: the replica that goes, UNKNOWN where one is only added; data is
+    read from the partition's leader."""
+
+    partitions: Int32s
+    to_brokers: Int32s
+    to_log_dirs: Int32s
+    from_brokers: Int32s
+    from_log_dirs: Int32s
+    size_bytes: Int64s
+    between_disks: Flags
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """topics: names; partition_topics: rows of them. leaders: broker ids. partition_bytes: of one copy.
+    elections: rows of planned partitions whose preferred replica is to be elected when it is there.
+    expected_s: by the throttle of each broker, the slowest of all, when nothing else holds it up."""
+
+    cluster_id: str
+    snapshot_digest: str
+    taken_at_ms: int
+    kind: Kind
+    arguments: tuple[tuple[str, str], ...]
+    why: tuple[str, ...]
+    disk_limit: float
+    throttle_bytes_per_s: int
+    bounds: Bounds
+    disks: Disks
+    topics: tuple[str, ...]
+    partition_topics: Int32s
+    partition_numbers: Int32s
+    partition_bytes: Int64s
+    leaders: Int32s
+    before: Assignment
+    after: Assignment
+    elections: Int32s
+
+    def __len__(self) -> int:
+        """The number of partitions that change."""
+        return len(self.partition_topics)
+
+    @cached_property
+    def moves(self) -> Moves:
+        return _moves(self)
+
+    @property
+    def between_brokers_bytes(self) -> int:
+        return int(self.moves.size_bytes[~self.moves.between_disks].sum())
+
+    @property
+    def between_disks_bytes(self) -> int:
+        return int(self.moves.size_bytes[self.moves.between_disks].sum())
+
+    @property
+    def moved_bytes(self) -> int:
+        return int(self.moves.size_bytes.sum())
+
+    @cached_property
+    def expected_s(self) -> int:
+        """Every broker receives, sends and copies between its disks at once, each under the throttle."""
+        moves = self.moves
+        network = ~moves.between_disks
+        longest = 0
+        for brokers, chosen in (
+            (moves.to_brokers, network),
+            (self.leaders[moves.partitions], network),
+            (moves.to_brokers, moves.between_disks),
+        ):
+            if chosen.any():
+                _, rows = np.unique(brokers[chosen], return_inverse=True)
+                longest = max(longest, int(np.bincount(rows, moves.size_bytes[chosen]).max()))
+        return -(-longest // self.throttle_bytes_per_s)
+
+
+def refuse_missing(snapshot: Snapshot, kind: Kind) -> None:
+    """Raises IncompleteSnapshot where what could not be read forbids this kind of plan."""
+    for missing in snapshot.missing:
+        if kind in missing.forbids:
+            raise IncompleteSnapshot(
+                f"a plan of kind {kind} cannot be made of this snapshot",
+                expected=missing.fact,
+                found=missing.reason,
+                action="take a snapshot that has it",
+            )
+
+
+def plan_of(
+    placement: Placement,
+    kind: Kind,
+    arguments: Sequence[tuple[str, str]],
+    why: Sequence[str],
+    bounds: Bounds,
+    *,
+    throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S,
+    elections: Int64s | None = None,
+) -> Plan:
+    """What is different in the placement, as a plan. elections: partitions, whether they change or not."""
+    snapshot = placement.snapshot
+    partitions = placement.changed()
+    elected = np.zeros(0, np.int64) if elections is None else elections
+    rows = np.union1d(partitions, elected).astype(np.int64)
+    used_topics, topic_rows = np.unique(snapshot.partitions.topics[rows], return_inverse=True)
+    leaders = snapshot.partitions.leaders[rows]
+    ids = np.append(snapshot.brokers.ids, UNKNOWN).astype(np.int32)
+    dirs = snapshot.log_dirs
+    unknown = ~placement.known
+    return Plan(
+        cluster_id=snapshot.cluster_id,
+        snapshot_digest=digest_of(snapshot),
+        taken_at_ms=snapshot.taken_at_ms,
+        kind=kind,
+        arguments=tuple(sorted(arguments)),
+        why=tuple(why),
+        disk_limit=placement.disk_limit,
+        throttle_bytes_per_s=throttle_bytes_per_s,
+        bounds=bounds,
+        disks=Disks(
+            ids[dirs.brokers],
+            dirs.paths,
+            np.where(unknown, UNKNOWN, dirs.total_bytes),
+            np.where(unknown, UNKNOWN, placement.used_bytes + placement.running_bytes),
+            np.where(unknown, UNKNOWN, placement.after_bytes()),
+        ),
+        topics=tuple(snapshot.topics.names[row] for row in used_topics),
+        partition_topics=topic_rows.astype(np.int32),
+        partition_numbers=snapshot.partitions.numbers[rows],
+        partition_bytes=placement.partition_bytes[rows],
+        leaders=ids[leaders],
+        before=_assignment(ids, placement.brokers_before[rows], placement.log_dirs_before[rows]),
+        after=_assignment(ids, placement.brokers[rows], placement.log_dirs[rows]),
+        elections=np.searchsorted(rows, elected).astype(np.int32),
+    )
+
+
+def _assignment(ids: Int32s, brokers: Int32s, log_dirs: Int32s) -> Assignment:
+    held = brokers != UNKNOWN
+    first = np.concatenate(([0], np.cumsum(held.sum(axis=1)))).astype(np.int64)
+    return Assignment(first, ids[brokers[held]], log_dirs[held])
+
+
+def _moves(plan: Plan) -> Moves:
+    before, after = plan.before, plan.after
+    old_rows = np.repeat(np.arange(len(plan)), np.diff(before.first))
+    new_rows = np.repeat(np.arange(len(plan)), np.diff(after.first))
+    old_keys = old_rows.astype(np.int64) << 32 | before.brokers
+    new_keys = new_rows.astype(np.int64) << 32 | after.brokers
+    order = np.argsort(old_keys, kind="stable")
+    found = np.searchsorted(old_keys[order], new_keys)
+    match = np.append(order, 0)[np.minimum(found, order.size)]
+    stays = (found < order.size) & (np.append(old_keys, UNKNOWN)[match] == new_keys)
+    was = np.append(before.log_dirs, UNKNOWN)[match]
+    between = stays & (after.log_dirs != was) & (after.log_dirs != UNKNOWN)
+    made = np.flatnonzero(~stays | between)
+    # A replica that goes is paired with one that comes, both in the order of preference.
+    going = np.flatnonzero(~np.isin(old_keys, new_keys))
+    coming = made[~stays[made]]
+    sources = np.full(after.brokers.size, UNKNOWN, np.int64)
+    sources[coming] = _paired(new_rows[coming], old_rows[going], going)
+    sources[between] = match[between]
+    chosen = sources[made]
+    return Moves(
+        partitions=new_rows[made].astype(np.int32),
+        to_brokers=after.brokers[made],
+        to_log_dirs=after.log_dirs[made],
+        from_brokers=np.append(before.brokers, UNKNOWN)[chosen].astype(np.int32),
+        from_log_dirs=np.append(before.log_dirs, UNKNOWN)[chosen].astype(np.int32),
+        size_bytes=np.maximum(plan.partition_bytes[new_rows[made]], 0),
+        between_disks=between[made],
+    )
+
+
+def _paired(coming_rows: Int64s, going_rows: Int64s, going: Int64s) -> Int64s:
+    """For each one that comes the one that goes with it: the nth of a partition with its nth."""
+    nth_coming = np.arange(coming_rows.size) - np.searchsorted(coming_rows, coming_rows)
+    nth_going = np.arange(going_rows.size) - np.searchsorted(going_rows, going_rows)
+    keys = going_rows.astype(np.int64) << 16 | nth_going
+    wanted = coming_rows.astype(np.int64) << 16 | nth_coming
+    place = np.searchsorted(keys, wanted)
+    there = place < keys.size
+    there[there] = keys[place[there]] == wanted[there]
+    found = np.full(coming_rows.size, UNKNOWN, np.int64)
+    found[there] = going[place[there]]
+    return found

@@ -1,0 +1,60 @@
+"""Rack repair: no partition stands twice in one rack.
+
+Of replicas that share a rack the first by preference stays, each other goes to a rack that has none of the
+partition, to the idlest disk there. Where a factor is above the number of racks that brokers serve in, there
+is no such placement: that is said, and nothing is planned.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rtolap.base.errors import ImpossiblePlan
+from rtolap.fleet.planning.idlest import IdlestDisks
+from rtolap.fleet.planning.placement import NO_RACK, Placement
+from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
+from rtolap.fleet.planning.refusals import by_size, partition_names, refuse_unmovable
+from rtolap.fleet.planning.rules import fullest_rack
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int64s, Snapshot
+
+
+def plan_racks(snapshot: Snapshot, *, limits: Limits = Limits()) -> Plan:
+    """Raises ImpossiblePlan, and what `refusals` and `idlest` say."""
+    refuse_missing(snapshot, Kind.RACK)
+    if not any(rack is not None for rack in snapshot.brokers.racks):
+        raise ImpossiblePlan(
+            "rack repair: no broker names its rack", action="set broker.rack, and restart the brokers"
+        )
+    placement = Placement(snapshot, disk_limit=limits.disk_limit)
+    racks = np.where(placement.brokers == UNKNOWN, NO_RACK, placement.racks[placement.brokers])
+    wrong = np.flatnonzero(fullest_rack(racks) > 1)
+    above = wrong[placement.factors[wrong] > placement.racks_able]
+    if above.size:
+        raise ImpossiblePlan(
+            "rack repair: partitions have more replicas than there are racks",
+            expected=f"a factor of at most {placement.racks_able}",
+            found=partition_names(snapshot, above),
+            action="add brokers in other racks, or lower the factor",
+        )
+    refuse_unmovable(placement, wrong, "rack repair")
+    positions = np.flatnonzero(_repeated(racks))
+    disks = IdlestDisks(placement, np.zeros(len(snapshot.log_dirs), np.bool_))
+    for position in by_size(placement, positions).tolist():
+        disks.spread(position, "rack repair")
+    needed = int(placement.partition_bytes[positions // placement.slots].sum())
+    why = [
+        f"{wrong.size} of {len(snapshot.partitions)} partitions have replicas that share a rack;"
+        f" {positions.size} replicas go to another one."
+    ]
+    return plan_of(
+        placement, Kind.RACK, [], why, Bounds(needed, 0), throttle_bytes_per_s=limits.throttle_bytes_per_s
+    )
+
+
+def _repeated(racks: Int64s) -> Flags:
+    """Slots whose rack stands in an earlier slot of their row."""
+    found = np.zeros(racks.shape, np.bool_)
+    for slot in range(1, racks.shape[1]):
+        earlier = (racks[:, :slot] == racks[:, slot, None]).any(axis=1)
+        found[:, slot] = earlier & (racks[:, slot] != NO_RACK)
+    return found.ravel()

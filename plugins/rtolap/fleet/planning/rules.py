@@ -1,0 +1,153 @@
+"""What no plan may do to a fleet, whoever made it: checked on a plan and a snapshot, by columns.
+
+brokers     a partition has at least one replica, none twice on a broker, and never fewer than it had
+targets     a replica comes only to a directory that takes it: the broker serves, the disk is neither
+            offline nor cordoned and its size is known
+capacity    no disk gets more than its limit, counting what comes and not what leaves, so in any order
+racks       a partition stands in no fewer racks than before, and no rack holds more of it than the
+            fullest did; a new replica doubles a rack only where every rack has one
+sources     a copy is made only of a partition that has a leader
+running     a partition under a running reassignment, or a move between disks, is left alone
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rtolap.fleet.planning.placement import NO_RACK, Placement
+from rtolap.fleet.planning.plan import Assignment, Plan
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int32s, Int64s, Snapshot
+
+NAMED_MAX = 3
+
+
+def broken_rules(plan: Plan, snapshot: Snapshot, rows: Int64s) -> tuple[str, ...]:
+    """rows: the plan's partitions in the snapshot. What the plan would break, in words; nothing if it may be
+    carried out."""
+    placement = Placement(snapshot, disk_limit=plan.disk_limit)
+    before, before_dirs = _matrix(plan.before, snapshot)
+    after, after_dirs = _matrix(plan.after, snapshot)
+    held = after != UNKNOWN
+    checks: list[tuple[str, Flags]] = [
+        ("has no replica, or fewer than before", _fewer(before, after)),
+        ("has two replicas on one broker", _doubled(after)),
+    ]
+    targets = _targets(plan, snapshot, after_dirs)
+    comes = held & ~_stays(before, before_dirs, after, targets)
+    unknown = comes & ((targets == UNKNOWN) | (after < 0) | ~np.append(placement.takes, False)[targets])
+    checks.append(("gets a replica on a directory that takes none", unknown.any(axis=1)))
+    others = comes & (targets != UNKNOWN) & (np.append(snapshot.log_dirs.brokers, UNKNOWN)[targets] != after)
+    checks.append(("gets a replica on another broker's directory", others.any(axis=1)))
+    checks += _over_capacity(placement, rows, comes & (targets != UNKNOWN), targets)
+    checks += _worse_racks(placement, before, after)
+    copies = comes.any(axis=1)
+    checks.append(("has no leader to copy from", copies & ~placement.copied[rows]))
+    reordered = (before.shape != after.shape) or (before != after).any(axis=1)
+    checks.append(("is being moved already", (copies | reordered) & placement.fixed[rows]))
+    return tuple(
+        f"{int(found.sum())} partitions: {_named(plan, np.flatnonzero(found))} {problem}"
+        for problem, found in checks
+        if found.any()
+    )
+
+
+def _matrix(assignment: Assignment, snapshot: Snapshot) -> tuple[Int32s, Int32s]:
+    """Rows of brokers and of the plan's directories; -2 for a broker that the snapshot does not know."""
+    counts = np.diff(assignment.first)
+    slots = int(counts.max(initial=1))
+    owners = np.repeat(np.arange(counts.size), counts)
+    places = owners * slots + np.arange(owners.size) - np.repeat(assignment.first[:-1], counts)
+    ids = snapshot.brokers.ids
+    found = np.searchsorted(ids, assignment.brokers)
+    there = np.append(ids, UNKNOWN)[np.minimum(found, ids.size)] == assignment.brokers
+    brokers = np.full((counts.size, slots), UNKNOWN, np.int32)
+    brokers.ravel()[places] = np.where(there, found, -2)
+    log_dirs = np.full((counts.size, slots), UNKNOWN, np.int32)
+    log_dirs.ravel()[places] = assignment.log_dirs
+    return brokers, log_dirs
+
+
+def _targets(plan: Plan, snapshot: Snapshot, dirs: Int32s) -> Int32s:
+    """The snapshot's rows of the plan's directories."""
+    ids, own = snapshot.brokers.ids, snapshot.log_dirs
+    rows = {
+        (int(ids[broker]), path): row
+        for row, (broker, path) in enumerate(zip(own.brokers, own.paths, strict=True))
+    }
+    translated = [
+        rows.get((int(broker), path), UNKNOWN)
+        for broker, path in zip(plan.disks.brokers, plan.disks.paths, strict=True)
+    ]
+    return np.array([*translated, UNKNOWN], np.int32)[dirs]
+
+
+def _stays(before: Int32s, before_dirs: Int32s, after: Int32s, targets: Int32s) -> Flags:
+    """Replicas of the plan's end that are on their broker and in their directory already."""
+    same = np.zeros(after.shape, np.bool_)
+    for slot in range(before.shape[1]):
+        on_broker = (after == before[:, slot, None]) & (before[:, slot, None] != UNKNOWN)
+        left = (targets == UNKNOWN) | (targets == before_dirs[:, slot, None])
+        same |= on_broker & left
+    return same
+
+
+def _fewer(before: Int32s, after: Int32s) -> Flags:
+    now: Int64s = (after != UNKNOWN).sum(axis=1)
+    few: Flags = (now < (before != UNKNOWN).sum(axis=1)) | (now == 0)
+    return few
+
+
+def _doubled(after: Int32s) -> Flags:
+    ordered = np.sort(after, axis=1)
+    twice: Flags = ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != UNKNOWN)).any(axis=1)
+    return twice
+
+
+def _over_capacity(
+    placement: Placement, rows: Int64s, comes: Flags, targets: Int32s
+) -> list[tuple[str, Flags]]:
+    sizes = np.broadcast_to(placement.partition_bytes[rows][:, None], comes.shape)
+    unknown = (comes & (sizes == UNKNOWN)).any(axis=1)
+    dirs = placement.total_bytes.size
+    coming = np.bincount(targets[comes], np.maximum(sizes[comes], 0), dirs)
+    over = (coming > 0) & (coming > placement.room_bytes())
+    return [
+        ("is of unknown size", unknown),
+        ("comes to a disk that it would overfill", (comes & np.append(over, False)[targets]).any(axis=1)),
+    ]
+
+
+def _worse_racks(placement: Placement, before: Int32s, after: Int32s) -> list[tuple[str, Flags]]:
+    was = np.where(before < 0, NO_RACK, placement.racks[before])
+    now = np.where(after < 0, NO_RACK, placement.racks[after])
+    able = np.unique(placement.racks[:-1][placement.able])
+    fewest = -(-(after != UNKNOWN).sum(axis=1) // max(able.size, 1))
+    return [
+        ("stands in fewer racks", distinct_racks(now) < distinct_racks(was)),
+        ("stands more often in one rack", fullest_rack(now) > np.maximum(fullest_rack(was), fewest)),
+    ]
+
+
+def distinct_racks(racks: Int32s) -> Int64s:
+    """How many racks each row of rack numbers names."""
+    ordered = np.sort(racks, axis=1)
+    first = np.ones(ordered.shape, np.bool_)
+    first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    found: Int64s = (first & (ordered != NO_RACK)).sum(axis=1)
+    return found
+
+
+def fullest_rack(racks: Int32s) -> Int64s:
+    """How often each row of rack numbers names the one that it names most."""
+    most = np.zeros(len(racks), np.int64)
+    for slot in range(racks.shape[1]):
+        same = (racks == racks[:, slot, None]).sum(axis=1)
+        most = np.maximum(most, np.where(racks[:, slot] == NO_RACK, 0, same))
+    return most
+
+
+def _named(plan: Plan, rows: Int64s) -> str:
+    some = [
+        f"{plan.topics[plan.partition_topics[row]]}-{plan.partition_numbers[row]}" for row in rows[:NAMED_MAX]
+    ]
+    return ", ".join(some) + (", …" if rows.size > NAMED_MAX else "")

@@ -1,0 +1,201 @@
+"""Plans of fleets drawn from a seed keep every rule and reach their goal, by a slow cluster that does them.
+
+Replay one: `pytest tests/fleet/planning/test_random_fleets.py -k "[seed]"` with the same RTOLAP_SEEDS.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from rtolap.base.errors import DefinitionError, ImpossiblePlan, IncompleteSnapshot, NotYet
+from rtolap.fleet.planning.add_brokers import plan_add
+from rtolap.fleet.planning.disks import plan_disks
+from rtolap.fleet.planning.drain import plan_drain, plan_remove_disk
+from rtolap.fleet.planning.factor import plan_factor
+from rtolap.fleet.planning.leaders import plan_leaders
+from rtolap.fleet.planning.plan import Plan
+from rtolap.fleet.planning.plan_file import check_applies, plan_from, plan_json
+from rtolap.fleet.planning.racks import plan_racks
+from rtolap.fleet.snapshot.model import BrokerState, Snapshot
+
+from tests.support.fleet.random_fleets import Oddities, random_fleet
+from tests.support.fleet.slow_cluster import SlowCluster
+from tests.support.seeds import so_many
+
+GROUPS = 5
+FLEETS = so_many(200)
+REFUSALS = (ImpossiblePlan, IncompleteSnapshot, NotYet, DefinitionError)
+Planner = Callable[[], Plan]
+
+
+def _planned(snapshot: Snapshot, plan: Planner, seed: int, outcomes: Counter[str]) -> Plan | None:
+    """The plan, if there is one, after it was carried out in two ways; made twice, it is the same."""
+    try:
+        made = plan()
+    except REFUSALS as error:
+        outcomes[type(error).__name__] += 1
+        return None
+    data = plan_json(made)
+    if seed % 5 == 0:
+        assert plan_json(plan()) == data
+        assert plan_json(plan_from(data)) == data
+    check_applies(made, snapshot)
+    SlowCluster(snapshot, disk_limit=made.disk_limit).carry_out(made, seed, hoarding=True)
+    outcomes["moves" if len(made.moves) else "still"] += 1
+    return made
+
+
+def _after(snapshot: Snapshot, plan: Plan, seed: int) -> SlowCluster:
+    cluster = SlowCluster(snapshot, disk_limit=plan.disk_limit)
+    cluster.carry_out(plan, seed)
+    return cluster
+
+
+def _spread(cluster: SlowCluster, plan: Plan) -> tuple[float, float]:
+    """How far the fullest and the idlest disk are from the mean, in bytes of a disk, and the deviation."""
+    shares = cluster.shares()
+    total = {where: disk.total for where, disk in cluster.disks.items() if disk.takes}
+    mean = sum(shares[where] * total[where] for where in shares) / sum(total.values())
+    tolerance = float(dict(plan.arguments)["tolerance"])
+    outside = sum(max(abs(share - mean) - tolerance, 0) * total[where] for where, share in shares.items())
+    squares = sum((share - mean) ** 2 * total[where] for where, share in shares.items())
+    return outside, squares / sum(total.values())
+
+
+def _check_disks(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:
+    plan = _planned(snapshot, lambda: plan_disks(snapshot, tolerance=0.05), seed, outcomes)
+    if plan is None or not len(plan.moves):
+        return
+    before, after = SlowCluster(snapshot, disk_limit=0.9), _after(snapshot, plan, seed)
+    running = bool(before.running)
+    if not running:  # what runs already comes on top of both
+        for row, (broker, path) in enumerate(zip(plan.disks.brokers.tolist(), plan.disks.paths, strict=True)):
+            if before.disks[broker, path].takes:
+                assert after.disks[broker, path].used == plan.disks.after_bytes[row]
+        assert _spread(after, plan)[1] < _spread(before, plan)[1]
+    assert plan.bounds.before_bytes > 0, "moves within the tolerance"
+    assert plan.bounds.after_bytes <= plan.bounds.before_bytes
+    assert max(after.preferred().values()) <= max(before.preferred().values())
+    outcomes["reached" if not plan.bounds.after_bytes else "nearer"] += 1
+
+
+def _check_leaders(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:
+    plan = _planned(snapshot, lambda: plan_leaders(snapshot), seed, outcomes)
+    assert plan is not None
+    assert not len(plan.moves)
+    before, after = SlowCluster(snapshot, disk_limit=0.9), _after(snapshot, plan, seed)
+    for name, replicas in after.replicas.items():
+        assert {(r.broker, r.path) for r in replicas} == {(r.broker, r.path) for r in before.replicas[name]}
+    assert _most_leading(after) <= max(_most_leading(before), _even(snapshot))
+
+
+def _most_leading(cluster: SlowCluster) -> int:
+    return max((count for broker, count in cluster.preferred().items() if broker in cluster.alive), default=0)
+
+
+def _even(snapshot: Snapshot) -> int:
+    able = int((snapshot.brokers.states == BrokerState.ALIVE).sum())
+    return (
+        -(-len(snapshot.partitions) // max(able, 1)) * 2
+    )  # leaders of dead brokers come to those that serve
+
+
+def _check_racks(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:
+    plan = _planned(snapshot, lambda: plan_racks(snapshot), seed, outcomes)
+    if plan is not None:
+        after = _after(snapshot, plan, seed)
+        for name, replicas in after.replicas.items():
+            assert max(after.rack_counts(replicas).values(), default=0) <= 1, name
+
+
+def _check_drain(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:
+    ids = snapshot.brokers.ids
+    broker = int(ids[seed % len(ids)])
+    plan = _planned(snapshot, lambda: plan_drain(snapshot, [broker]), seed, outcomes)
+    if plan is not None:
+        after = _after(snapshot, plan, seed)
+        assert all(replica.broker != broker for replicas in after.replicas.values() for replica in replicas)
+        assert (plan.moves.from_brokers == broker).all()
+
+
+def _check_remove_disk(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:
+    row = seed % len(snapshot.log_dirs)
+    broker = int(snapshot.brokers.ids[snapshot.log_dirs.brokers[row]])
+    path = snapshot.log_dirs.paths[row]
+    plan = _planned(snapshot, lambda: plan_remove_disk(snapshot, broker, path), seed, outcomes)
+    if plan is not None:
+        after = _after(snapshot, plan, seed)
+        for replicas in after.replicas.values():
+            assert all((replica.broker, replica.path) != (broker, path) for replica in replicas)
+        assert (plan.moves.from_brokers == broker).all()
+
+
+def _check_add(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:
+    broker = int(snapshot.brokers.ids[seed % len(snapshot.brokers)])
+    plan = _planned(snapshot, lambda: plan_add(snapshot, [broker]), seed, outcomes)
+    if plan is not None:
+        assert (plan.moves.to_brokers == broker).all()
+        assert (plan.moves.from_brokers != broker).all()
+        assert plan.bounds.after_bytes <= plan.bounds.before_bytes
+
+
+def _check_factor(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:
+    topics = list(snapshot.topics.names[:2])
+    chosen = np.isin(snapshot.partitions.topics, (0, 1))
+    factor = int(np.diff(snapshot.partitions.first_replicas)[chosen].max()) + (seed % 7 - 1) // 2
+    plan = _planned(snapshot, lambda: plan_factor(snapshot, topics, factor), seed, outcomes)
+    if plan is not None:
+        after = _after(snapshot, plan, seed)
+        before = SlowCluster(snapshot, disk_limit=0.9)
+        for name, replicas in after.replicas.items():
+            assert len(replicas) == (factor if name[0] in topics else len(before.replicas[name]))
+
+
+CHECKS = (
+    _check_disks,
+    _check_leaders,
+    _check_racks,
+    _check_drain,
+    _check_remove_disk,
+    _check_add,
+    _check_factor,
+)
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_every_rule_holds_after_every_move(group: int) -> None:
+    outcomes: dict[str, Counter[str]] = {check.__name__: Counter() for check in CHECKS}
+    for seed in range(group, FLEETS, GROUPS):
+        plain = Oddities(0.1, 0.1, 0.05, 0.05, 0.1, 0.1) if seed % 2 else Oddities()
+        snapshot = random_fleet(seed, odd=plain)
+        for check in CHECKS:
+            try:
+                check(snapshot, seed, outcomes[check.__name__])
+            except AssertionError as error:
+                raise AssertionError(f"seed {seed}, {check.__name__}: {error}") from error
+    for name, met in outcomes.items():
+        if name not in ("_check_leaders", "_check_racks"):
+            assert met["moves"], f"{name} plans no move in any of these fleets: {met}"
+
+
+def test_a_planner_that_breaks_a_rule_is_noticed() -> None:
+    """The slow cluster refuses what planners must not do."""
+    snapshot = random_fleet(3, odd=Oddities(0, 0, 0, 0, 0, 0))
+    plan = plan_disks(snapshot, tolerance=0.01)
+    assert len(plan.moves)
+    cluster = SlowCluster(snapshot, disk_limit=0.01)
+    with pytest.raises(AssertionError, match="overfills"):
+        cluster.carry_out(plan, 0)
+    cluster = SlowCluster(snapshot, disk_limit=0.9)
+    for disk in cluster.disks.values():
+        disk.takes = False
+    with pytest.raises(AssertionError, match="takes nothing"):
+        cluster.carry_out(plan, 0)
+    cluster = SlowCluster(snapshot, disk_limit=0.9)
+    cluster.racks = dict.fromkeys(cluster.racks, "one")
+    for replicas in cluster.replicas.values():
+        assert np.all([replica.broker in cluster.racks for replica in replicas])
