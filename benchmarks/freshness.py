@@ -16,7 +16,6 @@ machine the figures are the machine's, and the achieved rate is part of the resu
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -33,6 +32,7 @@ import psutil
 from confluent_kafka import Producer
 
 from benchmarks import events
+from benchmarks.command_line import new_parser
 from benchmarks.servers import create_topic, kafka, zookeeper
 from tests.support.cubes.services import Services, wait_for
 
@@ -188,7 +188,7 @@ def measure(bootstrap: str, ensemble: str, folder: Path, rate: int, seconds: flo
         before = {word: cpu_s(process) for word, process in watched.items()}
         asker.answers = Answers([], [], [])
         noted = folder / "produced.npz"
-        command = [sys.executable, "-m", "benchmarks.freshness", "--producer", bootstrap, str(noted)]
+        command = [sys.executable, "-m", "benchmarks.freshness", "--worker", bootstrap, str(noted)]
         command += ["--rate", str(rate), "--seconds", str(seconds + WARM_UP_S)]
         with subprocess.Popen(command) as producer:
             while producer.poll() is None:
@@ -249,14 +249,12 @@ def report(figures: dict[str, float], rate: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = new_parser(__doc__, worker=("BOOTSTRAP", "FILE"))
     parser.add_argument("--rate", type=int, default=100_000, help="events per second")
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--producer", nargs=2, metavar=("BOOTSTRAP", "FILE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.producer:
-        bootstrap, path = arguments.producer
+    if arguments.worker:
+        bootstrap, path = arguments.worker
         produce(bootstrap, arguments.rate, arguments.seconds, Path(path))
         return
     with kafka() as bootstrap, zookeeper() as ensemble, tempfile.TemporaryDirectory() as folder:

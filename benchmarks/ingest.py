@@ -14,7 +14,6 @@ broken (cut short, no JSON, a wrong type, no time, in equal parts), its refusals
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import os
@@ -40,6 +39,7 @@ from rtolap.model.cube import Schema
 from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
 
 from benchmarks import events
+from benchmarks.command_line import new_parser
 from benchmarks.servers import create_topic, fill, kafka
 
 TOPIC, MALFORMED_TOPIC = "bench", "bench-malformed"
@@ -137,12 +137,10 @@ def run(name: str, bootstrap: str, total: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = new_parser(__doc__, worker=("NAME", "BOOTSTRAP"))
     parser.add_argument("--events", type=int, default=4 * BASE_EVENTS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--malformed-share", type=float, default=0.0, help="0 leaves that worker out")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--worker", nargs=2, metavar=("NAME", "BOOTSTRAP"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
         name, address = arguments.worker

@@ -10,7 +10,6 @@ the column as its table's `host_column`. Ratios are of medians of the processor 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -26,6 +25,7 @@ from rtolap.model.cube import Schema
 from rtolap.model.table import Column
 
 from benchmarks import events
+from benchmarks.command_line import new_parser
 from benchmarks.ingest import PARTITIONS, TOPIC, ingested
 from benchmarks.servers import fill, kafka
 
@@ -70,12 +70,10 @@ def run(worker: str, bootstrap: str, total: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = new_parser(__doc__, worker=("NAME", "BOOTSTRAP"))
     parser.add_argument("--events", type=int, default=4 * BASE_EVENTS)
     parser.add_argument("--hosts", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--worker", nargs=2, metavar=("NAME", "BOOTSTRAP"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
         worker, bootstrap = arguments.worker

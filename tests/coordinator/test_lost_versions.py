@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from rtolap.base.errors import Corrupted
 from rtolap.cli import segments as segments_commands
-from rtolap.cubes.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry, StagedManifest, encode
+from rtolap.cubes.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry
 from rtolap.metadata import segments
-from rtolap.metadata.records import SegmentRecord, StagedPart
+from rtolap.metadata.records import SegmentRecord
 from rtolap.model.offsets import PartRange
 from rtolap.model.segment_states import SegmentState
 from typer.testing import CliRunner, Result
@@ -70,18 +70,7 @@ def upload(cluster: Cluster, segment: str, events: int) -> SegmentRecord:
     record = stored(cluster, segment)
     first = cluster.metadata.control(NAME).first_offsets
     ranges = tuple(PartRange(p, first[p], record.target[p]) for p in first)
-    path = f"staged/{NAME}/{segment}/v{record.version + 1}/rs1-again"
-    part = StagedPart("rs1", path, ranges, rows=events, events=events, bytes=1)
-    manifest = StagedManifest(
-        cube=NAME,
-        segment=segment,
-        version=record.version + 1,
-        replica_set="rs1",
-        ranges=ranges,
-        files=(),
-        events=events,
-    )
-    cluster.files.write(f"{path}/{MANIFEST_NAME}", encode(manifest))
+    part = cluster.stage(segment, record.version + 1, ranges, events, "again")
     return cluster.metadata.update_segment(
         NAME,
         record.range,

@@ -7,11 +7,19 @@ from collections.abc import Iterator
 
 import duckdb
 import pytest
+from rtolap.query.engine import Engine
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import flights_world
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.sql_oracle import open_oracle
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    made = Engine(memory_limit_bytes=1 << 28, threads=1)
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

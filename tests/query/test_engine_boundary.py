@@ -60,13 +60,6 @@ ATTACKS = (
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    made = Engine(memory_limit_bytes=1 << 28, threads=1)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def texts() -> Iterator[EngineTexts]:
     made = EngineTexts(duckdb.connect())
     yield made

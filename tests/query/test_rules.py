@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from rtolap.model.predicate import And, Compare, In, Like
 from rtolap.query.catalogue import Catalogue
@@ -45,13 +43,6 @@ PAIRS = [
         'FROM "__relation_flights" AS "flights" GROUP BY "flights"."day_start"',
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    made = Engine(memory_limit_bytes=1 << 28, threads=1)
-    yield made
-    made.close()
 
 
 def rewritten(sql: str, world: QueryWorld, engine: Engine) -> Rewritten:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 
@@ -21,6 +23,27 @@ def install_apart(folder: Path, packages: Sequence[str], *, timeout_s: float) ->
     """Install packages into a folder of their own, without what they need."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
     _run([*pip, *packages], timeout_s=timeout_s)
+
+
+def kill_when(
+    is_time: Callable[[str], bool], command: Sequence[str], environment: Mapping[str, str], folder: Path
+) -> bool:
+    """Run it, and SIGKILL it with its children at the line for which `is_time`; return if there was one."""
+    with subprocess.Popen(
+        command,
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        killed = any(is_time(line) for line in process.stdout)
+        if killed:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.stdout.read()
+    return killed
 
 
 def _run(command: Sequence[str], *, timeout_s: float, environment: Mapping[str, str] | None = None) -> str:

@@ -89,10 +89,7 @@ def drop(name: NameArgument, yes: YesOption = False, as_json: JsonOption = False
     _confirm(f"Drop table {name} and all of its rows?", yes)
     with tables_client() as client:
         client.drop(_name(name))
-    if as_json:
-        print_json({"dropped": name})
-    else:
-        success(f"table {name} dropped")
+    _report({"dropped": name}, f"table {name} dropped", as_json)
 
 
 @app.command()
@@ -101,10 +98,7 @@ def truncate(name: NameArgument, yes: YesOption = False, as_json: JsonOption = F
     _confirm(f"Drop all rows of table {name}?", yes)
     with tables_client() as client:
         client.truncate(_name(name))
-    if as_json:
-        print_json({"truncated": name})
-    else:
-        success(f"table {name} is empty")
+    _report({"truncated": name}, f"table {name} is empty", as_json)
 
 
 def _name(text: str) -> TableName:
@@ -112,6 +106,13 @@ def _name(text: str) -> TableName:
     if not db or not dot or not table or "." in table:
         raise DefinitionError("not the name of a stored table", expected="DATABASE.TABLE", found=repr(text))
     return TableName(db, table)
+
+
+def _report(done: dict[str, str], words: str, as_json: bool) -> None:
+    if as_json:
+        print_json(done)
+    else:
+        success(words)
 
 
 def _confirm(question: str, yes: bool) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from rtolap.model.build_spec import BuildSpec
 from rtolap.model.cuboids import cuboids
 from rtolap.model.offsets import PartRange
 
+from tests.support.commands import kill_when
 from tests.support.cubes.built import assert_nothing_else, assert_recount
 from tests.support.cubes.staging import CUBE, SCHEMA, SEGMENT, Staging, raw_events
 
@@ -72,16 +71,10 @@ def is_finished(staging: Staging, spec: BuildSpec) -> bool:
 
 def kill_after(event: str, count: int, command: list[str], environment: dict[str, str], folder: Path) -> None:
     """Run it until it has said so often that this was done."""
-    seen = 0
-    with subprocess.Popen(
-        command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        text=True, start_new_session=True,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        for line in process.stdout:
-            seen += f'"event":"{event}"' in line
-            if seen == count:
-                os.killpg(process.pid, signal.SIGKILL)
-                break
-        process.stdout.read()
-    assert seen == count, f"it ended before {event} {count}"
+    seen = Counter[str]()
+
+    def is_time(line: str) -> bool:
+        seen[event] += f'"event":"{event}"' in line
+        return seen[event] == count
+
+    assert kill_when(is_time, command, environment, folder), f"it ended before {event} {count}"

@@ -5,11 +5,8 @@ Both keep their data in a folder of the tests; Spark reaches them through its ow
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import socket
-import subprocess
 import tempfile
 import threading
 import time
@@ -46,6 +43,7 @@ from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
 
+from tests.support.commands import kill_when
 from tests.support.cubes.built import assert_nothing_else, assert_recount
 from tests.support.cubes.object_servers import (
     HdfsPorts,
@@ -188,16 +186,8 @@ def stage(metadata: ClusterMetadata, store: ObjectStore) -> pa.Table:
 
 def kill_in_mid_build(command: list[str], environment: dict[str, str], cwd: Path) -> None:
     """SIGKILL the driver and its children once the first cuboid is in the store."""
-    with subprocess.Popen(
-        command, env=environment, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        text=True, start_new_session=True,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        for line in process.stdout:
-            if '"event":"cuboid"' in line:
-                os.killpg(process.pid, signal.SIGKILL)
-                return
-    raise AssertionError("the build ended before it could be killed")
+    killed = kill_when(lambda line: '"event":"cuboid"' in line, command, environment, cwd)
+    assert killed, "the build ended before it could be killed"
 
 
 def test_a_segment_is_staged_built_after_a_kill_promoted_answered_and_cleaned_up(

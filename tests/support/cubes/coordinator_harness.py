@@ -143,21 +143,27 @@ class Cluster:
             vector = {p: record.covered.get(p, first[p]) + by for p in first}
             closed = segments.close(record, vector, now_ms=self.clock.now_ms(), by="rs1")
             ranges = tuple(PartRange(p, record.covered.get(p, first[p]), vector[p]) for p in first)
-            path = f"staged/{NAME}/{window.name}/v{record.version + 1}/rs1-a"
-            part = StagedPart("rs1", path, ranges, rows=events, events=events, bytes=1)
-            manifest = StagedManifest(
-                cube=NAME,
-                segment=window.name,
-                version=record.version + 1,
-                replica_set="rs1",
-                ranges=ranges,
-                files=(),
-                events=events,
-            )
-            self.files.write(f"{path}/{MANIFEST_NAME}", encode(manifest))
+            part = self.stage(window.name, record.version + 1, ranges, events)
             return segments.add_part(closed, part, partitions=first, first=first, now_ms=self.clock.now_ms())
 
         return self.metadata.update_segment(NAME, window, persisted)
+
+    def stage(
+        self, segment: str, version: int, ranges: tuple[PartRange, ...], events: int, attempt: str = "a"
+    ) -> StagedPart:
+        """What receivers upload: the manifest of a part that has no files."""
+        path = f"staged/{NAME}/{segment}/v{version}/rs1-{attempt}"
+        manifest = StagedManifest(
+            cube=NAME,
+            segment=segment,
+            version=version,
+            replica_set="rs1",
+            ranges=ranges,
+            files=(),
+            events=events,
+        )
+        self.files.write(f"{path}/{MANIFEST_NAME}", encode(manifest))
+        return StagedPart("rs1", path, ranges, rows=events, events=events, bytes=1)
 
     def build(self, segment: str, **wrong: Any) -> str:
         """Do the work of Spark: start, write the manifest. Returns the build id."""

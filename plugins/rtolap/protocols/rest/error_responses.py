@@ -10,6 +10,15 @@ import msgspec
 from rtolap.base.errors import RtolapError, from_dict
 
 
+def unreadable(response: httpx.Response, error: Exception, server: str) -> RtolapError:
+    """Return the error for an answer of a `server` that talks otherwise than this client."""
+    return RtolapError(
+        f"{response.request.method} {response.request.url} gave an answer this client cannot read",
+        found=str(error),
+        action=f"run client and {server} in the same version",
+    )
+
+
 def error_of(response: httpx.Response) -> RtolapError:
     """Return the error that the server names, or one with its status and the beginning of its text."""
     try:

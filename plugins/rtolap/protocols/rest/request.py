@@ -11,8 +11,9 @@ import httpx
 from pydantic import TypeAdapter, ValidationError
 from tenacity import retry_if_exception_type, wait_exponential_jitter
 
-from rtolap.base.errors import CommitConflict, CommitUnknown, RtolapError, SessionLost, Unavailable
+from rtolap.base.errors import CommitConflict, CommitUnknown, SessionLost, Unavailable
 from rtolap.protocols.coordinator import messages as wire
+from rtolap.protocols.rest.error_responses import unreadable
 from rtolap.protocols.rest.request_ids import HEADER, new_request_id
 
 P = ParamSpec("P")
@@ -59,11 +60,7 @@ class Call(Generic[T]):
         try:
             return self.answer.validate_json(response.content)
         except ValidationError as error:
-            raise RtolapError(
-                f"{response.request.method} {response.request.url} gave an answer this client cannot read",
-                found=str(error),
-                action="run client and coordinator in the same version",
-            ) from error
+            raise unreadable(response, error, "coordinator") from error
 
 
 def path(*parts: str) -> str:

@@ -19,9 +19,10 @@ import msgspec
 from tenacity import RetryCallState, Retrying
 
 from rtolap.base.closeable import Closeable
-from rtolap.base.errors import CommitUnknown, RtolapError, Unavailable
+from rtolap.base.errors import CommitUnknown, Unavailable
 from rtolap.base.tls import trust
 from rtolap.model.stored.table import StoredTable
+from rtolap.protocols.rest.error_responses import unreadable
 from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.protocols.rest.request import PASSING, PAUSE, headers
 from rtolap.protocols.rest.request_ids import HEADER, new_request_id
@@ -217,8 +218,4 @@ def _read(response: httpx.Response, answer: type[T]) -> T:
     try:
         return msgspec.json.decode(response.content, type=answer)
     except msgspec.MsgspecError as error:
-        raise RtolapError(
-            f"{response.request.method} {response.request.url} gave an answer this client cannot read",
-            found=str(error),
-            action="run client and endpoint in the same version",
-        ) from error
+        raise unreadable(response, error, "endpoint") from error

@@ -131,18 +131,7 @@ def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionMa
 
 
 def _transaction(transaction: Transaction) -> TransactionInfo:
-    return TransactionInfo(
-        txn_id=transaction.txn_id,
-        db=transaction.db,
-        label=transaction.label,
-        state=transaction.state,
-        tables=transaction.tables,
-        began_at_ms=transaction.began_at_ms,
-        committed_at_ms=transaction.committed_at_ms,
-        finished_at_ms=transaction.finished_at_ms,
-        deadline_ms=transaction.deadline_ms,
-        reason=transaction.reason,
-    )
+    return msgspec.convert(transaction, TransactionInfo, from_attributes=True)
 
 
 def _json(answer: object) -> Response:
