@@ -21,7 +21,7 @@
     completeness    which partitions of a loaded table are complete
     windows, words   a window of an application, and who holds it, in words
     overdue, incomplete   which windows a person is asked about, and which builds wait for that
-    triggers     what waits in the triggerer
+    triggers     what waits in the triggerer; their arguments are fields (triggers.fields)
     assets       the watched assets, declared once
     links, routes, plugin, provider             what the web page shows
 

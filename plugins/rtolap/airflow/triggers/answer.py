@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -15,13 +16,14 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.hitl import get_hitl_detail_content_detail
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
+from rtolap.airflow.triggers.fields import RtolapTrigger
 from rtolap.airflow.triggers.window import WindowTrigger
 
 UNASKED = "unasked"
 
 
-class AnswerTrigger(BaseTrigger):
+@dataclass(kw_only=True, eq=False, repr=False)
+class AnswerTrigger(RtolapTrigger):
     """Fires what Airflow's `HITLTrigger` or what `WindowTrigger` fires, whichever comes first, with "ti_id":
     see `addressed` why. If there is no question, it fires {UNASKED: True, "ti_id"}.
 
@@ -29,39 +31,12 @@ class AnswerTrigger(BaseTrigger):
     the task began to wait, and for a window that may close without one.
     """
 
-    def __init__(
-        self,
-        *,
-        ti_id: str,
-        options: list[str],
-        params: dict[str, dict[str, Any]],
-        application: str,
-        window_end_ms: int,
-        lateness_ms: int = 0,
-        poll_s: float = 5.0,
-        rtolap_conn_id: str = DEFAULT_CONN_ID,
-    ) -> None:
-        super().__init__()
-        self.ti_id = ti_id
-        self.options = options
-        self.params = params
-        self.application = application
-        self.window_end_ms = window_end_ms
-        self.lateness_ms = lateness_ms
-        self.poll_s = poll_s
-        self.rtolap_conn_id = rtolap_conn_id
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{__name__}.AnswerTrigger", {
-            "ti_id": self.ti_id,
-            "options": self.options,
-            "params": self.params,
-            "application": self.application,
-            "window_end_ms": self.window_end_ms,
-            "lateness_ms": self.lateness_ms,
-            "poll_s": self.poll_s,
-            "rtolap_conn_id": self.rtolap_conn_id,
-        }
+    ti_id: str
+    options: list[str]
+    params: dict[str, dict[str, Any]]
+    application: str
+    window_end_ms: int
+    lateness_ms: int = 0
 
     def _first(self) -> tuple[BaseTrigger, BaseTrigger]:
         answer = HITLTrigger(

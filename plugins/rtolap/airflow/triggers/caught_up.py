@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from dataclasses import dataclass
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from rtolap.airflow.hooks.on_demand import HBASE_DEFAULT, open_replication
+from rtolap.airflow.triggers.fields import FieldTrigger
 from rtolap.airflow.words import iso
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import RtolapError
 
 
-class CaughtUpTrigger(BaseEventTrigger):
+@dataclass(kw_only=True, eq=False, repr=False)
+class CaughtUpTrigger(FieldTrigger, BaseEventTrigger):
     """Fires {"subscription", "at"} when all queues of a subscription have nothing to replicate, after they
     had; and once for each that is so when it begins, or after a change of triggerer.
 
@@ -24,16 +26,8 @@ class CaughtUpTrigger(BaseEventTrigger):
     instant is delivered waits by `ReplicationWaitSensor`.
     """
 
-    def __init__(self, *, poll_s: float = 10.0, hbase_conn_id: str = HBASE_DEFAULT) -> None:
-        super().__init__()
-        self.poll_s = poll_s
-        self.hbase_conn_id = hbase_conn_id
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{__name__}.CaughtUpTrigger", {
-            "poll_s": self.poll_s,
-            "hbase_conn_id": self.hbase_conn_id,
-        }
+    poll_s: float = 10.0
+    hbase_conn_id: str = HBASE_DEFAULT
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         replication = await asyncio.to_thread(open_replication, self.hbase_conn_id)  # its client blocks

@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
-from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.on_demand import open_kafka
-from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.triggers.fields import RtolapTrigger
 from rtolap.base.errors import Unavailable
 from rtolap.model.offsets import Offsets
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
@@ -21,7 +21,8 @@ from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 TELL_S = 60.0  # how often the task's log is told how far it is
 
 
-class LagTrigger(BaseTrigger):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LagTrigger(RtolapTrigger):
     """Fires {"lag": {partition: records}} once no partition of `topic` lags by more than `lag_max`.
 
     Positions are those of the receivers of `cube`, or of `loader` at `port`; the log's ends are
@@ -29,43 +30,13 @@ class LagTrigger(BaseTrigger):
     the sensor's time-out ends that.
     """
 
-    def __init__(
-        self,
-        *,
-        topic: str,
-        cube: str | None = None,
-        loader: str | None = None,
-        port: int = 0,
-        lag_max: int = 0,
-        kafka_cluster: str = DEFAULT_KAFKA_CLUSTER,
-        kafka_conn_id: str | None = None,
-        poll_s: float = 5.0,
-        rtolap_conn_id: str = DEFAULT_CONN_ID,
-    ) -> None:
-        super().__init__()
-        self.topic = topic
-        self.cube = cube
-        self.loader = loader
-        self.port = port
-        self.lag_max = lag_max
-        self.kafka_cluster = kafka_cluster
-        self.kafka_conn_id = kafka_conn_id
-        self.poll_s = poll_s
-        self.rtolap_conn_id = rtolap_conn_id
-        self._hook = RtolapHook(rtolap_conn_id)
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{__name__}.LagTrigger", {
-            "topic": self.topic,
-            "cube": self.cube,
-            "loader": self.loader,
-            "port": self.port,
-            "lag_max": self.lag_max,
-            "kafka_cluster": self.kafka_cluster,
-            "kafka_conn_id": self.kafka_conn_id,
-            "poll_s": self.poll_s,
-            "rtolap_conn_id": self.rtolap_conn_id,
-        }
+    topic: str
+    cube: str | None = None
+    loader: str | None = None
+    port: int = 0
+    lag_max: int = 0
+    kafka_cluster: str = DEFAULT_KAFKA_CLUSTER
+    kafka_conn_id: str | None = None
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await self._hook.load()

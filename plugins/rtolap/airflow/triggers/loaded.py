@@ -7,55 +7,31 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
 from rtolap.airflow.completeness import CaughtUp, behind
-from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
-from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.triggers.fields import RtolapTrigger
 from rtolap.base.errors import Unavailable
 from rtolap.protocols.loader.messages import LoaderStatus
 
 TELL_S = 60.0  # how often the task's log is told what is missing
 
 
-class LoadedTrigger(BaseTrigger):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LoadedTrigger(RtolapTrigger):
     """Fires {"loaded": {partition: offset}} once `offsets` are reached, or, without them, all is loaded that
-    was in the topic at `until_ms`, by the clock.
+    was in the topic at `until_ms`, by the clock. Partitions are strings, as JSON has them.
 
     A loader that does not answer is waited for: it may be starting again. The sensor's time-out ends that.
     """
 
-    def __init__(
-        self,
-        *,
-        loader: str,
-        port: int,
-        until_ms: int | None = None,
-        offsets: Mapping[str, int] | None = None,
-        poll_s: float = 5.0,
-        rtolap_conn_id: str = DEFAULT_CONN_ID,
-    ) -> None:
-        """`offsets`: partition → next-to-read; partitions are strings, as JSON has them."""
-        super().__init__()
-        self.loader = loader
-        self.port = port
-        self.until_ms = until_ms
-        self.offsets = dict(offsets or {})
-        self.poll_s = poll_s
-        self.rtolap_conn_id = rtolap_conn_id
-        self._hook = RtolapHook(rtolap_conn_id)
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{__name__}.LoadedTrigger", {
-            "loader": self.loader,
-            "port": self.port,
-            "until_ms": self.until_ms,
-            "offsets": self.offsets,
-            "poll_s": self.poll_s,
-            "rtolap_conn_id": self.rtolap_conn_id,
-        }
+    loader: str
+    port: int
+    until_ms: int | None = None
+    offsets: Mapping[str, int] = field(default_factory=dict)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         if self.until_ms is not None:

@@ -6,21 +6,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from dataclasses import dataclass
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from rtolap.airflow.completeness import TableProgress, complete_until_ms
-from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
-from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.loaders import RunningLoader, loader_of
+from rtolap.airflow.triggers.fields import RtolapTrigger
 from rtolap.airflow.words import iso
 from rtolap.base.errors import RtolapError
 from rtolap.model.stored.partitions import PartitionRange
 from rtolap.protocols.coordinator.client import AsyncCoordinatorClient
 
 
-class PartitionsTrigger(BaseEventTrigger):
+@dataclass(kw_only=True, eq=False, repr=False)
+class PartitionsTrigger(RtolapTrigger, BaseEventTrigger):
     """Fires {"loader", "database", "table", "partition", "start", "end"} for each partition that is complete.
 
     Looks at all loaders that the agent runs and that say by what their tables are complete. When it begins,
@@ -28,18 +28,11 @@ class PartitionsTrigger(BaseEventTrigger):
     event says that all is complete up to there. Requests without a response are retried without end.
     """
 
-    def __init__(self, *, poll_s: float = 10.0, rtolap_conn_id: str = DEFAULT_CONN_ID) -> None:
-        super().__init__()
-        self.poll_s = poll_s
-        self.rtolap_conn_id = rtolap_conn_id
-        self._hook = RtolapHook(rtolap_conn_id)
-        self._tables: dict[str, TableProgress] = {}
+    poll_s: float = 10.0
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{__name__}.PartitionsTrigger", {
-            "poll_s": self.poll_s,
-            "rtolap_conn_id": self.rtolap_conn_id,
-        }
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._tables: dict[str, TableProgress] = {}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await self._hook.load()

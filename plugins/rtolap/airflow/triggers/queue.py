@@ -7,50 +7,29 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from dataclasses import dataclass
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
-from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.triggers.fields import RtolapTrigger
 from rtolap.base.errors import RtolapError
 from rtolap.protocols.coordinator.messages import Queue
 
 ENTRIES_IN_EVENT_MAX = 100  # an event is a signal; the queue itself is read by whoever acts on it
 
 
-class QueueTrigger(BaseEventTrigger):
+@dataclass(kw_only=True, eq=False, repr=False)
+class QueueTrigger(RtolapTrigger, BaseEventTrigger):
     """Fires when something new stands in the queue, and again every `repeat_s` while it is not empty.
 
     The repetition covers what a failed run left behind. `cube` None means all cubes; `segment` narrows it
     further. A coordinator that does not answer is waited for without end: a watcher has nobody to report to.
     """
 
-    def __init__(
-        self,
-        *,
-        cube: str | None = None,
-        segment: str | None = None,
-        poll_s: float = 2.0,
-        repeat_s: float = 300.0,
-        rtolap_conn_id: str = DEFAULT_CONN_ID,
-    ) -> None:
-        super().__init__()
-        self.cube = cube
-        self.segment = segment
-        self.poll_s = poll_s
-        self.repeat_s = repeat_s
-        self.rtolap_conn_id = rtolap_conn_id
-        self._hook = RtolapHook(rtolap_conn_id)
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{__name__}.QueueTrigger", {
-            "cube": self.cube,
-            "segment": self.segment,
-            "poll_s": self.poll_s,
-            "repeat_s": self.repeat_s,
-            "rtolap_conn_id": self.rtolap_conn_id,
-        }
+    cube: str | None = None
+    segment: str | None = None
+    poll_s: float = 2.0
+    repeat_s: float = 300.0
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await self._hook.load()

@@ -7,18 +7,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from dataclasses import dataclass
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
 from rtolap.airflow.hooks.on_demand import HBASE_DEFAULT, DueArguments, open_replication
+from rtolap.airflow.triggers.fields import FieldTrigger
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Unavailable
 
 TELL_S = 60.0  # how often the task's log is told how far it is
 
 
-class ReplicationWaitTrigger(BaseTrigger):
+@dataclass(kw_only=True, eq=False, repr=False)
+class ReplicationWaitTrigger(FieldTrigger):
     """Fires {"peer": …} once no log that was `due` stands in a queue of the peer.
 
     `due`: what was noted at the instant, so that a change of triggerer waits for the same; None where the
@@ -26,30 +28,11 @@ class ReplicationWaitTrigger(BaseTrigger):
     that.
     """
 
-    def __init__(
-        self,
-        *,
-        peer: str,
-        before_ms: int,
-        due: DueArguments | None = None,
-        poll_s: float = 5.0,
-        hbase_conn_id: str = HBASE_DEFAULT,
-    ) -> None:
-        super().__init__()
-        self.peer = peer
-        self.before_ms = before_ms
-        self.due = due
-        self.poll_s = poll_s
-        self.hbase_conn_id = hbase_conn_id
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{__name__}.ReplicationWaitTrigger", {
-            "peer": self.peer,
-            "before_ms": self.before_ms,
-            "due": self.due,
-            "poll_s": self.poll_s,
-            "hbase_conn_id": self.hbase_conn_id,
-        }
+    peer: str
+    before_ms: int
+    due: DueArguments | None = None
+    poll_s: float = 5.0
+    hbase_conn_id: str = HBASE_DEFAULT
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await asyncio.sleep(max(0, self.before_ms - SystemClock().now_ms()) / 1000)

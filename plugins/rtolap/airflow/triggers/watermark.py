@@ -7,46 +7,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from dataclasses import dataclass
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
-from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
-from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.triggers.fields import RtolapTrigger
 from rtolap.base.errors import Unavailable
 
 
-class WatermarkTrigger(BaseTrigger):
+@dataclass(kw_only=True, eq=False, repr=False)
+class WatermarkTrigger(RtolapTrigger):
     """Fires {"cube", "low_watermark_ms"} once it is at or beyond `at_least_ms`.
 
     Fires {"error"} when no coordinator has answered for `silence_s`; other errors fail the task at once.
     """
 
-    def __init__(
-        self,
-        *,
-        cube: str,
-        at_least_ms: int,
-        poll_s: float = 5.0,
-        silence_s: float = 600.0,
-        rtolap_conn_id: str = DEFAULT_CONN_ID,
-    ) -> None:
-        super().__init__()
-        self.cube = cube
-        self.at_least_ms = at_least_ms
-        self.poll_s = poll_s
-        self.silence_s = silence_s
-        self.rtolap_conn_id = rtolap_conn_id
-        self._hook = RtolapHook(rtolap_conn_id)
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{__name__}.WatermarkTrigger", {
-            "cube": self.cube,
-            "at_least_ms": self.at_least_ms,
-            "poll_s": self.poll_s,
-            "silence_s": self.silence_s,
-            "rtolap_conn_id": self.rtolap_conn_id,
-        }
+    cube: str
+    at_least_ms: int
+    silence_s: float = 600.0
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await self._hook.load()

@@ -7,12 +7,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from dataclasses import dataclass
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
-from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
-from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.triggers.fields import RtolapTrigger
 from rtolap.airflow.windows import Window, explain_async
 from rtolap.airflow.words import state_of
 from rtolap.base.errors import Unavailable
@@ -20,39 +19,22 @@ from rtolap.base.errors import Unavailable
 TELL_S = 60.0  # how often the task's log is told what the window waits for
 
 
-class WindowTrigger(BaseTrigger):
+@dataclass(kw_only=True, eq=False, repr=False)
+class WindowTrigger(RtolapTrigger):
     """Fires {"explanation"}, an `Explanation` as JSON, once the window may close.
 
     Fires {"error"} when no coordinator has answered for `silence_s` (never, if None); other errors fail the
     task at once. It holds nothing that another triggerer could not start over.
     """
 
-    def __init__(
-        self,
-        *,
-        application: str,
-        window_end_ms: int,
-        lateness_ms: int = 0,
-        poll_s: float = 5.0,
-        silence_s: float | None = 600.0,
-        rtolap_conn_id: str = DEFAULT_CONN_ID,
-    ) -> None:
-        super().__init__()
-        self.window = Window(application, window_end_ms, lateness_ms)
-        self.poll_s = poll_s
-        self.silence_s = silence_s
-        self.rtolap_conn_id = rtolap_conn_id
-        self._hook = RtolapHook(rtolap_conn_id)
+    application: str
+    window_end_ms: int
+    lateness_ms: int = 0
+    silence_s: float | None = 600.0
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{__name__}.WindowTrigger", {
-            "application": self.window.application,
-            "window_end_ms": self.window.end_ms,
-            "lateness_ms": self.window.lateness_ms,
-            "poll_s": self.poll_s,
-            "silence_s": self.silence_s,
-            "rtolap_conn_id": self.rtolap_conn_id,
-        }
+    @property
+    def window(self) -> Window:
+        return Window(self.application, self.window_end_ms, self.lateness_ms)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await self._hook.load()
