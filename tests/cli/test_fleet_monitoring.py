@@ -178,3 +178,25 @@ def test_from_a_slow_client_one_command_goes_to_broker_stage_and_disk(
     lines = run("clients", "--slow").stdout.splitlines()
     assert len(lines) == 3
     assert "broker 1, local 600 ms: the log, and /data/d1 is offline" in "\n".join(lines)
+
+
+def test_logs_are_counted_by_rule_and_go_on_from_where_they_were(run: Run, tmp_path: Path) -> None:
+    log, positions = tmp_path / "server.log", tmp_path / "positions.json"
+    log.write_text(
+        "[2026-11-23 10:00:00,000] ERROR Stopping serving logs in dir /data/d1 (kafka.log.LogManager)\n"
+    )
+    answer = run("logs", "--log", f"4={log}", "--positions", str(positions), "--json")
+    assert answer.exit_code == 3
+    (found,) = json.loads(answer.stdout)["rules"]
+    assert (found["broker"], found["rule"], found["lines"]) == (4, "disk_error", 1)
+    assert found["log_dirs"] == ["/data/d1"]
+    answer = run("logs", "--log", f"4={log}", "--positions", str(positions))
+    assert (answer.exit_code, len(answer.stdout.splitlines())) == (0, 1)
+    assert run("logs", "--log", f"4={log}", "--rule", "fenced").exit_code == 0
+    assert "kafka.log.LogManager" in run("logs", "--rules").stdout
+    with pytest.raises(DefinitionError, match="BROKER=FILE"):
+        run("logs", "--log", str(log))
+    with pytest.raises(DefinitionError, match="no such rule"):
+        run("logs", "--log", f"4={log}", "--rule", "disk")
+    with pytest.raises(DefinitionError, match="--log"):
+        run("logs")

@@ -10,13 +10,14 @@ import typer
 
 from rtolap.cli.fleet.audit import audit
 from rtolap.cli.fleet.clients import clients
+from rtolap.cli.fleet.logs import logs
 from rtolap.cli.fleet.quotas import quotas
 from rtolap.cli.fleet.slow import slow
 from rtolap.cli.fleet.snapshot import snapshot
 from rtolap.cli.fleet.stages import stages
 
 app = typer.Typer(no_args_is_help=True, help="Care of the Kafka brokers: what is where, and moving it.")
-for _command in (snapshot, stages, slow, clients, audit, quotas):
+for _command in (snapshot, stages, slow, clients, logs, audit, quotas):
     app.command()(_command)
 
 

@@ -9,7 +9,8 @@
     slow         the rule: p99 of reads and writes, without the long poll; the stage, the disk, the followers
     disks        what share of a broker's traffic goes to each log directory, by a snapshot
     clients      statistics of our own Kafka clients, and the brokers that they find slow
-    log_rules    what broker logs say of disks, replicas and controllers; `log_files` reads them on
+    log_rules    what broker logs say of disks, replicas and controllers; `log_files` reads them on,
+                 `log_findings` counts, `log_watch` knows where reading stopped
 
 Never: act on a broker, or write to one. Whoever acts asks `slow` for what is certain.
 """

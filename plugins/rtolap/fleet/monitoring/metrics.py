@@ -1,14 +1,15 @@
-"""The last window and who is slow as Prometheus' gauges, `rtolap_fleet_…`."""
+"""The last window, who is slow and what logs say, for Prometheus: `rtolap_fleet_…`."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rtolap.base.metrics import Family, Metrics
 from rtolap.fleet.monitoring.collect import StageLook
+from rtolap.fleet.monitoring.log_findings import RuleCount
 from rtolap.fleet.monitoring.slow import BrokerRequests
 from rtolap.fleet.monitoring.stages import REQUEST_NAMES, RequestType, Stage, StageWindow
 
@@ -74,3 +75,22 @@ class StageMetrics:
                     if not math.isnan(matrix[row, stage]):
                         family.add_metric([*names, stage.name.lower()], matrix[row, stage] / 1000)
         return (requests, mean, p99)
+
+
+class LogMetrics:
+    """What rules have found since the process began, by broker and rule."""
+
+    def __init__(self, metrics: Metrics, rows: Callable[[], Iterable[RuleCount]]) -> None:
+        self._metrics = metrics
+        self._rows = rows
+        metrics.sampled(self._sample)
+
+    def _sample(self) -> Iterable[Family]:
+        labels = ["broker", "rule"]
+        lines = self._metrics.counter_family("log_lines", "Lines of broker logs by rule.", labels)
+        storms = self._metrics.gauge_family("log_storm_seconds", "When a storm was last seen.", labels)
+        for row in self._rows():
+            lines.add_metric([str(row.broker), row.rule], row.count)
+            if row.storm_ms is not None:
+                storms.add_metric([str(row.broker), row.rule], row.storm_ms / 1000)
+        return (lines, storms)
