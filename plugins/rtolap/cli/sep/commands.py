@@ -132,15 +132,12 @@ def drop(
     never is."""
     if not yes and not typer.confirm(f"Drop subscription {name}? What is not delivered yet is lost to it"):
         raise typer.Exit(1)
-    left: list[str] = []
-    with open_source(source_of(cluster), delete_journal=journal_deleter(Settings(), left.append)) as source:
+    with open_source(source_of(cluster), delete_journal=journal_deleter(Settings(), warn)) as source:
         commands.drop(source, name)
     if as_json:
-        print_json({"dropped": name, "left": left})
-        return
-    success(f"subscription {name} dropped")
-    for what in left:
-        warn(what)
+        print_json({"dropped": name})
+    else:
+        success(f"subscription {name} dropped")
 
 
 def _report(state: SubscriptionState, as_json: bool) -> None:
