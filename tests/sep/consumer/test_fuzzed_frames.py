@@ -6,9 +6,12 @@ import asyncio
 import logging
 import random
 import tracemalloc
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
+import psutil
 import pytest
 from rtolap.sep.consumer.byte_budget import ByteBudget
 from rtolap.sep.consumer.calls import CallHandler
@@ -24,7 +27,9 @@ from tests.support.sep.replication_client import PREAMBLE, connection_header, re
 from tests.support.sep.wal_calls import random_entries
 
 FRAME_BYTES_MAX = 1 << 16
-_TRACED = 1000  # tracing memory takes three times as long
+_TRACED = 1000  # at the beginning and at the end: tracing memory takes three times as long
+_SAMPLED = 250  # after so many streams the process's memory is looked at
+_RESIDENT_GROWTH_BYTES_MAX = 16 << 20
 
 
 class _Transport(asyncio.Transport):
@@ -121,33 +126,65 @@ async def push(consumer: _Consumer, stream: bytes, rng: random.Random) -> None:
     connection.connection_lost(None)
 
 
+class _Memory:
+    """What the streams need at most: Python's memory where it is traced, the process's all the time."""
+
+    def __init__(self) -> None:
+        self.largest_bytes = 0
+        self._process = psutil.Process()
+        self._resident_bytes = [self._process.memory_info().rss]
+
+    @property
+    def resident_growth_bytes(self) -> int:
+        return max(self._resident_bytes) - self._resident_bytes[0]
+
+    def look(self) -> None:
+        self._resident_bytes.append(self._process.memory_info().rss)
+
+    @contextmanager
+    def traced(self) -> Iterator[None]:
+        tracemalloc.start()
+        try:
+            yield
+            self.largest_bytes = max(self.largest_bytes, tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+
+
 @pytest.mark.seeded
 def test_ten_thousand_damaged_streams_leave_a_consumer_that_serves(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.CRITICAL, logger="rtolap")  # a line each, kept in memory
 
-    async def run() -> tuple[_Consumer, int]:
+    async def run() -> tuple[_Consumer, _Memory]:
         with ThreadPoolExecutor(1) as executor:
             consumer, rng = _Consumer(executor), random.Random(1)
             hello = PREAMBLE + connection_header()
             whole = hello + replicate(1, random_entries(rng, 3))
             streams = [whole, whole + request(2, "Other", b"p", b"cells"), hello + request(0)]
-            for _ in range(200):  # so that what is made once does not count
-                await push(consumer, damaged(rng, streams), rng)
-            tracemalloc.start()
-            for _ in range(_TRACED):
-                await push(consumer, damaged(rng, streams), rng)
-            largest_bytes = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-            for _ in range(so_many(10_000) - _TRACED):
-                await push(consumer, damaged(rng, streams), rng)
-                assert consumer.budget.taken_bytes == 0
+
+            async def push_damaged(count: int) -> None:
+                for number in range(count):
+                    await push(consumer, damaged(rng, streams), rng)
+                    assert consumer.budget.taken_bytes == 0
+                    if number % _SAMPLED == 0:
+                        memory.look()
+
+            memory = _Memory()
+            await push_damaged(200)  # what is made once does not count
+            memory = _Memory()
+            with memory.traced():
+                await push_damaged(_TRACED)
+            await push_damaged(so_many(10_000) - 2 * _TRACED)
+            with memory.traced():
+                await push_damaged(_TRACED)
             before = consumer.delivered
             await push(consumer, whole, rng)
             assert consumer.delivered > before
-            return consumer, largest_bytes
+            return consumer, memory
 
-    consumer, largest_bytes = asyncio.run(run())
+    consumer, memory = asyncio.run(run())
     assert consumer.metrics.open_connections == 0
-    assert largest_bytes < 20 * FRAME_BYTES_MAX + (2 << 20)
+    assert memory.largest_bytes < 20 * FRAME_BYTES_MAX + (2 << 20)
+    assert memory.resident_growth_bytes < _RESIDENT_GROWTH_BYTES_MAX

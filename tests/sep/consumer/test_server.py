@@ -6,13 +6,16 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from rtolap.base.errors import Unavailable
 from rtolap.sep.consumer.settings import ConsumerSettings
 from rtolap.sep.events.decode import EditDecoder
 
+from tests.support.hostile.process_memory import watched
 from tests.support.sep.consumer_harness import RunningConsumer, running_consumer
+from tests.support.sep.held_consumer import held_consumer
 from tests.support.sep.replication_client import (
     PREAMBLE,
     RegionServer,
@@ -282,6 +285,40 @@ def test_a_flood_fills_the_buffers_of_its_sender_and_not_ours() -> None:
         assert all(not servers[0].answer()[0].HasField("exception") for _ in range(50))
         for server in servers:
             server.close()
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [Entry((Cell(b"r", value=b"x" * 900_000),))],
+        [Entry((Cell(b"%d" % number),), number) for number in range(1, 7000)],
+    ],
+    ids=["large values", "small edits"],
+)
+def test_a_flood_leaves_the_memory_of_the_process_bounded(entries: list[Entry]) -> None:
+    mib = 1 << 20
+    settings = ConsumerSettings(frame_bytes_max=4 * mib, bytes_in_flight_max=8 * mib)
+    frame, connections, frames = replicate(1, entries), 24, 10
+    with held_consumer(settings) as consumer, RegionServer(consumer.port) as first, ExitStack() as opened:
+        first.send(replicate(0, ENTRIES))
+        until(lambda: consumer.state().calls == 1)  # what is loaded with the first call does not count
+        memory = watched(consumer.process.pid)
+        servers = [opened.enter_context(RegionServer(consumer.port)) for _ in range(connections)]
+        senders = [threading.Thread(target=server.send, args=(frame * frames,)) for server in servers]
+        for sender in senders:
+            sender.start()
+        # the listener stands still: as much as may be is in the process, the rest waits at its senders
+        until(lambda: consumer.state().taken_bytes > settings.bytes_in_flight_max - len(frame))
+        until(lambda: consumer.state().waiting == connections)
+        consumer.go()
+        for server in servers:
+            for _ in range(frames):
+                assert not server.answer()[0].HasField("exception")
+        for sender in senders:
+            sender.join()
+        bound_bytes = 4 * settings.bytes_in_flight_max + 96 * mib
+        assert connections * frames * len(frame) > 1.3 * bound_bytes
+        assert memory.growth_bytes() < bound_bytes
 
 
 def test_the_frame_of_a_call_is_given_up_once_it_is_decoded(consumer: RunningConsumer) -> None:

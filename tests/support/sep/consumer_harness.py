@@ -61,6 +61,10 @@ class RunningConsumer:
                 return float(value)
         raise AssertionError(f"no sample {wanted}")
 
+    def call_soon(self, action: Callable[[], object]) -> None:
+        """On the consumer's event loop."""
+        self._loop.call_soon_threadsafe(action)
+
     def drain(self, timeout_s: float) -> None:
         self._run(self.server.drain(timeout_s))
 
