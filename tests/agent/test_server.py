@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from rtolap.protocols.agent.messages import ProcessSpec
 from rtolap.stack.ports import free_port
 
 from tests.support.scrape import scrape
-from tests.support.waiting import until
+from tests.support.waiting import result_of, until
 
 DEADLINE_S = 30.0
 TOKEN = "t"
@@ -54,15 +53,13 @@ class Agent:
             text=True,
         )
         self._lives.append(process)
-        deadline_s = time.monotonic() + DEADLINE_S
-        while True:
-            try:
-                self.client.processes()
-                return process
-            except Unavailable:
-                assert process.poll() is None, process.communicate()[0]
-                assert time.monotonic() < deadline_s
-                time.sleep(0.05)
+
+        def ask() -> None:
+            assert process.poll() is None, process.communicate()[0]
+            self.client.processes()
+
+        result_of(ask, Unavailable, timeout_s=DEADLINE_S, poll_s=0.05)
+        return process
 
     def sleeper(self, stop_grace_s: float = 20) -> psutil.Process:
         spec = ProcessSpec(generation=1, argv=SLEEPER, stop_grace_s=stop_grace_s)

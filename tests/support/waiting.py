@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 TIMEOUT_S = 60.0  # generous: it is over only for what never comes
 _POLL_S = 0.01
+T = TypeVar("T")
 
 
 def until(
@@ -21,4 +23,22 @@ def until(
     while not is_so():
         if time.monotonic() > deadline_s:
             raise AssertionError(f"not within {timeout_s:g} s: {what}")
+        time.sleep(poll_s)
+
+
+def result_of(
+    ask: Callable[[], T],
+    passing: type[Exception] | tuple[type[Exception], ...],
+    *,
+    timeout_s: float = TIMEOUT_S,
+    poll_s: float = _POLL_S,
+) -> T:
+    """What `ask` returns, as soon as it raises none of `passing`; after the time the last of them goes on."""
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            return ask()
+        except passing:
+            if time.monotonic() > deadline_s:
+                raise
         time.sleep(poll_s)

@@ -28,6 +28,7 @@ from rtolap.watermark_client.client import WatermarkClient
 
 from tests.support.cubes.coordinator_harness import TOKEN
 from tests.support.cubes.metadata_contract import eventually
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -253,11 +254,12 @@ def test_killed_stopped_and_repeated_it_never_falls_and_is_never_early(
         # 1. killed between persisting and publishing
         dying = pair.leader()
         pair.fatal.touch()
-        deadline_s = time.monotonic() + 60
-        while pair.processes[dying].poll() is None:
-            assert time.monotonic() < deadline_s, "it dies"
+
+        def has_died() -> bool:
             world.read_on()
-            time.sleep(0.05)
+            return pair.processes[dying].poll() is not None
+
+        until(has_died, "it dies", poll_s=0.05)
         pair.fatal.unlink()
         state = records.state(NAME)
         assert state is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from rtolap.protocols.stream_load.messages import LoadState, SendOptions
 
 from tests.support.hostile.lost_answers import LosingProxy
 from tests.support.stored.stream_load_cluster import PASSWORD, TOKEN, USER, StreamLoadCluster
+from tests.support.waiting import result_of, until
 
 HITS = TableName("web", "hits")
 OPTIONS = SendOptions(format="csv", headers={"column_separator": ","}, timeout_s=60)
@@ -95,8 +95,7 @@ def test_a_load_that_its_master_left_is_aborted_and_can_be_sent_again(
 
     def body() -> Iterator[bytes]:
         yield b"20,a\n"
-        while client.state("web", label) is not LoadState.PREPARE:
-            time.sleep(0.02)
+        until(lambda: client.state("web", label) is LoadState.PREPARE)
         killed()
         yield b"21,b\n"
 
@@ -152,19 +151,9 @@ def test_a_truncate_whose_master_died_before_it_answered_erases_nothing_later(
 
 
 def _until(true: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not _patiently(true):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.1)
+    until(lambda: _patiently(true), timeout_s=TIMEOUT_S, poll_s=0.1)
 
 
 def _patiently(ask: Callable[[], Any]) -> Any:
     """While nobody is master there is no answer."""
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            return ask()
-        except Unavailable:
-            if time.monotonic() > deadline_s:
-                raise
-            time.sleep(0.1)
+    return result_of(ask, Unavailable, timeout_s=TIMEOUT_S, poll_s=0.1)

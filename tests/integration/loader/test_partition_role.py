@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests.support.certificates import make_certificates
 from tests.support.cubes.flights import flights_world
 from tests.support.query.query_endpoints import DEFINING_USER, PASSWORD, USER, Endpoints, open_endpoints
 from tests.support.stored.stored_world import NOW_MS, StoredWorld
+from tests.support.waiting import until
 
 DAY_MS = 86_400_000
 PRESENT = partition_of(NOW_MS, "day")  # 2023-11-14
@@ -239,10 +239,7 @@ def test_rows_wait_for_the_first_round_and_a_failing_one_is_repeated(
     running.start()
     try:
         role.wait_first(stopping, TIMEOUT_S)
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while role.status.state != "kept":
-            assert time.monotonic() < deadline_s, role.status
-            time.sleep(0.01)
+        until(lambda: role.status.state == "kept", timeout_s=TIMEOUT_S)
         assert names(stored, table) == ["p20231114", "p20231115", "p20231116"]
     finally:
         stopping.set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.upgrade import SHIPPED, Revisions
 
 from tests.support.stored.ledger_contract import Databases
+from tests.support.waiting import until
 
 PASSWORD = "kept-in-a-file"
 
@@ -29,10 +29,7 @@ class MariaDatabases(Databases):
 
     def pass_ms(self, ledger: Ledger, duration_ms: int) -> None:
         until_ms = ledger.read("clock", ledger.now_ms) + duration_ms
-        deadline_s = time.monotonic() + 30
-        while ledger.read("clock", ledger.now_ms) < until_ms:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.01)
+        until(lambda: ledger.read("clock", ledger.now_ms) >= until_ms, "the ledger's clock goes on")
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from rtolap.stored.metastore import schema
 from rtolap.stored.metastore.upgrade import HEAD, present_revision
 
 from tests.support.stored.ledger_contract import schema_differences
+from tests.support.waiting import until
 
 from .conftest import PASSWORD, MariaDatabases
 
@@ -97,11 +97,8 @@ def wait_for_one_at_the_lock(maria: MariaDatabases) -> None:
         sa.make_url(maria.address).set(drivername="mysql+pymysql", password=PASSWORD), poolclass=sa.NullPool
     )
     waiting = sa.text("SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User lock'")
-    deadline_s = time.monotonic() + 60
     with engine.connect() as connection:
-        while connection.scalar(waiting) != 1:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.02)
+        until(lambda: connection.scalar(waiting) == 1, "one waits at the lock")
 
 
 @pytest.mark.parametrize("pause_at", [1, 5, 12])

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import sysconfig
-import time
 import venv
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from rtolap.stack.spec import ProcessSpec
 
 from tests.support.cubes.built import assert_recount
 from tests.support.cubes.staging import Staging, raw_events
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration]
 
@@ -258,10 +258,8 @@ def test_an_agent_of_the_wheel_builds_a_segment_with_the_job_of_the_wheel(
             assert build.pid is not None
             job = installed.site / "rtolap" / "shipped" / "spark_jobs" / "build_segment.py"
             assert str(job) in psutil.Process(build.pid).cmdline()
-            deadline_s = time.monotonic() + DEADLINE_S
-            while (status := agent.get("build.sales")).is_live:
-                assert time.monotonic() < deadline_s
-                time.sleep(0.2)
+            until(lambda: not agent.get("build.sales").is_live, timeout_s=DEADLINE_S, poll_s=0.2)
+            status = agent.get("build.sales")
             assert status.state == "SUCCEEDED", status
     finally:
         server.stop()

@@ -20,6 +20,7 @@ from rtolap.query.statement_service import Limits
 
 from tests.support.query.query_endpoints import SLOW, TOKEN, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 WAIT_S = 60.0
@@ -146,10 +147,7 @@ def test_an_error_does_not_end_the_session(terminal: Terminal) -> None:
 def test_ctrl_c_ends_the_query_and_not_the_session(terminal: Terminal, narrow: Endpoints) -> None:
     before = narrow.service.rewrites
     terminal.type(f"{SLOW};{ENTER}")
-    deadline = time.monotonic() + WAIT_S
-    while narrow.service.rewrites == before:
-        assert time.monotonic() < deadline, "the query did not start"
-        time.sleep(0.02)
+    until(lambda: narrow.service.rewrites != before, "the query starts", timeout_s=WAIT_S)
     terminal.type(CTRL_C)
     terminal.wait_for("the query was interrupted", PROMPT)
     terminal.ask("select count(*) from flights;", "400")

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -164,10 +163,7 @@ def test_down_ends_what_outlived_its_component(stack: Command) -> None:
         start_new_session=True,
         env={**os.environ, "RTOLAP_STACK_ID": str(stack.folder)},
     )
-    deadline = time.monotonic() + 10
-    while orphan.pid not in {process.pid for process in stack.left()}:  # until it has its environment
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: orphan.pid in {process.pid for process in stack.left()}, "it has its environment")
     assert json.loads(stack("down", "--json").stdout)["swept"] == 1
     assert orphan.wait(10) == -signal.SIGTERM
     assert stack.left() == []
@@ -182,10 +178,9 @@ def test_down_stops_what_the_agent_runs(stack: Command) -> None:
         agent.ensure(
             "sleeper", AgentProcess(generation=1, argv=("rtolap", "agent", "sleep", "--seconds", "300"))
         )
-        deadline = time.monotonic() + 30
-        while (child := agent.get("sleeper").pid) is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: agent.get("sleeper").pid is not None, "it is started")
+        child = agent.get("sleeper").pid
+    assert child is not None
     assert psutil.pid_exists(child)
     down = stack("down", "--json")
     assert down.returncode == 0, down.stderr

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from rtolap.stack.ports import free_port
 
 from tests.support.scrape import scrape
 from tests.support.stored.storage_rows import SCHEMA, rows, tablet
+from tests.support.waiting import result_of
 
 DEADLINE_S = 60.0
 TOKEN = "secret"
@@ -43,16 +43,13 @@ def ports(tmp_path: Path) -> Iterator[tuple[int, int]]:
             stdout=log,
             stderr=subprocess.STDOUT,
         )
-    deadline_s = time.monotonic() + DEADLINE_S
     with StorageClient(f"127.0.0.1:{flight}", TOKEN) as client:
-        while True:
-            try:
-                client.status()
-                break
-            except RtolapError:
-                assert process.poll() is None, (tmp_path / "log").read_text()
-                assert time.monotonic() < deadline_s
-                time.sleep(0.05)
+
+        def ask() -> None:
+            assert process.poll() is None, (tmp_path / "log").read_text()
+            client.status()
+
+        result_of(ask, RtolapError, timeout_s=DEADLINE_S, poll_s=0.05)
     yield flight, metrics
     process.send_signal(signal.SIGTERM)
     assert process.wait(DEADLINE_S) == 0

@@ -21,7 +21,7 @@ from rtolap.sep.hbase.remote_errors import error_of
 from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName, parse_message
 
 from tests.support.hbase import client_pb2
-from tests.support.waiting import until
+from tests.support.waiting import result_of, until
 
 _META = b"hbase:meta,,1"
 _PATIENCE_S = 60.0
@@ -244,14 +244,7 @@ class HBaseClient(Closeable):
     # -- calling ------------------------------------------------------------------------------------------
 
     def _retrying(self, act: Callable[[], T]) -> T:
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while True:
-            try:
-                return act()
-            except Unavailable:
-                if time.monotonic() > deadline_s:
-                    raise
-                time.sleep(0.05)
+        return result_of(act, Unavailable, timeout_s=_PATIENCE_S, poll_s=0.05)
 
     def _patiently(self, table: str, row: bytes, act: Callable[[Region], T]) -> T:
         def attempt() -> T:

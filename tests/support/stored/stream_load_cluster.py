@@ -25,6 +25,7 @@ from rtolap.stack.process import ManagedProcess
 from rtolap.stack.spec import ProcessSpec
 
 from tests.support.certificates import Certificates
+from tests.support.waiting import result_of
 
 USER, PASSWORD, TOKEN = "loader", "open sesame", "a-cluster-token"
 HOST = "127.0.0.1"
@@ -109,14 +110,10 @@ class StreamLoadCluster(Closeable):
 
     def rows(self, name: TableName, columns: Collection[str] = ()) -> list[dict[str, Any]]:
         """All that is visible, in the order of the first column."""
-        deadline_s = time.monotonic() + _TIMEOUT_S
-        while True:
-            try:
-                return self._read(name, tuple(columns))
-            except Unavailable:  # the node of a tablet is away; the view names it until its lease is over
-                if time.monotonic() > deadline_s:
-                    raise
-                time.sleep(0.1)
+        # Unavailable: the node of a tablet is away; the view names it until its lease is over.
+        return result_of(
+            lambda: self._read(name, tuple(columns)), Unavailable, timeout_s=_TIMEOUT_S, poll_s=0.1
+        )
 
     def _read(self, name: TableName, columns: tuple[str, ...]) -> list[dict[str, Any]]:
         view = self.tables.read_view((name,))
