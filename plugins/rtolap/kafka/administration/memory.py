@@ -8,6 +8,7 @@ from rtolap.base.errors import Forbidden, NotFound, RtolapError, Unavailable
 from rtolap.kafka.administration.interface import Outcomes
 from rtolap.kafka.administration.memory_cluster import MemoryCluster
 from rtolap.kafka.administration.values import (
+    CORDONED_LOG_DIRS,
     NO_BROKER,
     BrokerDescription,
     BrokerLogDirs,
@@ -178,7 +179,13 @@ class MemoryAdministration:
                     kept.pop(name, None)
                 else:
                     kept[name] = value
+            if CORDONED_LOG_DIRS in values:
+                self._cordon(int(resource.name), values[CORDONED_LOG_DIRS])
         return refused
+
+    def _cordon(self, broker_id: int, paths: str | None) -> None:
+        for path, disk in self._cluster.brokers[broker_id].disks.items():
+            disk.cordoned = paths == "*" or path in (paths or "").split(",")
 
     def elect_preferred_leaders(self, partitions: Collection[Partition]) -> Outcomes:
         self._reach("elect_preferred_leaders")

@@ -16,6 +16,7 @@ NO_BROKER = -1
 MIN_IN_SYNC = "min.insync.replicas"
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
+CORDONED_LOG_DIRS = "cordoned.log.dirs"  # of a broker: paths, or * for all; since Kafka 4.3
 LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
