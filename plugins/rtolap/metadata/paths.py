@@ -17,9 +17,15 @@
 /applications/<a>/approvals       Approvals: windows that people approved
 /applications/<a>/hosts/<level>   SourceHosts: the hosts of a source that count
 /requests/<id>                    RequestRecord: how a request to drop something was answered
-/fleet/<id>/brokers/<broker>      BrokerRecord: where a broker of Kafka's cluster <id> is in its life
-/fleet/<id>/audit/<broker>/<n>    AuditEntry: one change of a broker, from 1, never changed
-/fleet/<id>/quotas/<operation>    QuotaChange: client quotas that were applied, by whom and why
+/fleet/<cluster>/brokers/<broker>      BrokerRecord: where a broker of Kafka's cluster <cluster> is in its life
+/fleet/<cluster>/audit/<broker>/<n>    AuditEntry: one change of a broker, from 1, never changed
+/fleet/<cluster>/quotas/<operation>    QuotaChange: client quotas that were applied, by whom and why
+/fleet/<cluster>/lease/<n>        movers (ephemeral, sequential); the lowest works
+/fleet/<cluster>/mover            MoverRecord: who works, and what hinders it
+/fleet/<cluster>/current          id of the plan that is carried out
+/fleet/<cluster>/plans/<p>        PlanRecord: how far a plan is, the throttles that it has set
+/fleet/<cluster>/plans/<p>/moves/<n>  pieces of what it asks for, compressed
+/fleet/<cluster>/requests/<id>    MoveRequest: what somebody asked for, signed, and how it was answered
 """
 
 from __future__ import annotations
@@ -140,8 +146,45 @@ def application_hosts(name: str, level: str) -> str:
     return f"{application(name)}/hosts/{checked(level)}"
 
 
+def fleet(cluster_id: str) -> str:
+    """`cluster_id`: Kafka's, which may begin with a dash."""
+    return f"{FLEET}/{checked(f'id-{cluster_id}')}"
+
+
+def fleet_lease(cluster_id: str) -> str:
+    return f"{fleet(cluster_id)}/lease"
+
+
+def fleet_mover(cluster_id: str) -> str:
+    return f"{fleet(cluster_id)}/mover"
+
+
+def fleet_current(cluster_id: str) -> str:
+    return f"{fleet(cluster_id)}/current"
+
+
+def fleet_plans(cluster_id: str) -> str:
+    return f"{fleet(cluster_id)}/plans"
+
+
+def fleet_plan(cluster_id: str, plan_id: str) -> str:
+    return f"{fleet_plans(cluster_id)}/{checked(plan_id)}"
+
+
+def fleet_plan_moves(cluster_id: str, plan_id: str) -> str:
+    return f"{fleet_plan(cluster_id, plan_id)}/moves"
+
+
+def fleet_requests(cluster_id: str) -> str:
+    return f"{fleet(cluster_id)}/requests"
+
+
+def fleet_request(cluster_id: str, request_id: str) -> str:
+    return f"{fleet_requests(cluster_id)}/{checked(request_id)}"
+
+
 def fleet_brokers(cluster_id: str) -> str:
-    return f"{FLEET}/{checked(cluster_id)}/brokers"
+    return f"{fleet(cluster_id)}/brokers"
 
 
 def fleet_broker(cluster_id: str, broker: int) -> str:
@@ -149,7 +192,7 @@ def fleet_broker(cluster_id: str, broker: int) -> str:
 
 
 def fleet_audit(cluster_id: str, broker: int) -> str:
-    return f"{FLEET}/{checked(cluster_id)}/audit/{broker}"
+    return f"{fleet(cluster_id)}/audit/{broker}"
 
 
 def fleet_audit_entry(cluster_id: str, broker: int, number: int) -> str:
@@ -157,4 +200,4 @@ def fleet_audit_entry(cluster_id: str, broker: int, number: int) -> str:
 
 
 def fleet_quota_change(cluster_id: str, operation_id: str) -> str:
-    return f"{FLEET}/{checked(cluster_id)}/quotas/{checked(operation_id)}"
+    return f"{fleet(cluster_id)}/quotas/{checked(operation_id)}"

@@ -1,0 +1,301 @@
+"""The next steps of the moves that are under way: a function of what is kept and what brokers say.
+
+Every request follows from a look and may be sent again: what was kept before a request that never went out
+gives the same request once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from rtolap.base.errors import NotFound, Refused, RtolapError
+from rtolap.fleet.moves.look import Look
+from rtolap.fleet.moves.planned import PlannedMove
+from rtolap.fleet.moves.records import MoveRecord, PlanRecord
+from rtolap.fleet.moves.settings import MoverSettings
+from rtolap.fleet.moves.states import MoveEvent, MoveState, PlanState
+from rtolap.kafka.administration.values import Partition, PartitionDescription, Replica
+
+
+@dataclass
+class Requests:
+    """What is to be asked of brokers; log_dirs before reassignments, so that replicas are made where they are
+    to be."""
+
+    log_dirs: dict[Replica, str] = field(default_factory=dict)
+    reassignments: dict[Partition, tuple[int, ...] | None] = field(default_factory=dict)
+    elections: list[Partition] = field(default_factory=list)
+
+
+def begin(
+    record: PlanRecord, moves: Sequence[PlannedMove], numbers: Sequence[int], now_ms: int
+) -> PlanRecord:
+    """Keep that moves are about to begin; `advance` asks for them at the next look."""
+    for number in numbers:
+        record = record.with_move(number, MoveEvent.SUBMIT, now_ms)
+    return record
+
+
+def advance(
+    record: PlanRecord,
+    moves: Sequence[PlannedMove],
+    look: Look,
+    now_ms: int,
+    settings: MoverSettings,
+) -> tuple[PlanRecord, Requests]:
+    """The record to keep, and then what to ask."""
+    record = _withdrawn(record, now_ms)
+    requests = Requests()
+    for number in sorted(record.active):
+        record = _Move(record, number, moves[number], look, now_ms, settings, requests).advance()
+    return record, requests
+
+
+def refused(
+    record: PlanRecord,
+    moves: Sequence[PlannedMove],
+    outcomes: dict[Partition, RtolapError],
+    now_ms: int,
+) -> PlanRecord:
+    """What Kafka does not take as it is ends; what it cannot take now is asked for again."""
+    numbers = {moves[number].partition: number for number in record.active}
+    for partition, error in outcomes.items():
+        number = numbers.get(partition)
+        if number is None:
+            continue
+        if record.active[number].state is MoveState.SUBMITTING and isinstance(error, Refused | NotFound):
+            record = record.cancelling(number, now_ms, MoveEvent.GIVEN_UP, str(error))
+        else:
+            told = msgspec.structs.replace(record.active[number], reason=str(error))
+            record = record.with_record(number, told)
+    return record
+
+
+def _withdrawn(record: PlanRecord, now_ms: int) -> PlanRecord:
+    """With a plan that is cancelled all its moves are, and with the end of its hours those that are to be."""
+    if record.state is PlanState.CANCELLING:
+        record = record.ending_pending(MoveEvent.CANCEL)
+        ending, reason = MoveEvent.RESTORED, "the plan is cancelled"
+    elif record.hours is not None and record.hours.undo and not record.hours.hold(now_ms):
+        ending, reason = MoveEvent.REQUEUED, "the hours of the plan are over"
+    else:
+        return record
+    for number, active in record.active.items():
+        if active.state is not MoveState.CANCELLING:
+            record = record.cancelling(number, now_ms, ending, reason)
+        elif active.ending is MoveEvent.REQUEUED and ending is MoveEvent.RESTORED:
+            record = record.with_record(number, msgspec.structs.replace(active, ending=ending, reason=reason))
+    return record
+
+
+class _Move:
+    """One move at one look."""
+
+    def __init__(
+        self,
+        record: PlanRecord,
+        number: int,
+        move: PlannedMove,
+        look: Look,
+        now_ms: int,
+        settings: MoverSettings,
+        requests: Requests,
+    ) -> None:
+        self.record = record
+        self.number = number
+        self.move = move
+        self.look = look
+        self.now_ms = now_ms
+        self.settings = settings
+        self.requests = requests
+        self.partition = move.partition
+        self.running = look.running.get(self.partition)
+
+    @property
+    def kept(self) -> MoveRecord:
+        return self.record.active[self.number]
+
+    def advance(self) -> PlanRecord:
+        described = self.look.partitions.get(self.partition)
+        if described is None:
+            return self._unclear("the partition is gone")
+        if self.running is not None and self.running.target != set(self.move.after):
+            return self._end(MoveEvent.CHANGED, "somebody else reassigns it")
+        if self.kept.state is MoveState.CANCELLING:
+            return self._restore(described)
+        return self._go_on(described)
+
+    # -- on the way to what is planned ------------------------------------------------------------------
+
+    def _go_on(self, described: PartitionDescription) -> PlanRecord:
+        trouble = self._trouble()
+        if trouble is not None:
+            self.record = self.record.cancelling(self.number, self.now_ms, MoveEvent.GIVEN_UP, trouble)
+            return self._restore(described)
+        self._note_progress()
+        replicas = tuple(described.replicas)
+        if self.running is not None:
+            if self.kept.state is MoveState.SUBMITTING:
+                self.record = self.record.with_move(self.number, MoveEvent.ACCEPTED, self.now_ms)
+            self._place()
+            return self._clear()
+        if replicas == self.move.after:
+            if self._place():
+                if self.kept.state is MoveState.SUBMITTING and any(
+                    replica in self.look.coming for replica in self.move.wanted_dirs()
+                ):
+                    self.record = self.record.with_move(self.number, MoveEvent.ACCEPTED, self.now_ms)
+                return self._clear()
+            return self._lead(described)
+        if set(replicas) == set(self.move.after):
+            self.requests.reassignments[self.partition] = self.move.after  # brokers are right, order is not
+            return self._unclear("its replicas do not take the order of the plan")
+        if self.kept.state is MoveState.SUBMITTING:
+            self._place(early=True)
+            self.requests.reassignments[self.partition] = self.move.after
+            return self._clear()
+        return self._unclear("somebody else has cancelled or changed it")
+
+    def _place(self, *, early: bool = False) -> bool:
+        """Ask for log directories; whether one is not there yet. `early`: also of replicas to be made."""
+        waiting = False
+        for replica, path in self.move.wanted_dirs().items():
+            held = self.look.held.get(replica)
+            if held is None:
+                if early:
+                    self.requests.log_dirs[replica] = path
+                # of a broker that tells nothing it is not known, and is waited for
+                waiting = waiting or replica.broker not in self.look.told
+            elif held.path != path:
+                waiting = True
+                coming = self.look.coming.get(replica)
+                if coming is None or coming.path != path:
+                    self.requests.log_dirs[replica] = path
+        return waiting
+
+    def _lead(self, described: PartitionDescription) -> PlanRecord:
+        """The first replica is to lead, if it can within a while; then the move is done."""
+        first = self.move.after[0]
+        able = first in described.in_sync and first in self.look.alive
+        since_ms = self.kept.unclear_ms
+        if described.leader == first or not able:
+            return self._end(MoveEvent.COMPLETED)
+        if since_ms is not None and self.now_ms - since_ms > self.settings.elect_ms:
+            return self._end(MoveEvent.COMPLETED)
+        self.requests.elections.append(self.partition)
+        return self._keep(unclear_ms=self.now_ms if since_ms is None else since_ms)
+
+    def _trouble(self) -> str | None:
+        """Why it cannot go on."""
+        for replica, path in self.move.wanted_dirs().items():
+            disk = self.look.disks.get((replica.broker, path))
+            if replica.broker in self.look.told and (disk is None or disk.offline):
+                return f"log directory {path} of broker {replica.broker} is not there"
+        if self.now_ms - self.kept.progressed_ms <= self.settings.give_up_ms:
+            return None
+        gone = [broker for broker in self.move.after if broker not in self.look.alive]
+        if gone:
+            return f"broker {gone[0]} does not serve"
+        return f"nothing was copied for {self.settings.give_up_ms // 1000} s"
+
+    def _note_progress(self) -> None:
+        replicas = [Replica(self.partition, broker) for broker in self.move.after]
+        copied = sum(self.look.held[known].size_bytes for known in replicas if known in self.look.held)
+        copied += sum(self.look.coming[known].size_bytes for known in replicas if known in self.look.coming)
+        kept = self.kept
+        if copied <= kept.copied_bytes:
+            if copied < kept.copied_bytes and all(b in self.look.told for b in self.move.after):
+                self._keep(copied_bytes=copied, bytes_per_s=0.0)  # a disk was exchanged for another
+            return
+        elapsed_s = max(0.001, (self.now_ms - kept.progressed_ms) / 1000)
+        self._keep(
+            copied_bytes=copied,
+            bytes_per_s=(copied - kept.copied_bytes) / elapsed_s if kept.copied_bytes else 0.0,
+            progressed_ms=self.now_ms,
+        )
+
+    # -- on the way back --------------------------------------------------------------------------------
+
+    def _restore(self, described: PartitionDescription) -> PlanRecord:
+        for replica, path in self.move.wanted_dirs().items():
+            coming, held = self.look.coming.get(replica), self.look.held.get(replica)
+            if coming is not None and coming.path == path and held is not None:
+                self.requests.log_dirs[replica] = held.path
+        if self.running is not None:
+            if self._may_delete():
+                self.requests.reassignments[self.partition] = None
+            return self.record
+        if self.requests.log_dirs.keys() & self.move.wanted_dirs().keys():
+            return self.record
+        silent = self._silent_disks()
+        if silent is not None and self.now_ms - self.kept.since_ms <= self.settings.give_up_ms:
+            return self.record
+        replicas = tuple(described.replicas)
+        if set(replicas) == set(self.move.before) and set(replicas) != set(self.move.after):
+            if replicas != self.move.before:
+                self.requests.reassignments[self.partition] = self.move.before  # a cancel gives no order
+                return self._unclear("its replicas do not take their former order")
+            return self._end(self.kept.ending, silent or self.kept.reason)
+        if set(replicas) == set(self.move.after):
+            return self._too_late(replicas)
+        return self._unclear("somebody else has changed it")
+
+    def _silent_disks(self) -> str | None:
+        """Of a broker that does not tell: a move between its disks may go on when it is back."""
+        for broker, path in self.move.coming().items():
+            if broker in self.move.before and broker not in self.look.told:
+                return f"broker {broker} does not tell whether its copy to {path} was begun"
+        return None
+
+    def _too_late(self, replicas: tuple[int, ...]) -> PlanRecord:
+        """Brokers are those of the plan: it was complete, or only directories and order were to change."""
+        wanted = self.move.wanted_dirs()
+        placed = all(
+            self.look.held[replica].path == path
+            for replica, path in wanted.items()
+            if replica in self.look.held
+        )
+        if placed and replicas == self.move.after:
+            return self._end(MoveEvent.COMPLETED)
+        return self._end(self.kept.ending, self.kept.reason)
+
+    def _may_delete(self) -> bool:
+        """Pace cancels: what was copied is deleted at once, and deletes that come together slow a disk."""
+        brokers = [broker for broker in self.move.adding if broker in self.look.alive]
+        free_ms = self.record.next_delete_ms
+        if any(free_ms.get(broker, 0) > self.now_ms for broker in brokers):
+            return False
+        later = dict(free_ms)
+        for broker in brokers:
+            held = self.look.held.get(Replica(self.partition, broker))
+            if held is not None:
+                delay_ms = held.size_bytes * 1000 // self.settings.delete_bytes_per_s
+                later[broker] = self.now_ms + delay_ms
+        self.record = msgspec.structs.replace(self.record, next_delete_ms=later)
+        return True
+
+    # -- what is kept -----------------------------------------------------------------------------------
+
+    def _end(self, event: MoveEvent, reason: str = "") -> PlanRecord:
+        self.record = self.record.with_move(self.number, event, self.now_ms, reason)
+        return self.record
+
+    def _keep(self, **changes: object) -> PlanRecord:
+        changed = msgspec.structs.replace(self.kept, **changes)
+        self.record = self.record.with_record(self.number, changed)
+        return self.record
+
+    def _clear(self) -> PlanRecord:
+        return self._keep(unclear_ms=None) if self.kept.unclear_ms is not None else self.record
+
+    def _unclear(self, reason: str) -> PlanRecord:
+        """Brokers learn of changes a moment after the controller: only what stays so is believed."""
+        since_ms = self.kept.unclear_ms
+        if since_ms is None:
+            return self._keep(unclear_ms=self.now_ms)
+        if self.now_ms - since_ms <= self.settings.unclear_ms:
+            return self.record
+        return self._end(MoveEvent.CHANGED, reason)

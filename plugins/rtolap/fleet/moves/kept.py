@@ -1,0 +1,177 @@
+"""Plans, requests and the lease of one Kafka cluster in the metadata store.
+
+Everything that the mover writes requires, in the same commit, that it still has the lease.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+
+import msgspec
+
+from rtolap.base.errors import CommitConflict, Corrupted, NotFound
+from rtolap.fleet.moves.planned import PlannedMove, decode_moves, digest_of_moves
+from rtolap.fleet.moves.records import PlanRecord
+from rtolap.fleet.moves.requests import MoveRequest
+from rtolap.metadata import paths
+from rtolap.metadata.codec import decode, encode
+from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put
+
+PIECE_BYTES = 400_000
+PLANS_KEPT = 20
+REQUESTS_KEPT = 500
+
+
+class MoverRecord(msgspec.Struct, frozen=True):
+    identity: str
+    since_ms: int
+    trouble: str = ""
+
+
+class KeptPlan(msgspec.Struct, frozen=True):
+    record: PlanRecord
+    version: int
+
+
+class KeptFleet:
+    """`cluster_id`: Kafka's."""
+
+    def __init__(self, store: MetadataStore, cluster_id: str) -> None:
+        self.store = store
+        self.cluster_id = cluster_id
+
+    # -- plans ------------------------------------------------------------------------------------------
+
+    def current(self) -> KeptPlan | None:
+        node = self.store.get(paths.fleet_current(self.cluster_id))
+        return self.plan(node.data.decode()) if node is not None and node.data else None
+
+    def plan(self, plan_id: str) -> KeptPlan | None:
+        path = paths.fleet_plan(self.cluster_id, plan_id)
+        node = self.store.get(path)
+        if node is None or not node.data:
+            return None
+        return KeptPlan(decode(node.data, PlanRecord, path), node.version)
+
+    def plans(self) -> tuple[PlanRecord, ...]:
+        """Those that are kept, the oldest first."""
+        found = (self.plan(name) for name in self.store.children(paths.fleet_plans(self.cluster_id)))
+        return tuple(sorted((kept.record for kept in found if kept), key=lambda record: record.submitted_ms))
+
+    def write_moves(self, plan_id: str, data: bytes) -> None:
+        """Before the plan is submitted; nobody reads them before."""
+        packed = zlib.compress(data, 6)
+        folder = paths.fleet_plan_moves(self.cluster_id, plan_id)
+        for number, start in enumerate(range(0, len(packed), PIECE_BYTES)):
+            self.store.commit([Create(f"{folder}/{number:04d}", packed[start : start + PIECE_BYTES])])
+
+    def read_moves(self, plan_id: str, digest: str) -> tuple[PlannedMove, ...]:
+        """Raises NotFound, and Corrupted where they are not what was signed."""
+        folder = paths.fleet_plan_moves(self.cluster_id, plan_id)
+        pieces = [self.store.get(f"{folder}/{name}") for name in self.store.children(folder)]
+        if not pieces:
+            raise NotFound(f"there is no plan {plan_id}")
+        try:
+            data = zlib.decompress(b"".join(piece.data for piece in pieces if piece is not None))
+        except zlib.error as error:
+            raise Corrupted(f"the moves of plan {plan_id} cannot be read", found=str(error)) from error
+        if digest_of_moves(data) != digest:
+            raise Corrupted(
+                f"the moves of plan {plan_id} are not those that were submitted",
+                expected=digest,
+                found=digest_of_moves(data),
+            )
+        return decode_moves(data)
+
+    def save(self, record: PlanRecord, version: int, fence: str) -> int:
+        """The version that it has then."""
+        self.store.commit([Check(fence, -1), self.put_plan(record, version)])
+        return version + 1
+
+    def put_plan(self, record: PlanRecord, version: int) -> Operation:
+        return Put(paths.fleet_plan(self.cluster_id, record.plan_id), encode(record), version)
+
+    def begin_plan(self, record: PlanRecord) -> list[Operation]:
+        """Operations that make it the one that is carried out. The node is there, for its moves are."""
+        path = paths.fleet_plan(self.cluster_id, record.plan_id)
+        node = self.store.get(path)
+        plan = Create(path, encode(record)) if node is None else Put(path, encode(record), node.version)
+        return [plan, self._set_current(record.plan_id)]
+
+    def end_plan(self) -> Operation:
+        return self._set_current("")
+
+    def _set_current(self, plan_id: str) -> Operation:
+        path = paths.fleet_current(self.cluster_id)
+        node = self.store.get(path)
+        if node is None:
+            return Create(path, plan_id.encode())
+        return Put(path, plan_id.encode(), node.version)
+
+    # -- requests ---------------------------------------------------------------------------------------
+
+    def ask(self, request: MoveRequest) -> None:
+        path = paths.fleet_request(self.cluster_id, request.request_id)
+        self.store.commit([Create(path, encode(request))])
+
+    def request(self, request_id: str) -> MoveRequest | None:
+        path = paths.fleet_request(self.cluster_id, request_id)
+        node = self.store.get(path)
+        return None if node is None else decode(node.data, MoveRequest, path)
+
+    def requests(self) -> tuple[MoveRequest, ...]:
+        """The oldest first."""
+        names = self.store.children(paths.fleet_requests(self.cluster_id))
+        return tuple(found for found in map(self.request, names) if found is not None)
+
+    def open_requests(self, answered: set[str]) -> Iterable[tuple[MoveRequest, int]]:
+        """With their versions. `answered`: ids that need no look."""
+        for name in self.store.children(paths.fleet_requests(self.cluster_id)):
+            if name in answered:
+                continue
+            path = paths.fleet_request(self.cluster_id, name)
+            node = self.store.get(path)
+            if node is None:
+                continue
+            request = decode(node.data, MoveRequest, path)
+            if request.answer is not None:
+                answered.add(name)
+            else:
+                yield request, node.version
+
+    def put_answer(self, request: MoveRequest, version: int) -> Operation:
+        return Put(paths.fleet_request(self.cluster_id, request.request_id), encode(request), version)
+
+    # -- the mover --------------------------------------------------------------------------------------
+
+    def mover(self) -> MoverRecord | None:
+        path = paths.fleet_mover(self.cluster_id)
+        node = self.store.get(path)
+        return None if node is None else decode(node.data, MoverRecord, path)
+
+    def write_mover(self, record: MoverRecord, fence: str) -> None:
+        path = paths.fleet_mover(self.cluster_id)
+        node = self.store.get(path)
+        data = encode(record)
+        write = Create(path, data) if node is None else Put(path, data, node.version)
+        self.store.commit([Check(fence, -1), write])
+
+    def prune(self, fence: str) -> None:
+        """Forget old requests, and old plans that have ended."""
+        requests = paths.fleet_requests(self.cluster_id)
+        old = self.store.children(requests)[:-REQUESTS_KEPT]
+        self._delete([f"{requests}/{name}" for name in old], fence)
+        ended = [record for record in self.plans() if record.state == "ended"][:-PLANS_KEPT]
+        for record in ended:
+            folder = paths.fleet_plan_moves(self.cluster_id, record.plan_id)
+            pieces = [f"{folder}/{name}" for name in self.store.children(folder)]
+            plan = paths.fleet_plan(self.cluster_id, record.plan_id)
+            self._delete([*pieces, folder, plan], fence)
+
+    def _delete(self, nodes: Iterable[str], fence: str) -> None:
+        for path in nodes:
+            try:
+                self.store.commit([Check(fence, -1), Delete(path)])
+            except CommitConflict:
+                return  # somebody else did, or the lease is over

@@ -1,0 +1,370 @@
+"""The mover of one Kafka cluster: requests, the plan that runs, its throttles, its moves.
+
+A step, and what a crash after each part of it leaves behind:
+
+    1. answer requests              the next step answers them
+    2. keep which throttles follow  nothing is set yet
+    3. set them, keep that they are set
+                                    they may be set though nothing says so: set again, removed at the end
+    4. look at the brokers
+    5. keep what follows from it    nobody was asked: the next look asks
+    6. ask the brokers              asked again where it does not show
+    7. all moves have ended: keep that throttles are to go
+    8. remove them, keep that the plan has ended
+                                    removed again, which changes nothing
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import IllegalTransition, NotFound, NotLeader, Refused, RtolapError
+from rtolap.fleet.moves.advance import Requests, advance, begin, refused
+from rtolap.fleet.moves.kept import KeptFleet, KeptPlan, MoverRecord
+from rtolap.fleet.moves.look import Look, describe, look_at
+from rtolap.fleet.moves.planned import PlannedMove, check_moves
+from rtolap.fleet.moves.records import PlanRecord
+from rtolap.fleet.moves.requests import Answer, MoveRequest, RequestKind, check_request
+from rtolap.fleet.moves.settings import MoverSettings
+from rtolap.fleet.moves.states import MoveEvent, MoveState, PlanEvent, PlanState
+from rtolap.fleet.moves.throttles import (
+    halting,
+    in_force,
+    is_halted,
+    plan_throttle,
+    remove_throttle,
+    set_throttle,
+)
+from rtolap.fleet.moves.window import MoveLoads, choose
+from rtolap.kafka.administration.interface import FleetAdministration
+from rtolap.kafka.administration.values import Partition
+from rtolap.metadata.store import Check, Operation
+
+_log = logging.getLogger(__name__)
+_PRUNE_EVERY = 1000
+_STOPPED = frozenset((PlanState.RELEASING, PlanState.ENDED))
+
+
+@dataclass(frozen=True)
+class _LoadedPlan:
+    plan_id: str
+    moves: tuple[PlannedMove, ...]
+    loads: MoveLoads
+    sizes: NDArray[np.int64]
+
+
+class Mover:
+    """`fence`: the path of the node that exists while this mover has the lease, None where it has not."""
+
+    def __init__(
+        self,
+        administration: FleetAdministration,
+        kept: KeptFleet,
+        fence: Callable[[], str | None],
+        clock: Clock,
+        token: str,
+        *,
+        identity: str = "mover",
+        settings: MoverSettings | None = None,
+    ) -> None:
+        self._administration = administration
+        self._kept = kept
+        self._fence = fence
+        self._clock = clock
+        self._token = token
+        self._identity = identity
+        self._settings = settings or MoverSettings()
+        self._loaded: _LoadedPlan | None = None
+        self._answered: set[str] = set()
+        self._told: MoverRecord | None = None
+        self._steps = 0
+        self._stop = threading.Event()
+
+    # -- the process ------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until `stop`. What fails is told and tried again: nothing is lost by it."""
+        while not self._stop.is_set():
+            at_once = False
+            try:
+                at_once = self.step()
+                self._tell("")
+            except RtolapError as error:
+                _log.warning("the step is tried again: %s", error)
+                self._try_to_tell(str(error))
+            if not at_once:
+                self._stop.wait(self._settings.look_every_s)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def step(self) -> bool:
+        """One round; True where there is more to do at once."""
+        if self._fence() is None:
+            self._loaded = None
+            self._answered.clear()
+            return False
+        self._steps += 1
+        if self._steps % _PRUNE_EVERY == 0:
+            self._kept.prune(self._lease())
+        for request, version in self._kept.open_requests(self._answered):
+            self._answer(request, version)
+        kept = self._kept.current()
+        return kept is not None and self._work(kept)
+
+    def _lease(self) -> str:
+        fence = self._fence()
+        if fence is None:
+            raise NotLeader("another mover has the lease")
+        return fence
+
+    def _tell(self, trouble: str) -> None:
+        fence = self._fence()
+        told = MoverRecord(self._identity, 0, trouble)
+        if fence is None or told == self._told:
+            return
+        since_ms = self._clock.now_ms()
+        self._kept.write_mover(msgspec.structs.replace(told, since_ms=since_ms), fence)
+        self._told = told
+
+    def _try_to_tell(self, trouble: str) -> None:
+        try:
+            self._tell(trouble)
+        except RtolapError as error:
+            _log.warning("the trouble cannot be told: %s", error)
+
+    # -- requests ---------------------------------------------------------------------------------------
+
+    def _answer(self, request: MoveRequest, version: int) -> None:
+        now_ms = self._clock.now_ms()
+        operations: list[Operation] = []
+        try:
+            check_request(request, self._token, self._kept.cluster_id, now_ms)
+            operations, message = self._taken(request, now_ms)
+            answer = Answer(now_ms, "", message)
+        except (Refused, NotFound) as error:
+            answer = Answer(now_ms, error.code, str(error))
+        except RtolapError as error:
+            if error.http_status >= 500 and error.code != "corrupted":
+                raise  # no answer yet: it is asked again
+            answer = Answer(now_ms, error.code, str(error))
+        answered = msgspec.structs.replace(request, answer=answer)
+        self._kept.store.commit(
+            [Check(self._lease(), -1), *operations, self._kept.put_answer(answered, version)]
+        )
+        _log.info(
+            "request %s by %s: %s %s: %s",
+            *(request.request_id, request.by, request.kind, request.plan_id, answer.message or "done"),
+        )
+
+    def _taken(self, request: MoveRequest, now_ms: int) -> tuple[list[Operation], str]:
+        if request.kind is RequestKind.SUBMIT:
+            return self._submit(request, now_ms)
+        kept = self._kept.current()
+        if kept is None or (request.plan_id and kept.record.plan_id != request.plan_id):
+            raise NotFound("no such plan is carried out", found=request.plan_id or "none")
+        record = kept.record
+        if request.kind is RequestKind.CANCEL and request.partitions:
+            record, message = self._cancel_some(record, request, now_ms)
+        else:
+            event = PlanEvent(request.kind.value)
+            record = record.with_plan(event, now_ms, f"{request.by}: {request.reason}".rstrip(": "))
+            message = f"plan {record.plan_id}: {record.state}"
+        operations = [self._kept.put_plan(record, kept.version)]
+        if record.state is PlanState.ENDED:
+            operations.append(self._kept.end_plan())
+        return operations, message
+
+    def _submit(self, request: MoveRequest, now_ms: int) -> tuple[list[Operation], str]:
+        current = self._kept.current()
+        if current is not None:
+            raise Refused(
+                f"plan {current.record.plan_id} is being carried out", action="wait for its end, or cancel it"
+            )
+        if self._kept.plan(request.plan_id) is not None:
+            raise Refused(f"plan {request.plan_id} was submitted before")
+        moves = self._kept.read_moves(request.plan_id, request.moves_digest)
+        check_moves(moves)
+        self._check_fleet(moves)
+        record = PlanRecord(
+            request.plan_id,
+            request.cluster_id,
+            request.plan_digest,
+            PlanState.QUEUED,
+            now_ms,
+            request.by,
+            "." * len(moves),
+            rate_bytes_per_s=request.rate_bytes_per_s,
+            hours=request.hours,
+            moves_digest=request.moves_digest,
+        )
+        return self._kept.begin_plan(record), f"plan {request.plan_id}: {len(moves)} moves"
+
+    def _check_fleet(self, moves: Sequence[PlannedMove]) -> None:
+        """Raises Refused where the cluster is not as the plan takes it to be, or rules would be broken."""
+        racks = {
+            broker.broker_id: broker.rack
+            for broker in self._administration.describe_cluster().brokers
+            if not broker.fenced
+        }
+        found = describe(self._administration, [move.partition for move in moves])
+        for move in moves:
+            described = found.get(move.partition)
+            if described is None or tuple(described.replicas) != move.before:
+                raise Refused(
+                    f"{move.partition} is not where the plan takes it to be",
+                    expected=list(move.before),
+                    found="nothing" if described is None else list(described.replicas),
+                    action="make the plan of a new snapshot",
+                )
+            gone = [broker for broker in move.after if broker not in racks]
+            if set(gone) - set(move.before):
+                raise Refused(f"broker {gone[0]}, to which {move.partition} is to go, does not serve")
+            before, after = ({racks.get(broker) for broker in side} for side in (move.before, move.after))
+            if len(after) < len(before - {None}):
+                raise Refused(f"{move.partition} would be in fewer racks", found=list(move.after))
+        running = self._administration.running_reassignments([move.partition for move in moves])
+        for partition in running:
+            raise Refused(f"{partition} is being reassigned already", action="wait for its end, or cancel it")
+
+    def _cancel_some(self, record: PlanRecord, request: MoveRequest, now_ms: int) -> tuple[PlanRecord, str]:
+        if record.state in _STOPPED:
+            raise IllegalTransition(f"plan {record.plan_id} has no moves any more", found=record.state)
+        wanted = {Partition(topic, number) for topic, number in request.partitions}
+        numbers = [number for number, move in enumerate(self._load(record).moves) if move.partition in wanted]
+        cancelled = 0
+        for number in numbers:
+            if record.move_state(number) in (MoveState.PENDING, MoveState.SUBMITTING, MoveState.COPYING):
+                reason = f"{request.by}: {request.reason}".rstrip(": ")
+                record = record.cancelling(number, now_ms, MoveEvent.RESTORED, reason)
+                cancelled += 1
+        if not cancelled:
+            raise NotFound("no such partition is still to be moved", found=sorted(map(str, wanted)))
+        return record, f"{cancelled} moves"
+
+    # -- the plan ---------------------------------------------------------------------------------------
+
+    def _load(self, record: PlanRecord) -> _LoadedPlan:
+        if self._loaded is None or self._loaded.plan_id != record.plan_id:
+            moves = self._kept.read_moves(record.plan_id, record.moves_digest)
+            sizes = np.array([move.size_bytes for move in moves], np.int64)
+            self._loaded = _LoadedPlan(record.plan_id, moves, MoveLoads.of(moves), sizes)
+        return self._loaded
+
+    def _work(self, kept: KeptPlan) -> bool:
+        plan = self._load(kept.record)
+        if kept.record.state is PlanState.QUEUED:
+            self._start(kept, plan)
+            return True
+        if kept.record.state is PlanState.RELEASING:
+            self._release(kept, plan)
+            return False
+        if kept.record.state is PlanState.CANCELLING and not is_halted(kept.record.throttle):
+            throttle = halting(self._administration, plan.moves, kept.record.throttle)
+            kept = self._save(kept, msgspec.structs.replace(kept.record, throttle=throttle))
+        if kept.record.throttle is not None and not kept.record.throttle.is_set:
+            kept = self._set_throttle(kept, plan)
+        return self._move(kept, plan)
+
+    def _start(self, kept: KeptPlan, plan: _LoadedPlan) -> None:
+        record = kept.record
+        if record.rate_bytes_per_s is not None:
+            throttle = plan_throttle(self._administration, plan.moves, record.rate_bytes_per_s)
+            record = msgspec.structs.replace(record, throttle=throttle)
+        self._kept.save(record.with_plan(PlanEvent.START, self._clock.now_ms()), kept.version, self._lease())
+
+    def _set_throttle(self, kept: KeptPlan, plan: _LoadedPlan) -> KeptPlan:
+        throttle = kept.record.throttle
+        assert throttle is not None
+        self._lease()
+        set_throttle(self._administration, plan.moves, throttle)
+        return self._save(kept, msgspec.structs.replace(kept.record, throttle=in_force(throttle)))
+
+    def _move(self, kept: KeptPlan, plan: _LoadedPlan) -> bool:
+        now_ms = self._clock.now_ms()
+        look = look_at(self._administration, [plan.moves[number].partition for number in kept.record.active])
+        record, requests = advance(kept.record, plan.moves, look, now_ms, self._settings)
+        record, begun = self._begin(record, plan, look, now_ms)
+        kept = self._save(kept, record)
+        outcomes = self._ask(requests)
+        record = refused(kept.record, plan.moves, outcomes, now_ms)
+        left = record.state is not PlanState.CANCELLING and "." in record.outcomes
+        if not record.active and not left:
+            record = record.with_plan(PlanEvent.MOVES_ENDED, now_ms)
+        self._save(kept, record)
+        return begun or record.state is PlanState.RELEASING
+
+    def _begin(
+        self, record: PlanRecord, plan: _LoadedPlan, look: Look, now_ms: int
+    ) -> tuple[PlanRecord, bool]:
+        """Whether any has begun. Where none goes on and none can begin for long, the rest is given up."""
+        if record.state is not PlanState.RUNNING or (record.hours and not record.hours.hold(now_ms)):
+            return record, False
+        numbers = choose(record, plan.moves, plan.loads, plan.sizes, look, now_ms, self._settings)
+        if numbers:
+            found = describe(self._administration, [plan.moves[number].partition for number in numbers])
+            as_planned = []
+            for number in numbers:
+                move = plan.moves[number]
+                described = found.get(move.partition)
+                now = set() if described is None else set(described.replicas)
+                if now in (set(move.before), set(move.after)):
+                    as_planned.append(number)
+                else:
+                    reason = "it is not where the plan takes it to be"
+                    record = record.with_move(number, MoveEvent.CHANGED, now_ms, reason)
+            record = begin(record, plan.moves, as_planned, now_ms)
+            return msgspec.structs.replace(record, held_ms=None), True
+        if record.active or "." not in record.outcomes:
+            return msgspec.structs.replace(record, held_ms=None), False
+        held_ms = record.held_ms if record.held_ms is not None else now_ms
+        if now_ms - held_ms > self._settings.give_up_ms:
+            record = self._give_up(record, plan, look)
+        return msgspec.structs.replace(record, held_ms=held_ms), False
+
+    def _give_up(self, record: PlanRecord, plan: _LoadedPlan, look: Look) -> PlanRecord:
+        reasons = dict(record.reasons)
+        for number in record.pending()[:100]:
+            gone = [broker for broker in plan.moves[number].after if broker not in look.alive]
+            reasons[number] = f"broker {gone[0]} does not serve" if gone else "there is no room for it"
+        record = record.ending_pending(MoveEvent.GIVEN_UP)
+        return msgspec.structs.replace(record, reasons=dict(sorted(reasons.items())[:100]))
+
+    def _ask(self, requests: Requests) -> dict[Partition, RtolapError]:
+        if requests.log_dirs:
+            self._lease()
+            # a replica that is still to be made cannot take a directory everywhere: the next look tells
+            self._administration.move_log_dirs(requests.log_dirs)
+        outcomes: dict[Partition, RtolapError] = {}
+        if requests.reassignments:
+            self._lease()
+            outcomes = self._administration.reassign(requests.reassignments)
+        if requests.elections:
+            self._lease()
+            self._administration.elect_preferred_leaders(requests.elections)
+        return outcomes
+
+    def _release(self, kept: KeptPlan, plan: _LoadedPlan) -> None:
+        if kept.record.throttle is not None:
+            self._lease()
+            remove_throttle(self._administration, plan.moves, kept.record.throttle)
+        record = kept.record.with_plan(PlanEvent.RELEASED, self._clock.now_ms())
+        self._kept.store.commit(
+            [Check(self._lease(), -1), self._kept.put_plan(record, kept.version), self._kept.end_plan()]
+        )
+        self._loaded = None
+        counts = {str(state): number for state, number in record.counts().items() if number}
+        _log.info("plan %s has ended: %s", record.plan_id, counts)
+
+    def _save(self, kept: KeptPlan, record: PlanRecord) -> KeptPlan:
+        if record == kept.record:
+            return kept
+        return KeptPlan(record, self._kept.save(record, kept.version, self._lease()))

@@ -1,0 +1,87 @@
+"""What a plan asks of the mover, partition by partition, and the digest that it is bound by."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import msgspec
+
+from rtolap.base.errors import Corrupted, DefinitionError
+from rtolap.kafka.administration.values import Partition, Replica
+
+MOVES_MAX = 200_000
+
+
+class PlannedMove(msgspec.Struct, frozen=True, array_like=True):
+    """before, after: broker ids in the order of preference. former_dirs: of the replicas before, "" where it
+    is not known. log_dirs: of those after, "" where the broker chooses. size_bytes: of one copy."""
+
+    topic: str
+    number: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    former_dirs: tuple[str, ...]
+    log_dirs: tuple[str, ...]
+    size_bytes: int
+
+    @property
+    def partition(self) -> Partition:
+        return Partition(self.topic, self.number)
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        return tuple(broker for broker in self.after if broker not in self.before)
+
+    def wanted_dirs(self) -> dict[Replica, str]:
+        """Of the replicas whose directory the plan names."""
+        named = zip(self.after, self.log_dirs, strict=True)
+        return {Replica(self.partition, broker): path for broker, path in named if path}
+
+    def coming(self) -> dict[int, str]:
+        """Broker -> directory of each copy that is made, between brokers or between disks of one."""
+        former = dict(zip(self.before, self.former_dirs, strict=True))
+        return {
+            broker: path
+            for broker, path in zip(self.after, self.log_dirs, strict=True)
+            if broker not in former or (path and path != former[broker])
+        }
+
+
+def encode_moves(moves: Sequence[PlannedMove]) -> bytes:
+    return msgspec.json.encode(moves)
+
+
+def decode_moves(data: bytes) -> tuple[PlannedMove, ...]:
+    try:
+        return msgspec.json.decode(data, type=tuple[PlannedMove, ...])
+    except msgspec.MsgspecError as error:
+        raise Corrupted("the moves of a plan cannot be read", found=str(error)) from error
+
+
+def digest_of_moves(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def check_moves(moves: Sequence[PlannedMove]) -> None:
+    """Raises DefinitionError where moves cannot be carried out on any cluster."""
+    if not moves or len(moves) > MOVES_MAX:
+        raise DefinitionError(
+            "a plan of no or too many moves", expected=f"1 to {MOVES_MAX}", found=len(moves)
+        )
+    seen: set[Partition] = set()
+    for move in moves:
+        if move.partition in seen:
+            raise DefinitionError(f"the plan moves {move.partition} twice")
+        seen.add(move.partition)
+        if not move.after or len(set(move.after)) != len(move.after) or min(move.after) < 0:
+            raise DefinitionError(f"{move.partition} cannot be at these brokers", found=list(move.after))
+        if len(move.after) < len(move.before):
+            raise DefinitionError(
+                f"the plan lowers the replication factor of {move.partition}",
+                expected=f"{len(move.before)} replicas",
+                found=list(move.after),
+            )
+        lengths = (len(move.former_dirs), len(move.log_dirs))
+        if lengths != (len(move.before), len(move.after)) or not move.before or move.size_bytes < 0:
+            raise DefinitionError(f"the plan says of {move.partition} what does not fit together")

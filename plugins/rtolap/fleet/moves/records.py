@@ -1,0 +1,157 @@
+"""What the mover keeps of a plan: frozen, JSON. Moves are numbered from 0 in the order of the plan.
+
+A plan of a hundred thousand moves fits one node: a move that nobody works at is one letter of `outcomes`, and
+only those that are under way have a record.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rtolap.fleet.moves.states import (
+    FINAL,
+    MoveEvent,
+    MoveState,
+    PlanEvent,
+    PlanState,
+    move_transition,
+    plan_transition,
+)
+
+REASONS_MAX = 100
+HISTORY_MAX = 50
+
+_LETTERS = {
+    MoveState.PENDING: ".",
+    MoveState.DONE: "d",
+    MoveState.CANCELLED: "c",
+    MoveState.FAILED: "f",
+}
+_ACTIVE = "a"
+
+
+class Hours(msgspec.Struct, frozen=True):
+    """Minutes of the day, UTC, from which and up to which moves may begin; `undo`: what is not done at the
+    end is undone, and begins again with the next hours."""
+
+    first_minute: int
+    end_minute: int
+    undo: bool = False
+
+    def hold(self, now_ms: int) -> bool:
+        minute = now_ms // 60_000 % 1440
+        if self.first_minute <= self.end_minute:
+            return self.first_minute <= minute < self.end_minute
+        return minute >= self.first_minute or minute < self.end_minute
+
+
+class Throttle(msgspec.Struct, frozen=True):
+    """rates: what is set for all brokers, by the name of the setting; earlier_rates: what was before that,
+    of this plan. former_rates: what somebody else had set. former_lists: by topic and setting, what topics
+    listed before, where they listed anything. is_set: all of it is in force."""
+
+    rates: dict[str, str]
+    earlier_rates: dict[str, str] = {}
+    former_rates: dict[str, str] = {}
+    former_lists: dict[str, dict[str, str]] = {}
+    is_set: bool = False
+
+
+class MoveRecord(msgspec.Struct, frozen=True):
+    """copied_bytes: to brokers and disks, at the last look, at which copies went on at `bytes_per_s`.
+    progressed_ms: when a look last saw it grow. unclear_ms: since when brokers say what does not fit.
+    ending: what it is cancelled for, by the event that will end it; reason: in words."""
+
+    state: MoveState
+    since_ms: int
+    progressed_ms: int
+    copied_bytes: int = 0
+    bytes_per_s: float = 0.0
+    unclear_ms: int | None = None
+    ending: MoveEvent = MoveEvent.RESTORED
+    reason: str = ""
+
+
+class HistoryEntry(msgspec.Struct, frozen=True):
+    at_ms: int
+    event: PlanEvent
+    state: PlanState
+    note: str = ""
+
+
+class PlanRecord(msgspec.Struct, frozen=True):
+    """digest: of the plan that was approved; moves_digest: of what is kept of it. outcomes: a letter a move.
+    active: by number. reasons: why moves failed, of the first hundred. next_delete_ms: by broker, before when
+    no further cancel may have it delete. held_ms: since when no move goes on and none may begin."""
+
+    plan_id: str
+    cluster_id: str
+    digest: str
+    state: PlanState
+    submitted_ms: int
+    by: str
+    outcomes: str
+    moves_digest: str = ""
+    rate_bytes_per_s: int | None = None
+    hours: Hours | None = None
+    throttle: Throttle | None = None
+    active: dict[int, MoveRecord] = {}
+    reasons: dict[int, str] = {}
+    next_delete_ms: dict[int, int] = {}
+    held_ms: int | None = None
+    history: tuple[HistoryEntry, ...] = ()
+
+    def move_state(self, number: int) -> MoveState:
+        letter = self.outcomes[number]
+        if letter == _ACTIVE:
+            return self.active[number].state
+        return next(state for state, known in _LETTERS.items() if known == letter)
+
+    def pending(self) -> list[int]:
+        return [number for number, letter in enumerate(self.outcomes) if letter == "."]
+
+    def counts(self) -> dict[MoveState, int]:
+        counted = {state: self.outcomes.count(letter) for state, letter in _LETTERS.items()}
+        for record in self.active.values():
+            counted[record.state] = counted.get(record.state, 0) + 1
+        return counted
+
+    def with_move(self, number: int, event: MoveEvent, now_ms: int, reason: str = "") -> PlanRecord:
+        """Raises IllegalTransition."""
+        state = move_transition(self.move_state(number), event, f"move {number} of plan {self.plan_id}")
+        active = {known: record for known, record in self.active.items() if known != number}
+        reasons = self.reasons
+        letter = _LETTERS.get(state, _ACTIVE)
+        if letter == _ACTIVE:
+            former = self.active.get(number)
+            record = former or MoveRecord(state, now_ms, now_ms)
+            active[number] = msgspec.structs.replace(
+                record, state=state, since_ms=now_ms, progressed_ms=now_ms, unclear_ms=None, reason=reason
+            )
+        elif reason and state in FINAL and len(reasons) < REASONS_MAX:
+            reasons = {**reasons, number: reason}
+        outcomes = self.outcomes[:number] + letter + self.outcomes[number + 1 :]
+        return msgspec.structs.replace(self, active=active, outcomes=outcomes, reasons=reasons)
+
+    def cancelling(self, number: int, now_ms: int, ending: MoveEvent, reason: str) -> PlanRecord:
+        """`ending`: the event that is to end it, once it is as it was."""
+        if self.move_state(number) is MoveState.PENDING:
+            return self.with_move(number, MoveEvent.CANCEL, now_ms, reason)
+        record = self.with_move(number, MoveEvent.CANCEL, now_ms, reason)
+        changed = msgspec.structs.replace(record.active[number], ending=ending)
+        return record.with_record(number, changed)
+
+    def ending_pending(self, event: MoveEvent) -> PlanRecord:
+        """All moves that have not begun, at once."""
+        letter = _LETTERS[move_transition(MoveState.PENDING, event, f"plan {self.plan_id}")]
+        return msgspec.structs.replace(self, outcomes=self.outcomes.replace(".", letter))
+
+    def with_record(self, number: int, changed: MoveRecord) -> PlanRecord:
+        return msgspec.structs.replace(self, active={**self.active, number: changed})
+
+    def with_plan(self, event: PlanEvent, now_ms: int, note: str = "") -> PlanRecord:
+        """Raises IllegalTransition."""
+        told = ", ".join(f"{entry.event} at {entry.at_ms}" for entry in self.history)
+        state = plan_transition(self.state, event, f"plan {self.plan_id}", told)
+        entry = HistoryEntry(now_ms, event, state, note)
+        return msgspec.structs.replace(self, state=state, history=(*self.history, entry)[-HISTORY_MAX:])

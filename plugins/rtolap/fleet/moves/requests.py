@@ -1,0 +1,81 @@
+"""What people ask of the mover: signed with the cluster's token, kept with the answer.
+
+Requests stand in ZooKeeper, where more may write than may move data: the mover takes just those that whoever
+has the token has signed, as they were signed. Each stands for ever as a line of the audit, until five
+hundred are newer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from enum import StrEnum
+
+import msgspec
+
+from rtolap.base.errors import Forbidden, Refused
+from rtolap.fleet.moves.records import Hours
+
+AGE_MS_MAX = 3_600_000
+_AHEAD_MS_MAX = 300_000
+
+
+class RequestKind(StrEnum):
+    SUBMIT = "submit"
+    PAUSE = "pause"
+    RESUME = "resume"
+    CANCEL = "cancel"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """code: of the error that it was refused with, "" where it was taken."""
+
+    at_ms: int
+    code: str = ""
+    message: str = ""
+
+
+class MoveRequest(msgspec.Struct, frozen=True):
+    """plan_id: "" for the plan that runs. partitions: of a cancel, none for all. moves_digest: of what the
+    plan asks for; plan_digest: of the file that was approved; rate_bytes_per_s: None for no throttle."""
+
+    request_id: str
+    kind: RequestKind
+    cluster_id: str
+    at_ms: int
+    by: str
+    reason: str = ""
+    plan_id: str = ""
+    partitions: tuple[tuple[str, int], ...] = ()
+    moves_digest: str = ""
+    plan_digest: str = ""
+    rate_bytes_per_s: int | None = None
+    hours: Hours | None = None
+    signature: str = ""
+    answer: Answer | None = None
+
+
+def signed(request: MoveRequest, token: str) -> MoveRequest:
+    return msgspec.structs.replace(request, signature=_signature(request, token))
+
+
+def check_request(request: MoveRequest, token: str, cluster_id: str, now_ms: int) -> None:
+    """Forbidden: nobody with the token asked for this. Refused: it is for another cluster or time."""
+    if not hmac.compare_digest(request.signature.encode(), _signature(request, token).encode()):
+        raise Forbidden(
+            f"request {request.request_id} is not signed with the cluster's token",
+            action="send it with the token that the mover has",
+        )
+    if request.cluster_id != cluster_id:
+        raise Refused(
+            "the request is for another Kafka cluster", expected=cluster_id, found=request.cluster_id
+        )
+    if not now_ms - AGE_MS_MAX <= request.at_ms <= now_ms + _AHEAD_MS_MAX:
+        raise Refused(
+            f"request {request.request_id} is not of this hour", action="check the clocks, and send it again"
+        )
+
+
+def _signature(request: MoveRequest, token: str) -> str:
+    bare = msgspec.structs.replace(request, signature="", answer=None)
+    return hmac.new(token.encode(), msgspec.json.encode(bare), hashlib.sha256).hexdigest()

@@ -1,0 +1,26 @@
+"""How a mover goes about its work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MoverSettings:
+    """moves_per_broker: at most so many at a time begin or end at a broker, those that stall not counted;
+    with them at most `moves_per_broker_max`. ahead_s: under a throttle a broker gets so many moves that it is
+    busy for so long. stall_ms: without progress for so long, a move holds nobody up. give_up_ms: without
+    progress for so long, it is undone. delete_bytes_per_s: cancels have a broker delete no more. room_share:
+    of a disk that stays free. unclear_ms: for so long brokers may say what does not fit before somebody else
+    is held to have changed it. elect_ms: for so long an election is tried."""
+
+    look_every_s: float = 2.0
+    moves_per_broker: int = 5
+    moves_per_broker_max: int = 15
+    ahead_s: float = 30.0
+    stall_ms: int = 60_000
+    give_up_ms: int = 30 * 60_000
+    delete_bytes_per_s: int = 200_000_000
+    room_share: float = 0.05
+    unclear_ms: int = 20_000
+    elect_ms: int = 10_000

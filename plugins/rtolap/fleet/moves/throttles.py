@@ -1,0 +1,136 @@
+"""What binds the copies of a plan: set in one batch for the whole plan, and removed to the last entry.
+
+Rates are set for all brokers at once, so that they can be removed although brokers are gone; a broker with a
+rate of its own keeps it. Which replicas are bound stands with their topics: the former ones send, the new
+ones take. Replicas that are in sync are never bound.
+
+What stood there before is kept before anything is set: entries that somebody else listed stay, and a rate
+that somebody else set meanwhile is theirs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from rtolap.base.errors import NotFound, RtolapError
+from rtolap.fleet.moves.planned import PlannedMove
+from rtolap.fleet.moves.records import Throttle
+from rtolap.kafka.administration.interface import FleetAdministration
+from rtolap.kafka.administration.values import (
+    ALL_BROKERS,
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    LOG_DIRS_RATE,
+    ConfigKind,
+    ConfigResource,
+)
+
+RATES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE)
+LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+HALT_BYTES_PER_S = 1000
+_ALL = "*"
+
+Lists = dict[str, dict[str, list[str]]]
+"""Entries by topic and setting."""
+
+
+def plan_throttle(
+    administration: FleetAdministration, moves: Sequence[PlannedMove], rate_bytes_per_s: int
+) -> Throttle:
+    """What will be set, and what stands there now: to be kept before `set_throttle`."""
+    topics = [ConfigResource(ConfigKind.TOPIC, topic) for topic in listed_replicas(moves)]
+    found = administration.configs([*topics, ALL_BROKERS], [*RATES, *LISTS])
+    rates = dict.fromkeys(RATES, str(rate_bytes_per_s))
+    former_lists = {topic.name: found[topic] for topic in topics if found.get(topic)}
+    return Throttle(rates, former_rates=found.get(ALL_BROKERS, {}), former_lists=former_lists)
+
+
+def is_halted(throttle: Throttle | None) -> bool:
+    return throttle is not None and set(throttle.rates.values()) == {str(HALT_BYTES_PER_S)}
+
+
+def halting(
+    administration: FleetAdministration, moves: Sequence[PlannedMove], throttle: Throttle | None
+) -> Throttle:
+    """What has copies stand still while they wait to be cancelled: the less is there, the less is deleted."""
+    if throttle is None:
+        return plan_throttle(administration, moves, HALT_BYTES_PER_S)
+    rates = dict.fromkeys(RATES, str(HALT_BYTES_PER_S))
+    return msgspec.structs.replace(throttle, rates=rates, earlier_rates=throttle.rates, is_set=False)
+
+
+def set_throttle(
+    administration: FleetAdministration, moves: Sequence[PlannedMove], throttle: Throttle
+) -> None:
+    """Raises the first refusal; topics that are gone need no throttle."""
+    changes: dict[ConfigResource, dict[str, str | None]] = {ALL_BROKERS: dict(throttle.rates)}
+    for topic, entries in listed_replicas(moves).items():
+        values: dict[str, str | None] = {}
+        for name, ours in entries.items():
+            theirs = _entries(throttle.former_lists.get(topic, {}).get(name))
+            if _ALL not in theirs:
+                values[name] = ",".join([*theirs, *(entry for entry in ours if entry not in theirs)])
+        if values:
+            changes[ConfigResource(ConfigKind.TOPIC, topic)] = values
+    _raise_first(administration.alter_configs(changes))
+
+
+def remove_throttle(
+    administration: FleetAdministration, moves: Sequence[PlannedMove], throttle: Throttle
+) -> None:
+    """Leave what others had set, before or meanwhile. May be repeated."""
+    listed = listed_replicas(moves)
+    topics = [ConfigResource(ConfigKind.TOPIC, topic) for topic in listed]
+    found = administration.configs([*topics, ALL_BROKERS], [*RATES, *LISTS])
+    changes: dict[ConfigResource, dict[str, str | None]] = {}
+    rates = {
+        name: throttle.former_rates.get(name)
+        for name, value in found.get(ALL_BROKERS, {}).items()
+        if value in (throttle.rates.get(name), throttle.earlier_rates.get(name))
+        and throttle.former_rates.get(name) != value
+    }
+    if rates:
+        changes[ALL_BROKERS] = rates
+    for topic in topics:
+        values: dict[str, str | None] = {}
+        for name, value in found.get(topic, {}).items():
+            theirs = set(_entries(throttle.former_lists.get(topic.name, {}).get(name)))
+            ours = set(listed[topic.name].get(name, ())) - theirs
+            now = _entries(value)
+            left = [entry for entry in now if entry not in ours]
+            if len(left) < len(now):
+                values[name] = ",".join(left) or None
+        if values:
+            changes[topic] = values
+    if changes:
+        _raise_first(administration.alter_configs(changes))
+
+
+def listed_replicas(moves: Sequence[PlannedMove]) -> Lists:
+    """Of moves between brokers: the former replicas as those that send, the new ones as those that take."""
+    listed: Lists = defaultdict(lambda: {name: [] for name in LISTS})
+    for move in moves:
+        if move.adding:
+            entries = listed[move.topic]
+            entries[LEADER_REPLICAS] += [f"{move.number}:{broker}" for broker in move.before]
+            entries[FOLLOWER_REPLICAS] += [f"{move.number}:{broker}" for broker in move.adding]
+    return dict(listed)
+
+
+def in_force(throttle: Throttle) -> Throttle:
+    return msgspec.structs.replace(throttle, is_set=True)
+
+
+def _entries(value: str | None) -> list[str]:
+    return [entry.strip() for entry in (value or "").split(",") if entry.strip()]
+
+
+def _raise_first(refused: Mapping[ConfigResource, RtolapError]) -> None:
+    for error in refused.values():
+        if not isinstance(error, NotFound):
+            raise error

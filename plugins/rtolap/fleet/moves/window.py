@@ -1,0 +1,196 @@
+"""Which moves begin next: a sliding window, so that one that is stuck holds nobody up.
+
+A broker takes part in a move that it gets data by, or that it leads. It gets another one when fewer than
+`moves_per_broker` of its moves go on, and under a throttle only while what is left of them keeps it busy for
+less than `ahead_s`, or while copies fall behind the throttle. A move that stalls does not count. Moves of the
+broker that has most left to do come first, the biggest of them first: what takes longest is not left to the
+end. No move begins towards a broker that does not serve or to a disk without room for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.fleet.moves.look import Disk, Look
+from rtolap.fleet.moves.planned import PlannedMove
+from rtolap.fleet.moves.records import MoveRecord, PlanRecord
+from rtolap.fleet.moves.settings import MoverSettings
+from rtolap.fleet.moves.states import MoveState
+
+_ORDERS_AT_ONCE = 200  # moves without data: the order of replicas
+
+
+@dataclass(frozen=True)
+class MoveLoads:
+    """Bytes that each move means for each broker, as pairs: rows first[m] up to first[m + 1]."""
+
+    first: NDArray[np.int64]
+    brokers: NDArray[np.int64]
+    bytes_: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, moves: Sequence[PlannedMove]) -> MoveLoads:
+        counts, brokers, sizes = [], [], []
+        for move in moves:
+            loads = loads_of(move)
+            counts.append(len(loads))
+            brokers += list(loads)
+            sizes += list(loads.values())
+        return cls(
+            np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+            np.array(brokers, np.int64),
+            np.array(sizes, np.int64),
+        )
+
+    def in_order(self, pending: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The pending moves, those of the broker with most left to do first, the biggest of them first."""
+        if not len(pending) or not len(self.brokers):
+            return pending
+        counts = np.diff(self.first)
+        is_pending = np.zeros(len(counts), np.bool_)
+        is_pending[pending] = True
+        of_pending = np.repeat(is_pending, counts)
+        left = np.bincount(
+            self.brokers[of_pending], self.bytes_[of_pending], minlength=int(self.brokers.max()) + 1
+        )
+        owners = np.repeat(np.arange(len(counts)), counts)
+        busiest = np.zeros(len(counts))
+        np.maximum.at(busiest, owners, left[self.brokers])
+        order = np.lexsort((pending, -sizes[pending], -busiest[pending]))
+        return pending[order]
+
+
+def loads_of(move: PlannedMove) -> dict[int, int]:
+    """By broker: what it gets, and what it sends as the present leader."""
+    loads = dict.fromkeys(move.coming(), move.size_bytes)
+    if move.adding:
+        leader = move.before[0]
+        loads[leader] = loads.get(leader, 0) + move.size_bytes * len(move.adding)
+    return loads
+
+
+def choose(
+    record: PlanRecord,
+    moves: Sequence[PlannedMove],
+    loads: MoveLoads,
+    sizes: NDArray[np.int64],
+    look: Look,
+    now_ms: int,
+    settings: MoverSettings,
+) -> list[int]:
+    """Numbers of pending moves that may begin now."""
+    pending = np.flatnonzero(np.frombuffer(record.outcomes.encode(), np.uint8) == ord("."))
+    if not len(pending):
+        return []
+    window = _Window(record, moves, look, now_ms, settings)
+    chosen: list[int] = []
+    without_data = 0
+    for number in loads.in_order(pending, sizes):
+        move = moves[int(number)]
+        of_move = loads_of(move)
+        if not of_move:
+            without_data += 1
+            if without_data > _ORDERS_AT_ONCE:
+                continue
+        if window.takes(move, of_move):
+            chosen.append(int(number))
+        if window.is_full:
+            break
+    return chosen
+
+
+class _Window:
+    def __init__(
+        self,
+        record: PlanRecord,
+        moves: Sequence[PlannedMove],
+        look: Look,
+        now_ms: int,
+        settings: MoverSettings,
+    ) -> None:
+        self._rate = record.rate_bytes_per_s
+        self._look = look
+        self._settings = settings
+        self._going: Counter[int] = Counter()
+        self._all: Counter[int] = Counter()
+        self._left_bytes: Counter[int] = Counter()
+        self._bytes_per_s: dict[int, float] = defaultdict(float)
+        self._taken: Counter[tuple[int, str]] = Counter()
+        for number, kept in record.active.items():
+            move = moves[number]
+            stalls = is_stalled(kept, now_ms, settings)
+            left = max(0, move.size_bytes * max(1, len(move.adding)) - kept.copied_bytes)
+            for broker in loads_of(move):
+                self._all[broker] += 1
+                if not stalls and kept.state is not MoveState.CANCELLING:
+                    self._going[broker] += 1
+                    self._left_bytes[broker] += left
+                    self._bytes_per_s[broker] += kept.bytes_per_s
+            self._reserve(move, left)
+
+    @property
+    def is_full(self) -> bool:
+        return bool(self._look.alive) and not any(self._wants(broker) for broker in self._look.alive)
+
+    def takes(self, move: PlannedMove, loads: dict[int, int]) -> bool:
+        if not all(broker in self._look.alive for broker in move.after):
+            return False
+        if not all(self._wants(broker) for broker in loads):
+            return False
+        if not self._has_room(move):
+            return False
+        for broker, size_bytes in loads.items():
+            self._going[broker] += 1
+            self._all[broker] += 1
+            self._left_bytes[broker] += size_bytes
+        self._reserve(move, move.size_bytes)
+        return True
+
+    def _wants(self, broker: int) -> bool:
+        if broker not in self._look.alive:
+            # a former leader that is gone: another replica is read from
+            return self._all[broker] < self._settings.moves_per_broker_max
+        going = self._going[broker]
+        if (
+            self._all[broker] >= self._settings.moves_per_broker_max
+            or going >= self._settings.moves_per_broker
+        ):
+            return False
+        if going == 0 or self._rate is None:
+            return True
+        behind = 0 < self._bytes_per_s[broker] < 0.8 * self._rate
+        return behind or self._left_bytes[broker] < self._rate * self._settings.ahead_s
+
+    def _has_room(self, move: PlannedMove) -> bool:
+        return all(self._fits(broker, path, move.size_bytes) for broker, path in move.coming().items())
+
+    def _fits(self, broker: int, path: str, size_bytes: int) -> bool:
+        """Where no directory is named, the broker chooses: any of them must do."""
+        if broker not in self._look.told:
+            return False
+        disks = {
+            known: disk
+            for (of_broker, known), disk in self._look.disks.items()
+            if of_broker == broker and path in ("", known) and not disk.offline
+        }
+        return any(self._room(broker, known, disk) >= size_bytes for known, disk in disks.items())
+
+    def _room(self, broker: int, path: str, disk: Disk) -> float:
+        if disk.usable_bytes is None or disk.total_bytes is None:
+            return float("inf")
+        kept_free = disk.total_bytes * self._settings.room_share
+        taken = self._taken[broker, path] + self._taken[broker, ""]
+        return disk.usable_bytes - taken - kept_free
+
+    def _reserve(self, move: PlannedMove, size_bytes: int) -> None:
+        for broker, path in move.coming().items():
+            self._taken[broker, path] += size_bytes
+
+
+def is_stalled(kept: MoveRecord, now_ms: int, settings: MoverSettings) -> bool:
+    return now_ms - kept.progressed_ms > settings.stall_ms
