@@ -17,15 +17,15 @@
 /applications/<a>/approvals       Approvals: windows that people approved
 /applications/<a>/hosts/<level>   SourceHosts: the hosts of a source that count
 /requests/<id>                    RequestRecord: how a request to drop something was answered
-/fleet/<cluster>/brokers/<broker>      BrokerRecord: where a broker of Kafka's cluster <cluster> is in its life
-/fleet/<cluster>/audit/<broker>/<n>    AuditEntry: one change of a broker, from 1, never changed
-/fleet/<cluster>/quotas/<operation>    QuotaChange: client quotas that were applied, by whom and why
-/fleet/<cluster>/lease/<n>        movers (ephemeral, sequential); the lowest works
-/fleet/<cluster>/mover            MoverRecord: who works, and what hinders it
-/fleet/<cluster>/current          id of the plan that is carried out
-/fleet/<cluster>/plans/<p>        PlanRecord: how far a plan is, the throttles that it has set
-/fleet/<cluster>/plans/<p>/moves/<n>  pieces of what it asks for, compressed
-/fleet/<cluster>/requests/<id>    MoveRequest: what somebody asked for, signed, and how it was answered
+/fleet/<id>/brokers/<broker>      BrokerRecord: where a broker of Kafka's cluster <id> is in its life
+/fleet/<id>/audit/<broker>/<n>    AuditEntry: one change of a broker, from 1, never changed
+/fleet/<id>/quotas/<operation>    QuotaChange: client quotas that were applied, by whom and why
+/fleet/<id>/lease/<n>             movers (ephemeral, sequential); the lowest works
+/fleet/<id>/mover                 MoverRecord: who works, and what hinders it
+/fleet/<id>/current               id of the plan that is carried out
+/fleet/<id>/plans/<p>             PlanRecord: how far a plan is, the throttles that it has set
+/fleet/<id>/plans/<p>/moves/<n>   pieces of what it asks for, compressed
+/fleet/<id>/requests/<id>         MoveRequest: what somebody asked for, signed, and how it was answered
 """
 
 from __future__ import annotations
