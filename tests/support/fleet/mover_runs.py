@@ -73,7 +73,7 @@ class MoverWorld:
         kept = self.kept
         if kill is not None:
             administration = Mortal(administration, kill)
-            kept = KeptFleet(Mortal(self.store, kill), "fleet")  # type: ignore[arg-type]
+            kept = KeptFleet(Mortal(self.store, kill), "fleet")
         return Mover(administration, kept, lambda: FENCE, self.clock, TOKEN, settings=self.settings)
 
     def add(
