@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 from rtolap.base.errors import Unavailable
+from rtolap.kafka.catch_up_consumer import CatchUpConsumer
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.kafka.memory.producer import MemoryAdmin, MemoryProducer
 
+from tests.support.catch_up import EAGER
 from tests.support.cubes.stream_contract import StreamContract, World
 
 
@@ -18,6 +20,21 @@ class TestMemoryStream(StreamContract):
             admin=MemoryAdmin(broker),
             producer=MemoryProducer(broker),
             consumer=lambda topic: MemoryConsumer(broker, topic),
+            gap=lambda topic, partition: broker.skip(topic, partition, 3),
+        )
+
+
+class TestMemoryStreamReadApart(StreamContract):
+    """All that is behind at all is read apart, as far as there are others."""
+
+    @pytest.fixture
+    def world(self) -> World:
+        broker = MemoryBroker()
+        return World(
+            topic="events",
+            admin=MemoryAdmin(broker),
+            producer=MemoryProducer(broker),
+            consumer=lambda topic: CatchUpConsumer(lambda: MemoryConsumer(broker, topic), EAGER),
             gap=lambda topic, partition: broker.skip(topic, partition, 3),
         )
 

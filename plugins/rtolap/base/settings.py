@@ -33,6 +33,11 @@ class Settings(BaseSettings):
     fleet_sources: Path | None = Field(
         default=None, description="YAML file of what monitoring of the Kafka brokers reads"
     )
+    catch_up_behind_records: int = Field(
+        default=100_000,
+        ge=0,
+        description="a partition further behind than this is read apart from the others; 0: none ever is",
+    )
     hbase: str = Field(
         default="127.0.0.1:2181/hbase", description="ZooKeeper of the HBase that is followed, and its node"
     )

@@ -83,7 +83,7 @@ def run(
                 access.jobs,
                 access.records,
                 sink,
-                lambda loader: open_consumer(connections, loader, f"rtolap-loader-{job}"),
+                lambda loader: open_consumer(connections, loader, f"rtolap-loader-{job}", settings),
                 box,
                 SystemClock(),
             ),

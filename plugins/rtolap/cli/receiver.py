@@ -74,7 +74,7 @@ def serve(
         data_dir=data_dir or settings.data_dir / "receivers" / receiver_id,
         metadata=ClusterMetadata(store, clock),
         store=open_store(settings.object_store),
-        open_consumer=lambda table: open_consumer(connections, table, f"rtolap-{receiver_id}"),
+        open_consumer=lambda table: open_consumer(connections, table, f"rtolap-{receiver_id}", settings),
         connections=connections,
         clock=clock,
         settings=ReceiverSettings(

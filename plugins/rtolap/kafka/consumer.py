@@ -69,8 +69,30 @@ class KafkaConsumer:
         self._reassign()
 
     def add_partitions(self, offsets: Offsets) -> None:
-        self._positions = offsets | self._positions
-        self._reassign()
+        new = {partition: at for partition, at in offsets.items() if partition not in self._positions}
+        if not new:
+            return
+        self._positions |= new
+        try:
+            self._consumer.incremental_assign(
+                [TopicPartition(self.topic, partition, at) for partition, at in new.items()]
+            )
+        except KafkaException as error:
+            raise self._topic.unavailable("be assigned", error) from error
+
+    def remove_partitions(self, partitions: Iterable[int]) -> None:
+        chosen = set(partitions) & self._positions.keys()
+        if not chosen:
+            return
+        for partition in chosen:
+            del self._positions[partition]
+        self._paused -= chosen
+        if isinstance(self._pending, OffsetsGone) and self._pending.partition in chosen:
+            self._pending = None
+        try:
+            self._consumer.incremental_unassign(self._topic_partitions(chosen))
+        except KafkaException as error:
+            raise self._topic.unavailable("be assigned", error) from error
 
     def poll(self, records_max: int, timeout_s: float, *, bytes_max: int = BATCH_BYTES_MAX) -> Batch:
         self._raise_pending()
@@ -89,6 +111,14 @@ class KafkaConsumer:
 
     def position(self) -> Offsets:
         return dict(self._positions)
+
+    def known_ends(self) -> Offsets:
+        ends: Offsets = {}
+        for partition in self._positions:
+            known = self._consumer.get_watermark_offsets(TopicPartition(self.topic, partition), cached=True)
+            if known is not None and known[1] >= 0:
+                ends[partition] = known[1]
+        return ends
 
     def log_range(self, partition: int, timeout_s: float = 5.0) -> LogRange:
         return self._topic.log_range(partition, timeout_s)

@@ -129,6 +129,9 @@ class StreamConsumer(Protocol):
     def add_partitions(self, offsets: Offsets) -> None:
         """Read these partitions too; those already assigned keep their position."""
 
+    def remove_partitions(self, partitions: Iterable[int]) -> None:
+        """Read these no more, and nothing else changes: no later poll has a record of them."""
+
     def poll(self, records_max: int, timeout_s: float, *, bytes_max: int = BATCH_BYTES_MAX) -> Batch:
         """Return what has arrived, at most `records_max`; waits up to `timeout_s` only while nothing has.
 
@@ -142,6 +145,10 @@ class StreamConsumer(Protocol):
 
     def position(self) -> Offsets:
         """Next-to-read of every assigned partition, past compaction gaps and transaction markers too."""
+
+    def known_ends(self) -> Offsets:
+        """The logs' ends as the last fetched records told them, without asking: of assigned partitions from
+        which something was fetched."""
 
     def log_range(self, partition: int, timeout_s: float = 5.0) -> LogRange:
         """The offsets that the broker holds now. Unavailable when it does not answer."""

@@ -167,6 +167,30 @@ class StreamContract:
         consumer.add_partitions({0: 0})
         assert consumer.position() == {0: 2}
 
+    def test_a_removed_partition_gives_nothing_and_the_others_keep_their_position(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 2)
+        world.produce(0, b"a", b"b")
+        world.produce(1, b"x")
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 0, 1: 0})
+        read(consumer, 3)
+        world.produce(0, b"c")
+        consumer.remove_partitions([0, 7])
+        world.produce(1, b"y")
+        assert read(consumer, 1) == {1: [(1, b"y")]}
+        assert len(consumer.poll(10, 0.3)) == 0
+        assert consumer.position() == {1: 2}
+        consumer.add_partitions({0: 1})
+        assert read(consumer, 2) == {0: [(1, b"b"), (2, b"c")]}
+
+    def test_the_ends_of_logs_are_known_once_something_was_fetched(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 2)
+        world.produce(0, b"a", b"b", b"c")
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 1})
+        read(consumer, 2)
+        until(lambda: consumer.known_ends() == {0: 3}, "the end of the log")
+
     def test_the_log_range_is_start_and_end(self, world: World) -> None:
         world.admin.create_topic(world.topic, 1)
         world.produce(0, b"a", b"b", b"c")

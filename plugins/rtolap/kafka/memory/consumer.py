@@ -39,6 +39,11 @@ class MemoryConsumer:
     def add_partitions(self, offsets: Offsets) -> None:
         self._positions = offsets | self._positions
 
+    def remove_partitions(self, partitions: Iterable[int]) -> None:
+        for partition in set(partitions) & self._positions.keys():
+            del self._positions[partition]
+            self._paused.discard(partition)
+
     def poll(self, records_max: int, timeout_s: float, *, bytes_max: int = BATCH_BYTES_MAX) -> Batch:
         deadline = time.monotonic() + timeout_s
         with self._broker.changed:
@@ -51,6 +56,14 @@ class MemoryConsumer:
 
     def position(self) -> Offsets:
         return dict(self._positions)
+
+    def known_ends(self) -> Offsets:
+        with self._broker.changed:
+            try:
+                logs = self._broker.logs(self.topic)
+            except NotFound:
+                return {}
+            return {partition: logs[partition].end for partition in self._positions if partition < len(logs)}
 
     def log_range(self, partition: int, timeout_s: float = 5.0) -> LogRange:
         with self._broker.changed:
