@@ -12,11 +12,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
+from rtolap.agent.cpus import inherited
 from rtolap.agent.records import Handle
 from rtolap.base.errors import ProcessFailed
 from rtolap.base.pids import lives, pid_lives
@@ -31,8 +32,11 @@ _RUNNER = Path(__file__).with_name("runner.py")
 
 
 class Processes:
-    def __init__(self, folder: Path) -> None:
+    """`cpus`: kind of process, the first part of its key → the processors that it runs on."""
+
+    def __init__(self, folder: Path, cpus: Mapping[str, frozenset[int]] | None = None) -> None:
         self._folder = folder
+        self._cpus = cpus or {}
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def log_path(self, key: str, generation: int) -> Path:
@@ -73,7 +77,10 @@ class Processes:
             command = [sys.executable, "-I", "-S", str(_RUNNER), str(exit_path), *command]
         marked = {**os.environ, **env, KEY_VARIABLE: key, GENERATION_VARIABLE: str(generation)}
         try:
-            with self.log_path(key, generation).open("ab") as log:
+            with (
+                self.log_path(key, generation).open("ab") as log,
+                inherited(self._cpus.get(key.partition(".")[0])),
+            ):
                 child = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -19,7 +20,14 @@ GRACEFUL_S = 5
 
 
 async def serve(
-    *, folder: Path, commands: Commands, host: str, port: int, token: str, stop_on_exit: bool = False
+    *,
+    folder: Path,
+    commands: Commands,
+    host: str,
+    port: int,
+    token: str,
+    stop_on_exit: bool = False,
+    cpus: Mapping[str, frozenset[int]] | None = None,
 ) -> None:
     """Serve until asked to end. With `stop_on_exit` the processes end with the agent; else they live on.
 
@@ -28,7 +36,7 @@ async def serve(
 
     Raises Refused when another agent holds the folder.
     """
-    supervisor = Supervisor(folder, commands)
+    supervisor = Supervisor(folder, commands, cpus=cpus)
     try:
         server: HttpServer
 
@@ -48,13 +56,28 @@ async def serve(
 
 
 def run(
-    *, folder: Path, commands: Commands, host: str, port: int, token: str, stop_on_exit: bool = False
+    *,
+    folder: Path,
+    commands: Commands,
+    host: str,
+    port: int,
+    token: str,
+    stop_on_exit: bool = False,
+    cpus: Mapping[str, frozenset[int]] | None = None,
 ) -> None:
     """`serve` as a process: call from the main thread."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _served)
     asyncio.run(
-        serve(folder=folder, commands=commands, host=host, port=port, token=token, stop_on_exit=stop_on_exit)
+        serve(
+            folder=folder,
+            commands=commands,
+            host=host,
+            port=port,
+            token=token,
+            stop_on_exit=stop_on_exit,
+            cpus=cpus,
+        )
     )
 
 

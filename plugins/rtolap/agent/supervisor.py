@@ -11,6 +11,7 @@ import asyncio
 import fcntl
 import os
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -33,16 +34,22 @@ _WITH_PID = (ProcessState.RUNNING, ProcessState.STOPPING)
 
 class Supervisor:
     """Holds the folder until `close`; `run` must be under way for processes to be looked after, every
-    `tick_s`.
+    `tick_s`. `cpus`: see `Processes`.
     """
 
     def __init__(
-        self, folder: Path, commands: Commands, clock: Clock | None = None, *, tick_s: float = TICK_S
+        self,
+        folder: Path,
+        commands: Commands,
+        clock: Clock | None = None,
+        *,
+        tick_s: float = TICK_S,
+        cpus: Mapping[str, frozenset[int]] | None = None,
     ) -> None:
         self._folder = AgentFolder(folder)
         self._commands = commands
         self._clock = clock or SystemClock()
-        self._processes = Processes(self._folder.logs)
+        self._processes = Processes(self._folder.logs, cpus)
         self.metrics = AgentMetrics()
         self._ledger = Ledger(StateFile(self._folder.state_file), self._processes, self._clock, self.metrics)
         self._life = Lifecycle(commands, self._processes, self._ledger, self._clock)

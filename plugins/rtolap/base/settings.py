@@ -72,6 +72,10 @@ class Settings(BaseSettings):
     query_require_tls: bool = Field(default=False, description="refuse MySQL clients without TLS")
     query_ca: Path | None = Field(default=None, description="PEM whom SQL clients trust; None: the system's")
     agent_port: int = 7060
+    agent_cpus: str = Field(
+        default="",
+        description="processors of kinds of processes, as receiver=0-3,8; build=numa:1; others run anywhere",
+    )
     stream_load_port: int = Field(default=7030, description="where loads are asked for; it redirects them")
     stream_load_body_port: int = Field(default=7040, description="where the bodies of loads go")
     stream_load_endpoints: str = Field(

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rtolap.agent.commands import Commands
+from rtolap.agent.cpus import host_processors, parse_cpus
 from rtolap.agent.host import Host
 from rtolap.agent.server import run
 from rtolap.base.settings import Settings
@@ -49,6 +50,7 @@ def serve(
         port=settings.agent_port,
         token=settings.token(),
         stop_on_exit=stop_on_exit,
+        cpus=parse_cpus(settings.agent_cpus, host_processors()),
     )
 
 
