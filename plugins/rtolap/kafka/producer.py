@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
 from rtolap.kafka.clusters import KafkaCluster
 from rtolap.kafka.errors import translated
 from rtolap.kafka.interfaces import Delivered, OutRecord
@@ -141,6 +141,16 @@ def _tell(
     delivered(record, None if error is None else translated("produce to", topic, error, cluster))
 
 
+def _retrying(passing: type[RtolapError]) -> Retrying:
+    """A topic that was made just now gets its leaders, and is known to all brokers, a moment later."""
+    return Retrying(
+        retry=retry_if_exception_type(passing),
+        stop=stop_after_delay(_LEADER_WAIT_S),
+        wait=wait_fixed(_LEADER_RETRY_S),
+        reraise=True,
+    )
+
+
 class KafkaAdmin:
     """TopicAdmin."""
 
@@ -159,6 +169,8 @@ class KafkaAdmin:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
             raise translated("create", topic, error, self._cluster) from error
+        # the controller has made it; the broker that is asked next may not have heard of it yet
+        _retrying(NotFound)(self.partitions, topic)
         return True
 
     def delete_topic(self, topic: str) -> None:
@@ -183,13 +195,7 @@ class KafkaAdmin:
         specs: dict[str, Any] = {"earliest": OffsetSpec.earliest, "latest": OffsetSpec.latest}
         if which not in specs:
             raise DefinitionError("no such offset", expected="earliest or latest", found=repr(which))
-        retrying = Retrying(
-            retry=retry_if_exception_type(Unavailable),
-            stop=stop_after_delay(_LEADER_WAIT_S),
-            wait=wait_fixed(_LEADER_RETRY_S),
-            reraise=True,
-        )
-        return retrying(self._offsets, topic, specs[which]())
+        return _retrying(Unavailable)(self._offsets, topic, specs[which]())
 
     def _offsets(self, topic: str, spec: OffsetSpec) -> Offsets:
         asked = {TopicPartition(topic, partition): spec for partition in self.partitions(topic)}
