@@ -182,6 +182,9 @@ class CatchUpConsumer:
             self._waiting[partition] = positions[partition]
             self._live.remove_partitions([partition])
         self._take_turns(now_s)
+        if self._behind is not None and not self._behind.position():
+            self._behind.close()  # one that nobody polls would keep all that its client has to tell
+            self._behind = None
 
     def _take_turns(self, now_s: float) -> None:
         """So many as may be caught up at a time are; who has had its turn goes behind those that wait."""
