@@ -19,8 +19,9 @@ from rtolap.fleet.planning.leaders import plan_leaders
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import check_applies, plan_from, plan_json
 from rtolap.fleet.planning.racks import plan_racks
-from rtolap.fleet.snapshot.model import BrokerState, Snapshot
+from rtolap.fleet.snapshot.model import Snapshot
 
+from tests.support.fleet.exact_leaders import fewest_most_leading
 from tests.support.fleet.random_fleets import Oddities, random_fleet
 from tests.support.fleet.slow_cluster import SlowCluster
 from tests.support.seeds import so_many
@@ -89,18 +90,11 @@ def _check_leaders(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> Non
     before, after = SlowCluster(snapshot, disk_limit=0.9), _after(snapshot, plan, seed)
     for name, replicas in after.replicas.items():
         assert {(r.broker, r.path) for r in replicas} == {(r.broker, r.path) for r in before.replicas[name]}
-    assert _most_leading(after) <= max(_most_leading(before), _even(snapshot))
+    assert _most_leading(after) == fewest_most_leading(snapshot)
 
 
 def _most_leading(cluster: SlowCluster) -> int:
     return max((count for broker, count in cluster.preferred().items() if broker in cluster.alive), default=0)
-
-
-def _even(snapshot: Snapshot) -> int:
-    able = int((snapshot.brokers.states == BrokerState.ALIVE).sum())
-    return (
-        -(-len(snapshot.partitions) // max(able, 1)) * 2
-    )  # leaders of dead brokers come to those that serve
 
 
 def _check_racks(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:

@@ -87,14 +87,17 @@ class _Leadership:
             if not sources or not needy.any():
                 return
             source = max(sources, key=lambda b: (self.leading[b], -b))
-            way = self._way(source, needy)
-            if way is None:
-                stuck.add(source)
-                continue
             goal = most if above else least
-            spare = int(self.leading[source]) - (goal if above else least)
-            count = max(min(spare, goal - int(self.leading[way[-1]])), 1)
-            count = min(count, *(int(self._ways[a, b]) for a, b in pairwise(way)))
+            way = self._way(source, needy)
+            if way is not None:
+                count = min(int(self.leading[source]) - goal, goal - int(self.leading[way[-1]]))
+            else:  # nobody has too few: share with who has two less
+                way = self._way(source, self._placement.able & (self.leading <= self.leading[source] - 2))
+                if way is None:
+                    stuck.add(source)
+                    continue
+                count = (int(self.leading[source]) - int(self.leading[way[-1]])) // 2
+            count = min(max(count, 1), *(int(self._ways[a, b]) for a, b in pairwise(way)))
             for giver, getter in pairwise(way):
                 self._hand_on(giver, getter, count)
 

@@ -1,0 +1,94 @@
+"""`rtolap fleet plan` on recorded fleets: what it prints, keeps and draws."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rtolap.base.errors import DefinitionError, ImpossiblePlan, PlanChanged
+from rtolap.cli.fleet.commands import app
+from rtolap.fleet.snapshot.file import save
+from typer.testing import CliRunner, Result
+
+from tests.support.fleet.random_fleets import huge_fleet
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("fleet") / "fleet.snapshot"
+    save(huge_fleet(brokers=12, racks=4, replicas=3_000, topics=40), path)
+    return str(path)
+
+
+def _run(*arguments: str) -> Result:
+    done = CliRunner().invoke(app, ["plan", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_a_plan_is_printed_kept_drawn_and_shown_again(fleet: str, tmp_path: Path) -> None:
+    out, picture = tmp_path / "plan.json", tmp_path / "plan.svg"
+    printed = _run(
+        "disks", "--snapshot", fleet, "--out", str(out), "--plot", str(picture), "--moves", "3"
+    ).stdout
+    for part in (
+        "Disks are",
+        "Afterwards",
+        "between brokers",
+        "moves\t",
+        "digest\t",
+        "topic\tpartition\tfrom",
+    ):
+        assert part in printed
+    kafka = json.loads((tmp_path / "plan.kafka.json").read_text())
+    assert kafka["version"] == 1
+    assert set(kafka["partitions"][0]) == {"topic", "partition", "replicas", "log_dirs"}
+    for part in ("before", "after", "3:/data/1", "deviation"):
+        assert part in picture.read_text()
+    shown = _run("show", str(out), "--snapshot", fleet, "--moves", "3").stdout
+    assert shown.startswith(printed.split("✓")[0].rstrip())
+    assert "may be carried out" in shown
+    told = json.loads(_run("show", str(out), "--moves", "2", "--json").stdout)
+    assert len(told["largest"]) == 2
+    assert told["digest"] in printed
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("leaders",),
+        ("rack",),
+        ("drain", "3"),
+        ("add", "3"),
+        ("remove-disk", "3:/data/1"),
+        ("factor", "4", "--topic", "topic-00001"),
+    ],
+)
+def test_each_plan_is_told_as_json(fleet: str, arguments: tuple[str, ...]) -> None:
+    told = json.loads(_run(*arguments, "--snapshot", fleet, "--json").stdout)
+    assert told["kind"] == arguments[0]
+    assert told["why"]
+    assert told["utilisation_after"]["most"] <= 1
+
+
+def test_two_plans_are_told_apart(fleet: str, tmp_path: Path) -> None:
+    one, other = str(tmp_path / "one.json"), str(tmp_path / "other.json")
+    _run("disks", "--snapshot", fleet, "--out", one)
+    _run("disks", "--snapshot", fleet, "--out", other, "--tolerance", "0.1")
+    printed = _run("diff", one, other).stdout
+    assert "{'tolerance': '0.1'}" in printed
+    told = json.loads(_run("diff", one, one, "--json").stdout)
+    assert told["partitions"]["same"] == told["one"]["partitions"] > 0
+
+
+def test_what_cannot_be_planned_and_what_was_edited_is_an_error(fleet: str, tmp_path: Path) -> None:
+    with pytest.raises(ImpossiblePlan, match="racks"):
+        _run("factor", "5", "--topic", "topic-00001", "--snapshot", fleet)
+    with pytest.raises(DefinitionError, match="BROKER:PATH"):
+        _run("remove-disk", "/data/1", "--snapshot", fleet)
+    out = tmp_path / "plan.json"
+    _run("drain", "3", "--snapshot", fleet, "--out", str(out))
+    out.write_bytes(out.read_bytes().replace(b'"brokers":"3"', b'"brokers":"4"'))
+    with pytest.raises(PlanChanged):
+        _run("show", str(out))
