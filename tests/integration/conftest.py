@@ -16,7 +16,6 @@ import signal
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -30,7 +29,8 @@ from rtolap.stack.servers.java import LEAN_FLAGS
 from rtolap.stack.servers.kafka import kafka_spec
 from rtolap.stack.servers.mariadb import mariadb_spec
 from rtolap.stack.servers.zookeeper import zookeeper_spec
-from rtolap.stack.spec import ProcessSpec
+
+from tests.support.servers import running
 
 _OWNER = "RTOLAP_TEST_OWNER"
 
@@ -71,19 +71,9 @@ def server_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-@contextmanager
-def _running(spec: ProcessSpec) -> Iterator[ManagedProcess]:
-    server = ManagedProcess(spec)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
-
-
 @pytest.fixture(scope="session")
 def zookeeper_server(java: JavaArtifacts, server_folder: Path) -> Iterator[ManagedProcess]:
-    with _running(zookeeper_spec(java, server_folder / "zookeeper", free_port())) as server:
+    with running(zookeeper_spec(java, server_folder / "zookeeper", free_port())) as server:
         yield server
 
 
@@ -92,13 +82,13 @@ def kafka_server(java: JavaArtifacts, server_folder: Path) -> Iterator[ManagedPr
     port = free_port()
     overrides = {"log.retention.check.interval.ms": 1000, "log.initial.task.delay.ms": 1000}
     spec = kafka_spec(java, server_folder / "kafka", port, free_port({port}), overrides=overrides)
-    with _running(spec) as server:
+    with running(spec) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb_server(owned: None, server_folder: Path) -> Iterator[ManagedProcess]:
-    with _running(mariadb_spec(server_folder / "mariadb", free_port())) as server:
+    with running(mariadb_spec(server_folder / "mariadb", free_port())) as server:
         yield server
 
 

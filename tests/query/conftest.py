@@ -17,9 +17,8 @@ from tests.support.query.sql_oracle import open_oracle
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    made = Engine(memory_limit_bytes=1 << 28, threads=1)
-    yield made
-    made.close()
+    with contextlib.closing(Engine(memory_limit_bytes=1 << 28, threads=1)) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
@@ -40,9 +39,8 @@ def world(request: pytest.FixtureRequest) -> Iterator[QueryWorld]:
 
 @pytest.fixture(scope="module")
 def service(world: QueryWorld) -> Iterator[QueryService]:
-    made = world.service()
-    yield made
-    made.close()
+    with contextlib.closing(world.service()) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -22,13 +22,7 @@ class Leadership:
     run on one thread; their RtolapErrors are logged and the next tick tries again.
     """
 
-    def __init__(
-        self,
-        store: MetadataStore,
-        url: str,
-        *,
-        tick_s: float = TICK_S,
-    ) -> None:
+    def __init__(self, store: MetadataStore, url: str, *, tick_s: float = TICK_S) -> None:
         self.url = url
         self._tick_s = tick_s
         self._led = False

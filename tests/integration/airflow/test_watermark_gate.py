@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-import msgspec
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -22,6 +21,8 @@ from rtolap.model.cube import Cube, Measure, SegmentPolicy
 from rtolap.model.segment import SegmentRange
 from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.protocols.coordinator.messages import SegmentInfo
+
+from tests.support.cubes.declarations import declare_cube, drop_cube
 
 pytestmark = pytest.mark.integration
 
@@ -60,14 +61,10 @@ class Fleet:
             segment=SegmentPolicy(window_ms=DAY_MS),
             watermark=CubeWatermark(self.name, "web", "store"),
         )
-        self._coordinator.create_table(msgspec.to_builtins(table))
-        self._coordinator.create_cube(msgspec.to_builtins(cube))
-        self._coordinator.enable_cube(self.name)
+        declare_cube(self._coordinator, table, cube)
 
     def drop(self) -> None:
-        self._coordinator.disable_cube(self.name)
-        self._coordinator.drop_cube(self.name)
-        self._coordinator.drop_table(self.name)
+        drop_cube(self._coordinator, self.name, self.name)
         self._coordinator.drop_application(self.name)
 
     def send(self, host: str, day: int, *hours: int) -> None:

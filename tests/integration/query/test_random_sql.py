@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import date
 from decimal import Decimal
 
@@ -31,16 +32,14 @@ ER_DATA_OUT_OF_RANGE = 1690
 
 @pytest.fixture(scope="module")
 def raw_world() -> Iterator[QueryWorld]:
-    world = flights_world(11, 150)
-    yield world
-    world.close()
+    with closing(flights_world(11, 150)) as world:
+        yield world
 
 
 @pytest.fixture(scope="module")
 def raw_service(raw_world: QueryWorld) -> Iterator[QueryService]:
-    service = raw_world.service()
-    yield service
-    service.close()
+    with closing(raw_world.service()) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")

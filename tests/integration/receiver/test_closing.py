@@ -16,6 +16,7 @@ from rtolap.model.cube import SegmentPolicy
 from rtolap.protocols.coordinator.messages import SegmentInfo
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
+from tests.support.cubes.declarations import declare_cube
 from tests.support.cubes.services import Services, wait_for
 
 pytestmark = [pytest.mark.integration]
@@ -70,9 +71,7 @@ def test_a_segment_is_closed_by_the_event_that_completes_it(
     cube, client, producer = unique_name, services.coordinator, KafkaProducer(kafka)
     create_topic(cube)
     schema = small_schema(name=cube, table=cube, segment=policy)
-    client.create_table(msgspec.to_builtins(msgspec.structs.replace(schema.table, name=cube, topic=cube)))
-    client.create_cube(msgspec.to_builtins(schema.cube))
-    client.enable_cube(cube)
+    declare_cube(client, msgspec.structs.replace(schema.table, name=cube, topic=cube), schema.cube)
 
     def send(at_ms: int) -> None:
         producer.produce(cube, [OutRecord(json.dumps({"ts": START_MS + at_ms, "kind": "a"}).encode())])

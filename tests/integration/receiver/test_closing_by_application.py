@@ -23,6 +23,7 @@ from rtolap.model.table import Column
 from rtolap.protocols.coordinator.messages import SegmentInfo
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
+from tests.support.cubes.declarations import declare_cube
 from tests.support.cubes.services import Services, wait_for
 
 pytestmark = [pytest.mark.integration]
@@ -64,9 +65,7 @@ class Fleet:
             }
         )
         self.client.change_hosts(self.name, "web", "register", HOSTS)
-        self.client.create_table(msgspec.to_builtins(self.schema.table))
-        self.client.create_cube(msgspec.to_builtins(self.schema.cube))
-        self.client.enable_cube(self.name)
+        declare_cube(self.client, self.schema.table, self.schema.cube)
 
     def log(self, host: str, until_ms: int) -> None:
         """An event a second up to that instant, in the host's partition."""

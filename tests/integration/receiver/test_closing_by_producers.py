@@ -20,6 +20,7 @@ from rtolap.protocols.coordinator.messages import SegmentInfo
 from rtolap.watermark.records.producer import WatermarkedProducer
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
+from tests.support.cubes.declarations import declare_cube
 from tests.support.cubes.services import Services, wait_for
 
 pytestmark = [pytest.mark.integration]
@@ -81,9 +82,7 @@ class Cube:
             }
         )
         self.client.change_hosts(name, "results", "register", ["store-0", "store-1"])
-        self.client.create_table(msgspec.to_builtins(table))
-        self.client.create_cube(msgspec.to_builtins(schema.cube))
-        self.client.enable_cube(name)
+        declare_cube(self.client, table, schema.cube)
 
     def store(self, name: str, generation: int) -> Store:
         self.stores.append(Store(self.kafka, self.name, name, generation))

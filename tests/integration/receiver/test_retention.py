@@ -16,6 +16,7 @@ from rtolap.kafka.producer import KafkaProducer
 from rtolap.model.cube import RetentionPolicy
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
+from tests.support.cubes.declarations import declare_cube
 from tests.support.cubes.services import Services, wait_for
 
 pytestmark = [pytest.mark.integration]
@@ -46,9 +47,7 @@ class World:
     def __init__(self, services: Services, kafka: str, cube: str) -> None:
         schema = small_schema(name=cube, table=cube, retention=RetentionPolicy("PURGE", AFTER_MS))
         table = msgspec.structs.replace(schema.table, name=cube, topic=cube)
-        services.coordinator.create_table(msgspec.to_builtins(table))
-        services.coordinator.create_cube(msgspec.to_builtins(schema.cube))
-        services.coordinator.enable_cube(cube)
+        declare_cube(services.coordinator, table, schema.cube)
         self.services, self.cube = services, cube
         self.producer = KafkaProducer(kafka)
         self.sent: list[tuple[int, int, int]] = []  # minute, amount, offset

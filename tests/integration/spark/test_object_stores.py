@@ -57,6 +57,7 @@ from tests.support.cubes.object_servers import (
 )
 from tests.support.cubes.object_store_contract import ObjectStoreContract
 from tests.support.cubes.staging import CUBE, SCHEMA, SEGMENT, TABLE, Staging, raw_events, roll_up
+from tests.support.servers import running
 
 pytestmark = pytest.mark.integration
 
@@ -82,7 +83,7 @@ def s3_keys() -> S3Keys:
 @pytest.fixture(scope="module")
 def s3_server(java: JavaArtifacts, folder: Path, s3_keys: S3Keys) -> Iterator[ManagedProcess]:
     """The server, and what a deployment has: a credentials file, and Spark's jars in its defaults."""
-    server = ManagedProcess(s3_spec(folder / "s3", free_port(), s3_keys))
+    spec = s3_spec(folder / "s3", free_port(), s3_keys)
     conf = folder / "spark-conf"
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text(f"spark.jars {','.join(map(str, spark_s3_jars()))}\n")
@@ -92,11 +93,8 @@ def s3_server(java: JavaArtifacts, folder: Path, s3_keys: S3Keys) -> Iterator[Ma
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(s3_keys.profile(folder / "aws")))
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("SPARK_CONF_DIR", str(conf))
-        try:
-            server.start()
+        with running(spec) as server:
             yield server
-        finally:
-            server.stop()
 
 
 @pytest.fixture(scope="module")
@@ -105,15 +103,11 @@ def hdfs_servers(java: JavaArtifacts, folder: Path) -> Iterator[tuple[ManagedPro
     while len(numbers) < len(HdfsPorts._fields):
         numbers.add(free_port(numbers))
     ports = HdfsPorts(*numbers)
-    namenode = ManagedProcess(namenode_spec(folder / "hdfs", ports))
-    datanode = ManagedProcess(datanode_spec(folder / "hdfs", ports))
-    try:
-        namenode.start()
-        datanode.start()
+    with (
+        running(namenode_spec(folder / "hdfs", ports)) as namenode,
+        running(datanode_spec(folder / "hdfs", ports)) as datanode,
+    ):
         yield namenode, datanode
-    finally:
-        datanode.stop()
-        namenode.stop()
 
 
 def s3_port(server: ManagedProcess) -> int:

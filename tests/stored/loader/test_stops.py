@@ -12,14 +12,7 @@ import pytest
 from rtolap.base.errors import NotLeader, NotYet, Refused, RtolapError, Unauthorized, Unavailable
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.model.loader import LoaderRejects, LoaderSink
-from rtolap.protocols.stream_load.messages import (
-    LoadAnswer,
-    LoadState,
-    SchemaColumn,
-    SendOptions,
-    TableSchema,
-    TwoPhaseAnswer,
-)
+from rtolap.protocols.stream_load import messages as wire
 from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.stored.loader.job import JobConfig, write_config
 from rtolap.stored.loader.job_run import LoadJobRun
@@ -45,12 +38,17 @@ def test_what_retention_took_before_it_was_read_is_not_skipped(world: World) -> 
     assert stopped_by(lambda: work.source.step(0.0)) is StopCause.OFFSETS_GONE
 
 
-def test_a_topic_that_was_recreated_is_not_read_from_where_the_old_one_was(world: World) -> None:
+def loaded_and_recreated(world: World) -> None:
+    """All of the topic is loaded; then it is dropped, and another one of its name is there."""
     world.create()
     world.produce(1, 2, 3, 4)
     load_all(world.start())
     world.broker.delete("t")
     world.broker.create("t", 2)
+
+
+def test_a_topic_that_was_recreated_is_not_read_from_where_the_old_one_was(world: World) -> None:
+    loaded_and_recreated(world)
     assert stopped_by(lambda: world.start().source.step(0.0)) is StopCause.TOPIC_RECREATED
 
 
@@ -58,11 +56,7 @@ def test_a_position_beyond_the_log_of_a_broker_that_gives_no_ids_is_named(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(world.broker, "topic_id", lambda topic: "")
-    world.create()
-    world.produce(1, 2, 3, 4)
-    load_all(world.start())
-    world.broker.delete("t")
-    world.broker.create("t", 2)
+    loaded_and_recreated(world)
     assert stopped_by(lambda: world.start().source.step(0.0)) is StopCause.OFFSETS_BEYOND
 
 
@@ -274,8 +268,12 @@ def test_rows_that_the_sink_filters_are_kept_with_its_reasons(world: World) -> N
     world.create(rejects=LoaderRejects(tolerance_percent=50))
     world.produce(1, 2)
     work = world.start()
-    strict = (COLUMNS[0], SchemaColumn("v", "BIGINT"), SchemaColumn("w", "BIGINT", is_nullable="No"))
-    world.sink.tables["d", "t"] = TableSchema(properties=strict)  # the loader has not seen it yet
+    strict = (
+        COLUMNS[0],
+        wire.SchemaColumn("v", "BIGINT"),
+        wire.SchemaColumn("w", "BIGINT", is_nullable="No"),
+    )
+    world.sink.tables["d", "t"] = wire.TableSchema(properties=strict)  # the loader has not seen it yet
     work.source.step(0.0)
     settler = work.settler()
     assert work.settle_once(settler) is Outcome.AGAIN  # all rows are filtered: too many
@@ -283,9 +281,9 @@ def test_rows_that_the_sink_filters_are_kept_with_its_reasons(world: World) -> N
     more = msgspec.structs.replace(work.loader, rejects=LoaderRejects(tolerance_percent=100))
     world.clock.advance_ms(LEASE_MS + 1)
     world.jobs.reconfigure("j", write_config(JobConfig(more)))
-    world.sink.tables["d", "t"] = TableSchema(properties=COLUMNS)
+    world.sink.tables["d", "t"] = wire.TableSchema(properties=COLUMNS)
     again = world.start()
-    world.sink.tables["d", "t"] = TableSchema(properties=strict)
+    world.sink.tables["d", "t"] = wire.TableSchema(properties=strict)
     assert again.settle_once(again.settler()) is Outcome.SETTLED
     assert world.box.kept == [(-1, 1, FILTERED_BY_SINK)]
     record = world.records.all("j")[-1]
@@ -301,7 +299,7 @@ class Unanswered:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sink, name)
 
-    def load(self, *arguments: Any, **named: Any) -> LoadAnswer:
+    def load(self, *arguments: Any, **named: Any) -> wire.LoadAnswer:
         self._sink.load(*arguments, **named)
         raise Unavailable("the answer is lost")
 
@@ -333,9 +331,9 @@ def test_a_label_that_was_taken_before_tells_how_many_rows_only_where_none_may_b
     world.produce(1, 2)
     plain = world.sink.load
 
-    def twice(*arguments: Any, **named: Any) -> LoadAnswer:
+    def twice(*arguments: Any, **named: Any) -> wire.LoadAnswer:
         plain(*arguments, **named)
-        answer: LoadAnswer = plain(*arguments, **named)  # at another endpoint
+        answer: wire.LoadAnswer = plain(*arguments, **named)  # at another endpoint
         return answer
 
     world.sink.load = twice
@@ -368,10 +366,14 @@ def test_the_rows_that_a_sink_filters_are_asked_for_again_but_not_for_ever(
 ) -> None:
     world.create(rejects=LoaderRejects(tolerance_percent=100), sink=LoaderSink(two_phase=two_phase))
     world.produce(1, 2)
-    strict = (COLUMNS[0], SchemaColumn("v", "BIGINT"), SchemaColumn("w", "BIGINT", is_nullable="No"))
+    strict = (
+        COLUMNS[0],
+        wire.SchemaColumn("v", "BIGINT"),
+        wire.SchemaColumn("w", "BIGINT", is_nullable="No"),
+    )
     plain, world.sink = world.sink, NoLog(world.sink, times)
     work = world.start()
-    plain.tables["d", "t"] = TableSchema(properties=strict)  # the loader has not seen it yet
+    plain.tables["d", "t"] = wire.TableSchema(properties=strict)  # the loader has not seen it yet
     work.source.step(0.0)
     settler = work.settler()
     for _ in range(LOG_TRIES_MAX - 1):
@@ -388,18 +390,18 @@ def test_the_rows_that_a_sink_filters_are_asked_for_again_but_not_for_ever(
 class Refusing:
     """A sink whose loads fail with these words, while there are any."""
 
-    def __init__(self, sink: MemorySink, answer: LoadAnswer | RtolapError) -> None:
+    def __init__(self, sink: MemorySink, answer: wire.LoadAnswer | RtolapError) -> None:
         self._sink = sink
-        self.answer: LoadAnswer | RtolapError | None = answer
+        self.answer: wire.LoadAnswer | RtolapError | None = answer
         self.loads = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sink, name)
 
-    def load(self, *arguments: Any, **named: Any) -> LoadAnswer:
+    def load(self, *arguments: Any, **named: Any) -> wire.LoadAnswer:
         self.loads += 1
         if self.answer is None:
-            found: LoadAnswer = self._sink.load(*arguments, **named)
+            found: wire.LoadAnswer = self._sink.load(*arguments, **named)
             return found
         if isinstance(self.answer, RtolapError):
             raise self.answer
@@ -419,13 +421,13 @@ def failing(world: World, work: LoadJobRun, times: int) -> Settler:
 @pytest.mark.parametrize(
     ("answer", "cause", "loads"),
     [
-        (LoadAnswer(message="no such backend"), StopCause.SINK_REFUSES, FAILS_MAX),
+        (wire.LoadAnswer(message="no such backend"), StopCause.SINK_REFUSES, FAILS_MAX),
         (Refused("not allowed"), StopCause.SINK_REFUSES, FAILS_MAX),
-        (LoadAnswer(message="[E-22]too many filtered rows"), StopCause.TOO_MANY_FILTERED, 1),
+        (wire.LoadAnswer(message="[E-22]too many filtered rows"), StopCause.TOO_MANY_FILTERED, 1),
     ],
 )
 def test_a_batch_that_fails_again_and_again_stops_the_loader(
-    world: World, answer: LoadAnswer | RtolapError, cause: StopCause, loads: int
+    world: World, answer: wire.LoadAnswer | RtolapError, cause: StopCause, loads: int
 ) -> None:
     world.create()
     world.produce(1, 2)
@@ -440,7 +442,7 @@ def test_a_batch_that_fails_again_and_again_stops_the_loader(
 def test_a_second_phase_that_is_refused_again_and_again_stops_the_loader(world: World) -> None:
     world.create(sink=LoaderSink(two_phase=True))
     world.produce(1, 2)
-    world.sink.commit_label = lambda *_: TwoPhaseAnswer("Fail", "denied; you need LOAD_PRIV")
+    world.sink.commit_label = lambda *_: wire.TwoPhaseAnswer("Fail", "denied; you need LOAD_PRIV")
     work = world.start()
     work.source.step(0.0)
     settler = failing(world, work, FAILS_MAX)
@@ -481,7 +483,7 @@ def test_a_topic_that_is_not_there_at_the_start_is_named(world: World) -> None:
 def test_a_sink_without_its_nodes_refuses_quickly_and_often_and_that_is_waited_for(world: World) -> None:
     world.create()
     world.produce(1, 2)
-    world.sink = sink = Refusing(world.sink, LoadAnswer(message="no such backend"))
+    world.sink = sink = Refusing(world.sink, wire.LoadAnswer(message="no such backend"))
     work = world.start()
     work.source.step(0.0)
     settler = work.settler()
@@ -495,7 +497,7 @@ def test_a_sink_without_its_nodes_refuses_quickly_and_often_and_that_is_waited_f
 def test_a_batch_that_failed_is_left_alone_for_its_pause_by_every_thread(world: World) -> None:
     world.create()
     world.produce(1, 2)
-    world.sink = sink = Refusing(world.sink, LoadAnswer(message="no such backend"))
+    world.sink = sink = Refusing(world.sink, wire.LoadAnswer(message="no such backend"))
     work = world.start()
     work.source.step(0.0)
     first, second = work.settler(), work.settler()
@@ -542,7 +544,7 @@ def test_a_load_that_stays_under_way_is_waited_for_but_not_for_ever(world: World
     (record,) = [record for record in world.records.all("j") if not record.loaded]
     work = world.start()
     world.records.mark_sent(work.ownership.lease, record.sequence_id)
-    world.sink.begin("d", "t", record.label, SendOptions(), two_phase=False)
+    world.sink.begin("d", "t", record.label, wire.SendOptions(), two_phase=False)
     again = world.start()
     settler = again.settler()
     for _ in range(30):
@@ -555,7 +557,7 @@ def test_a_load_that_stays_under_way_is_waited_for_but_not_for_ever(world: World
 
 def test_a_label_of_somebody_else_is_not_taken_for_our_own(world: World) -> None:
     world.create()
-    world.sink.load("d", "t", "j_1_1", b"", SendOptions(format="json"))
+    world.sink.load("d", "t", "j_1_1", b"", wire.SendOptions(format="json"))
     assert stopped_by(world.start) is StopCause.LABEL_FOREIGN
     job = world.jobs.get("j")
     assert (job.state, job.reason.partition(":")[0]) == (LoadJobState.FAILED, "label_foreign")
@@ -564,7 +566,7 @@ def test_a_label_of_somebody_else_is_not_taken_for_our_own(world: World) -> None
 def test_a_label_of_somebody_else_further_on_is_not_taken_for_our_own(world: World) -> None:
     world.create()
     world.produce(1, 2, 3, 4, 5, 6)
-    world.sink.load("d", "t", "j_1_2", b'{"k": 99, "v": 1}', SendOptions(format="json"))
+    world.sink.load("d", "t", "j_1_2", b'{"k": 99, "v": 1}', wire.SendOptions(format="json"))
     work = world.start()
     assert stopped_by(lambda: load_all(work)) is StopCause.LABEL_FOREIGN
     assert world.keys() == [1, 2, 99]
@@ -576,7 +578,7 @@ def test_a_label_of_somebody_else_further_on_is_not_taken_for_our_own(world: Wor
 
 def test_a_label_that_may_be_forgotten_is_not_taken_for_unused(world: World) -> None:
     world.sink = MemorySink(keeps_labels=False)
-    world.sink.tables["d", "t"] = TableSchema(properties=COLUMNS)
+    world.sink.tables["d", "t"] = wire.TableSchema(properties=COLUMNS)
     world.create(sink=LoaderSink(label_kept_ms=3_600_000))
     world.produce(1, 2)
     work = world.start()
@@ -603,7 +605,9 @@ def test_new_and_dropped_columns_are_followed_without_a_restart(world: World) ->
     world.produce(b'{"k": 1, "v": 1, "x": 5}', b'{"k": 2, "v": 1, "x": 6}')
     work.source.step(0.0)
     work.settle_once(settler)
-    world.sink.tables["d", "t"] = TableSchema(properties=(*COLUMNS[:1], SchemaColumn("x", "BIGINT")))
+    world.sink.tables["d", "t"] = wire.TableSchema(
+        properties=(*COLUMNS[:1], wire.SchemaColumn("x", "BIGINT"))
+    )
     assert work.columns.refresh()
     assert not work.columns.refresh()
     world.produce(b'{"k": 3, "v": 1, "x": 7}', b'{"k": 4, "v": 1, "x": 8}')
@@ -653,7 +657,7 @@ def test_labels_go_back_only_when_no_request_can_be_under_way(world: World) -> N
     assert set(world.sink.labels("d")) == {"j_1_1", "j_1_2", "j_1_3"}
     world.clock.advance_ms(60_001 + CLOCKS_APART_MS_MAX)
     work.committer.run_once(world.clock.now_ms())
-    assert world.sink.labels("d") == {"j_1_3": LoadState.VISIBLE}
+    assert world.sink.labels("d") == {"j_1_3": wire.LoadState.VISIBLE}
     (left,) = world.records.all("j")
     assert (left.sequence_id, left.committed) == (3, True)
 

@@ -10,13 +10,14 @@ from decimal import Decimal
 from typing import Any
 
 import httpx
-import msgspec
 from confluent_kafka import Producer
 from rtolap.model.cube import Cube, Measure, RetentionPolicy, SegmentPolicy
 from rtolap.model.segment import SegmentRange
 from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import SegmentInfo
+
+from tests.support.cubes.declarations import declare_cube, drop_cube
 
 DAY_MS = 86_400_000
 FIRST = date(2013, 1, 1)
@@ -61,14 +62,10 @@ class DayStream:
             segment=SegmentPolicy(window_ms=DAY_MS),
             retention=RetentionPolicy(after_ms=after_ms),
         )
-        self._coordinator.create_table(msgspec.to_builtins(table))
-        self._coordinator.create_cube(msgspec.to_builtins(cube))
-        self._coordinator.enable_cube(self.name)
+        declare_cube(self._coordinator, table, cube)
 
     def drop(self) -> None:
-        self._coordinator.disable_cube(self.name)
-        self._coordinator.drop_cube(self.name)
-        self._coordinator.drop_table(self.name)
+        drop_cube(self._coordinator, self.name, self.name)
 
     def send(self, *days: int, events: int = 100) -> None:
         """So many events a day, spread over the partitions, the last of each at noon."""

@@ -18,6 +18,7 @@ from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import SegmentInfo
 from rtolap.protocols.watermark.messages import Explanation
 
+from tests.support.cubes.declarations import declare_cube
 from tests.support.watermarks.host_stream import Counts
 
 CUBE = "hits"
@@ -64,9 +65,7 @@ class AccessLogs:
         """Create and enable; topic and host list exist already."""
         table = msgspec.structs.replace(self.schema.table, topic=self._topic)
         self._coordinator.create_application(msgspec.to_builtins(self.application))
-        self._coordinator.create_table(msgspec.to_builtins(table))
-        self._coordinator.create_cube(msgspec.to_builtins(self.schema.cube))
-        self._coordinator.enable_cube(CUBE)
+        declare_cube(self._coordinator, table, self.schema.cube)
 
     def explain(self, window: Window) -> Explanation:
         return self._coordinator.explain_window(self.application.name, window.end_ms)

@@ -13,10 +13,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
-from rtolap.base.clock import Clock
 from rtolap.base.errors import (
     CommitConflict,
     CommitUnknown,
@@ -37,32 +35,19 @@ from rtolap.stored.loader.job_progress import Progress
 from rtolap.stored.loader.labels import label_of
 from rtolap.stored.loader.ownership import Ownership
 from rtolap.stored.loader.records.columns import Columns
-from rtolap.stored.loader.records.rejects import RejectBox
 from rtolap.stored.loader.records.source import Source
+from rtolap.stored.loader.resources import JobResources
 from rtolap.stored.loader.settle import Outcome, Settler
-from rtolap.stored.loader.sinks.interface import Sink
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.loader.window import Pending, Window
 from rtolap.stored.metastore.load_job_states import LoadJobEvent, LoadJobState
-from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobs
-from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord, OffsetsRecords
+from rtolap.stored.metastore.load_jobs import LoadJob
+from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord
 
 T = TypeVar("T")
 
 ORIGIN = 0
-
-
-@dataclass(frozen=True)
-class JobResources:
-    """What a job is run with: the ledger's jobs and records, the sink, Kafka, where refused records go."""
-
-    jobs: LoadJobs
-    records: OffsetsRecords
-    sink: Sink
-    open_consumer: Callable[[Loader], StreamConsumer]
-    box: RejectBox
-    clock: Clock
 
 
 class LoadJobRun:
@@ -87,7 +72,6 @@ class LoadJobRun:
         self._records = records
         self._sink = sink
         self._resources = resources
-        self._box = resources.box
         _of_sink(self.columns.refresh)
         self._labels_kept = _of_sink(sink.keeps_labels)
         self.window = Window(
@@ -109,13 +93,9 @@ class LoadJobRun:
         """For one more thread."""
         return Settler(
             self.loader,
-            self._sink,
-            self._records,
+            self._resources,
             self.ownership,
             self.columns,
-            self._open_consumer,
-            self._box,
-            self.clock,
             self.progress,
             self.visible,
             labels_kept=self._labels_kept,

@@ -15,9 +15,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TypeVar
 
-from rtolap.base.clock import Clock
 from rtolap.base.errors import Refused, RtolapError, Unavailable
-from rtolap.kafka.interfaces import StreamConsumer
 from rtolap.model.loader import Loader
 from rtolap.protocols.stream_load.messages import LoadAnswer, SendOptions
 from rtolap.stored.loader.job_progress import Progress
@@ -27,13 +25,12 @@ from rtolap.stored.loader.records.columns import Columns
 from rtolap.stored.loader.records.content import Content
 from rtolap.stored.loader.records.decode import Decoded
 from rtolap.stored.loader.records.encode import HEADERS, encode
-from rtolap.stored.loader.records.rejects import RejectBox
+from rtolap.stored.loader.resources import JobResources
 from rtolap.stored.loader.retry_budget import SILENT_S, RetryBudget, SinkError
-from rtolap.stored.loader.sinks.interface import Sink
 from rtolap.stored.loader.states import ACTIONS, Action, StopCause, Stopped, Verdict, sent_when, verdict
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.loader.window import Pending
-from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord, OffsetsRecords
+from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord
 
 T = TypeVar("T")
 
@@ -53,13 +50,9 @@ class Settler:
     def __init__(
         self,
         loader: Loader,
-        sink: Sink,
-        records: OffsetsRecords,
+        resources: JobResources,
         ownership: Ownership,
         columns: Columns,
-        open_consumer: Callable[[], StreamConsumer],
-        box: RejectBox,
-        clock: Clock,
         progress: Progress,
         visible: Visible,
         *,
@@ -67,16 +60,16 @@ class Settler:
         silent_s: float = SILENT_S,
     ) -> None:
         self._loader = loader
-        self._sink = sink
-        self._records = records
+        self._sink, self._records, self._clock = resources.sink, resources.records, resources.clock
         self._ownership = ownership
         self._columns = columns
-        self._clock = clock
         self._progress = progress
         self._visible = visible
         self._kept_ms = None if labels_kept else loader.sink.label_kept_ms
-        self._retry_budget = RetryBudget(clock, timeout_ms=loader.sink.timeout_ms, silent_s=silent_s)
-        self._preparer = Preparer(loader, columns, open_consumer, box, clock)
+        self._retry_budget = RetryBudget(self._clock, timeout_ms=loader.sink.timeout_ms, silent_s=silent_s)
+        self._preparer = Preparer(
+            loader, columns, lambda: resources.open_consumer(loader), resources.box, resources.clock
+        )
 
     def attempt(self, pending: Pending) -> Outcome:
         try:
