@@ -19,6 +19,7 @@ from rtolap.watermark_client.client import WatermarkClient
 
 from tests.support.cubes.coordinator_harness import TOKEN, Cluster
 from tests.support.watermarks.application_reports import takeover
+from tests.support.watermarks.definitions import hosts_source
 
 LEVELS = ("web", "sessions", "store")
 BEGAN_MS = 1_000_000_000_000
@@ -145,14 +146,7 @@ def test_levels_that_an_application_keeps_keep_their_history() -> None:
 
 APPLICATION: dict[str, Any] = {
     "name": "logs",
-    "sources": [
-        {
-            "name": "web",
-            "rule": {"host_precise": {"delayed_hosts_ppm": 0}},
-            "hosts": {"registry": {"lease_ms": 86_400_000}},
-            "unit_lease_ms": 86_400_000,
-        }
-    ],
+    "sources": [hosts_source("web", lease_ms=86_400_000, unit_lease_ms=86_400_000)],
     "operators": [{"name": "sessions", "unit_lease_ms": 86_400_000}],
     "sinks": [{"name": "store"}],
     "edges": [["web", "sessions"], ["sessions", "store"]],

@@ -21,6 +21,7 @@ from typer.testing import CliRunner, Result
 
 from tests.support.cubes.coordinator_harness import TOKEN, Cluster
 from tests.support.watermarks import application_commands
+from tests.support.watermarks.definitions import hosts_source
 
 DAY_MS = 86_400_000
 STEP_MS, SAMPLES = 4_000, 30
@@ -28,11 +29,7 @@ STALLED_FROM = 10
 APPLICATION: dict[str, Any] = {
     "name": "logs",
     "sources": [
-        {
-            "name": "web",
-            "rule": {"host_precise": {"delayed_hosts_ppm": 0}},
-            "hosts": {"registry": {"lease_ms": DAY_MS}},
-        },
+        hosts_source("web", lease_ms=DAY_MS),
         {"name": "bare"},
     ],
     "operators": [{"name": "sessions", "unit_lease_ms": DAY_MS}],

@@ -31,6 +31,7 @@ from rtolap.watermark_client.client import WatermarkClient
 from tests.support.airflow_stack import AirflowStack
 from tests.support.scrape import Scrape, scrape
 from tests.support.stored.load_endpoint import PASSWORD, USER, LoadEndpoint, load_endpoint
+from tests.support.watermarks.definitions import hosts_source
 
 pytestmark = pytest.mark.integration
 
@@ -190,8 +191,7 @@ def world(
         created = airflow.command("rtolap", "loader", "create", str(folder / "loader.yaml"))
         assert created.returncode == 0, created.stderr
         application = f"web_{uuid.uuid4().hex[:6]}"
-        rule = {"host_precise": {"delayed_hosts_ppm": 0}}
-        source = {"name": SOURCE, "rule": rule, "hosts": {"registry": {"lease_ms": 3_600_000}}}
+        source = hosts_source(SOURCE)
         airflow.coordinator.create_application(
             {"name": application, "sources": [source], "sinks": [{"name": "s"}], "edges": [[SOURCE, "s"]]}
         )

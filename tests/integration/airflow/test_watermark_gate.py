@@ -23,6 +23,7 @@ from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.protocols.coordinator.messages import SegmentInfo
 
 from tests.support.cubes.declarations import declare_cube, drop_cube
+from tests.support.watermarks.definitions import hosts_source
 
 pytestmark = pytest.mark.integration
 
@@ -44,8 +45,7 @@ class Fleet:
         new = NewTopic(self.name, num_partitions=2, replication_factor=1)
         admin = AdminClient({"bootstrap.servers": self._kafka})
         admin.create_topics([new], operation_timeout=20)[self.name].result(30)
-        rule = {"host_precise": {"delayed_hosts_ppm": 0}}
-        source = {"name": "web", "rule": rule, "hosts": {"registry": {"lease_ms": HOUR_MS}}}
+        source = hosts_source("web")
         application = {"name": self.name, "sources": [source], "sinks": [{"name": "store"}]}
         self._coordinator.create_application({**application, "edges": [["web", "store"]]})
         self._coordinator.change_hosts(self.name, "web", "register", HOSTS)

@@ -20,19 +20,14 @@ from rtolap.watermark_client.client import WatermarkClient
 
 from tests.support import commands
 from tests.support.cubes.services import TOKEN, Services, wait_for
+from tests.support.watermarks.definitions import hosts_source
 
 pytestmark = [pytest.mark.integration]
 
 HELD_MS = 3_000
 LOGS: dict[str, Any] = {
     "name": "logs",
-    "sources": [
-        {
-            "name": "web",
-            "rule": {"host_precise": {"delayed_hosts_ppm": 0}},
-            "hosts": {"registry": {"lease_ms": 3_600_000}},
-        }
-    ],
+    "sources": [hosts_source("web")],
     "operators": [{"name": "sessions"}],
     "sinks": [{"name": "store"}],
     "edges": [["web", "sessions"], ["sessions", "store"]],

@@ -29,6 +29,7 @@ from rtolap.watermark_client.client import WatermarkClient
 from tests.support.cubes.coordinator_harness import TOKEN
 from tests.support.cubes.metadata_contract import eventually
 from tests.support.waiting import until
+from tests.support.watermarks.definitions import hosts_source
 
 pytestmark = pytest.mark.integration
 
@@ -36,13 +37,7 @@ SESSION_S = 2.0
 NAME = "logs"
 LOGS = {
     "name": NAME,
-    "sources": [
-        {
-            "name": "web",
-            "rule": {"host_precise": {"delayed_hosts_ppm": 0}},
-            "hosts": {"registry": {"lease_ms": 3_600_000}},
-        }
-    ],
+    "sources": [hosts_source("web")],
     "sinks": [{"name": "store"}],
     "edges": [["web", "store"]],
 }

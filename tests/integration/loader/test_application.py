@@ -19,17 +19,12 @@ from rtolap.watermark_client.client import WatermarkClient
 from tests.support.cubes.services import Services, wait_for
 from tests.support.loader.loader_world import Around, LoaderWorld
 from tests.support.stored.stream_load_cluster import TOKEN
+from tests.support.watermarks.definitions import hosts_source
 
 NAME, SOURCE, LEVEL, HOST = "loads", "topic", "table", "producer"
 APPLICATION: dict[str, Any] = {
     "name": NAME,
-    "sources": [
-        {
-            "name": SOURCE,
-            "rule": {"host_precise": {"delayed_hosts_ppm": 0}},
-            "hosts": {"registry": {"lease_ms": 3_600_000}},
-        }
-    ],
+    "sources": [hosts_source(SOURCE)],
     "sinks": [{"name": LEVEL, "unit_lease_ms": 600_000}],
     "edges": [[SOURCE, LEVEL]],
 }

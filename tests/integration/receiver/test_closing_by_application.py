@@ -25,6 +25,7 @@ from rtolap.protocols.coordinator.messages import SegmentInfo
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 from tests.support.cubes.declarations import declare_cube
 from tests.support.cubes.services import Services, wait_for
+from tests.support.watermarks.definitions import hosts_source
 
 pytestmark = [pytest.mark.integration]
 
@@ -53,13 +54,7 @@ class Fleet:
         self.client.create_application(
             {
                 "name": self.name,
-                "sources": [
-                    {
-                        "name": "web",
-                        "rule": {"host_precise": {"delayed_hosts_ppm": 0}},
-                        "hosts": {"registry": {"lease_ms": 3_600_000}},
-                    }
-                ],
+                "sources": [hosts_source("web")],
                 "sinks": [{"name": "cubes"}],
                 "edges": [["web", "cubes"]],
             }

@@ -22,6 +22,7 @@ from rtolap.watermark.records.producer import WatermarkedProducer
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 from tests.support.cubes.declarations import declare_cube
 from tests.support.cubes.services import Services, wait_for
+from tests.support.watermarks.definitions import hosts_source
 
 pytestmark = [pytest.mark.integration]
 
@@ -70,13 +71,7 @@ class Cube:
         self.client.create_application(
             {
                 "name": name,
-                "sources": [
-                    {
-                        "name": "results",
-                        "rule": {"host_precise": {"delayed_hosts_ppm": 0}},
-                        "hosts": {"registry": {"lease_ms": 3_600_000}},
-                    }
-                ],
+                "sources": [hosts_source("results")],
                 "sinks": [{"name": "cubes"}],
                 "edges": [["results", "cubes"]],
             }

@@ -20,18 +20,13 @@ from rtolap.protocols.watermark.messages import LevelWatermark
 
 from tests.support.cubes.services import TOKEN, Services, wait_for
 from tests.support.paths import PYTHONPATH
+from tests.support.watermarks.definitions import hosts_source
 
 pytestmark = pytest.mark.integration
 
 JOBS: dict[str, Any] = {
     "name": "jobs",
-    "sources": [
-        {
-            "name": "web",
-            "rule": {"host_precise": {"delayed_hosts_ppm": 0}},
-            "hosts": {"registry": {"lease_ms": 3_600_000}},
-        }
-    ],
+    "sources": [hosts_source("web")],
     "operators": [{"name": "enrich", "unit_lease_ms": 120_000}],
     "sinks": [{"name": "store"}],
     "edges": [["web", "enrich"], ["enrich", "store"]],
