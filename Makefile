@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Virtual environment, locked dependencies, Kafka's jars
+setup: ## Virtual environment, locked dependencies, Kafka's jars, archives of Java classes
 	@scripts/setup
 
 demo: setup ## Start the stack, replay real events, compare answers (EXIT=1: stop by itself, exit code tells; FRESH=1: throw an earlier stack's data away)

@@ -23,9 +23,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rtolap.stack.artifacts import JavaArtifacts, java_artifacts
+from rtolap.stack.class_archives import spark_submit_options
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess, is_same_process
-from rtolap.stack.servers.java import LEAN_FLAGS
 from rtolap.stack.servers.kafka import kafka_spec
 from rtolap.stack.servers.mariadb import mariadb_spec
 from rtolap.stack.servers.zookeeper import zookeeper_spec
@@ -34,9 +34,8 @@ from tests.support.servers import running
 
 _OWNER = "RTOLAP_TEST_OWNER"
 
-# Builds of a few thousand events are over before the optimising compiler has paid for itself: without it,
-# as in the local stack, they take half the CPU time.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(LEAN_FLAGS))
+# Builds as in the local stack: of a few thousand events, each would spend most of its time on starting.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_submit_options())
 
 
 def _end_leftovers() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from rtolap.base.files import write_atomic
 from rtolap.base.shipped import checkout, shipped
+from rtolap.stack.class_archives import spark_submit_options
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.secrets import AIRFLOW_PASSWORD, AIRFLOW_PASSWORDS, AIRFLOW_USER, SQL_USER, read_secret
-from rtolap.stack.servers.java import LEAN_FLAGS
 
 # In the environment of everything the stack starts, and so of what those start: `down` finds them by it.
 STACK_MARK = "RTOLAP_STACK_ID"
@@ -69,9 +69,7 @@ def service_env(layout: StackLayout, settings: Mapping[str, str]) -> dict[str, s
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": HOST,
-        # builds of one machine's demo end before the optimising compiler has paid for itself: without it
-        # one of 64 small segments takes half the CPU time
-        "SPARK_SUBMIT_OPTS": " ".join(LEAN_FLAGS),
+        "SPARK_SUBMIT_OPTS": spark_submit_options(),
         "PYTHONUNBUFFERED": "1",
     }
 

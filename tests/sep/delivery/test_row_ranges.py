@@ -7,10 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from random import Random
 
-import numpy as np
 import pytest
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits
-from rtolap.sep.delivery.edit_records import RegionEdits, bitmap_of, packed
 from rtolap.sep.delivery.row_ranges import CLOCKS_APART_MS, ROW_BYTES_MAX, RegionProgress, RowRanges
 
 from tests.support.seeds import so_many
@@ -122,14 +120,6 @@ def test_a_table_that_is_made_again_with_small_ids_is_not_late_for_ever() -> Non
     daughter = [Event("daughter", at, b"%d" % (at - 3), 1002 + CLOCKS_APART_MS) for at in (8, 9)]
     assert late_of(memory, daughter) == [False, False]
     assert late_of(memory, [Event("new", 4, b"6", 1000 + CLOCKS_APART_MS)]) == [True]
-
-
-def test_a_region_from_a_journal_without_rows_is_compared_once_more_of_it_is_delivered() -> None:
-    memory = DeliveredEdits()
-    memory.remember([RegionEdits("daughter", packed(bitmap_of(np.array([20]))), 0)])
-    assert late_of(memory, [Event("parent", 3, b"k")]) == [False]
-    late_of(memory, [Event("daughter", 21, b"a"), Event("daughter", 22, b"z")])
-    assert late_of(memory, [Event("parent", 4, b"k")]) == [True]
 
 
 def test_a_region_that_is_forgotten_makes_nothing_late() -> None:

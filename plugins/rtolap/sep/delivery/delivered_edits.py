@@ -164,7 +164,7 @@ class DeliveredEdits:
                 self._forget(record.region)
                 known = None
             if known is None:
-                known = self._regions[record.region] = _Region()
+                known = self._regions[record.region] = _Region(progress=RegionProgress(record.table))
             self._regions.move_to_end(record.region)
             before, progress = known.edits, known.progress
             whole = unpacked(record.sequence_ids)
@@ -181,7 +181,6 @@ class DeliveredEdits:
             progress.highest = max(progress.highest, record.highest)
             progress.newest_write_ms = max(progress.newest_write_ms, record.newest_write_ms)
             if record.last_row:
-                progress.table = record.table
                 self._row_ranges.deliver(progress, record.first_row, record.last_row)
             self.num_edits += known.edits - before
             if len(known.generations[-1]) >= self._generation_edits:

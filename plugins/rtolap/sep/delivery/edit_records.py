@@ -22,8 +22,7 @@ class RegionEdits(msgspec.Struct, frozen=True, array_like=True):
 
     `highest` is at least the largest of the ids: -1 where they tell it themselves.
     `forgets`: what was known of the region before counts no more, for its ids were used again.
-    `first_row`, `last_row`: the smallest and the largest row among them, as far as `row_ranges` counts; empty
-    in journals of earlier versions.
+    `first_row`, `last_row`: the smallest and the largest row among them, as far as `row_ranges` counts.
     """
 
     region: str

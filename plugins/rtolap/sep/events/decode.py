@@ -1,9 +1,8 @@
 """A ReplicateWALEntry call → its events in columns.
 
 What HBase ships is more than what a subscription wants: edits older than its start come with the first log of
-a new peer, and cells of the family METAFAMILY tell of regions, not of rows: of bulk loads, where those are
-replicated, while HBase leaves out its notes of flushes, compactions and openings of regions. Both are counted
-and left out, the latter unless they are asked for.
+a new peer, and cells of the family METAFAMILY (bulk loads, flushes, compactions, openings of regions) tell of
+regions, not of rows. Both are counted and left out, the latter unless they are asked for.
 """
 
 from __future__ import annotations

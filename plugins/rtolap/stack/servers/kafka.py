@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rtolap.base.errors import ProcessFailed
 from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stack.class_archives import archive_flags
 from rtolap.stack.probes import exchange
 from rtolap.stack.servers.java import LEAN_FLAGS, class_path, properties, write_log4j
 from rtolap.stack.spec import ProcessSpec
@@ -41,6 +42,7 @@ def kafka_spec(
         artifacts.java,
         f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
         *LEAN_FLAGS,
+        *archive_flags("kafka", artifacts.java, artifacts.kafka),
         *("-cp", class_path(artifacts.kafka)),
     )
 

@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stack.class_archives import archive_flags
 from rtolap.stack.servers.java import LEAN_FLAGS, class_path, properties, write_log4j
 from rtolap.stack.spec import ProcessSpec
 
@@ -32,6 +33,7 @@ def zookeeper_spec(
             artifacts.java,
             "-Xmx64m",
             *LEAN_FLAGS,
+            *archive_flags("zookeeper", artifacts.java, artifacts.zookeeper),
             f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
             *("-cp", class_path(artifacts.zookeeper)),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
