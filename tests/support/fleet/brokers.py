@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from rtolap.base.errors import Unavailable
@@ -54,7 +55,6 @@ class Brokers:
                 "offsets.topic.replication.factor": min(3, count),
                 "log.initial.task.delay.ms": 1000,
                 "file.delete.delay.ms": 1000,
-                "log.cleaner.enable": "false",
                 "replica.fetch.wait.max.ms": 100,
                 "auto.leader.rebalance.enable": "false",
                 "num.network.threads": 2,
@@ -76,6 +76,8 @@ class Brokers:
                 cluster_id=cluster_id,
                 heap="160m",
             )
+            if node not in controllers:
+                spec = replace(spec, ports=(ports[node],))
             self.servers[node] = ManagedProcess(spec)
         self.cluster = KafkaCluster.of(",".join(server.address for server in self.servers.values()))
 

@@ -11,14 +11,19 @@ import typer
 from rtolap.cli.fleet.audit import audit
 from rtolap.cli.fleet.clients import clients
 from rtolap.cli.fleet.logs import logs
+from rtolap.cli.fleet.moves import cancel, moves, pause, resume, submit
 from rtolap.cli.fleet.plan import app as plan_app
 from rtolap.cli.fleet.quotas import quotas
+from rtolap.cli.fleet.serve import serve
 from rtolap.cli.fleet.slow import slow
 from rtolap.cli.fleet.snapshot import snapshot
 from rtolap.cli.fleet.stages import stages
 
 app = typer.Typer(no_args_is_help=True, help="Care of the Kafka brokers: what is where, and moving it.")
-for _command in (snapshot, stages, slow, clients, logs, audit, quotas):
+for _command in (
+    *(snapshot, stages, slow, clients, logs, audit, quotas),
+    *(submit, moves, pause, resume, cancel, serve),
+):
     app.command()(_command)
 app.add_typer(plan_app, name="plan")
 

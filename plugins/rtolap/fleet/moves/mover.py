@@ -26,7 +26,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import IllegalTransition, NotFound, NotLeader, Refused, RtolapError
+from rtolap.base.errors import (
+    IllegalTransition,
+    NotFound,
+    NotLeader,
+    PlanOutdated,
+    PlanRefused,
+    Refused,
+    RtolapError,
+)
 from rtolap.fleet.moves.advance import Requests, advance, begin, refused
 from rtolap.fleet.moves.kept import KeptFleet, KeptPlan, MoverRecord
 from rtolap.fleet.moves.look import Look, describe, look_at
@@ -219,7 +227,7 @@ class Mover:
         for move in moves:
             described = found.get(move.partition)
             if described is None or tuple(described.replicas) != move.before:
-                raise Refused(
+                raise PlanOutdated(
                     f"{move.partition} is not where the plan takes it to be",
                     expected=list(move.before),
                     found="nothing" if described is None else list(described.replicas),
@@ -227,13 +235,15 @@ class Mover:
                 )
             gone = [broker for broker in move.after if broker not in racks]
             if set(gone) - set(move.before):
-                raise Refused(f"broker {gone[0]}, to which {move.partition} is to go, does not serve")
+                raise PlanRefused(f"broker {gone[0]}, to which {move.partition} is to go, does not serve")
             before, after = ({racks.get(broker) for broker in side} for side in (move.before, move.after))
             if len(after) < len(before - {None}):
-                raise Refused(f"{move.partition} would be in fewer racks", found=list(move.after))
+                raise PlanRefused(f"{move.partition} would be in fewer racks", found=list(move.after))
         running = self._administration.running_reassignments([move.partition for move in moves])
         for partition in running:
-            raise Refused(f"{partition} is being reassigned already", action="wait for its end, or cancel it")
+            raise PlanRefused(
+                f"{partition} is being reassigned already", action="wait for its end, or cancel it"
+            )
 
     def _cancel_some(self, record: PlanRecord, request: MoveRequest, now_ms: int) -> tuple[PlanRecord, str]:
         if record.state in _STOPPED:

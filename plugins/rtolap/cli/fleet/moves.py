@@ -1,0 +1,245 @@
+"""`rtolap fleet submit | moves | pause | resume | cancel`: plans carried out, by the mover of the cluster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rtolap.base.clock import SystemClock
+from rtolap.base.errors import DefinitionError, PlanChanged
+from rtolap.base.settings import Settings
+from rtolap.cli.fleet.access import ClusterOption, open_administration
+from rtolap.cli.fleet.metadata_access import open_metadata
+from rtolap.cli.fleet.registry import ByOption, operator
+from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.fleet.moves.kept import KeptFleet
+from rtolap.fleet.moves.records import Hours
+from rtolap.fleet.moves.requests import RequestKind
+from rtolap.fleet.moves.settings import MoverSettings
+from rtolap.fleet.moves.status import PlanStatus, plan_status
+from rtolap.fleet.moves.submitting import MoverRequests
+from rtolap.fleet.planning.plan_file import check_applies, load_plan, plan_digest
+from rtolap.fleet.snapshot.collect import collect_snapshot
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
+
+COLUMNS = ("partition", "state", "brokers", "size_bytes", "copied_bytes", "bytes_per_s", "left_s", "note")
+_AUDIT = ("at_ms", "by", "kind", "plan", "partitions", "reason", "answer")
+_HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
+
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it stays with the request.")]
+
+
+def submit(
+    plan: Annotated[Path, typer.Argument(help="File of the plan.")],
+    throttle: Annotated[
+        int | None,
+        typer.Option(help="Bytes a second that a broker sends and takes at most; 0: no throttle.", min=0),
+    ] = None,
+    hours: Annotated[str, typer.Option(help="Moves begin only then, UTC, as in 22:00-06:00.")] = "",
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Undo at the end of the hours what is not done; it begins again.")
+    ] = False,
+    digest: Annotated[
+        str, typer.Option(help="Digest that was approved: another plan is refused. Its beginning will do.")
+    ] = "",
+    reason: ReasonOption = "",
+    by: ByOption = None,
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a plan carried out. It must have been made of this cluster as it still is."""
+    loaded = load_plan(plan)
+    found = plan_digest(loaded)
+    if digest and (len(digest) < 8 or not found.startswith(digest)):
+        raise PlanChanged(f"{plan} is not the plan that was approved", expected=digest, found=found)
+    rate = loaded.throttle_bytes_per_s if throttle is None else throttle
+    settings = Settings()
+    with open_administration(cluster) as administration:
+        check_applies(loaded, collect_snapshot(administration, SystemClock()))
+    who = operator(settings, by)
+    with open_metadata(settings) as store:
+        requests = MoverRequests(KeptFleet(store, loaded.cluster_id), SystemClock(), settings.token(), who)
+        plan_id = requests.submit(
+            loaded, rate_bytes_per_s=rate or None, hours=parse_hours(hours, undo), reason=reason
+        )
+    if as_json:
+        print_json({"plan": plan_id, "digest": found, "partitions": len(loaded)})
+    else:
+        success(f"plan {plan_id}: {len(loaded)} partitions; `rtolap fleet moves` shows how far it is")
+
+
+def moves(
+    plan_id: Annotated[
+        str, typer.Argument(help="A plan; else the one that is carried out, or the last.")
+    ] = "",
+    audit: Annotated[bool, typer.Option("--audit", help="Who asked for what, instead.")] = False,
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far a plan is: what moves, what stalls, who is last."""
+    with _kept(cluster) as kept:
+        if audit:
+            _print_audit(kept, as_json)
+            return
+        mover = kept.mover()
+        current = kept.current()
+        known = kept.plans()
+        chosen = next((each for each in known if each.plan_id == plan_id), None) if plan_id else None
+        record = chosen or (current.record if current else known[-1] if known else None)
+        if plan_id and chosen is None:
+            raise DefinitionError(f"there is no plan {plan_id}", expected=", ".join(r.plan_id for r in known))
+        if record is None:
+            if as_json:
+                print_json({"plan": None, "mover": mover})
+            else:
+                success("no plan was submitted")
+            return
+        planned = kept.read_moves(record.plan_id, record.moves_digest)
+    status = plan_status(record, planned, SystemClock().now_ms(), MoverSettings())
+    if as_json:
+        print_json({**_document(status), "mover": mover})
+        return
+    _print(status)
+    if mover is not None and mover.trouble:
+        warn(f"mover {mover.identity}: {mover.trouble}")
+
+
+def pause(
+    reason: ReasonOption = "",
+    by: ByOption = None,
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+) -> None:
+    """Let no further move begin; those that are under way go on."""
+    _ask(RequestKind.PAUSE, cluster, by, reason)
+
+
+def resume(
+    reason: ReasonOption = "",
+    by: ByOption = None,
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+) -> None:
+    """Let moves begin again."""
+    _ask(RequestKind.RESUME, cluster, by, reason)
+
+
+def cancel(
+    partitions: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC:P]...", help="Partitions of the plan.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="The whole plan.")] = False,
+    reason: ReasonOption = "",
+    by: ByOption = None,
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+) -> None:
+    """Cancel moves: what is not complete is as it was before, disks of one broker too."""
+    if bool(partitions) == everything:
+        raise DefinitionError("name partitions, or say --all", expected="TOPIC:P …, or --all")
+    _ask(RequestKind.CANCEL, cluster, by, reason, tuple(parse_partition(text) for text in partitions or ()))
+
+
+def parse_hours(text: str, undo: bool) -> Hours | None:
+    if not text:
+        if undo:
+            raise DefinitionError("--undo needs --hours")
+        return None
+    found = _HOURS.fullmatch(text)
+    if found is None:
+        raise DefinitionError("no hours of the day", expected="22:00-06:00", found=text)
+    first_hour, first_minute, end_hour, end_minute = map(int, found.groups())
+    hours = Hours(first_hour * 60 + first_minute, end_hour * 60 + end_minute, undo)
+    if hours.first_minute == hours.end_minute:
+        raise DefinitionError("hours that end when they begin", expected="22:00-06:00", found=text)
+    return hours
+
+
+def parse_partition(text: str) -> tuple[str, int]:
+    topic, colon, number = text.rpartition(":")
+    if not colon or not topic or not number.isdecimal():
+        raise DefinitionError("no partition", expected="TOPIC:NUMBER", found=text)
+    return topic, int(number)
+
+
+@contextmanager
+def _kept(cluster: str) -> Iterator[KeptFleet]:
+    with open_administration(cluster) as administration:
+        cluster_id = administration.describe_cluster().cluster_id
+    with open_metadata(Settings()) as store:
+        yield KeptFleet(store, cluster_id)
+
+
+def _ask(
+    kind: RequestKind,
+    cluster: str,
+    by: str | None,
+    reason: str,
+    partitions: tuple[tuple[str, int], ...] = (),
+) -> None:
+    settings = Settings()
+    who = operator(settings, by)
+    with _kept(cluster) as kept:
+        requests = MoverRequests(kept, SystemClock(), settings.token(), who)
+        success(requests.ask(kind, reason=reason, partitions=partitions).message)
+
+
+def _print(status: PlanStatus) -> None:
+    record = status.record
+    counted = ", ".join(f"{number} {state}" for state, number in status.counts.items())
+    console.print(f"[bold]plan {record.plan_id}[/bold]  {record.state}: {counted}", highlight=False)
+    console.print(
+        f"{status.moved_bytes:,} of {status.total_bytes:,} bytes; submitted by {record.by}", highlight=False
+    )
+    if status.active:
+        print_table(COLUMNS, [_row(status, at) for at in range(len(status.active))])
+    if status.tail:
+        warn(f"the end waits for {', '.join(status.tail)}")
+    for number, reason in record.reasons.items():
+        warn(f"move {number}: {reason}")
+
+
+def _row(status: PlanStatus, at: int) -> tuple[object, ...]:
+    move = status.active[at]
+    note = "stalls" if move.stalled else ""
+    return (
+        move.partition,
+        str(move.state),
+        move.brokers,
+        move.size_bytes,
+        move.copied_bytes,
+        round(move.bytes_per_s),
+        move.left_s,
+        "; ".join(text for text in (note, move.reason) if text),
+    )
+
+
+def _document(status: PlanStatus) -> dict[str, object]:
+    record = status.record
+    return {
+        "plan": record.plan_id,
+        "state": record.state,
+        "digest": record.digest,
+        "by": record.by,
+        "counts": status.counts,
+        "total_bytes": status.total_bytes,
+        "moved_bytes": status.moved_bytes,
+        "active": status.active,
+        "tail": status.tail,
+        "reasons": {str(number): reason for number, reason in record.reasons.items()},
+        "history": record.history,
+    }
+
+
+def _print_audit(kept: KeptFleet, as_json: bool) -> None:
+    rows = []
+    for request in kept.requests():
+        answer = request.answer
+        told = "" if answer is None else f"{answer.code}: {answer.message}".removeprefix(": ")
+        named = ", ".join(f"{topic}:{number}" for topic, number in request.partitions)
+        rows.append(
+            (request.at_ms, request.by, str(request.kind), request.plan_id, named, request.reason, told)
+        )
+    print_table(_AUDIT, rows, as_json=as_json)

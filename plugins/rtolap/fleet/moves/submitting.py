@@ -1,0 +1,118 @@
+"""What people ask of a mover, from where they are: a plan submitted, and each answer waited for."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import Unavailable, from_dict
+from rtolap.fleet.moves.kept import KeptFleet
+from rtolap.fleet.moves.planned import PlannedMove, check_moves, digest_of_moves, encode_moves
+from rtolap.fleet.moves.records import Hours
+from rtolap.fleet.moves.requests import Answer, MoveRequest, RequestKind, signed
+from rtolap.fleet.planning.plan import Plan
+from rtolap.fleet.planning.plan_file import plan_digest
+from rtolap.fleet.snapshot.model import UNKNOWN
+
+ANSWER_TIMEOUT_S = 60.0
+_LOOK_S = 0.2
+
+
+def planned_moves(plan: Plan) -> tuple[PlannedMove, ...]:
+    """The plan, partition by partition."""
+    before, after, paths = plan.before, plan.after, plan.disks.paths
+    names = [plan.topics[row] for row in plan.partition_topics]
+    moves = []
+    for row, name in enumerate(names):
+        was = slice(int(before.first[row]), int(before.first[row + 1]))
+        will = slice(int(after.first[row]), int(after.first[row + 1]))
+        moves.append(
+            PlannedMove(
+                name,
+                int(plan.partition_numbers[row]),
+                tuple(int(broker) for broker in before.brokers[was]),
+                tuple(int(broker) for broker in after.brokers[will]),
+                tuple(_path(paths, int(at)) for at in before.log_dirs[was]),
+                tuple(_path(paths, int(at)) for at in after.log_dirs[will]),
+                max(0, int(plan.partition_bytes[row])),
+            )
+        )
+    return tuple(moves)
+
+
+def _path(paths: tuple[str, ...], row: int) -> str:
+    return "" if row == UNKNOWN else paths[row]
+
+
+class MoverRequests:
+    """Asks the mover of one Kafka cluster. `token`: the cluster's."""
+
+    def __init__(self, kept: KeptFleet, clock: Clock, token: str, by: str) -> None:
+        self._kept = kept
+        self._clock = clock
+        self._token = token
+        self._by = by
+
+    def submit(
+        self, plan: Plan, *, rate_bytes_per_s: int | None, hours: Hours | None = None, reason: str = ""
+    ) -> str:
+        """The id of the plan, once the mover has taken it. Raises what it was refused for, and what
+        `ask` says.
+
+        1. write its moves     crash: pieces that nobody reads, under an id that nobody has
+        2. ask                 the mover takes it whole, or refuses it
+        """
+        moves = planned_moves(plan)
+        check_moves(moves)
+        data = encode_moves(moves)
+        plan_id = f"{plan.kind.value}-{self._clock.now_ms():013d}-{uuid.uuid4().hex[:6]}"
+        self._kept.write_moves(plan_id, data)
+        self.ask(
+            RequestKind.SUBMIT,
+            reason=reason,
+            plan_id=plan_id,
+            moves_digest=digest_of_moves(data),
+            plan_digest=plan_digest(plan),
+            rate_bytes_per_s=rate_bytes_per_s,
+            hours=hours,
+        )
+        return plan_id
+
+    def ask(self, kind: RequestKind, *, reason: str = "", **values: Any) -> Answer:
+        """Unavailable: no mover has answered; it may still do what was asked."""
+        now_ms = self._clock.now_ms()
+        request = MoveRequest(
+            f"{now_ms:013d}-{uuid.uuid4().hex[:8]}",
+            kind,
+            self._kept.cluster_id,
+            now_ms,
+            self._by,
+            reason,
+            **values,
+        )
+        self._kept.ask(signed(request, self._token))
+        answer = self._wait(lambda: self._answer(request.request_id))
+        if answer is None:
+            raise Unavailable(
+                f"no mover has answered request {request.request_id}",
+                action="is `rtolap fleet serve` running for this cluster? `rtolap fleet moves` shows",
+            )
+        if answer.code:
+            raise from_dict({"code": answer.code, "message": answer.message})
+        return answer
+
+    def _answer(self, request_id: str) -> Answer | None:
+        request = self._kept.request(request_id)
+        return None if request is None else request.answer
+
+    def _wait(self, look: Callable[[], Answer | None]) -> Answer | None:
+        deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            answer = look()
+            if answer is not None:
+                return answer
+            time.sleep(_LOOK_S)
+        return None
