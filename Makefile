@@ -2,8 +2,10 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 BIN := .venv/bin
-# Two processes: most tests on real servers wait, and each process starts servers of its own.
-PYTEST_FLAGS ?= --numprocesses 2 --dist loadscope --no-loadscope-reorder
+# Four processes: most tests on real servers wait half of their time, and each process has servers of its own.
+PYTEST_FLAGS ?= --numprocesses 4 --dist loadscope --no-loadscope-reorder
+# What four processes at once make of the limit on the start of a stack.
+export RTOLAP_TEST_SLOWNESS ?= 2
 # Those without servers share nothing between files: a third process works while two wait.
 UNIT_FLAGS ?= --numprocesses 3 --dist loadscope --no-loadscope-reorder
 

@@ -14,25 +14,29 @@ from xdist.scheduler import LoadScopeScheduling
 
 _PROJECT = Path(__file__).resolve().parents[1]
 
-_WHOLE_STACKS = ("airflow", "demo", "e2e", "packaging", "stack")
+_WHOLE_STACKS = ("demo", "e2e", "packaging", "stack")
 _STARTS_NO_STACK = (
     "test_exact_under_faults.py"  # of e2e: it has the servers of its process and services of its own
 )
 
-# The longest first: what is short fills up the end, and two processes are done at about the same time.
+# The longest first: what is short fills up the end, and the processes are done at about the same time.
 _LONGEST_FIRST = (
+    "airflow",
     "whole stacks",
-    _STARTS_NO_STACK,
-    "security",
     "spark",
-    "sep",
-    "coordinator",
     "query",
+    "sep",
     "loader",
     "frontend",
-    "storage",
+    "fleet",
     "receiver",
+    "security",
+    "coordinator",
+    _STARTS_NO_STACK,
+    "kafka",
     "watermark",
+    "storage",
+    "cli",
 )
 
 # Several processes are given one; a console that is made under it keeps that width, whatever a test asks for.
@@ -74,9 +78,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 def scope_of(nodeid: str) -> str:
-    """A scope is a folder of `integration/`, or all that start a whole stack: one stack runs at a time.
-
-    Elsewhere it is a file.
+    """A scope is a folder of `integration/`, or all that start a whole stack of their own: one runs at
+    a time, beside the one that the tests of Airflow share. Elsewhere it is a file.
     """
     path = nodeid.split("::")[0]
     parts = path.split("/")
@@ -89,7 +92,7 @@ def scope_of(nodeid: str) -> str:
 
 
 class _ByServers(LoadScopeScheduling):  # type: ignore[misc]
-    """Where two processes share the tests, those that share servers stay in one of them, in their order."""
+    """Where several processes share the tests, those that share servers stay in one, in their order."""
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
