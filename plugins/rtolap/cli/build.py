@@ -19,7 +19,7 @@ def queue(as_json: JsonOption = False) -> None:
     with coordinator_client() as client:
         entries = client.queue().entries
     if as_json:
-        print_json([entry.model_dump(mode="json") for entry in entries])
+        print_json(entries)
         return
     print_table(
         ("cube", "segment", "version", "parts", "events", "building", "waits for"),
@@ -38,7 +38,7 @@ def status(
     with coordinator_client() as client:
         built = [segment for segment in client.segments(cube) if segment.build is not None]
     if as_json:
-        print_json([segment.model_dump(mode="json") for segment in built])
+        print_json(built)
         return
     rows = []
     for segment in built:

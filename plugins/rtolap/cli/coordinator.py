@@ -37,7 +37,7 @@ def status(as_json: JsonOption = False) -> None:
             except Unavailable:
                 rows.append((url, "unreachable", None, None))
         if as_json:
-            print_json(client.cluster().model_dump(mode="json"))
+            print_json(client.cluster())
             return
         print_table(("coordinator", "role", "leader", "zookeeper"), rows)
         cluster = client.cluster()

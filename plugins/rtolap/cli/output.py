@@ -10,6 +10,7 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 import typer
+from pydantic import BaseModel
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -35,10 +36,14 @@ error_console = Console(stderr=True)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout. Structs, dates, decimals, paths and sets are understood."""
-    encoded = msgspec.json.encode(value, enc_hook=str)
+    """One JSON document on stdout. Messages, structs, dates, decimals, paths and sets are understood."""
+    encoded = msgspec.json.encode(value, enc_hook=_encodable)
     sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
     sys.stdout.flush()
+
+
+def _encodable(value: object) -> object:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
 
 
 def print_table(
@@ -84,7 +89,7 @@ def success(message: str) -> None:
 def report(result: Message, message: str, *, as_json: bool) -> None:
     """Print what was done: the service's response as JSON, or one line."""
     if as_json:
-        print_json(result.model_dump(mode="json"))
+        print_json(result)
     else:
         success(message)
 

@@ -24,7 +24,7 @@ def list_receivers(as_json: JsonOption = False) -> None:
     with coordinator_client() as client:
         receivers = client.receivers()
     if as_json:
-        print_json([receiver.model_dump(mode="json") for receiver in receivers])
+        print_json(receivers)
         return
     print_table(
         ("receiver", "address", "replica set", "leader", "health", "reason", "cubes"),
@@ -59,7 +59,7 @@ def list_replica_sets(as_json: JsonOption = False) -> None:
     with coordinator_client() as client:
         replica_sets = client.replica_sets()
     if as_json:
-        print_json([replica_set.model_dump(mode="json") for replica_set in replica_sets])
+        print_json(replica_sets)
         return
     print_table(
         ("replica set", "receivers", "leader"),
@@ -121,7 +121,7 @@ def rebalance(
             plan = client.reassign(cube, standing)
             _wait_caught_up(client, cube, wait_s)
     if as_json:
-        print_json(plan.model_dump(mode="json"))
+        print_json(plan)
     elif plan.applied:
         success(f"{cube} follows assignment {plan.epoch}; `rtolap receivers list` shows how far everybody is")
     elif plan.moves:

@@ -40,7 +40,7 @@ def list_segments(
             end_ms=instant_ms(end) if end else None,
         )
     if as_json:
-        print_json([segment.model_dump(mode="json") for segment in segments])
+        print_json(segments)
         return
     print_table(
         (
@@ -60,7 +60,7 @@ def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
     with coordinator_client() as client:
         info = client.segment(cube, segment)
     if as_json:
-        print_json(info.model_dump(mode="json"))
+        print_json(info)
         return
     rows: list[tuple[str, object]] = [
         ("state", _state(info)),

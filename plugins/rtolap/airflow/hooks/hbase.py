@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from rtolap.airflow.hooks.on_demand import HBASE_CONN_TYPE, HBASE_DEFAULT, DueArguments
 from rtolap.base.clock import SystemClock
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.model.subscription import HBaseSource, Subscription
@@ -81,19 +82,13 @@ class HBaseHook(BaseHook):
         return True, f"HBase {cluster_id}, {len(peers)} peers"
 
 
-class HBaseReplication:
+class HBaseReplication(Closeable):
     """One cluster, connected to when it is first asked, and again after it did not answer. Close it."""
 
     def __init__(self, hbase_conn_id: str = HBASE_DEFAULT) -> None:
         self._hook = HBaseHook(hbase_conn_id)
         self._sources: ReplicationSources | None = None
         self._looked: ReplicationStatus | None = None
-
-    def __enter__(self) -> HBaseReplication:
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        self.close()
 
     def close(self) -> None:
         if self._sources is not None:

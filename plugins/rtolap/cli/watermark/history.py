@@ -40,7 +40,7 @@ def history(
     """
     application_history = _ask(application, since, until, level)
     if as_json:
-        print_json(application_history.model_dump(mode="json"))
+        print_json(application_history)
         return
     shown = timeline(application_history)
     print_table(

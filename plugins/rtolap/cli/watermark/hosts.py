@@ -37,7 +37,7 @@ def hosts(
     with coordinator_client() as client:
         info = client.application_hosts(application, level, limit)
     if as_json:
-        print_json(info.model_dump(mode="json"))
+        print_json(info)
         return
     rows = [
         (host.host, at(host.latest_ms), span(host.behind_ms), host.share_ppm, _yes(host.holds), host.hint)
@@ -71,7 +71,7 @@ def units(
     with coordinator_client() as client:
         info = client.application_units(application, level, limit)
     if as_json:
-        print_json(info.model_dump(mode="json"))
+        print_json(info)
         return
     if not info.units:
         success(f"no unit of {level or application} reports")
@@ -139,7 +139,7 @@ def _only_source(client: CoordinatorClient, application: str) -> str:
 
 def _report(changed: HostsChanged, done: str, as_json: bool) -> None:
     if as_json:
-        print_json(changed.model_dump(mode="json"))
+        print_json(changed)
     else:
         success(f"{done}; {changed.counting} count")
 

@@ -29,7 +29,7 @@ def explain(application: Name, window_end: WindowEnd, as_json: JsonOption = Fals
     with coordinator_client() as client:
         explanation = client.explain_window(application, instant_ms(window_end))
     if as_json:
-        print_json(explanation.model_dump(mode="json"))
+        print_json(explanation)
     else:
         _tell(explanation)
     if not explanation.may_close:
@@ -66,7 +66,7 @@ def approve(
             typer.confirm(f"Let windows of {application} up to {at(until_ms)} go?", abort=True, err=True)
         info = client.approve_windows(application, until_ms, by or getpass.getuser(), reason)
     if as_json:
-        print_json([approval.model_dump(mode="json") for approval in info.approvals])
+        print_json(info.approvals)
     else:
         success(f"windows of {application} up to {at(until_ms)} may close; recorded")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Mapping
@@ -11,13 +10,13 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from rtolap.base.errors import ProcessFailed
 from rtolap.base.files import write_atomic
 from rtolap.stack.environment import HOST, airflow_env, airflow_execution_url, airflow_url
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.listeners import foreign_listener
 from rtolap.stack.pids import read_record
 from rtolap.stack.probes import airflow_missing, http_missing
+from rtolap.stack.run_once import run_once
 from rtolap.stack.spec import ProcessSpec
 
 _MIGRATION_TIMEOUT_S = 240
@@ -89,15 +88,10 @@ def migrate(layout: StackLayout, env: Mapping[str, str]) -> None:
         if marker.is_file() and marker.read_text() == wanted:
             return
         home.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(
+        run_once(
             [str(Path(sys.executable).with_name("airflow")), "db", "migrate"],
+            failure="Airflow's database could not be migrated",
+            timeout_s=_MIGRATION_TIMEOUT_S,
             env={**os.environ, **env},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_MIGRATION_TIMEOUT_S,
         )
-        if done.returncode != 0:
-            raise ProcessFailed("Airflow's database could not be migrated", found=done.stdout[-3000:])
         write_atomic(marker, wanted.encode())

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 import struct
-import subprocess
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from rtolap.base.errors import ProcessFailed
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.class_archives import archive_flags
 from rtolap.stack.probes import exchange
+from rtolap.stack.run_once import run_once
 from rtolap.stack.servers.java import LEAN_FLAGS, class_path, properties, write_log4j
 from rtolap.stack.spec import ProcessSpec
 
@@ -104,20 +103,15 @@ def new_cluster_id() -> str:
 
 def _format(java: tuple[str, ...], config: Path, cluster_id: str | None) -> None:
     alone = ("--standalone",) if cluster_id is None else ()
-    done = subprocess.run(
+    run_once(
         [
             *(*java, "kafka.tools.StorageTool", "format", *alone),
             # `=`: an id may begin with a dash
             *(f"--cluster-id={cluster_id or new_cluster_id()}", "-c", str(config)),
         ],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_FORMAT_TIMEOUT_S,
+        failure="Kafka's log folder could not be formatted",
+        timeout_s=_FORMAT_TIMEOUT_S,
     )
-    if done.returncode != 0:
-        raise ProcessFailed("Kafka's log folder could not be formatted", found=done.stdout[-2000:])
 
 
 def kafka_missing(host: str, port: int) -> str | None:

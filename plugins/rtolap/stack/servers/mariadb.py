@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import getpass
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from rtolap.base.errors import NotFound, ProcessFailed
+from rtolap.base.errors import NotFound
 from rtolap.stack.probes import mysql_socket_missing
+from rtolap.stack.run_once import run_once
 from rtolap.stack.spec import ProcessSpec
 
 _INSTALL_TIMEOUT_S = 120
@@ -94,7 +94,7 @@ def _first_statements(databases: tuple[str, ...], users: Mapping[str, str]) -> s
 
 
 def _install(data: Path) -> None:
-    done = subprocess.run(
+    run_once(
         [
             find_mariadb("mariadb-install-db"),
             "--no-defaults",
@@ -103,11 +103,6 @@ def _install(data: Path) -> None:
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
         ],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_INSTALL_TIMEOUT_S,
+        failure="MariaDB's data folder could not be made",
+        timeout_s=_INSTALL_TIMEOUT_S,
     )
-    if done.returncode != 0:
-        raise ProcessFailed("MariaDB's data folder could not be made", found=done.stdout[-2000:])
