@@ -412,6 +412,13 @@ def test_a_folder_in_or_around_the_object_store_is_not_taken(tmp_path: Path, pla
     assert open_cache(Settings(history_cache_dir=tmp_path / "cache"), store) is not None
 
 
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = open_store((tmp_path / "store").as_uri())
+    with pytest.raises(DefinitionError, match="cannot be used"):
+        open_cache(Settings(history_cache_dir=tmp_path / "file" / "cache"), store)
+
+
 def test_copying_stays_below_its_rate() -> None:
     clock, waited = ManualClock(0), []
 

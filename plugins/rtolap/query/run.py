@@ -65,9 +65,9 @@ class QueryProcess:
             limits,
             stored,
         )
-        self._keeper = None if cache is None else open_keeper(settings, cache, history_store, cluster, clock)
-        if self._keeper is not None:
-            follow(self.service.metrics.registry, self._keeper)
+        self.keeper = None if cache is None else open_keeper(settings, cache, history_store, cluster, clock)
+        if self.keeper is not None:
+            follow(self.service.metrics.registry, self.keeper)
         self.mysql = MySqlServer(
             self.service,
             users,
@@ -88,8 +88,8 @@ class QueryProcess:
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT; call from the main thread."""
-        if self._keeper is not None:
-            self._keeper.start()
+        if self.keeper is not None:
+            self.keeper.start()
         self.mysql.start()
         log.info("MySQL protocol on port %d", self.mysql.port)
 
@@ -104,13 +104,13 @@ class QueryProcess:
             self.close()
 
     def _cache_report(self, versions_max: int) -> HistoryCacheReport:
-        return OFF if self._keeper is None else report(self._keeper, versions_max)
+        return OFF if self.keeper is None else report(self.keeper, versions_max)
 
     def close(self) -> None:
         self._http.should_exit = True
         self.mysql.close()
-        if self._keeper is not None:
-            self._keeper.close()
+        if self.keeper is not None:
+            self.keeper.close()
         self.service.close()
         self._clients.close()
 

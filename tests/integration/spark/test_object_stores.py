@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,10 @@ from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.query.cluster import Cluster
 from rtolap.query.cubes.history import EmbeddedHistory
 from rtolap.query.cubes.realtime import FlightSource
+from rtolap.query.history_cache.cache import HistoryCache
+from rtolap.query.history_cache.folder import CacheFolder
+from rtolap.query.history_cache.keeper import HistoryKeeper
+from rtolap.query.history_cache.states import Condition
 from rtolap.query.lookups import Lookups
 from rtolap.query.statement_service import QueryService
 from rtolap.stack.artifacts import JavaArtifacts
@@ -45,6 +50,7 @@ from rtolap.stack.process import ManagedProcess
 
 from tests.support.commands import kill_when
 from tests.support.cubes.built import assert_nothing_else, assert_recount
+from tests.support.cubes.flights import flights_world
 from tests.support.cubes.object_servers import (
     HdfsPorts,
     S3Keys,
@@ -58,6 +64,7 @@ from tests.support.cubes.object_servers import (
 from tests.support.cubes.object_store_contract import ObjectStoreContract
 from tests.support.cubes.staging import CUBE, SCHEMA, SEGMENT, TABLE, Staging, raw_events, roll_up
 from tests.support.servers import running
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
@@ -241,12 +248,13 @@ def test_a_segment_is_staged_built_after_a_kill_promoted_answered_and_cleaned_up
 
 
 class RequestLog:
-    """A TCP relay in front of a server that notes every request line."""
+    """A TCP relay in front of a server that notes each request that changes something, and counts bytes."""
 
     _LINE = re.compile(rb"(PUT|POST|DELETE) (\S+) HTTP/1\.1\r\n")
 
     def __init__(self, port: int) -> None:
         self.lines: list[tuple[str, str]] = []
+        self.asked_bytes = 0
         self._target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -269,6 +277,7 @@ class RequestLog:
         with source, target:
             while data := source.recv(1 << 16):
                 if requests:
+                    self.asked_bytes += len(data)
                     self.lines += [(verb.decode(), path.decode()) for verb, path in self._LINE.findall(data)]
                 target.sendall(data)
 
@@ -280,6 +289,43 @@ def test_on_s3_a_manifest_is_published_by_one_put_and_nothing_is_renamed(
     open_store(s3_uri(log.port, unique_name)).write("history/c/s/v1/manifest.json", b"{}" * 5000)
     assert log.lines == [("PUT", f"/rtolap/{unique_name}/history/c/s/v1/manifest.json")]
     log.close()
+
+
+def test_statements_over_copies_answer_the_same_and_ask_the_store_for_nothing(
+    uri: str, unique_name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    log = None
+    if uri.startswith("s3:"):
+        log = RequestLog(s3_port(request.getfixturevalue("s3_server")))
+        uri = s3_uri(log.port, unique_name)
+    clock, sql = SystemClock(), "select carrier, count(*) n, sum(price) s from flights group by carrier"
+    with closing(flights_world(7, 800)) as world:
+        store = open_store(uri)
+        for file in world.store.list():
+            store.write(file.path, world.store.read(file.path))
+        world.store = store
+        with closing(world.service()) as plain:
+            expected = plain.execute(f"{sql} order by n, carrier").table()
+        cluster, cache = Cluster(world.metadata, clock), HistoryCache(CacheFolder(tmp_path / "cache"))
+        keeper = HistoryKeeper(
+            *(cache, store, cluster.snapshots, clock), bytes_max=1 << 30, bytes_per_s=1 << 30
+        )
+        keeper.start()
+        until(lambda: keeper.condition is Condition.PLACED, "all is copied")
+        keeper.close()
+        world.store = ObjectStore(store.fs, f"{store.root}-where-nothing-is", store.uri(""))
+        before = None if log is None else log.asked_bytes
+        with closing(world.service(cache=cache)) as cached:
+            outcome = cached.execute(f"{sql} order by n, carrier")
+            assert outcome.table() == expected
+            assert (outcome.stats[0].files_cached, outcome.stats[0].files_remote) == (
+                2 * len(world.built["flights"]),
+                0,
+            )
+        assert before == (None if log is None else log.asked_bytes)
+        cluster.close()
+    if log is not None:
+        log.close()
 
 
 def test_on_s3_wrong_keys_are_refused_without_being_told(

@@ -31,7 +31,14 @@ def open_cache(settings: Settings, store: ObjectStore) -> HistoryCache | None:
                 action="name a folder beside the store's",
             )
         log.info("the object store is a local folder: a cache gains only where that is a slower disk's")
-    return HistoryCache(CacheFolder(root))
+    try:
+        return HistoryCache(CacheFolder(root))
+    except OSError as error:
+        raise DefinitionError(
+            "the folder of the history cache cannot be used",
+            expected="a folder that this process may write, RTOLAP_HISTORY_CACHE_DIR",
+            found=str(error),
+        ) from error
 
 
 def open_keeper(
