@@ -93,27 +93,11 @@ class HistoryFiles:
         `verified`: those of the store are checked before; copies are in any case. Where reading copies fails,
         damaged ones are dropped and `do` runs again over the store's files alone: what that raises counts.
         """
-        paths = [f"{location}/{file.name}" for file in cuboid.files]
         if self._cache is not None:
-            with self._cache.leases(paths) as copies:
-                cached = [copy for copy in copies if copy is not None]
-                if cached:
-                    sources = [
-                        self._stored(path) if copy is None else self._copied(self._cache, copy.path)
-                        for path, copy in zip(paths, copies, strict=True)
-                    ]
-                    try:
-                        for path, copy, file in zip(paths, copies, cuboid.files, strict=True):
-                            if verified and copy is None:
-                                self._verify(path, file)
-                        result = do(sources)
-                    except (OSError, pa.ArrowException, Corrupted) as error:
-                        log.warning("reading copies of %s failed, the store is read: %s", location, error)
-                        self._cache.check_again(cached)
-                    else:
-                        stats.files_cached += len(cached)
-                        stats.files_remote += len(paths) - len(cached)
-                        return result
+            done = self._use_copies(self._cache, location, cuboid, stats, do, verified=verified)
+            if done is not None:
+                return done[0]
+        paths = [f"{location}/{file.name}" for file in cuboid.files]
         if verified:
             for path, file in zip(paths, cuboid.files, strict=True):
                 self._verify(path, file)
@@ -122,11 +106,39 @@ class HistoryFiles:
         stats.files_remote += len(paths)
         return result
 
+    def _use_copies(
+        self,
+        cache: HistoryCache,
+        location: str,
+        cuboid: CuboidEntry,
+        stats: ReadStats,
+        do: Callable[[Sequence[HistoryFile]], T],
+        *,
+        verified: bool,
+    ) -> tuple[T] | None:
+        """None where there is no copy of any file, or reading them failed."""
+        named = {f"{location}/{file.name}": file for file in cuboid.files}
+        with cache.leases(list(named)) as leased:
+            copies = {copy.path for copy in leased if copy and copy.sha256 == named[copy.path].sha256}
+            if not copies:
+                return None
+            try:
+                for path, file in named.items():
+                    if verified and path not in copies:
+                        self._verify(path, file)
+                result = do(
+                    [_copied(cache, path) if path in copies else self._stored(path) for path in named]
+                )
+            except (OSError, pa.ArrowException, Corrupted) as error:
+                log.warning("reading copies of %s failed, the store is read: %s", location, error)
+                cache.check_again([copy for copy in leased if copy is not None])
+                return None
+        stats.files_cached += len(copies)
+        stats.files_remote += len(named) - len(copies)
+        return (result,)
+
     def _stored(self, path: str) -> HistoryFile:
         return HistoryFile(self._store.fs, self._store.absolute(path))
-
-    def _copied(self, cache: HistoryCache, path: str) -> HistoryFile:
-        return HistoryFile(cache.folder.files.fs, cache.folder.files.absolute(path))
 
     def _verify(self, path: str, file: FileEntry) -> None:
         """Its size each time, its checksum once. Raises Corrupted when it is missing or damaged."""
@@ -172,6 +184,10 @@ class HistoryFiles:
             raise _damaged(path, f"{file.bytes} bytes", f"{size} bytes")
         if digest is not None and digest != file.sha256:
             raise _damaged(path, f"sha256 {file.sha256}", digest)
+
+
+def _copied(cache: HistoryCache, path: str) -> HistoryFile:
+    return HistoryFile(cache.folder.files.fs, cache.folder.files.absolute(path))
 
 
 def _missing(path: str) -> Corrupted:
