@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from rtolap.base.errors import QueryError
-from rtolap.base.undecodable import UNDECODABLE
+from rtolap.base.errors import Corrupted, QueryError
+from rtolap.base.undecodable import UNDECODABLE, decode_own
 from rtolap.protocols.flight.endpoint import body_of
 
 
@@ -19,3 +19,5 @@ def test_whatever_is_no_request_is_told_as_one_error(sent: bytes) -> None:
         msgspec.json.decode(sent, type=Body)
     with pytest.raises(QueryError, match="the request is not a Body"):
         body_of(sent, Body)
+    with pytest.raises(Corrupted, match=r"the file is damaged.*remove it"):
+        decode_own(sent, Body, "the file is damaged", action="remove it")
