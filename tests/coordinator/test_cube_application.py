@@ -302,7 +302,7 @@ def test_a_manifest_with_another_completeness_is_not_promoted(cluster: Cluster) 
     cluster.enabled()
     record = closed_at(cluster)
     build = cluster.build(record.name)
-    with pytest.raises(Corrupted, match="another completeness"):
+    with pytest.raises(Corrupted, match="other completeness"):
         cluster.client.promote(NAME, record.name, build)
     build = cluster.build(record.name, completeness=KNOWN, late_events=1)
     with pytest.raises(Corrupted, match="late events"):

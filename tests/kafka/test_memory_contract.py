@@ -1,8 +1,10 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from rtolap.base.errors import Unavailable
 from rtolap.kafka.catch_up_consumer import CatchUpConsumer
-from rtolap.kafka.interfaces import OutRecord
+from rtolap.kafka.interfaces import OutRecord, StreamConsumer
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.kafka.memory.producer import MemoryAdmin, MemoryProducer
@@ -11,17 +13,25 @@ from tests.support.catch_up import EAGER
 from tests.support.cubes.stream_contract import StreamContract, World
 
 
+def memory_world(consumer: Callable[[MemoryBroker, str], StreamConsumer]) -> World:
+    broker = MemoryBroker()
+    return World(
+        topic="events",
+        admin=MemoryAdmin(broker),
+        producer=MemoryProducer(broker),
+        consumer=lambda topic: consumer(broker, topic),
+        gap=lambda topic, partition: broker.skip(topic, partition, 3),
+    )
+
+
+def read_apart(broker: MemoryBroker, topic: str) -> StreamConsumer:
+    return CatchUpConsumer(lambda: MemoryConsumer(broker, topic), EAGER)
+
+
 class TestMemoryStream(StreamContract):
     @pytest.fixture
     def world(self) -> World:
-        broker = MemoryBroker()
-        return World(
-            topic="events",
-            admin=MemoryAdmin(broker),
-            producer=MemoryProducer(broker),
-            consumer=lambda topic: MemoryConsumer(broker, topic),
-            gap=lambda topic, partition: broker.skip(topic, partition, 3),
-        )
+        return memory_world(MemoryConsumer)
 
 
 class TestMemoryStreamReadApart(StreamContract):
@@ -29,14 +39,7 @@ class TestMemoryStreamReadApart(StreamContract):
 
     @pytest.fixture
     def world(self) -> World:
-        broker = MemoryBroker()
-        return World(
-            topic="events",
-            admin=MemoryAdmin(broker),
-            producer=MemoryProducer(broker),
-            consumer=lambda topic: CatchUpConsumer(lambda: MemoryConsumer(broker, topic), EAGER),
-            gap=lambda topic, partition: broker.skip(topic, partition, 3),
-        )
+        return memory_world(read_apart)
 
 
 def test_a_broker_that_is_down_gives_empty_batches_until_it_is_back() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from rtolap.agent.commands import Commands
 from rtolap.agent.http import create_app
@@ -55,30 +56,11 @@ async def serve(
         log.info("agent ended")
 
 
-def run(
-    *,
-    folder: Path,
-    commands: Commands,
-    host: str,
-    port: int,
-    token: str,
-    stop_on_exit: bool = False,
-    cpus: Mapping[str, frozenset[int]] | None = None,
-) -> None:
+def run(serving: Coroutine[Any, Any, None]) -> None:
     """`serve` as a process: call from the main thread."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _served)
-    asyncio.run(
-        serve(
-            folder=folder,
-            commands=commands,
-            host=host,
-            port=port,
-            token=token,
-            stop_on_exit=stop_on_exit,
-            cpus=cpus,
-        )
-    )
+    asyncio.run(serving)
 
 
 def _served(number: int, frame: FrameType | None) -> None:

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from rtolap.agent import server
 from rtolap.agent.commands import Commands
 from rtolap.agent.cpus import host_processors, parse_cpus
 from rtolap.agent.host import Host
-from rtolap.agent.server import run
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, print_table, success
 from rtolap.cli.serving import service_settings
@@ -36,21 +36,23 @@ def serve(
 ) -> None:
     """Run the agent until SIGTERM; its processes live on unless --stop-on-exit."""
     settings = service_settings()
-    run(
-        folder=settings.data_dir / "agent",
-        commands=Commands(
-            Host(
-                jobs_dir or settings.spark_jobs_dir,
-                settings.data_dir,
-                settings.object_store,
-                settings.spark_master,
-            )
-        ),
-        host=settings.host,
-        port=settings.agent_port,
-        token=settings.token(),
-        stop_on_exit=stop_on_exit,
-        cpus=parse_cpus(settings.agent_cpus, host_processors()),
+    server.run(
+        server.serve(
+            folder=settings.data_dir / "agent",
+            commands=Commands(
+                Host(
+                    jobs_dir or settings.spark_jobs_dir,
+                    settings.data_dir,
+                    settings.object_store,
+                    settings.spark_master,
+                )
+            ),
+            host=settings.host,
+            port=settings.agent_port,
+            token=settings.token(),
+            stop_on_exit=stop_on_exit,
+            cpus=parse_cpus(settings.agent_cpus, host_processors()),
+        )
     )
 
 

@@ -61,20 +61,15 @@ def verified_events(store: ObjectStore, record: SegmentRecord, build: BuildAttem
     found = (manifest.cube, manifest.segment, manifest.version, manifest.build_id, manifest.covered)
     if found != expected:
         raise Corrupted(f"manifest {path} is of another build", expected=expected, found=found)
-    if manifest.completeness != record.completeness:
-        raise Corrupted(
-            f"manifest {path} states another completeness than its segment",
-            expected=record.completeness,
-            found=manifest.completeness,
-            action="start a new build",
-        )
-    if manifest.losses != record.losses:
-        raise Corrupted(
-            f"manifest {path} states other losses than its segment",
-            expected=record.losses,
-            found=manifest.losses,
-            action="start a new build",
-        )
+    for what in ("completeness", "losses"):
+        stated, wanted = getattr(manifest, what), getattr(record, what)
+        if stated != wanted:
+            raise Corrupted(
+                f"manifest {path} states other {what} than its segment",
+                expected=wanted,
+                found=stated,
+                action="start a new build",
+            )
     if manifest.events != expected_events(record):
         raise Corrupted(
             f"manifest {path} does not hold the events of its sources",

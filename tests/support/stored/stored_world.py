@@ -19,15 +19,7 @@ from rtolap.base.errors import NotFound, Unavailable
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.model.stored.table import StoredTable
 from rtolap.protocols.storage.messages import ScanRequest, TabletId
-from rtolap.protocols.stored_tables.messages import (
-    AddPartition,
-    ColumnChange,
-    PartitionInfo,
-    ReadView,
-    TableInfo,
-    TableName,
-    TransactionInfo,
-)
+from rtolap.protocols.stored_tables import messages as wire
 from rtolap.query.stored.relation import arrow_schema
 from rtolap.stored.engine.routing import Routing
 from rtolap.stored.engine.tablet import Tablet
@@ -119,7 +111,7 @@ class LocalSource:
         self.stopped: set[str] = set()  # do not answer pings
         self.before_scan: Callable[[str, ScanRequest], None] = lambda node, request: None
 
-    def tables(self) -> tuple[TableInfo, ...]:
+    def tables(self) -> tuple[wire.TableInfo, ...]:
         return self._catalogue.tables()
 
     def databases(self) -> tuple[str, ...]:
@@ -131,7 +123,7 @@ class LocalSource:
     def drop_database(self, name: str) -> None:
         self._catalogue.drop_database(name)
 
-    def read_view(self, names: Sequence[TableName]) -> ReadView:
+    def read_view(self, names: Sequence[wire.TableName]) -> wire.ReadView:
         return self._views.read_view(names)
 
     def scan(self, address: str, request: ScanRequest, timeout_s: float) -> Batches:
@@ -143,31 +135,33 @@ class LocalSource:
         if address in self.stopped:
             raise Unavailable(f"{address} does not answer")
 
-    def create(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo:
+    def create(self, definition: StoredTable, *, if_not_exists: bool = False) -> wire.TableInfo:
         return self._catalogue.create_table(definition, if_not_exists=if_not_exists)
 
-    def drop(self, name: TableName) -> None:
+    def drop(self, name: wire.TableName) -> None:
         self._catalogue.drop_table(name.db, name.name)
 
-    def change_columns(self, name: TableName, changes: Sequence[ColumnChange]) -> TableInfo:
+    def change_columns(self, name: wire.TableName, changes: Sequence[wire.ColumnChange]) -> wire.TableInfo:
         return self._catalogue.change_columns(name.db, name.name, changes)
 
-    def truncate(self, name: TableName) -> TableInfo:
+    def truncate(self, name: wire.TableName) -> wire.TableInfo:
         return self._catalogue.truncate(name.db, name.name)
 
-    def add_partition(self, name: TableName, asked: AddPartition) -> TableInfo:
+    def add_partition(self, name: wire.TableName, asked: wire.AddPartition) -> wire.TableInfo:
         return self._catalogue.add_partition(name.db, name.name, asked)
 
-    def drop_partition(self, name: TableName, partition: str, *, if_exists: bool = False) -> TableInfo:
+    def drop_partition(
+        self, name: wire.TableName, partition: str, *, if_exists: bool = False
+    ) -> wire.TableInfo:
         return self._catalogue.drop_partition(name.db, name.name, partition, if_exists=if_exists)
 
-    def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
+    def partitions(self, name: wire.TableName) -> tuple[wire.PartitionInfo, ...]:
         return self._views.partitions(name)
 
-    def transaction(self, db: str, label: str) -> TransactionInfo:
+    def transaction(self, db: str, label: str) -> wire.TransactionInfo:
         raise NotFound(f"no transaction has the label {label}")
 
-    def transactions(self, db: str, like: str) -> tuple[TransactionInfo, ...]:
+    def transactions(self, db: str, like: str) -> tuple[wire.TransactionInfo, ...]:
         return ()
 
     def close(self) -> None:
@@ -198,12 +192,12 @@ class StoredWorld(Closeable):
         self.ledger.close()
         self._folder.cleanup()
 
-    def load(self, name: TableName, rows: list[dict[str, Any]]) -> None:
+    def load(self, name: wire.TableName, rows: list[dict[str, Any]]) -> None:
         """One visible transaction with these rows, on all replicas of their tablets."""
         with self._loading:
             self._load(name, rows)
 
-    def _load(self, name: TableName, rows: list[dict[str, Any]]) -> None:
+    def _load(self, name: wire.TableName, rows: list[dict[str, Any]]) -> None:
         table = self.catalogue.table(name.db, name.name)
         names = [column for column in table.schema.names if any(column in row for row in rows)]
         batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(table.schema, names))
