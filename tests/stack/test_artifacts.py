@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rtolap.base.errors import Corrupted
 from rtolap.stack import artifacts
-from rtolap.stack.jar_checksums import STACK, measured, parsed
+from rtolap.stack.jar_checksums import JOLOKIA, STACK, measured, parsed
 
 EXPECTED = {"kafka/a-1.jar": "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"}  # of b"a"
 
@@ -37,6 +37,11 @@ def test_the_jars_of_this_machine_are_those_of_the_list() -> None:
     found = artifacts.java_artifacts()
     folders = {jar.parent.parent for jar in found.spark_kafka}
     assert [measured(folder) for folder in folders] == [parsed(STACK)]
+
+
+def test_the_agent_of_this_machine_is_that_of_the_list() -> None:
+    jar = artifacts.jolokia_agent()
+    assert measured(jar.parent.parent) == parsed(JOLOKIA)
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, jars: dict[str, bytes]) -> None:

@@ -3,6 +3,7 @@
     <cache>/java/<digest of ivy.xml>/kafka/*.jar   the broker
     <cache>/java/<digest of ivy.xml>/spark/*.jar   Spark's Kafka connector (for `spark.jars`)
     <cache>/java/<digest of ivy.xml>/hbase/*.jar   HBase, fetched when it is first started
+    <cache>/java/<digest of ivy.xml>/jolokia/*.jar tells JMX over HTTP, fetched when it is asked for
     <cache>/java/<digest of ivy.xml>/complete      written last: the folder is whole
     <cache>/ivy/                                   Ivy's own cache
 
@@ -25,7 +26,7 @@ from pathlib import Path
 from rtolap.base.errors import NotFound, ProcessFailed
 from rtolap.base.shipped import checkout
 from rtolap.stack.hbase_checksums import HBASE
-from rtolap.stack.jar_checksums import STACK, parsed, verify
+from rtolap.stack.jar_checksums import JOLOKIA, STACK, parsed, verify
 
 # Kafka 4.4.0's pom needs an artefact that is not published. The connector and its token provider lag behind
 # pyspark, hence the four separate, non-transitive dependencies.
@@ -52,6 +53,12 @@ _HBASE_IVY = """<ivy-module version="2.0"><info organisation="local" module="hba
 <dependencies>
 <dependency org="org.apache.hbase" name="hbase-server" rev="2.6.4-hadoop3" conf="hbase-&gt;default"/>
 </dependencies></ivy-module>
+"""
+_JOLOKIA_IVY = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+<info organisation="local" module="jolokia"/><configurations><conf name="jolokia"/></configurations>
+<dependencies><dependency org="org.jolokia" name="jolokia-agent-jvm" rev="2.1.2" transitive="false"
+ conf="jolokia-&gt;default"><artifact name="jolokia-agent-jvm" type="jar" ext="jar" m:classifier="javaagent"/>
+</dependency></dependencies></ivy-module>
 """
 # Without a root, ibiblio's own default is Maven Central.
 _IVY_SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
@@ -137,6 +144,13 @@ def hbase_jars(cache: Path | None = None) -> tuple[Path, ...]:
     """HBase's class path, fetched first when the cache lacks it (122 MB, once)."""
     folder = fetch_jars(_HBASE_IVY, ("hbase",), "HBase", cache, checksums=parsed(HBASE))
     return tuple(sorted((folder / "hbase").glob("*.jar")))
+
+
+def jolokia_agent(cache: Path | None = None) -> Path:
+    """The jar to run a broker with, `-javaagent:…`; fetched first when the cache lacks it (0.7 MB, once)."""
+    folder = fetch_jars(_JOLOKIA_IVY, ("jolokia",), "Jolokia", cache, checksums=parsed(JOLOKIA))
+    (jar,) = (folder / "jolokia").glob("*.jar")
+    return jar
 
 
 def fetch_jars(

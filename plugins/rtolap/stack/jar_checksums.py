@@ -65,6 +65,10 @@ f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f  spark/commons-
 f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767  spark/spark-token-provider-kafka-0-10_2.13-4.0.0.jar
 """  # noqa: E501
 
+JOLOKIA = """
+38be4960fce575b355e9142f3c3cb89e54fb52bbbef4e1d48a5a6a1df8adb9bf  jolokia/jolokia-agent-jvm-2.1.2-javaagent.jar
+"""  # noqa: E501
+
 
 def parsed(text: str) -> dict[str, str]:
     """Path below the folder → digest."""

@@ -6,7 +6,7 @@ are given.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +36,8 @@ class Brokers:
         racks: Sequence[str] | None = None,
         controllers: Collection[int] = (1,),
         overrides: Mapping[str, object] | None = None,
+        jvm_options: Callable[[int], Sequence[str]] = lambda node: (),
+        log_level: str = "warn",
     ) -> None:
         self.folder = folder
         self.ids = tuple(range(1, count + 1))
@@ -75,6 +77,8 @@ class Brokers:
                 name=f"broker{node}",
                 cluster_id=cluster_id,
                 heap="160m",
+                jvm_options=jvm_options(node),
+                log_level=log_level,
             )
             if node not in controllers:
                 spec = replace(spec, ports=(ports[node],))

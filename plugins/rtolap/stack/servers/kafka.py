@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rtolap.stack.artifacts import JavaArtifacts
@@ -31,9 +31,12 @@ def kafka_spec(
     name: str = "kafka",
     cluster_id: str | None = None,
     heap: str = "256m",
+    jvm_options: Sequence[str] = (),
+    log_level: str = "warn",
 ) -> ProcessSpec:
     """`overrides`: settings of the server; None drops one. `cluster_id`: of a cluster of several nodes, whose
-    overrides name its voters; None makes a cluster of this node."""
+    overrides name its voters; None makes a cluster of this node. `jvm_options`: further ones, such as an
+    agent."""
     folder = folder.absolute()
     config = folder / "server.properties"
     data = str((overrides or {}).get("log.dirs", folder / "data")).split(",")
@@ -47,7 +50,7 @@ def kafka_spec(
 
     def prepare() -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        write_log4j(folder, "warn")
+        write_log4j(folder, log_level)
         config.write_text(kafka_config(folder / "data", host, port, controller_port, overrides or {}))
         if not (Path(data[0]) / "meta.properties").exists():
             _format((java[0], "-Xmx128m", *java[1:]), config, cluster_id)
@@ -57,7 +60,7 @@ def kafka_spec(
         folder=folder,
         address=f"{host}:{port}",
         ports=(port, controller_port),
-        argv=(java[0], "-Xms64m", f"-Xmx{heap}", *java[1:], "kafka.Kafka", str(config)),
+        argv=(java[0], "-Xms64m", f"-Xmx{heap}", *jvm_options, *java[1:], "kafka.Kafka", str(config)),
         prepare=prepare,
         ready=lambda _: kafka_missing(host, port),
         ready_timeout_s=90,

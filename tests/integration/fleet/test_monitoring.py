@@ -1,0 +1,359 @@
+"""Stages of requests on real brokers with their agents: read, summed, judged; who is slow, and where."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from rtolap.base.clock import SystemClock
+from rtolap.cli.main import app
+from rtolap.fleet.monitoring.causes import cause_of
+from rtolap.fleet.monitoring.collect import StageLook, StageReader
+from rtolap.fleet.monitoring.log_findings import LogCounts
+from rtolap.fleet.monitoring.log_watch import LogWatch
+from rtolap.fleet.monitoring.slow import BrokerRequests, Key, SlowRule, Standing, judge
+from rtolap.fleet.monitoring.slow_states import SlowState
+from rtolap.fleet.monitoring.sources import FleetSources, read_sources
+from rtolap.fleet.monitoring.stages import PARTS, RequestType, Stage, StageWindow, between
+from rtolap.kafka import consumer as kafka_consumer
+from rtolap.kafka.administration.client import KafkaAdministration
+from rtolap.kafka.consumer import KafkaConsumer
+from rtolap.kafka.statistics import ClientStatistics
+from rtolap.stack.artifacts import JavaArtifacts
+from typer.testing import CliRunner
+
+from tests.support.fleet.agents import PASSWORD, USER, Agents
+from tests.support.fleet.brokers import Brokers
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.integration
+
+_RULE = SlowRule(requests_min=10, looks=2)
+# A stage is rounded to whole milliseconds for each request, and so is the total.
+_ROUNDING_MS = 0.5 * (len(PARTS) + 1)
+
+
+class Fleet:
+    """Brokers with agents, topics on them, and looks at them."""
+
+    def __init__(self, brokers: Brokers, sources: Path) -> None:
+        self.brokers = brokers
+        self.sources_file = sources
+        self.sources: FleetSources = read_sources(sources)
+        self.reader = StageReader(self.sources)
+        self._admin = AdminClient({"bootstrap.servers": brokers.cluster.servers})
+        self._topics = 0
+
+    def create(self, *replicas: int) -> str:
+        """A topic of one partition, led by the first of them."""
+        self._topics += 1
+        topic = f"watched{self._topics}"
+        new = NewTopic(topic, num_partitions=1, replica_assignment=[list(replicas)])
+        self._admin.create_topics([new], operation_timeout=20)[topic].result(30)
+        return topic
+
+    def look(self, reader: StageReader | None = None) -> StageLook:
+        return (reader or self.reader).look(SystemClock().now_ms())
+
+    @contextmanager
+    def stopped(self, node: int) -> Iterator[None]:
+        """The broker's process gets no time meanwhile."""
+        pid = self.brokers.servers[node].pid()
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+@pytest.fixture(scope="module")
+def fleet(java: JavaArtifacts) -> Iterator[Fleet]:
+    with tempfile.TemporaryDirectory(prefix="rtolap-watched-") as folder:
+        agents = Agents(Path(folder) / "agents")
+        overrides = {
+            "broker.session.timeout.ms": 20_000,  # who is stopped for seconds stays in the cluster
+            "replica.lag.time.max.ms": 20_000,
+            "replica.high.watermark.checkpoint.interval.ms": 500,
+        }
+        brokers = Brokers(
+            Path(folder), java, overrides=overrides, jvm_options=agents.jvm_options, log_level="info"
+        )
+        with brokers:
+            fleet = Fleet(brokers, agents.write_sources(Path(folder) / "sources.yaml", brokers))
+            yield fleet
+            fleet.reader.close()
+
+
+def write(fleet: Fleet, topic: str, messages: int, *, client_id: str = "writer", size: int = 100) -> None:
+    """One after the other, each when the one before it is acknowledged by all."""
+    producer = Producer(
+        {
+            "bootstrap.servers": fleet.brokers.cluster.servers,
+            "acks": "all",
+            "linger.ms": 0,
+            "client.id": client_id,
+        }
+    )
+    for _ in range(messages):
+        producer.produce(topic, b"x" * size)
+        assert producer.flush(60) == 0
+
+
+@contextmanager
+def under_way(work: Callable[[threading.Event], None]) -> Iterator[None]:
+    """`work` goes on, in a thread, until the event is set; what it raises is raised here."""
+    ended = threading.Event()
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work(ended)
+        except BaseException as error:  # noqa: BLE001  told below
+            failures.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(60)
+    assert not failures, failures
+
+
+def judged(
+    standings: dict[Key, Standing], before: StageLook, now: StageLook
+) -> tuple[dict[Key, Standing], dict[Key, BrokerRequests], StageWindow]:
+    window = between(before.stages, before.at_ms, now.stages, now.at_ms)
+    after, rows = judge(standings, window, _RULE)
+    return after, {(row.broker, row.request): row for row in rows}, window
+
+
+def test_stages_of_every_broker_are_read_and_add_up_to_the_total(fleet: Fleet) -> None:
+    topic = fleet.create(2, 1, 3)
+    write(fleet, topic, 5)
+    before = fleet.look()
+    write(fleet, topic, 200)
+    consumer = Consumer({"bootstrap.servers": fleet.brokers.cluster.servers, "group.id": "unused"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    read: list[Any] = []
+
+    def all_read() -> bool:
+        read.extend(consumer.consume(100, 0.1))
+        return len(read) == 205
+
+    until(all_read, "all that was written")
+    consumer.close()
+    now = fleet.look()
+    assert now.missing == ()
+    assert sorted(now.gauges) == [1, 2, 3]
+    for gauges in now.gauges.values():
+        assert gauges.offline_log_dirs == ()
+        assert gauges.handlers_idle is not None
+        assert gauges.lag_records_max is not None
+        assert gauges.isr_shrinks is not None
+    window = between(before.stages, before.at_ms, now.stages, now.at_ms)
+    rows = {(int(window.brokers[row]), int(window.requests[row])): row for row in range(len(window))}
+    produce = rows[2, RequestType.PRODUCE]
+    assert window.counts[produce] == 200
+    assert window.counts[rows[2, RequestType.FETCH_CONSUMER]] > 0
+    assert window.counts[rows[2, RequestType.FETCH_FOLLOWER]] > 0
+    for row in np.flatnonzero(window.counts > 0):
+        parts = window.mean_ms[row, PARTS].sum()
+        assert parts == pytest.approx(window.mean_ms[row, Stage.TOTAL], abs=_ROUNDING_MS)
+    assert window.mean_ms[produce, Stage.TOTAL] > 0
+    assert now.stages.p99_ms[produce, Stage.TOTAL] >= now.stages.p50_ms[produce, Stage.TOTAL]
+
+
+def test_the_advised_policy_lets_nobody_change_a_broker_or_read_its_properties(fleet: Fleet) -> None:
+    url = fleet.sources.brokers[1].jolokia + "/"
+    asked = [
+        {"type": "exec", "mbean": "java.lang:type=Memory", "operation": "gc"},
+        {"type": "write", "mbean": "java.lang:type=Memory", "attribute": "Verbose", "value": True},
+        {"type": "read", "mbean": "java.lang:type=Runtime", "attribute": "SystemProperties"},
+        {"type": "read", "mbean": "java.lang:type=Memory", "attribute": "Verbose"},
+    ]
+    answers = httpx.post(url, json=asked, auth=(USER, PASSWORD)).json()
+    assert [answer["status"] for answer in answers] == [403, 403, 403, 200]
+    assert httpx.post(url, json=asked).status_code == 401
+
+
+def test_an_idle_broker_with_long_polls_is_not_called_slow(fleet: Fleet) -> None:
+    topic = fleet.create(3)
+    write(fleet, topic, 1)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": fleet.brokers.cluster.servers,
+            "group.id": "unused",
+            "fetch.wait.max.ms": 400,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 1)])
+
+    def poll(ended: threading.Event) -> None:
+        while not ended.is_set():
+            consumer.poll(0.1)
+        consumer.close()
+
+    standings: dict[Key, Standing] = {}
+    key = (3, RequestType.FETCH_CONSUMER)
+    polled = 0
+    with under_way(poll):
+        before = fleet.look()
+        while polled < 3 * _RULE.requests_min:
+            wait_requests(fleet, before, key)
+            now = fleet.look()
+            standings, rows, window = judged(standings, before, now)
+            polled += rows[key].requests
+            before = now
+    row = next(row for row in range(len(window)) if (int(window.brokers[row]), window.requests[row]) == key)
+    assert window.p99_ms[row, Stage.TOTAL] > _RULE.threshold_ms
+    assert window.mean_ms[row, Stage.REMOTE] > _RULE.threshold_ms
+    assert rows[key].p99_ms_max < _RULE.recovered_ms
+    assert {standing.state for standing in standings.values()} == {SlowState.NORMAL}
+
+
+def new_requests(fleet: Fleet, before: StageLook, key: Key) -> int:
+    now = fleet.look()
+    window = between(before.stages, before.at_ms, now.stages, now.at_ms)
+    found = (window.brokers == key[0]) & (window.requests == key[1])
+    return int(window.counts[found].max(initial=0))
+
+
+def wait_requests(fleet: Fleet, before: StageLook, key: Key) -> None:
+    until(lambda: new_requests(fleet, before, key) >= _RULE.requests_min, f"requests of {key}")
+
+
+def test_a_stopped_follower_makes_writes_slow_at_the_leader_in_the_remote_stage(fleet: Fleet) -> None:
+    topic = fleet.create(2, 3)
+    key = (2, RequestType.PRODUCE)
+    standings: dict[Key, Standing] = {}
+    before = fleet.look()
+
+    def write_on(ended: threading.Event) -> None:
+        while not ended.is_set():
+            write(fleet, topic, 1)
+
+    with under_way(write_on):
+        for _ in range(_RULE.looks):
+            while new_requests(fleet, before, key) < _RULE.requests_min + 5:
+                with fleet.stopped(3):  # some of the requests get no answer of the follower for so long
+                    threading.Event().wait(0.6)
+            now = fleet.look()
+            standings, rows, window = judged(standings, before, now)
+            before = now
+        row = rows[key]
+        with fleet.stopped(3), StageReader(fleet.sources, timeout_s=0.5) as impatient:
+            look = fleet.look(impatient)
+    assert row.standing.state is SlowState.SLOW, (row, window.mean_ms)
+    assert row.stage is Stage.REMOTE
+    assert row.stage_p99_ms > _RULE.threshold_ms
+    assert row.share > 0.5
+    cause = cause_of(row, look, window, {})
+    assert cause is not None
+    assert cause.brokers == (3,)
+    assert look.silent_brokers == (3,)
+
+
+def test_a_quota_shows_as_throttling_and_not_as_a_slow_broker(fleet: Fleet) -> None:
+    topic = fleet.create(2)
+    administration = KafkaAdministration(fleet.brokers.cluster)
+    entity = (("client-id", "greedy"),)
+    administration.alter_client_quotas({entity: {"producer_byte_rate": 20_000.0}})
+    until(lambda: administration.client_quotas(), "the quota")
+    try:
+        before = fleet.look()
+        write(fleet, topic, 25, client_id="greedy", size=20_000)
+        now = fleet.look()
+    finally:
+        administration.alter_client_quotas({entity: {"producer_byte_rate": None}})
+        administration.close()
+    _, rows, window = judged({}, before, now)
+    row = rows[2, RequestType.PRODUCE]
+    assert row.throttle_p99_ms > _RULE.threshold_ms
+    assert row.standing.state is SlowState.NORMAL
+    assert row.p99_ms < _RULE.threshold_ms, window.p99_ms
+
+
+def test_commands_read_the_brokers_and_tell_no_password(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RTOLAP_FLEET_SOURCES", str(fleet.sources_file))
+    looks, picture = tmp_path / "looks.jsonl", tmp_path / "stages.png"
+    topic = fleet.create(1, 2)
+    for arguments in (
+        ("stages", "--record", str(looks), "--every", "500ms"),
+        ("slow", "--all", "--record", str(looks), "--every", "500ms"),
+        ("stages", "--looks", str(looks), "--plot", str(picture)),
+    ):
+        write(fleet, topic, 3)
+        answer = CliRunner().invoke(app, ["fleet", *arguments])
+        assert answer.exit_code in (0, 3), answer.output
+        assert "FetchFollower" in answer.output
+        assert PASSWORD not in answer.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert PASSWORD not in looks.read_text()
+
+
+def test_a_client_of_a_broker_that_is_stopped_again_and_again_finds_it_slow(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_consumer, "INTERVAL_MS", 2000)
+    topic = fleet.create(3)
+    statistics = ClientStatistics()
+    consumer = KafkaConsumer(fleet.brokers.cluster, topic, statistics=statistics)
+    consumer.assign({0: 0})
+
+    def poll(ended: threading.Event) -> None:
+        while not ended.is_set():
+            consumer.poll(100, 0.05)
+
+    def rtt_p99_s() -> float:
+        row = statistics.rows().get((topic, 3))
+        return 0.0 if row is None or "rtt" not in row.latencies else row.latencies["rtt"][1]
+
+    with under_way(poll):
+        until(lambda: 0 < rtt_p99_s() < 0.3, rtt_p99_s)
+        assert statistics.rows()[topic, 3].requests > 5
+
+        def pulse() -> bool:
+            with fleet.stopped(3):
+                threading.Event().wait(0.8)
+            return rtt_p99_s() > 0.6
+
+        until(pulse, rtt_p99_s)
+    consumer.close()
+    assert statistics.rows() == {}
+
+
+def test_a_lost_disk_is_found_by_the_log_and_by_the_agent(fleet: Fleet) -> None:
+    """The last test of the module: the broker goes on without its second directory."""
+    node = 3
+    lost = fleet.brokers.log_dirs(node)[1]
+    logs = {node: list(fleet.sources.brokers[node].logs)}
+    watch, counts = LogWatch(logs), LogCounts()
+    counts.add(watch.hits())
+    assert watch.missing == ()
+    assert "disk_error" not in {row.rule for row in counts.rows()}
+    shutil.rmtree(lost)
+
+    def found() -> bool:
+        counts.add(watch.hits())
+        return any(row.rule == "disk_error" and str(lost) in row.log_dirs for row in counts.rows())
+
+    until(found, lambda: [(row.rule, row.log_dirs) for row in counts.rows()])
+    until(lambda: fleet.look().gauges[node].offline_log_dirs == (str(lost),), "the agent")
