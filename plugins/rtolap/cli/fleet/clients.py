@@ -15,13 +15,15 @@ from rtolap.base.settings import Settings
 from rtolap.cli.fleet.looking import (
     EveryOption,
     Screen,
+    SharesOfOption,
     SnapshotOption,
     SourcesOption,
     WatchOption,
     interrupted,
+    shares_of,
     windows,
 )
-from rtolap.cli.fleet.slow import EXIT_SLOW, shares_of
+from rtolap.cli.fleet.slow import EXIT_SLOW
 from rtolap.cli.output import JsonOption
 from rtolap.fleet.monitoring.causes import cause_of
 from rtolap.fleet.monitoring.clients import ClientBroker, ClientLook, read_clients
@@ -56,6 +58,7 @@ def clients(
     threshold: Annotated[str, typer.Option(help="A 99th percentile above it is slow.")] = "300ms",
     slow_only: Annotated[bool, typer.Option("--slow", help="Slow ones alone.")] = False,
     snapshot: SnapshotOption = None,
+    cluster: SharesOfOption = None,
     every: EveryOption = "5s",
     watch: WatchOption = False,
     as_json: JsonOption = False,
@@ -69,7 +72,7 @@ def clients(
     declared = FleetSources() if file is None else read_sources(file)
     urls = [*(endpoint or ()), *declared.clients]
     headers = {"Authorization": f"Bearer {settings.token()}"}
-    threshold_ms, shares = float(parse_duration_ms(threshold)), shares_of(snapshot)
+    threshold_ms, shares = float(parse_duration_ms(threshold)), shares_of(snapshot, cluster)
     found: dict[ClientBroker, Behind] = {}
     with ExitStack() as opened:
         opened.enter_context(interrupted(watch))

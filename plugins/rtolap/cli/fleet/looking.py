@@ -18,12 +18,16 @@ from rtolap.base.errors import DefinitionError
 from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_server import MetricsServer
 from rtolap.base.settings import Settings
+from rtolap.cli.fleet.access import open_administration
 from rtolap.cli.output import console, print_json, print_table, success, text_table, warn
 from rtolap.fleet.monitoring.collect import StageLook, StageReader
+from rtolap.fleet.monitoring.disks import LogDirShare, log_dir_shares
 from rtolap.fleet.monitoring.history import append_look, read_looks
 from rtolap.fleet.monitoring.metrics import SERVICE, StageMetrics
 from rtolap.fleet.monitoring.sources import FleetSources, read_sources
 from rtolap.fleet.monitoring.stages import StageWindow, between
+from rtolap.fleet.snapshot.collect import collect_snapshot
+from rtolap.fleet.snapshot.file import load
 from rtolap.model.durations import parse_duration_ms
 
 _LEAST_EVERY_MS = 200
@@ -45,6 +49,9 @@ MetricsPortOption = Annotated[
 SnapshotOption = Annotated[
     Path | None,
     typer.Option("--snapshot", help="A saved snapshot of the fleet: tells shares of log directories."),
+]
+SharesOfOption = Annotated[
+    str | None, typer.Option("--cluster", help="Ask this Kafka cluster for those shares, without a snapshot.")
 ]
 
 
@@ -150,6 +157,16 @@ class Screen:
             print_table(columns, rows, title=title)
             for note in notes:
                 warn(note)
+
+
+def shares_of(snapshot: Path | None, cluster: str | None) -> dict[int, list[LogDirShare]]:
+    """By broker, of the recorded fleet or of the cluster as it is; nothing where neither is named."""
+    if snapshot is not None:
+        return log_dir_shares(load(snapshot))
+    if cluster is None:
+        return {}
+    with open_administration(cluster) as administration:
+        return log_dir_shares(collect_snapshot(administration, SystemClock()))
 
 
 def missing_notes(look: StageLook) -> list[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +15,7 @@ from rtolap.cli.fleet.looking import (
     MetricsPortOption,
     RecordOption,
     Screen,
+    SharesOfOption,
     SnapshotOption,
     SourcesOption,
     WatchOption,
@@ -24,16 +24,15 @@ from rtolap.cli.fleet.looking import (
     interrupted,
     missing_notes,
     serve_metrics,
+    shares_of,
     windows,
 )
 from rtolap.cli.output import JsonOption
 from rtolap.fleet.monitoring.causes import Cause, cause_of
 from rtolap.fleet.monitoring.collect import StageLook
-from rtolap.fleet.monitoring.disks import LogDirShare, log_dir_shares
 from rtolap.fleet.monitoring.slow import BrokerRequests, Key, SlowRule, Standing, judge
 from rtolap.fleet.monitoring.slow_states import SlowState
 from rtolap.fleet.monitoring.tables import SLOW_COLUMNS, milliseconds, slow_document, slow_row
-from rtolap.fleet.snapshot.file import load
 from rtolap.model.durations import parse_duration_ms
 
 EXIT_SLOW = 3
@@ -53,6 +52,7 @@ def slow(
     ] = _DEFAULTS.looks,
     all_brokers: Annotated[bool, typer.Option("--all", help="Those that are well too.")] = False,
     snapshot: SnapshotOption = None,
+    cluster: SharesOfOption = None,
     every: EveryOption = "5s",
     watch: WatchOption = False,
     record: RecordOption = None,
@@ -67,7 +67,7 @@ def slow(
     rule = SlowRule(
         float(parse_duration_ms(threshold)), float(parse_duration_ms(recovered)), requests_min, readings
     )
-    shares = shares_of(snapshot)
+    shares = shares_of(snapshot, cluster)
     standings: dict[Key, Standing] = {}
     found: list[tuple[BrokerRequests, Cause | None]] = []
     with ExitStack() as opened:
@@ -98,10 +98,6 @@ def slow(
             _show(screen, last, found, rule, all_brokers)
     if not watch and any(row.is_slow for row, _ in found):
         raise typer.Exit(EXIT_SLOW)
-
-
-def shares_of(snapshot: Path | None) -> Mapping[int, Sequence[LogDirShare]]:
-    return {} if snapshot is None else log_dir_shares(load(snapshot))
 
 
 def _show(
