@@ -84,6 +84,19 @@ def test_a_slow_broker_is_called_so_after_some_looks_with_its_stage(
     assert others == [(1, request_type)]
 
 
+def test_a_write_is_not_slow_by_a_total_that_its_stages_rule_out() -> None:
+    watched = Watched(1)
+    watched.brokers[1].serve(PRODUCE, 50, remote=600)
+    watched.brokers[1].serve(PRODUCE, 250, local=1)
+    watched.look()
+    for _ in range(RULE.looks):
+        watched.brokers[1].serve(PRODUCE, 200, local=30)
+        row = watched.look()[1, PRODUCE]
+        assert watched.window.p99_ms[0, Stage.TOTAL] == 600
+        assert row.p99_ms == 30
+    assert row.standing.state is SlowState.NORMAL
+
+
 def test_few_requests_are_no_reading_and_leave_everything_as_it_stands() -> None:
     watched = Watched(1)
     for _ in range(5):

@@ -4,7 +4,7 @@ A broker is slow whose 99th percentile of a read or write is above 300 ms. Kafka
 for a fetch the total is no use: a consumer without new data waits in the broker for as long as it asked to
 (`fetch.wait.max.ms`), in the stage `remote`. So an idle broker would be the slowest of all. Therefore
 
-    Produce                         total
+    Produce                         total, or the sum of its parts where that is less
     FetchConsumer, FetchFollower    request queue, local, response queue and send: all but the wait
 
 Of a sum of stages JMX tells no percentile, only bounds: it is no smaller than each stage's own, and hardly
@@ -103,7 +103,9 @@ def judge(
 
 def judged_p99_ms(window: StageWindow) -> tuple[Floats, Floats]:
     """By row: at least, and about at most. NaN where a stage that counts is not known."""
-    low, high = window.p99_ms[:, Stage.TOTAL].copy(), window.p99_ms[:, Stage.TOTAL].copy()
+    # the histogram of the total alone may still remember what its parts' means rule out
+    low = np.fmin(window.p99_ms[:, Stage.TOTAL], window.p99_ms[:, PARTS].sum(axis=1))
+    high = low.copy()
     fetches = window.requests != RequestType.PRODUCE
     parts = window.p99_ms[fetches][:, _FETCH_PARTS]
     means = window.mean_ms[fetches][:, _FETCH_PARTS].sum(axis=1)
