@@ -39,7 +39,7 @@ def make_archives(tell: Callable[[str], None] = lambda text: None) -> None:
         for program, class_path, run in (
             ("zookeeper", artifacts.zookeeper, lambda flag: _run_server(zookeeper, flag)),
             ("kafka", artifacts.kafka, lambda flag: _run_server(kafka, flag)),
-            ("spark", spark_class_path(), lambda flag: _run_build(folder / "spark", flag)),
+            ("spark", spark_class_path(), lambda flag: run_build(folder / "spark", flag)),
         ):
             archive = archive_path(program, artifacts.java, class_path)
             if not archive.is_file():
@@ -68,7 +68,8 @@ def _run_server(spec: ProcessSpec, flag: str) -> None:
         server.stop()
 
 
-def _run_build(folder: Path, flag: str) -> None:
+def run_build(folder: Path, flags: str) -> None:
+    """A small build, as a process: below `folder`, with these flags of java beside the usual ones."""
     found = importlib.util.find_spec(_REHEARSAL)
     if found is None or found.origin is None:
         raise NotFound("the rehearsal of builds is not installed", expected=_REHEARSAL)
@@ -77,7 +78,7 @@ def _run_build(folder: Path, flag: str) -> None:
     options += ["--conf", f"spark.sql.warehouse.dir={folder / 'warehouse'}"]
     environment = {
         **os.environ,
-        "SPARK_SUBMIT_OPTS": " ".join((*LEAN_FLAGS, flag)),
+        "SPARK_SUBMIT_OPTS": " ".join((*LEAN_FLAGS, flags)),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
