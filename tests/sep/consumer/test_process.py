@@ -1,11 +1,16 @@
+"""Processes of a subscription: who leads has the ports, and what it stands on may go away and come back."""
+
+from __future__ import annotations
+
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from rtolap.base.clock import SystemClock
+from rtolap.base.errors import SessionLost
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
-from rtolap.metadata.store import Create
+from rtolap.metadata.store import Create, Operation
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
 from rtolap.sep.consumer.process import SubscriptionProcess
 from rtolap.sep.consumer.server import ConsumerServer
@@ -34,9 +39,10 @@ class World:
         self.store.commit([Create(PATHS.definition, b""), Create(PATHS.rs, b"")])
 
     def process(self, store: MemoryStore | None = None) -> SubscriptionProcess:
+        store = store or MemoryStore(self.ensemble)
         return SubscriptionProcess(
             "orders",
-            store or MemoryStore(self.ensemble),
+            store,
             SystemClock(),
             open_delivery=self._open_delivery,
             make_server=lambda deliver, answers: ConsumerServer(
@@ -46,7 +52,7 @@ class World:
             host="localhost",
             bind="127.0.0.1",
             ports=[0, 0],
-            is_wanted=lambda: self.wanted,
+            is_wanted=lambda: self.wanted and store.get(PATHS.definition) is not None,
             forget=self._forget,
         )
 
@@ -61,6 +67,20 @@ class World:
     @property
     def ports(self) -> tuple[str, ...]:
         return self.store.children(PATHS.rs)
+
+
+class LosingStore(MemoryStore):
+    """Its session ends while the first ports are registered."""
+
+    ended = False
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        registers = any(isinstance(each, Create) and each.path.startswith(PATHS.rs) for each in operations)
+        if registers and not self.ended:
+            self.ended = True
+            self.expire()
+            raise SessionLost("the session ended before the ports were written")
+        super().commit(operations)
 
 
 @pytest.fixture
@@ -106,6 +126,38 @@ def test_a_process_whose_session_is_lost_serves_again_under_a_new_one(world: Wor
         before = world.ports
         store.expire()
         await until(lambda: process.leads and world.ports and world.ports != before)
+        process.stop()
+        await running
+
+    asyncio.run(run())
+
+
+def test_a_process_outlives_its_zookeeper_and_leaves_no_port_of_before(world: World) -> None:
+    async def run() -> None:
+        store = MemoryStore(world.ensemble)
+        process = world.process(store)
+        running = asyncio.create_task(process.run())
+        await until(lambda: process.leads)
+        before = world.ports
+        store.disconnect()
+        await until(lambda: not process.leads)
+        assert world.ports == before  # they stand there for as long as the session does, which lives on
+        store.reconnect()
+        await until(lambda: process.leads)
+        assert len(world.ports) == 2
+        assert set(world.ports).isdisjoint(before)
+        process.stop()
+        await running
+
+    asyncio.run(run())
+
+
+def test_a_session_that_ends_while_ports_are_registered_ends_no_process(world: World) -> None:
+    async def run() -> None:
+        process = world.process(LosingStore(world.ensemble))
+        running = asyncio.create_task(process.run())
+        await until(lambda: process.leads)
+        assert len(world.ports) == 2
         process.stop()
         await running
 

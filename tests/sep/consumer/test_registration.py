@@ -65,6 +65,17 @@ def test_who_no_longer_leads_does_not_register() -> None:
     assert len(other.registered()) == 2
 
 
+def test_who_leads_removes_the_ports_that_an_earlier_term_has_left() -> None:
+    store = MemoryStore(MemoryEnsemble())
+    Registration(store, ROOT, SINKS).register()
+    election = store.elect(f"{ROOT}/leader", "me", lambda: None)
+    until(election.is_leader)
+    registration = Registration(store, ROOT, [SINKS[1], ServerName("consumer.example", 7002, 6)])
+    for _ in range(2):
+        registration.register(election.fence())
+        assert [sink.port for sink in registration.registered()] == [7001, 7002]
+
+
 @pytest.mark.parametrize(
     ("host", "port", "start_code"),
     [

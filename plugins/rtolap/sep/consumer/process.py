@@ -16,7 +16,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import CommitConflict, CommitUnknown, NotLeader, RtolapError, Unavailable
+from rtolap.base.errors import (
+    CommitConflict,
+    CommitUnknown,
+    NotLeader,
+    RtolapError,
+    SessionLost,
+    Unavailable,
+)
 from rtolap.metadata.store import Election, MetadataStore
 from rtolap.sep.consumer.calls import Answer, Deliver
 from rtolap.sep.consumer.registration import Registration
@@ -98,12 +105,9 @@ class SubscriptionProcess:
                     await self._wait_for_change(_PAUSE_MAX_S)
                     continue
                 try:
-                    await self._lead(election)
+                    await self._lead_or_step_back(election)
                     tries = 0
-                except NotLeader as error:
-                    log.warning("%s", error)
-                    await asyncio.to_thread(election.step_back)
-                except (Unavailable, CommitUnknown, CommitConflict) as error:
+                except (Unavailable, CommitUnknown, CommitConflict, SessionLost) as error:
                     log.warning("this process leads, and cannot serve yet: %s", error)
                     tries += 1
                     await self._wait_for_change(min(_PAUSE_MAX_S, _PAUSE_S * 2**tries))
@@ -114,7 +118,14 @@ class SubscriptionProcess:
             await asyncio.to_thread(self._forget)
 
     async def _is_over(self) -> bool:
-        return self._stopping or not await asyncio.to_thread(self._is_wanted)
+        """False while ZooKeeper is away: what is not known to be dropped goes on."""
+        if self._stopping:
+            return True
+        try:
+            return not await asyncio.to_thread(self._is_wanted)
+        except Unavailable as error:
+            log.warning("this process waits for the source's ZooKeeper: %s", error)
+            return self._stopping
 
     async def _wait_for_change(self, timeout_s: float) -> None:
         try:
@@ -122,6 +133,13 @@ class SubscriptionProcess:
         except TimeoutError:
             return
         self._changed.clear()
+
+    async def _lead_or_step_back(self, election: Election) -> None:
+        try:
+            await self._lead(election)
+        except NotLeader as error:
+            log.warning("%s", error)
+            await asyncio.to_thread(election.step_back)
 
     async def _lead(self, election: Election) -> None:
         """One term. Raises why it ended, where that is not that it is over."""

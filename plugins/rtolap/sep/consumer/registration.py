@@ -41,6 +41,8 @@ class Registration:
     def register(self, fence: str | None = None) -> None:
         """Make the nodes that are missing, all or none; the node of a master before is replaced.
 
+        With a fence the leader's ports are the only ones: what a term before has left below `rs` is removed,
+        for it may stand there for as long as this session lives, and region servers would go on calling it.
         NotLeader: `fence` is gone. Raises what the store raises where it cannot be reached.
         """
         retrying(lambda: self._attempt(fence))
@@ -65,15 +67,17 @@ class Registration:
     def _attempt(self, fence: str | None) -> None:
         if fence is not None and self._store.get(fence) is None:
             raise NotLeader(f"{fence} is gone: another process registers its ports")
-        missing: list[Operation] = [
+        operations: list[Operation] = [
             Create(path, b"", ephemeral=True) for path in self._paths() if self._store.get(path) is None
         ]
+        if fence is not None:
+            operations += [Delete(path) for path in self._registered_paths() if path not in self._paths()]
         master, own = self._store.get(self._master), self._master_data()
         if master is None or master.data != own:
-            missing += [] if master is None else [Delete(self._master, master.version)]
-            missing.append(Create(self._master, own, ephemeral=True))
-        if missing:
-            self._store.commit([*([] if fence is None else [Check(fence, -1)]), *missing])
+            operations += [] if master is None else [Delete(self._master, master.version)]
+            operations.append(Create(self._master, own, ephemeral=True))
+        if operations:
+            self._store.commit([*([] if fence is None else [Check(fence, -1)]), *operations])
 
     @property
     def _master(self) -> str:
@@ -81,6 +85,9 @@ class Registration:
 
     def _paths(self) -> list[str]:
         return [f"{self._root}/rs/{sink}" for sink in self._sinks]
+
+    def _registered_paths(self) -> list[str]:
+        return [f"{self._root}/rs/{name}" for name in self._store.children(f"{self._root}/rs")]
 
     def _master_data(self) -> bytes:
         first = self._sinks[0]
