@@ -4,7 +4,7 @@
     hbase          that address, "127.0.0.1:port"; the parent node is /hbase
     hbase_client   tables, rows and regions of it: `tests.support.hbase.client`
     hbase_processes  another one, whose ZooKeeper, master and region servers are processes of their own, to be
-                   killed one by one; of a module: `tests.support.hbase.distributed`
+                   killed one by one: `tests.support.hbase.distributed`
 
 Its sources ship within fractions of a second and give up on a call after four seconds. Use tables and peers
 of your own (`unique_name`; peers' names have no "-"), and remove your peers: one whose consumer is gone keeps
@@ -50,7 +50,7 @@ def hbase(hbase_server: ManagedProcess) -> str:
     return hbase_server.address
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def hbase_processes(java: JavaArtifacts, server_folder: Path) -> Iterator[DistributedHBase]:
     with distributed_hbase(java, server_folder) as cluster:
         yield cluster

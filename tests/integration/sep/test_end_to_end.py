@@ -60,6 +60,7 @@ def start(hbase: str, kafka: str, tmp_path: Path) -> Iterator[Callable[[str], Co
         process.kill()
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(so_many(1)))
 def test_every_write_is_one_record_though_consumers_are_killed_and_regions_move(
     seed: int,

@@ -6,7 +6,6 @@ import struct
 
 import pytest
 from rtolap.base.errors import NotFound, Refused
-from rtolap.stack.process import ManagedProcess
 
 from tests.support.hbase import mutations
 from tests.support.hbase.client import HBaseClient
@@ -53,16 +52,6 @@ def test_regions_move_and_split_while_rows_are_written(hbase_client: HBaseClient
     assert [region.info.start_key for region in hbase_client.regions(table)] == [b"", b"050"]
     rows = hbase_client.scan(table)
     assert (len(rows), rows[b"050"]["cf:x"][1], rows[b"051"]["cf:x"][1]) == (100, b"2", b"3")
-
-
-def test_what_hbase_has_acknowledged_survives_a_kill(
-    hbase_server: ManagedProcess, hbase_client: HBaseClient, unique_name: str
-) -> None:
-    table = hbase_client.create_table(unique_name)
-    hbase_client.write_all(table, [mutations.put(b"%03d" % n, {"cf:x": b"1"}) for n in range(100)])
-    hbase_server.kill()
-    hbase_server.start()
-    assert len(hbase_client.scan(table)) == 100
 
 
 def test_refusals_of_hbase_are_told_apart(hbase_client: HBaseClient, unique_name: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -17,21 +18,74 @@ from rtolap.stack.process import ManagedProcess
 from tests.support.hbase.client import HBaseClient, Region
 from tests.support.hbase.distributed import REGION_SERVERS, DistributedHBase
 from tests.support.seeds import so_many
-from tests.support.sep.consumers import ConsumerProcess, wait_for_leader
-from tests.support.sep.numbered_rows import Topic, Writer, subscription_of
+from tests.support.sep.consumers import ConsumerProcess, ports_of, wait_for_leader
+from tests.support.sep.numbered_rows import Topic, subscription_of
+from tests.support.sep.steady_writer import SteadyWriter
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.seeded]
+
+WITHOUT_ZOOKEEPER = "this process waits for the source's ZooKeeper"
+
+
+@dataclass
+class Followed:
+    """A table that a client writes to without pause, and two processes that follow it into a topic."""
+
+    client: HBaseClient
+    table: str
+    name: str
+    writer: SteadyWriter
+    topic: Topic
+    processes: list[ConsumerProcess]
+
+    def ports(self) -> frozenset[str]:
+        return frozenset(ports_of(self.client.store, self.name))
+
+    def compare(self, story: str) -> None:
+        """What HBase has in the end is in the topic, each write once."""
+        self.writer.stop()
+        written = self.writer.written()
+        total = sum(map(len, written.values()))
+        try:
+            until(lambda: self.topic.poll() >= total, "every write", timeout_s=120)
+        except AssertionError as error:
+            words = "\n".join(process.log.read_text()[-3000:] for process in self.processes)
+            raise AssertionError(f"{story}: {len(self.topic.records)} of {total}\n{words}") from error
+        self.topic.poll()
+        counts = {row: sorted(numbers) for row, numbers in self.topic.counts_by_row().items()}
+        assert counts == written, story
+        assert [process.lives for process in self.processes] == [True, True], story
+
+
+@contextmanager
+def followed(
+    hbase: DistributedHBase, kafka: str, name: str, random: Random, folder: Path
+) -> Iterator[Followed]:
+    with ExitStack() as opened:
+        client = opened.enter_context(HBaseClient(hbase.address))
+        source = opened.enter_context(open_source(HBaseSource(hbase.address), timeout_s=60))
+        table = client.create_table(name, splits=[b"20"])
+        commands.create(source, subscription_of(name, table, hbase.address), time.time_ns() // 1_000_000)
+        processes = []
+        for number in range(2):
+            log = folder / f"consumer-{number}.log"
+            processes.append(ConsumerProcess(name, hbase.address, kafka, log, session_timeout_s=2))
+            opened.callback(processes[-1].kill)
+        writer = opened.enter_context(SteadyWriter(hbase.address, table, random))
+        wait_for_leader(processes)
+        topic = Topic(kafka, f"{name}_changes")
+        opened.callback(topic.close)
+        yield Followed(client, table, name, writer, topic, processes)
+        commands.drop(source, name)
 
 
 class Faults:
     """Each is over when it returns: everything runs again, but what it makes HBase do may take longer."""
 
-    def __init__(
-        self, hbase: DistributedHBase, kafka: ManagedProcess, client: HBaseClient, table: str, random: Random
-    ) -> None:
-        self._hbase, self._kafka, self._client = hbase, kafka, client
-        self._table, self._random = table, random
+    def __init__(self, hbase: DistributedHBase, kafka: ManagedProcess, run: Followed, random: Random) -> None:
+        self._hbase, self._kafka, self._random = hbase, kafka, random
+        self._client, self._table = run.client, run.table
 
     def region_server_killed(self) -> None:
         """Its logs become a recovered queue."""
@@ -53,8 +107,7 @@ class Faults:
         region = max(self._regions(), key=lambda each: each.info.start_key)
         others = [server for server in self._client.region_servers() if server != region.server]
         self._client.move(region, self._random.choice(others))
-        if not region.info.start_key:
-            self._client.split(region, b"20")
+        self._client.split(region, b"30")
 
     def kafka_killed(self) -> None:
         self._kafka.kill()
@@ -78,44 +131,18 @@ class Faults:
         return self._client.regions(self._table)
 
 
-@pytest.fixture
-def consumers(
-    hbase_processes: DistributedHBase, kafka: str, tmp_path: Path
-) -> Iterator[Callable[[str], ConsumerProcess]]:
-    with ExitStack() as opened:
-
-        def start(name: str) -> ConsumerProcess:
-            log = tmp_path / f"consumer-{time.monotonic_ns()}.log"
-            process = ConsumerProcess(name, hbase_processes.address, kafka, log)
-            opened.callback(process.kill)
-            return process
-
-        yield start
-
-
 @pytest.mark.parametrize("seed", range(so_many(1)))
 def test_every_write_is_one_record_over_faults(
     seed: int,
     hbase_processes: DistributedHBase,
     kafka: str,
     kafka_server: ManagedProcess,
-    consumers: Callable[[str], ConsumerProcess],
     unique_name: str,
+    tmp_path: Path,
 ) -> None:
     random = Random(seed)
-    with ExitStack() as opened:
-        client = opened.enter_context(HBaseClient(hbase_processes.address))
-        source = opened.enter_context(open_source(HBaseSource(hbase_processes.address), timeout_s=60))
-        table = client.create_table(unique_name)
-        subscription = subscription_of(unique_name, table, hbase_processes.address)
-        commands.create(source, subscription, time.time_ns() // 1_000_000)
-        processes = [consumers(unique_name), consumers(unique_name)]
-        writer = Writer(client, table, random)
-        writer.write(20)
-        wait_for_leader(processes)
-        topic = Topic(kafka, f"{unique_name}_changes")
-        opened.callback(topic.close)
-        faults = Faults(hbase_processes, kafka_server, client, table, random)
+    with followed(hbase_processes, kafka, unique_name, random, tmp_path) as run:
+        faults = Faults(hbase_processes, kafka_server, run, random)
         order = [
             faults.region_server_killed,
             faults.zookeeper_killed,
@@ -125,20 +152,39 @@ def test_every_write_is_one_record_over_faults(
         ]
         random.shuffle(order)
         for fault in order:
-            writer.write(20)  # some of it is on its way when the fault comes
+            run.writer.wait(20)  # some of it is on its way when the fault comes
             fault()
-        writer.write(20)
-        try:
-            until(lambda: topic.poll() >= writer.total, "every write", timeout_s=120)
-        except AssertionError as error:
-            words = "\n".join(process.log.read_text()[-3000:] for process in processes)
-            done = [fault.__name__ for fault in order]
-            raise AssertionError(
-                f"seed {seed}, {done}: {len(topic.records)} of {writer.total}\n{words}"
-            ) from error
-        topic.poll()
-        counts = topic.counts_by_row()
-        assert {row: sorted(numbers) for row, numbers in counts.items()} == {
-            row: list(range(1, count + 1)) for row, count in writer.written.items() if count
-        }, f"seed {seed}"
-        commands.drop(source, unique_name)
+        run.writer.wait(20)
+        run.compare(f"seed {seed}, {[fault.__name__ for fault in order]}")
+
+
+@pytest.mark.parametrize("seed", range(so_many(1)))
+def test_every_write_is_one_record_though_all_of_hbase_stops_and_starts(
+    seed: int, hbase_processes: DistributedHBase, kafka: str, unique_name: str, tmp_path: Path
+) -> None:
+    """Once in order and once by SIGKILL; then ZooKeeper stays away until a process has missed it."""
+    hbase, random = hbase_processes, Random(seed)
+    with followed(hbase, kafka, unique_name, random, tmp_path) as run:
+
+        def times_missed() -> int:
+            return sum(process.told(WITHOUT_ZOOKEEPER) for process in run.processes)
+
+        def stopped() -> None:
+            hbase.stop()
+
+        def killed() -> None:
+            hbase.kill()
+            before = times_missed()
+            until(lambda: times_missed() > before, "a process that misses ZooKeeper")
+
+        order: list[Callable[[], None]] = [stopped, killed]
+        random.shuffle(order)
+        for end in order:
+            run.writer.wait(20)
+            before = run.ports()
+            end()
+            hbase.start()
+            until(lambda: len(run.ports()) == 2 and run.ports().isdisjoint(before), "two other ports")  # noqa: B023
+            run.writer.wait(20)
+        assert hbase.living(), "a process of HBase has ended by itself"
+        run.compare(f"seed {seed}, {[end.__name__ for end in order]}")

@@ -20,9 +20,10 @@ from rtolap.sep.hbase.peers import Peer
 from rtolap.sep.hbase.znodes import ServerName
 from rtolap.sep.status.collect import collect
 from rtolap.sep.status.model import QueueStatus, ReplicationStatus
-from rtolap.sep.status.reasons import NO_SINKS, NOTHING, STANDING
+from rtolap.sep.status.reasons import DISABLED, NO_SINKS, NOTHING, STANDING
 from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.summary import summarize
+from rtolap.sep.status.tables import slept, span
 from rtolap.sep.status.wait import due_logs, wait_delivered
 from rtolap.stack.process import ManagedProcess
 from typer.testing import CliRunner
@@ -38,7 +39,7 @@ ROWS = 40
 
 
 class Followed:
-    """A table, the peer that follows it, and three ports of a consumer, each registered by itself."""
+    """A table, the peer that follows it, and its consumers, whose ports are registered one by one."""
 
     def __init__(self, client: HBaseClient, server: ManagedProcess, name: str) -> None:
         self.name = name
@@ -69,24 +70,29 @@ class Followed:
 
     @contextmanager
     def consumer(self) -> Iterator[RunningConsumer]:
+        """One with three ports."""
         with running_consumer(ports=3) as consumer:
-            sinks = [ServerName("127.0.0.1", port, 1) for port in consumer.ports]
-            self.registrations = [Registration(self.client.store, self.root, [sink]) for sink in sinks]
-            for registration in self.registrations:
-                registration.register()
+            registrations = [self.registered(port) for port in consumer.ports]
             yield consumer
-            for registration in self.registrations:
+            for registration in registrations:
                 registration.withdraw()
 
-    def write(self) -> None:
-        """ROWS rows, over both regions."""
+    def registered(self, port: int) -> Registration:
+        registration = Registration(self.client.store, self.root, [ServerName("127.0.0.1", port, 1)])
+        registration.register()
+        return registration
+
+    def write(self) -> tuple[int, int]:
+        """ROWS rows, over both regions. Return when that began and ended."""
+        begun_ms = now_ms()
         letters = b"az"
         rows = [b"%c%06d" % (letters[number % 2], self.written + number) for number in range(ROWS)]
         self.client.write_all(self.name, [mutations.put(row, {"cf:x": bytes(200)}) for row in rows])
         self.written += ROWS
+        return begun_ms, now_ms()
 
     def look(self, before: ReplicationStatus | None = None) -> ReplicationStatus:
-        return collect(self.sources, time.time_ns() // 1_000_000, only=[self.name], before=before)
+        return collect(self.sources, now_ms(), only=[self.name], before=before)
 
     def is_idle(self) -> bool:
         """By two looks, between which servers have reported."""
@@ -119,8 +125,24 @@ def followed(hbase_server: ManagedProcess, hbase_client: HBaseClient, unique_nam
     opened.close()
 
 
-def delivered(consumer: RunningConsumer) -> set[bytes]:
-    return {row for batch, _ in consumer.batches for row in batch.events.column("row").to_pylist()}
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def delivered(*consumers: RunningConsumer) -> set[bytes]:
+    batches = [batch for consumer in consumers for batch, _ in consumer.batches]
+    return {row for batch in batches for row in batch.events.column("row").to_pylist()}
+
+
+def assert_waits_since(status: ReplicationStatus, reason: str, written_ms: tuple[int, int]) -> None:
+    """Each queue waits since its first edit that is not shipped, which was written in that time."""
+    begun_ms, ended_ms = written_ms
+    for row in status.queues:
+        assert row.reported_ms is not None
+        assert row.since_ms is not None
+        # the region server counts until its last report
+        assert row.reported_ms - ended_ms <= row.since_ms <= status.at_ms - begun_ms
+        assert slept(row) == f"{reason}, for {span(row.since_ms)}"
 
 
 def of_hbase(followed: Followed) -> list[admin_pb2.ReplicationLoadSource]:
@@ -134,9 +156,9 @@ def of_hbase(followed: Followed) -> list[admin_pb2.ReplicationLoadSource]:
     ]
 
 
-def test_with_nothing_to_do_every_queue_says_so_and_a_port_that_is_gone_is_missed(followed: Followed) -> None:
+def test_with_nothing_to_do_every_queue_says_so_and_since_when(followed: Followed) -> None:
     with followed.consumer() as consumer:
-        followed.write()
+        begun_ms, _ = followed.write()
         due = due_logs(followed.sources.znodes, followed.name)
         wait_delivered(followed.sources.znodes, due, timeout_s=60, poll_s=0.1)
         assert len(delivered(consumer)) == followed.written
@@ -159,10 +181,33 @@ def test_with_nothing_to_do_every_queue_says_so_and_a_port_that_is_gone_is_misse
         )
         # both servers are of one JVM, which counts the logs of equal queues in one gauge
         assert {source.sizeOfLogQueue for source in by_hbase} == {sum(row.logs or 0 for row in status.queues)}
+        for row in status.queues:
+            assert row.last_shipped_ms is not None
+            assert row.since_ms == status.at_ms - row.last_shipped_ms
+            assert 0 <= row.since_ms <= status.at_ms - begun_ms
+            assert slept(row) == f"{NOTHING}, last shipped {span(row.since_ms)} ago"
         (summary,) = summarize(status)
         assert (summary.sinks, summary.catch_up_ms, summary.worst_server) == (3, 0, None)
-        followed.registrations[1].withdraw()
+
+
+def test_one_of_three_consumers_that_stops_is_missed_and_the_others_take_its_part(followed: Followed) -> None:
+    with running_consumer() as first, running_consumer() as third:
+        with running_consumer() as second:
+            consumers = (first, second, third)
+            registrations = [followed.registered(consumer.port) for consumer in consumers]
+            followed.write()
+            until(lambda: len(delivered(*consumers)) == followed.written)
+            assert followed.look().peers[0].sinks == 3
+        followed.write()  # its port is gone, and is registered for as long as its session lives
+        until(lambda: len(delivered(*consumers)) == followed.written)
+        assert followed.look().peers[0].sinks == 3
+        registrations[1].withdraw()
         assert followed.look().peers[0].sinks == 2
+        followed.write()
+        until(lambda: len(delivered(*consumers)) == followed.written)
+        until(followed.is_idle)
+        for registration in registrations:
+            registration.withdraw()
 
 
 def test_a_failing_listener_leaves_a_queue_of_several_logs_with_progress(followed: Followed) -> None:
@@ -170,9 +215,10 @@ def test_a_failing_listener_leaves_a_queue_of_several_logs_with_progress(followe
         followed.write()
         until(lambda: len(delivered(consumer)) == followed.written)
         consumer.error = RuntimeError("the target is down")
-        for _ in range(2):
-            followed.write()
-            followed.roll()
+        written_ms = followed.write()
+        followed.roll()
+        followed.write()
+        followed.roll()
         looks = [followed.look()]
 
         def failing() -> bool:
@@ -181,6 +227,7 @@ def test_a_failing_listener_leaves_a_queue_of_several_logs_with_progress(followe
 
         until(failing, looks, poll_s=0.7)
         status = looks[-1]
+        assert_waits_since(status, STANDING, written_ms)
         assert all((row.logs or 0) >= 3 for row in status.queues)
         for row in status.queues:
             assert_sizes(followed, row)
@@ -210,8 +257,12 @@ def assert_sizes(followed: Followed, row: QueueStatus) -> None:
 
 
 def test_without_a_port_the_lag_grows_and_the_reason_is_said(followed: Followed, hbase: str) -> None:
-    followed.write()
+    written_ms = followed.write()
     until(lambda: all(row.reason == NO_SINKS for row in followed.look().queues))
+    assert_waits_since(followed.look(), NO_SINKS, written_ms)
+    followed.client.master.disable_peer(followed.name)
+    assert_waits_since(followed.look(), DISABLED, written_ms)
+    followed.client.master.enable_peer(followed.name)
     arguments = ["sep", "status", "--cluster", hbase, "--peer", followed.name, "--every", "1s", "--json"]
     answer = CliRunner().invoke(app, arguments)
     assert answer.exit_code == 0, answer.output
@@ -250,10 +301,12 @@ def test_the_queue_of_a_stopped_server_is_shown_as_recovered_until_it_is_deliver
             wait_delivered(followed.sources.znodes, due, timeout_s=60, poll_s=0.1)
             assert len(delivered(consumer)) == followed.written
             until(lambda: not recovered())
+        followed.write()
+    assert len(followed.client.scan(followed.name)) == followed.written  # all that was acknowledged
 
 
 def _restart(server: ManagedProcess) -> None:
-    """With both region servers again."""
+    """By SIGKILL, with both region servers again."""
     server.kill()
     server.start()
 

@@ -49,9 +49,11 @@ class Region:
 
 
 class HBaseClient(Closeable):
-    """Of the HBase whose ZooKeeper is at `address`. Calls wait until regions that move are there again."""
+    """Of the HBase whose ZooKeeper is at `address`. Calls wait until regions that move are there again, for
+    `patience_s`; 0: a call is sent once, and whether it was done is not known when it fails."""
 
-    def __init__(self, address: str, parent: str = "/hbase") -> None:
+    def __init__(self, address: str, parent: str = "/hbase", *, patience_s: float = _PATIENCE_S) -> None:
+        self._patience_s = patience_s
         self.store = ZooKeeperStore(address, root="/")
         self.znodes = HBaseZnodes(self.store, parent)
         self.master = MasterClient(self.znodes, timeout_s=_PATIENCE_S)
@@ -163,6 +165,10 @@ class HBaseClient(Closeable):
         self._server_call(server, "AdminService", "StopServer", request, client_pb2.StopServerResponse)
         until(lambda: server not in self.region_servers(), f"{server} has left")
 
+    def shut_down(self) -> None:
+        """Have the master and all region servers end in order, as `stop-hbase.sh` does."""
+        self._master_call("Shutdown", client_pb2.ShutdownRequest(), client_pb2.ShutdownResponse)
+
     # -- rows ---------------------------------------------------------------------------------------------
 
     def write(self, table: str, mutation: client_pb2.MutationProto) -> Row:
@@ -244,7 +250,7 @@ class HBaseClient(Closeable):
     # -- calling ------------------------------------------------------------------------------------------
 
     def _retrying(self, act: Callable[[], T]) -> T:
-        return result_of(act, Unavailable, timeout_s=_PATIENCE_S, poll_s=0.05)
+        return result_of(act, Unavailable, timeout_s=self._patience_s, poll_s=0.05)
 
     def _patiently(self, table: str, row: bytes, act: Callable[[Region], T]) -> T:
         def attempt() -> T:

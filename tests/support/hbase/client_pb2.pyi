@@ -325,6 +325,14 @@ class StopServerResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class ShutdownRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ShutdownResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class FlushRegionRequest(_message.Message):
     __slots__ = ("region",)
     REGION_FIELD_NUMBER: _ClassVar[int]

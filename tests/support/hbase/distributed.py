@@ -16,6 +16,9 @@ from rtolap.stack.servers.hbase import hbase_settings, hbase_spec, site_xml
 from rtolap.stack.servers.zookeeper import zookeeper_spec
 from rtolap.stack.spec import ProcessSpec
 
+from tests.support.hbase.client import HBaseClient
+from tests.support.waiting import until
+
 REGION_SERVERS = 2
 _HOST = "127.0.0.1"
 # seconds, where an HBase in earnest takes half a minute to give up on a server
@@ -28,7 +31,7 @@ _FAST = {
 
 class DistributedHBase:
     """`zookeeper`, `master` and `region_servers`: handles with .kill(), .start() and .stop(). `address`: of
-    ZooKeeper, host:port; the parent node is /hbase."""
+    ZooKeeper, host:port; the parent node is /hbase. `kill`, `stop` and `start` are of all of them."""
 
     def __init__(self, java: JavaArtifacts, folder: Path) -> None:
         ports: list[int] = []
@@ -58,7 +61,20 @@ class DistributedHBase:
             if process.pid() is None:
                 process.start(wait=False)
 
+    def living(self) -> bool:
+        """Whether none of the processes has ended."""
+        return None not in [process.pid() for process in (self.zookeeper, self.master, *self.region_servers)]
+
+    def stop(self) -> None:
+        """End in order, ZooKeeper last; `start` goes on from there."""
+        servers = (self.master, *self.region_servers)
+        with HBaseClient(self.address) as client:
+            client.shut_down()
+            until(lambda: all(server.pid() is None for server in servers), "HBase has ended in order")
+        self.zookeeper.stop()
+
     def kill(self) -> None:
+        """SIGKILL, all at once."""
         for process in (*self.region_servers, self.master, self.zookeeper):
             process.kill()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,7 +17,9 @@ from tests.support.waiting import until
 class ConsumerProcess:
     """`rtolap sep serve` of one subscription; its words go to `log`."""
 
-    def __init__(self, name: str, zookeeper: str, kafka: str, log: Path) -> None:
+    def __init__(
+        self, name: str, zookeeper: str, kafka: str, log: Path, *, session_timeout_s: int = 4
+    ) -> None:
         self.log = log
         self._name = name
         command = [sys.executable, "-m", "rtolap.cli.main", "sep", "serve", name, "--cluster", zookeeper]
@@ -27,7 +28,7 @@ class ConsumerProcess:
         environment = {
             **os.environ,
             "RTOLAP_KAFKA": kafka,
-            "RTOLAP_SESSION_TIMEOUT_S": "4",
+            "RTOLAP_SESSION_TIMEOUT_S": str(session_timeout_s),
             "RTOLAP_HOST": "127.0.0.1",
             "RTOLAP_TOKEN_FILE": str(token),
         }
@@ -42,8 +43,15 @@ class ConsumerProcess:
     @property
     def leads(self) -> bool:
         """By what it says of itself: it serves now."""
-        words = self.log.read_text()
-        return self.process.poll() is None and bool(re.findall("region servers may ship to", words))
+        return self.lives and self.told("region servers may ship to") > 0
+
+    @property
+    def lives(self) -> bool:
+        return self.process.poll() is None
+
+    def told(self, words: str) -> int:
+        """How often it has said that."""
+        return self.log.read_text().count(words)
 
     def kill(self) -> None:
         """SIGKILL."""

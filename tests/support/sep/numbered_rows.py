@@ -59,12 +59,21 @@ class Topic:
         return len(self.records)
 
     def counts_by_row(self) -> dict[bytes, list[int]]:
-        """The numbers of each row, in their order; late ones have to be flagged."""
+        """The numbers of each row, as they came. Late ones of a region have to be flagged, and sequence ids
+        have the order of the writes, whichever regions the row was in."""
         rows: dict[bytes, list[int]] = defaultdict(list)
+        largest: dict[tuple[bytes, bytes], int] = defaultdict(int)
+        by_id: dict[bytes, list[tuple[int, int]]] = defaultdict(list)
         for record in self.records:
             row, number = str(record.value["row"]).encode(), int(str(record.value["n"]))
-            assert record.is_late or number > max(rows[row], default=0), (row, number, rows[row])
+            place = row, record.headers["region"]
+            assert record.is_late or number > largest[place], (place, number, rows[row])
+            largest[place] = max(number, largest[place])
             rows[row].append(number)
+            by_id[row].append((int(record.headers["sequence_id"]), number))
+        for row, pairs in by_id.items():
+            numbers = [number for _, number in sorted(pairs)]
+            assert numbers == sorted(numbers), (row, numbers)
         return rows
 
     def close(self) -> None:
