@@ -67,17 +67,17 @@ def followed(
         source = opened.enter_context(open_source(HBaseSource(hbase.address), timeout_s=60))
         table = client.create_table(name, splits=[b"20"])
         commands.create(source, subscription_of(name, table, hbase.address), time.time_ns() // 1_000_000)
+        opened.callback(commands.drop, source, name)
         processes = []
         for number in range(2):
             log = folder / f"consumer-{number}.log"
             processes.append(ConsumerProcess(name, hbase.address, kafka, log, session_timeout_s=2))
             opened.callback(processes[-1].kill)
-        writer = opened.enter_context(SteadyWriter(hbase.address, table, random))
+        writer = opened.enter_context(SteadyWriter(hbase.address, table, Random(random.random())))
         wait_for_leader(processes)
         topic = Topic(kafka, f"{name}_changes")
         opened.callback(topic.close)
         yield Followed(client, table, name, writer, topic, processes)
-        commands.drop(source, name)
 
 
 class Faults:

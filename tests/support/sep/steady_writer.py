@@ -21,6 +21,7 @@ from tests.support.waiting import until
 
 _PAUSE_S = 0.02
 _ROWS_MAX = 5
+_RECOVERY_S = 120.0  # of an HBase whose servers were all killed
 
 
 class SteadyWriter:
@@ -63,7 +64,7 @@ class SteadyWriter:
             assert self._thread.is_alive(), "the writer has ended"
             return self.total >= wanted
 
-        until(is_done, self.failures[-3:])
+        until(is_done, f"{count} more writes", timeout_s=_RECOVERY_S)
 
     def written(self) -> dict[bytes, list[int]]:
         """The numbers that HBase has of each row; all that it has acknowledged are among them."""
