@@ -230,8 +230,8 @@ def test_what_failed_is_sent_again(captured: Captured, client: HBaseClient) -> N
     captured.consumer.error = ValueError("not now")
     client.write(TABLE, mutations.put(b"again", {"cf:x": b"1"}))
     until(lambda: len(captured.events(b"again")) >= 2, "the second try")
-    captured.consumer.error = None
     done = captured.consumer.metric("calls_total", outcome="done")
+    captured.consumer.error = None
     until(lambda: captured.consumer.metric("calls_total", outcome="done") > done, "a try that goes well")
     assert len({(event["region"], event["sequence_id"]) for event in captured.events(b"again")}) == 1
 
