@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ from rtolap.fleet.monitoring.collect import StageLook, StageReader
 from rtolap.fleet.monitoring.history import append_look
 from rtolap.fleet.monitoring.readings import BrokerGauges
 from rtolap.fleet.monitoring.stages import RequestType
+from rtolap.protocols.coordinator.messages import MetricsTargets
 from rtolap.stack.ports import free_port
 from typer.testing import CliRunner
 
@@ -153,7 +155,15 @@ def test_a_file_of_one_look_is_refused(run: Run, tmp_path: Path) -> None:
 def test_from_a_slow_client_one_command_goes_to_broker_stage_and_disk(
     run: Run, brokers: LiveBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    targets = [
+        MetricsTargets(targets=("c:1",), labels={"service": "coordinator"}),
+        MetricsTargets(targets=("r:1",), labels={"service": "receiver"}),
+    ]
+    known = SimpleNamespace(metrics_targets=lambda: targets, close=lambda: None)
+    monkeypatch.setattr(fleet_clients, "coordinator_client", lambda: known)
+
     def clients_of(urls: list[str], headers: dict[str, str]) -> ClientLook:
+        assert urls == ["http://r:1/metrics"]
         assert headers == {"Authorization": "Bearer secret"}
         row = ClientBroker("http://r:1/metrics", "receiver", "flights", 1, requests=50, fetch_wait_ms=100)
         slow, quick = replace(row, rtt_p99_ms=900.0), replace(row, broker=2, rtt_p99_ms=101.0)

@@ -11,7 +11,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from rtolap.base.metrics_http import PATH
 from rtolap.base.settings import Settings
+from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.fleet.looking import (
     EveryOption,
     Screen,
@@ -65,12 +67,12 @@ def clients(
 ) -> None:
     """Show how brokers answer our receivers and loaders; of a slow one the broker's stage, and its disk.
 
-    Pages are those of --endpoint and of `clients` in the file of sources; they take the cluster's token. Ends
-    with 3 if one is slow."""
+    Pages are those of --endpoint and of `clients` in the file of sources; where none is named, of all
+    receivers that the coordinators know. They take the cluster's token. Ends with 3 if one is slow."""
     settings = Settings()
     file = sources or settings.fleet_sources
     declared = FleetSources() if file is None else read_sources(file)
-    urls = [*(endpoint or ()), *declared.clients]
+    urls = [*(endpoint or ()), *declared.clients] or _receiver_pages()
     headers = {"Authorization": f"Bearer {settings.token()}"}
     threshold_ms, shares = float(parse_duration_ms(threshold)), shares_of(snapshot, cluster)
     found: dict[ClientBroker, Behind] = {}
@@ -90,6 +92,20 @@ def clients(
                 time.sleep(max(_LEAST_EVERY_MS, parse_duration_ms(every)) / 1000)
     if found:
         raise typer.Exit(EXIT_SLOW)
+
+
+def _receiver_pages() -> list[str]:
+    client = coordinator_client()
+    try:
+        found = client.metrics_targets()
+    finally:
+        client.close()
+    return [
+        f"http://{address}{PATH}"
+        for group in found
+        if group.labels.get("service") == "receiver"
+        for address in group.targets
+    ]
 
 
 _Stages = tuple[BrokerRequests, Any]

@@ -77,5 +77,6 @@ class AsyncCoordinatorClient:
     watermark = _Awaited(calls.watermark)
     cube = _Awaited(calls.cube)
     receivers = _Awaited(calls.receivers)
+    metrics_targets = _Awaited(calls.metrics_targets)
     application_watermarks = _Awaited(watermark_calls.application_watermarks)
     explain_window = _Awaited(watermark_calls.explain_window)

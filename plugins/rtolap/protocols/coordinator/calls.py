@@ -24,6 +24,7 @@ _NOTHING: TypeAdapter[None] = TypeAdapter(None)
 _CUBE, _CUBES = TypeAdapter(wire.CubeStatus), TypeAdapter(list[wire.CubeStatus])
 _SEGMENT, _SEGMENTS = TypeAdapter(wire.SegmentInfo), TypeAdapter(list[wire.SegmentInfo])
 _RECEIVERS = TypeAdapter(list[wire.ReceiverInfo])
+_METRICS_TARGETS = TypeAdapter(list[wire.MetricsTargets])
 _REPLICA_SET, _REPLICA_SETS = TypeAdapter(wire.ReplicaSetInfo), TypeAdapter(list[wire.ReplicaSetInfo])
 _CLUSTER, _HEALTH = TypeAdapter(wire.ClusterInfo), TypeAdapter(wire.Health)
 _HEARTBEAT, _WATERMARK = TypeAdapter(wire.HeartbeatResponse), TypeAdapter(wire.WatermarkInfo)
@@ -46,6 +47,10 @@ def cluster() -> Call[wire.ClusterInfo]:
 
 def receivers() -> Call[list[wire.ReceiverInfo]]:
     return get(_RECEIVERS, "receivers")
+
+
+def metrics_targets() -> Call[list[wire.MetricsTargets]]:
+    return get(_METRICS_TARGETS, "metrics-targets")
 
 
 def replica_sets() -> Call[list[wire.ReplicaSetInfo]]:

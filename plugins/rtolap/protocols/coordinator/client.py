@@ -86,6 +86,7 @@ class CoordinatorClient(Closeable):
 
     cluster = _Sent(calls.cluster)
     receivers = _Sent(calls.receivers)
+    metrics_targets = _Sent(calls.metrics_targets)
     replica_sets = _Sent(calls.replica_sets)
     put_replica_set = _Sent(calls.put_replica_set)
     heartbeat = _Sent(calls.heartbeat)
