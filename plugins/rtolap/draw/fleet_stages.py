@@ -6,9 +6,10 @@ an axis of its own at the right.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ _WIDTH_INCHES, _PANEL_INCHES = 11.0, 2.1
 # Told apart by people who see no red or green too.
 _COLOURS = ("#56b4e9", "#0072b2", "#e69f00", "#009e73", "#cc79a7")
 _P99, _THRESHOLD = "#d55e00", "#999999"
+_P99_LABEL = "p99 (right)"
 
 
 @dataclass(frozen=True)
@@ -51,20 +53,40 @@ def draw_stages(lines: Sequence[StageLine], form: Format, *, threshold_ms: float
         )
     with new_figure(_WIDTH_INCHES, 0.9 + _PANEL_INCHES * len(lines)) as figure:
         axes = figure.subplots(len(lines), 1, sharex=True, squeeze=False)[:, 0]
+        # a stage has one colour in all panels, though not all have it
+        names = dict.fromkeys(name for line in lines for name in line.mean_ms)
+        colours = dict(zip(names, cycle(_COLOURS), strict=False))
+        legend: dict[str, Any] = {}
         for line, place in zip(lines, axes, strict=True):
-            _draw_panel(place, line, threshold_ms)
+            legend = _draw_panel(place, line, colours, threshold_ms) | legend
         wall_clock_axis(axes[-1], np.concatenate([line.at_ms for line in lines]))
         figure.suptitle("Stages of requests", x=0.01, ha="left", fontweight="bold")
+        order = [name for name in (*(_labelled(name) for name in names), _P99_LABEL) if name in legend]
+        figure.legend(
+            [legend[name] for name in order],
+            order,
+            loc="outside upper right",
+            fontsize=7,
+            frameon=False,
+            ncols=len(order),
+        )
         return rendered(figure, form, "Stages of requests")
 
 
-def _draw_panel(place: Axes, line: StageLine, threshold_ms: float | None) -> None:
+def _labelled(name: str) -> str:
+    return f"{name}, mean"
+
+
+def _draw_panel(
+    place: Axes, line: StageLine, colours: Mapping[str, str], threshold_ms: float | None
+) -> dict[str, Any]:
+    """Return what the legend shows, by its label."""
     days = line.at_ms / DAY_MS
     place.stackplot(
         days,
         *(np.nan_to_num(values) for values in line.mean_ms.values()),
-        labels=[f"{name}, mean" for name in line.mean_ms],
-        colors=_COLOURS,
+        labels=[_labelled(name) for name in line.mean_ms],
+        colors=[colours[name] for name in line.mean_ms],
         alpha=0.85,
         linewidth=0,
     )
@@ -72,7 +94,7 @@ def _draw_panel(place: Axes, line: StageLine, threshold_ms: float | None) -> Non
     place.set_ylim(bottom=0)
     place.grid(linewidth=0.3, color="#cccccc")
     right = place.twinx()
-    right.plot(days, line.p99_ms, color=_P99, linewidth=1.4, label="p99 (right)")
+    right.plot(days, line.p99_ms, color=_P99, linewidth=1.4, label=_P99_LABEL)
     if threshold_ms is not None:
         right.axhline(threshold_ms, color=_THRESHOLD, linewidth=0.8, linestyle=":")
     known = line.p99_ms[~np.isnan(line.p99_ms)]
@@ -83,14 +105,8 @@ def _draw_panel(place: Axes, line: StageLine, threshold_ms: float | None) -> Non
     if known.size:
         told = f"p99 at most {highest:.4g} ms, at last {float(known[-1]):.4g} ms"
         place.set_title(told, loc="right", fontsize=8)
-    handles = [
-        pair for drawn in (place, right) for pair in zip(*drawn.get_legend_handles_labels(), strict=True)
-    ]
-    place.legend(
-        [handle for handle, _ in handles],
-        [label for _, label in handles],
-        loc="upper left",
-        fontsize=7,
-        frameon=False,
-        ncols=6,
-    )
+    drawn: dict[str, Any] = {}
+    for axes in (place, right):
+        handles, labels = axes.get_legend_handles_labels()
+        drawn |= dict(zip(labels, handles, strict=True))
+    return drawn
