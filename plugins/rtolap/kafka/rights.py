@@ -96,6 +96,19 @@ def check_rights(cluster: KafkaCluster, needs: Iterable[Need], timeout_s: float 
         )
 
 
+def check_reached(cluster: KafkaCluster, timeout_s: float = TIMEOUT_S) -> None:
+    """Returns if a broker answers. Unauthorized: the credentials are wrong. Unavailable: no broker answers;
+    DefinitionError: the settings themselves are wrong."""
+    troubles: list[KafkaError] = []
+    admin = cluster.open(AdminClient, {"error_cb": troubles.append})
+    deadline_s = time.monotonic() + timeout_s
+    try:
+        _answer(admin, admin.describe_cluster(request_timeout=timeout_s), cluster, troubles, deadline_s)
+    except KafkaException as error:
+        if error.args[0].code() not in FORBIDDEN:
+            raise translated("describe", "the cluster", error, cluster) from error
+
+
 def _may_create(
     admin: AdminClient, topic: str, cluster: KafkaCluster, troubles: list[KafkaError], deadline_s: float
 ) -> bool:

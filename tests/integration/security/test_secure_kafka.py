@@ -9,13 +9,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kafka.admin import KafkaAdminClient
+from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError, Forbidden, NotFound, Unauthorized, Unavailable
 from rtolap.cli.main import app
+from rtolap.fleet.snapshot.collect import collect_snapshot
+from rtolap.kafka.administration.client import KafkaAdministration
+from rtolap.kafka.administration.values import LEADER_REPLICAS, ConfigKind, ConfigResource, Partition
 from rtolap.kafka.clusters import KafkaCluster, KafkaClusters
 from rtolap.kafka.dead_letters import read_dead_letters
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.kafka_python import kafka_python_settings
 from rtolap.kafka.producer import KafkaAdmin, KafkaProducer
 from rtolap.kafka.rights import Need, check_rights
 from rtolap.model.loader import LoaderRejects
@@ -225,11 +227,36 @@ def test_commands_reach_it_by_name(
     assert "knows no Kafka cluster other" in str(produce("--cluster", "other").exception)
 
 
-def test_the_other_client_reaches_it_with_the_same_settings(broker: SecureKafka, user: str) -> None:
+def test_the_administration_of_a_fleet_names_the_right_that_is_missing(
+    broker: SecureKafka, user: str
+) -> None:
     broker.grant(user, user, "Describe")
     KafkaAdmin(broker.cluster).create_topic(user, 1)
-    client = KafkaAdminClient(**kafka_python_settings(reached(broker, user)))
+    administration = KafkaAdministration(reached(broker, user))
+    partition = Partition(user, 0)
+    topic = ConfigResource(ConfigKind.TOPIC, user)
     try:
-        assert user in client.list_topics()
+        assert list(administration.describe_topics()) == [user]
+        assert isinstance(administration.describe_log_dirs([1])[1].missing, Forbidden)
+        with pytest.raises(Forbidden, match="Alter on the cluster"):
+            administration.reassign({partition: [1]})
+        with pytest.raises(Forbidden, match="Describe on the cluster"):
+            administration.running_reassignments()
+        refused = administration.alter_configs({topic: {LEADER_REPLICAS: "0:1"}})
+        assert isinstance(refused[topic], Forbidden)
+        with pytest.raises(Forbidden, match="DescribeConfigs"):
+            administration.client_quotas()
+        assert "reassignments" in str(
+            [m.fact for m in collect_snapshot(administration, SystemClock()).missing]
+        )
     finally:
-        client.close()
+        administration.close()
+
+
+def test_the_administration_with_a_wrong_password_is_not_let_in(broker: SecureKafka, user: str) -> None:
+    wrong = broker.folder / "wrong.password"
+    wrong.write_text("not this one")
+    wrong.chmod(0o600)
+    with pytest.raises(Unauthorized) as raised:
+        KafkaAdministration(reached(broker, user, **{"sasl.password": {"file": str(wrong)}}))
+    assert_no_password(broker, str(raised.value))

@@ -59,6 +59,9 @@ class Brokers:
                 "file.delete.delay.ms": 1000,
                 "replica.fetch.wait.max.ms": 100,
                 "auto.leader.rebalance.enable": "false",
+                # a throttle binds after the first fetch: by default that is all of a small partition
+                "replica.fetch.max.bytes": 65_536,
+                "replica.fetch.response.max.bytes": 65_536,
                 "num.network.threads": 2,
                 "num.io.threads": 4,
                 **(overrides or {}),
@@ -86,10 +89,14 @@ class Brokers:
         self.cluster = KafkaCluster.of(",".join(server.address for server in self.servers.values()))
 
     def __enter__(self) -> Brokers:
-        with ThreadPoolExecutor(len(self.ids)) as pool:
-            for started in [pool.submit(server.start) for server in self.servers.values()]:
-                started.result()
-        self.wait_alive(self.ids)
+        try:
+            with ThreadPoolExecutor(len(self.ids)) as pool:
+                for started in [pool.submit(server.start) for server in self.servers.values()]:
+                    started.result()
+            self.wait_alive(self.ids)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

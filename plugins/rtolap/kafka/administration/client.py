@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from kafka import errors as kafka_errors
-from kafka.protocol.admin import (
-    AlterClientQuotasRequest,
-    AlterPartitionReassignmentsRequest,
-    AlterReplicaLogDirsRequest,
-    DescribeClientQuotasRequest,
-    DescribeClusterRequest,
-    DescribeConfigsRequest,
-    DescribeLogDirsRequest,
-    DescribeQuorumRequest,
-    ElectLeadersRequest,
-    IncrementalAlterConfigsRequest,
-    ListPartitionReassignmentsRequest,
-)
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.admin import DescribeClientQuotasRequest, DescribeClusterRequest
 
 from rtolap.base.errors import Forbidden, NotFound, Refused, RtolapError
+from rtolap.kafka.administration import requests
 from rtolap.kafka.administration.connection import AdministrationConnection
 from rtolap.kafka.administration.errors import of_code, raised
 from rtolap.kafka.administration.interface import Outcomes
@@ -44,12 +33,7 @@ from rtolap.kafka.administration.values import (
 )
 from rtolap.kafka.clusters import KafkaCluster
 
-_TIMEOUT_MS = 15_000  # for a controller to answer
 _CONFIGS_A_REQUEST = 1000
-_KINDS = {ConfigKind.TOPIC: 2, ConfigKind.BROKER: 4}
-_NAMED = {code: kind for kind, code in _KINDS.items()}
-_SET, _DELETE = 0, 1
-_PREFERRED = 0
 # of the sources of a value: those that were set on the resource itself, or for all brokers
 _DYNAMIC_TOPIC, _DYNAMIC_BROKER, _DYNAMIC_ALL_BROKERS = 1, 2, 3
 _DESCRIBE, _ALTER = "Describe on the cluster", "Alter on the cluster"
@@ -87,20 +71,9 @@ class KafkaAdministration:
 
     def _controller(self) -> int:
         """A broker names any broker as the controller; the metadata quorum knows its leader."""
-        topic = DescribeQuorumRequest.TopicData
         try:
             answer = self._connection.ask(
-                lambda: DescribeQuorumRequest(
-                    topics=[
-                        topic(
-                            topic_name="__cluster_metadata",
-                            partitions=[topic.PartitionData(partition_index=0)],
-                        )
-                    ]
-                ),
-                "describe the quorum",
-                _DESCRIBE,
-                failed=_top_level,
+                requests.quorum, "describe the quorum", _DESCRIBE, failed=_top_level
             )
         except (Forbidden, Refused):
             return NO_BROKER
@@ -109,31 +82,19 @@ class KafkaAdministration:
     def describe_topics(self, topics: Collection[str] | None = None) -> dict[str, TopicDescription]:
         if topics is not None and not topics:
             return {}
-        named = MetadataRequest.MetadataRequestTopic
-
-        def request() -> Any:
-            wanted = None if topics is None else [named(name=topic) for topic in sorted(topics)]
-            return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-
         answer = self._connection.ask(
-            request, "describe topics", "Describe on the topics", failed=lambda _: None
+            lambda: requests.metadata(topics),
+            "describe topics",
+            "Describe on the topics",
+            failed=lambda _: None,
         )
         return {topic.name: _topic(topic) for topic in answer.topics if topic.partitions}
 
     def describe_log_dirs(
         self, brokers: Collection[int], partitions: Collection[Partition] | None = None
     ) -> dict[int, BrokerLogDirs]:
-        wanted = None if partitions is None else _by_topic(partitions)
-        named = DescribeLogDirsRequest.DescribableLogDirTopic
-
-        def request() -> Any:
-            if wanted is None:
-                return DescribeLogDirsRequest(topics=None)
-            return DescribeLogDirsRequest(
-                topics=[named(topic=topic, partitions=numbers) for topic, numbers in wanted.items()]
-            )
-
         attempt = "describe log directories"
+        request = partial(requests.log_dirs, partitions)
         answers = self._connection.ask_each(dict.fromkeys(sorted(brokers), request), attempt, _DESCRIBE)
         return {broker: self._log_dirs(broker, answer, attempt) for broker, answer in answers.items()}
 
@@ -151,28 +112,10 @@ class KafkaAdministration:
     def reassign(self, targets: Mapping[Partition, Sequence[int] | None]) -> Outcomes:
         if not targets:
             return {}
-        topic_kind = AlterPartitionReassignmentsRequest.ReassignableTopic
-
-        def request() -> Any:
-            return AlterPartitionReassignmentsRequest(
-                timeout_ms=_TIMEOUT_MS,
-                topics=[
-                    topic_kind(
-                        name=topic,
-                        partitions=[
-                            topic_kind.ReassignablePartition(
-                                partition_index=number,
-                                replicas=_listed(targets[Partition(topic, number)]),
-                            )
-                            for number in numbers
-                        ],
-                    )
-                    for topic, numbers in _by_topic(targets).items()
-                ],
-            )
-
         attempt = "reassign partitions"
-        answer = self._connection.ask(request, attempt, _ALTER, failed=_top_level)
+        answer = self._connection.ask(
+            lambda: requests.reassignments(targets), attempt, _ALTER, failed=_top_level
+        )
         outcomes: Outcomes = {}
         for topic, partition in _each_partition(answer.responses):
             code = partition.error_code
@@ -188,18 +131,12 @@ class KafkaAdministration:
     ) -> dict[Partition, RunningReassignment]:
         if partitions is not None and not partitions:
             return {}
-        topic_kind = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
-
-        def request() -> Any:
-            wanted = None
-            if partitions is not None:
-                wanted = [
-                    topic_kind(name=topic, partition_indexes=numbers)
-                    for topic, numbers in _by_topic(partitions).items()
-                ]
-            return ListPartitionReassignmentsRequest(timeout_ms=_TIMEOUT_MS, topics=wanted)
-
-        answer = self._connection.ask(request, "list reassignments", _DESCRIBE, failed=_top_level)
+        answer = self._connection.ask(
+            lambda: requests.running_reassignments(partitions),
+            "list reassignments",
+            _DESCRIBE,
+            failed=_top_level,
+        )
         return {
             Partition(topic, partition.partition_index): RunningReassignment(
                 tuple(partition.replicas),
@@ -215,7 +152,7 @@ class KafkaAdministration:
             by_broker[replica.broker][path].append(replica.partition)
         attempt = "move replicas between log directories"
         answers = self._connection.ask_each(
-            {broker: lambda moved=moved: _log_dir_moves(moved) for broker, moved in by_broker.items()},  # type: ignore[misc]
+            {broker: partial(requests.log_dir_moves, moved) for broker, moved in by_broker.items()},
             attempt,
             _ALTER,
         )
@@ -235,39 +172,21 @@ class KafkaAdministration:
     def configs(
         self, resources: Collection[ConfigResource], names: Collection[str], *, inherited: bool = False
     ) -> dict[ConfigResource, dict[str, str]]:
-        resource_kind = DescribeConfigsRequest.DescribeConfigsResource
         attempt = "describe configs"
-        found: dict[ConfigResource, dict[str, str]] = {}
-
-        def request(asked: Sequence[ConfigResource]) -> Any:
-            return DescribeConfigsRequest(
-                resources=[
-                    resource_kind(
-                        resource_type=_KINDS[resource.kind],
-                        resource_name=resource.name,
-                        configuration_keys=list(names),
-                    )
-                    for resource in asked
-                ]
-            )
-
-        answers = []
         anywhere = sorted(known for known in resources if known.kind is ConfigKind.TOPIC or not known.name)
-        for batch in _batches(anywhere):
-            answers.append(
-                self._connection.ask(
-                    lambda batch=batch: request(batch),  # type: ignore[misc]
-                    attempt,
-                    _DESCRIBE_CONFIGS,
-                    failed=lambda _: None,
-                )
+        answers = [
+            self._connection.ask(
+                partial(requests.configs, batch, names), attempt, _DESCRIBE_CONFIGS, failed=lambda _: None
             )
-        own = {int(known.name): known for known in resources if known not in set(anywhere)}
+            for batch in _batches(anywhere)
+        ]
+        own = {int(known.name): known for known in set(resources) - set(anywhere)}
         asked = self._connection.ask_each(
-            {broker: lambda known=known: request([known]) for broker, known in own.items()},  # type: ignore[misc]
+            {broker: partial(requests.configs, [known], names) for broker, known in own.items()},
             attempt,
             _DESCRIBE_CONFIGS,
         )
+        found: dict[ConfigResource, dict[str, str]] = {}
         for answer in (*answers, *asked.values()):
             if isinstance(answer, RtolapError):
                 raise answer
@@ -277,7 +196,7 @@ class KafkaAdministration:
                     continue
                 if error is not None:
                     raise error
-                resource = ConfigResource(_NAMED[result.resource_type], result.resource_name)
+                resource = requests.resource_of(result)
                 found[resource] = {
                     config.name: config.value
                     for config in result.configs
@@ -300,11 +219,11 @@ class KafkaAdministration:
         if anywhere:
             answers.append(
                 self._connection.ask(
-                    lambda: _config_changes(anywhere), attempt, _ALTER_CONFIGS, failed=lambda _: None
+                    lambda: requests.config_changes(anywhere), attempt, _ALTER_CONFIGS, failed=lambda _: None
                 )
             )
         asked = self._connection.ask_each(
-            {broker: lambda known=known: _config_changes(known) for broker, known in own.items()},  # type: ignore[misc]
+            {broker: partial(requests.config_changes, known) for broker, known in own.items()},
             attempt,
             _ALTER_CONFIGS,
         )
@@ -318,26 +237,15 @@ class KafkaAdministration:
             for result in answer.responses:
                 error = self._error(result.error_code, result.error_message, attempt, _ALTER_CONFIGS)
                 if error is not None:
-                    refused[ConfigResource(_NAMED[result.resource_type], result.resource_name)] = error
+                    refused[requests.resource_of(result)] = error
         return refused
 
     def elect_preferred_leaders(self, partitions: Collection[Partition]) -> Outcomes:
         if not partitions:
             return {}
-        topic_kind = ElectLeadersRequest.TopicPartitions
         attempt = "elect preferred leaders"
         answer = self._connection.ask(
-            lambda: ElectLeadersRequest(
-                election_type=_PREFERRED,
-                topic_partitions=[
-                    topic_kind(topic=topic, partitions=numbers)
-                    for topic, numbers in _by_topic(partitions).items()
-                ],
-                timeout_ms=_TIMEOUT_MS,
-            ),
-            attempt,
-            _ALTER,
-            failed=_top_level,
+            lambda: requests.elections(partitions), attempt, _ALTER, failed=_top_level
         )
         outcomes: Outcomes = {}
         for topic in answer.replica_election_results:
@@ -368,27 +276,9 @@ class KafkaAdministration:
     def alter_client_quotas(
         self, changes: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float | None]]
     ) -> None:
-        entry_kind = AlterClientQuotasRequest.EntryData
         attempt, right = "alter client quotas", "AlterConfigs on the cluster"
         answer = self._connection.ask(
-            lambda: AlterClientQuotasRequest(
-                entries=[
-                    entry_kind(
-                        entity=[
-                            entry_kind.EntityData(entity_type=kind, entity_name=name) for kind, name in entity
-                        ],
-                        ops=[
-                            entry_kind.OpData(key=key, value=value or 0.0, remove=value is None)
-                            for key, value in values.items()
-                        ],
-                    )
-                    for entity, values in changes.items()
-                ],
-                validate_only=False,
-            ),
-            attempt,
-            right,
-            failed=lambda _: None,
+            lambda: requests.quota_changes(changes), attempt, right, failed=lambda _: None
         )
         for entry in answer.entries:
             error = self._error(entry.error_code, entry.error_message, attempt, right)
@@ -448,61 +338,14 @@ def _known_bytes(value: int | None) -> int | None:
     return None if value is None or value < 0 else value
 
 
-def _log_dir_moves(moved: Mapping[str, Iterable[Partition]]) -> Any:
-    dir_kind = AlterReplicaLogDirsRequest.AlterReplicaLogDir
-    return AlterReplicaLogDirsRequest(
-        dirs=[
-            dir_kind(
-                path=path,
-                topics=[
-                    dir_kind.AlterReplicaLogDirTopic(name=topic, partitions=numbers)
-                    for topic, numbers in _by_topic(partitions).items()
-                ],
-            )
-            for path, partitions in moved.items()
-        ]
-    )
-
-
-def _config_changes(changes: Mapping[ConfigResource, Mapping[str, str | None]]) -> Any:
-    resource_kind = IncrementalAlterConfigsRequest.AlterConfigsResource
-    return IncrementalAlterConfigsRequest(
-        resources=[
-            resource_kind(
-                resource_type=_KINDS[resource.kind],
-                resource_name=resource.name,
-                configs=[
-                    resource_kind.AlterableConfig(
-                        name=name, config_operation=_DELETE if value is None else _SET, value=value
-                    )
-                    for name, value in values.items()
-                ],
-            )
-            for resource, values in changes.items()
-        ],
-        validate_only=False,
-    )
-
-
 def _own_source(resource: ConfigResource) -> int:
     if resource.kind is ConfigKind.TOPIC:
         return _DYNAMIC_TOPIC
     return _DYNAMIC_BROKER if resource.name else _DYNAMIC_ALL_BROKERS
 
 
-def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
-    numbers: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        numbers.setdefault(partition.topic, []).append(partition.number)
-    return numbers
-
-
 def _each_partition(topics: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     return ((topic.name, partition) for topic in topics for partition in topic.partitions)
-
-
-def _listed(replicas: Sequence[int] | None) -> list[int] | None:
-    return None if replicas is None else list(replicas)
 
 
 def _batches(resources: Sequence[ConfigResource]) -> Iterator[Sequence[ConfigResource]]:

@@ -19,6 +19,7 @@ from rtolap.base.errors import RtolapError
 from rtolap.kafka.administration.errors import is_passing, translated
 from rtolap.kafka.clusters import KafkaCluster
 from rtolap.kafka.kafka_python import kafka_python_settings
+from rtolap.kafka.rights import check_reached
 
 REQUEST_TIMEOUT_S = 20.0
 _AGAIN_S = 0.1
@@ -34,6 +35,8 @@ class AdministrationConnection:
     def __init__(self, cluster: KafkaCluster, client_id: str, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         self.cluster = cluster
         self._timeout_s = timeout_s
+        # kafka-python often loses the answer to a wrong password, and tries it until its time is over
+        check_reached(cluster, timeout_s)
         try:
             self._client = KafkaAdminClient(
                 **kafka_python_settings(cluster),

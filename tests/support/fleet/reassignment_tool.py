@@ -1,0 +1,46 @@
+"""Kafka's own reassignment tool, as an oracle: it reads the same plan, and says where partitions are."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from rtolap.kafka.clusters import KafkaCluster
+from rtolap.stack.artifacts import JavaArtifacts, fetch_jars
+from rtolap.stack.servers.java import class_path
+
+_IVY = """<ivy-module version="2.0"><info organisation="local" module="tools"/>
+<configurations><conf name="tools"/></configurations>
+<dependencies>
+<dependency org="org.apache.kafka" name="kafka-tools" rev="4.3.1" transitive="false"
+ conf="tools-&gt;default"/>
+</dependencies></ivy-module>
+"""
+_CHECKSUMS = {
+    "tools/kafka-tools-4.3.1.jar": "62f3c5dd7aa3442d4c5bc6a95f86e2502178ea09de8e27f74d9563bf955e253c"
+}
+_TIMEOUT_S = 120
+
+
+def verify_plan(java: JavaArtifacts, cluster: KafkaCluster, plan: Path) -> str:
+    """Return what `--verify` prints; the plan's throttles, if any, stay."""
+    jars = sorted((_folder() / "tools").glob("*.jar"))
+    done = subprocess.run(
+        [
+            *(java.java, "-Xmx128m", "-cp", class_path([*java.kafka, *jars])),
+            "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+            *("--bootstrap-server", cluster.servers, "--reassignment-json-file", str(plan)),
+            *("--verify", "--preserve-throttles"),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def _folder() -> Path:
+    return fetch_jars(_IVY, ("tools",), "Kafka's tools", checksums=_CHECKSUMS)
