@@ -40,6 +40,7 @@ def kafka_spec(
     folder = folder.absolute()
     config = folder / "server.properties"
     data = str((overrides or {}).get("log.dirs", folder / "data")).split(",")
+    listens_as_controller = "controller" in str((overrides or {}).get("process.roles", "broker,controller"))
     java = (
         artifacts.java,
         f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
@@ -59,7 +60,7 @@ def kafka_spec(
         name=name,
         folder=folder,
         address=f"{host}:{port}",
-        ports=(port, controller_port),
+        ports=(port, controller_port) if listens_as_controller else (port,),
         argv=(java[0], "-Xms64m", f"-Xmx{heap}", *jvm_options, *java[1:], "kafka.Kafka", str(config)),
         prepare=prepare,
         ready=lambda _: kafka_missing(host, port),

@@ -1,0 +1,150 @@
+"""The drill: all brokers of one rack are killed, and who can still write is who the audit said."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from rtolap.base.clock import SystemClock
+from rtolap.base.errors import Unavailable
+from rtolap.fleet.isolation.audit import audit
+from rtolap.fleet.isolation.findings import FindingKind
+from rtolap.fleet.lifecycle.actions import ClusterActions
+from rtolap.fleet.lifecycle.observations import cordoned
+from rtolap.fleet.snapshot.collect import collect_snapshot
+from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.kafka.administration.client import KafkaAdministration
+from rtolap.model.fleet import FleetCluster, KafkaFleet, TopicOwner
+from rtolap.stack.artifacts import JavaArtifacts
+
+from tests.support.fleet.broker_lives import GreedyDrains
+from tests.support.fleet.brokers import Brokers
+from tests.support.waiting import result_of, until
+
+pytestmark = pytest.mark.integration
+
+RACKS = ("a", "a", "b", "b", "c", "c")
+SPREAD, SHARED = "spread", "shared"
+FLEET = KafkaFleet(
+    "drill", {"one": FleetCluster(businesses=("shop",), roles="combined")}, (TopicOwner(("*",), "shop"),)
+)
+
+
+@pytest.fixture(scope="module")
+def six(java: JavaArtifacts) -> Iterator[Brokers]:
+    """Two brokers a rack, with a controller in each: the quorum stands the loss of any."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rtolap-racks-") as folder,
+        Brokers(Path(folder), java, 6, racks=RACKS, controllers=(1, 3, 5)) as started,
+    ):
+        yield started
+
+
+@pytest.fixture(scope="module")
+def administration(six: Brokers) -> Iterator[KafkaAdministration]:
+    opened = KafkaAdministration(six.cluster)
+    yield opened
+    opened.close()
+
+
+def create(six: Brokers, topic: str, replicas: list[list[int]] | None = None) -> None:
+    admin = AdminClient({"bootstrap.servers": six.cluster.servers})
+    config = {"min.insync.replicas": "2"}
+    if replicas is None:
+        new = NewTopic(topic, num_partitions=24, replication_factor=1)
+    else:
+        new = NewTopic(topic, num_partitions=len(replicas), replica_assignment=replicas, config=config)
+    admin.create_topics([new], operation_timeout=20)[topic].result(30)
+
+
+def look(administration: KafkaAdministration) -> Snapshot:
+    return collect_snapshot(administration, SystemClock())
+
+
+def unwritable(six: Brokers, topic: str, partitions: int, timeout_s: float) -> set[int]:
+    """Send a record to each partition, with acks=all; return those that did not take it in the time."""
+    producer = Producer(
+        {
+            "bootstrap.servers": six.cluster.servers,
+            "acks": "all",
+            "message.timeout.ms": int(timeout_s * 1000),
+        }
+    )
+    refused: set[int] = set()
+
+    def note(number: int, error: KafkaError | None) -> None:
+        if error is not None:
+            refused.add(number)
+
+    for number in range(partitions):
+        producer.produce(
+            topic, b"x", partition=number, on_delivery=lambda error, _, at=number: note(at, error)
+        )
+    assert producer.flush(timeout_s + 30) == 0
+    return refused
+
+
+def test_every_spread_partition_is_written_without_any_one_rack_and_the_audit_names_the_others(
+    six: Brokers, administration: KafkaAdministration
+) -> None:
+    spread = [[1, 3, 5], [4, 6, 2], [5, 1, 4], [3, 2, 6], [6, 4, 1], [2, 5, 3]]
+    create(six, SPREAD, spread)
+    create(six, SHARED, [[1, 2, 3], [1, 3, 5], [5, 6, 2]])
+    until(lambda: look(administration).replicas.in_sync.all(), "all in sync", poll_s=0.2)
+    findings = audit(FLEET, {"one": look(administration)}).findings
+    named = {
+        (finding.subject, finding.found): finding.partitions
+        for finding in findings
+        if finding.kind is FindingKind.RACK_LOSS
+    }
+    assert named == {(SHARED, "fewer without a, c"): (0, 2)}
+    shared_racks = [finding for finding in findings if finding.kind is FindingKind.SHARED_RACK]
+    assert [(finding.subject, finding.partitions) for finding in shared_racks] == [(SHARED, (0, 2))]
+
+    expected_lost = {"a": {0}, "b": set(), "c": {2}}
+    for rack, lost in expected_lost.items():
+        stopped = [node for node in six.ids if RACKS[node - 1] == rack]
+        for node in stopped:
+            six.servers[node].kill()
+        six.wait_alive([node for node in six.ids if node not in stopped])
+        assert unwritable(six, SPREAD, len(spread), timeout_s=60) == set()
+        assert unwritable(six, SHARED, 3, timeout_s=8) == lost
+        stuck = {
+            finding.subject: set(finding.partitions)
+            for finding in audit(FLEET, {"one": look(administration)}).findings
+            if finding.kind is FindingKind.NOT_WRITABLE
+        }
+        assert stuck == ({SHARED: lost} if lost else {})
+        for node in stopped:
+            six.servers[node].start()
+        six.wait_alive(six.ids)
+        until(lambda: look(administration).replicas.in_sync.all(), "all in sync again", poll_s=0.2)
+
+
+def test_a_cordoned_broker_gets_no_new_partition_until_it_is_uncordoned(
+    six: Brokers, administration: KafkaAdministration
+) -> None:
+    actions = ClusterActions(administration, GreedyDrains.__new__(GreedyDrains))
+    for _ in range(2):
+        result_of(lambda: actions.cordon(6), Unavailable)  # it may have joined a moment ago
+    until(lambda: cordoned(6, look(administration)), "the broker says so", poll_s=0.2)
+
+    def brokers_of(topic: str) -> set[int]:
+        described = administration.describe_topics([topic])[topic]
+        return {broker for partition in described.partitions for broker in partition.replicas}
+
+    def placed(topic: str) -> set[int]:
+        create(six, topic)
+        until(lambda: topic in administration.describe_topics([topic]), "the topic")
+        return brokers_of(topic)
+
+    assert placed("while_cordoned") == {1, 2, 3, 4, 5}
+    for _ in range(2):
+        actions.uncordon(6)
+    until(lambda: cordoned(6, look(administration)) is False, "the broker says so", poll_s=0.2)
+    assert placed("while_uncordoned") == set(six.ids)
