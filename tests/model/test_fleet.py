@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.model.fleet import (
+    BrokerPolicy,
     BrokerPool,
     BrokerRange,
     CapacityReserve,
@@ -44,6 +45,7 @@ clusters:
       - {match: ["orders.vip.*"], pools: [vip], brokers: [30], racks: spread,
          replication_factor: 3, min_in_sync: 2}
     reserve: {disk_percent: 30, brokers: 1}
+    policy: {failed_disk: apply, slow_broker: ignore, slow_for: 5m, out_of_service_max: 2}
     quotas:
       - {user: <default>, client_id: etl, consumer_byte_rate: 5}
     undeclared_quotas: remove
@@ -76,6 +78,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
                 pools={"vip": BrokerPool((1, 2), (BrokerRange(5, 9),), exclusive=False)},
                 placement=(PlacementRule(("orders.vip.*",), ("vip",), (30,), 3, 2, "spread"),),
                 reserve=CapacityReserve(30, 1),
+                policy=BrokerPolicy("apply", "ignore", 300_000, 2),
                 quotas=(DeclaredQuota("<default>", "etl", consumer_byte_rate=5.0),),
                 undeclared_quotas="remove",
             )
@@ -108,11 +111,12 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ("pools: [vip]", "pools: [vpi]", "20: clusters.orders.placement[0].pools[0]: no such pool"),
         ("r: 3, min_in_sync: 2", "r: 9, min_in_sync: 2", "21: clusters.orders.placement[0].replication_fac"),
         ("percent: 30", "percent: 99", "22: clusters.orders.reserve.disk_percent: out of bounds"),
-        ("user: <default>, client_id: etl", "ip: 10.0.0.1", "24: clusters.orders.quotas[0].consumer_byte"),
-        ("rate: 5}", "rate: 0}", "24: clusters.orders.quotas[0].consumer_byte_rate: out of bounds"),
-        (", consumer_byte_rate: 5", "", "24: clusters.orders.quotas[0]: a quota without a rate"),
-        ("user: <default>, client_id: etl, ", "", "24: clusters.orders.quotas[0]: a quota of nobody"),
-        ("undeclared_quotas: remove", "undeclared_quotas: drop", "25: clusters.orders.undeclared_quotas"),
+        ("service_max: 2", "service_max: -1", "23: clusters.orders.policy.out_of_service_max: out of bounds"),
+        ("user: <default>, client_id: etl", "ip: 10.0.0.1", "25: clusters.orders.quotas[0].consumer_byte"),
+        ("rate: 5}", "rate: 0}", "25: clusters.orders.quotas[0].consumer_byte_rate: out of bounds"),
+        (", consumer_byte_rate: 5", "", "25: clusters.orders.quotas[0]: a quota without a rate"),
+        ("user: <default>, client_id: etl, ", "", "25: clusters.orders.quotas[0]: a quota of nobody"),
+        ("undeclared_quotas: remove", "undeclared_quotas: drop", "26: clusters.orders.undeclared_quotas"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, old: str, new: str, complaint: str) -> None:

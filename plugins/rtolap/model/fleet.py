@@ -77,6 +77,17 @@ class CapacityReserve(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     brokers: int = 0
 
 
+class BrokerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is done about brokers that are not well: `propose` to a person to cordon and drain them, `apply`
+    it, or `ignore` them. A slow broker counts after `slow_for_ms`. `out_of_service_max`: with so many brokers
+    cordoned, drained, under repair or away, nothing more is done."""
+
+    failed_disk: Literal["propose", "apply", "ignore"] = "propose"
+    slow_broker: Literal["propose", "apply", "ignore"] = "propose"
+    slow_for_ms: int = 600_000
+    out_of_service_max: int = 1
+
+
 class DeclaredQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rates of one entity, which a `user`, a `client_id`, both, or an `ip` name; `<default>` is the default
     of its type. Bytes and mutations are per second and broker, as Kafka counts them."""
@@ -123,6 +134,7 @@ class FleetCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     pools: dict[str, BrokerPool] = {}
     placement: tuple[PlacementRule, ...] = ()
     reserve: CapacityReserve = CapacityReserve()
+    policy: BrokerPolicy = BrokerPolicy()
     quotas: tuple[DeclaredQuota, ...] = ()
     undeclared_quotas: Literal["report", "remove"] = "report"
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import typer
 
 from rtolap.cli.fleet.audit import audit
+from rtolap.cli.fleet.brokers import brokers, cordon, drain, join, repair, retire, uncordon
 from rtolap.cli.fleet.clients import clients
 from rtolap.cli.fleet.logs import logs
 from rtolap.cli.fleet.moves import cancel, moves, pause, resume, submit
 from rtolap.cli.fleet.plan import app as plan_app
+from rtolap.cli.fleet.policies import policies
 from rtolap.cli.fleet.quotas import quotas
 from rtolap.cli.fleet.serve import serve
 from rtolap.cli.fleet.slow import slow
@@ -23,6 +25,7 @@ app = typer.Typer(no_args_is_help=True, help="Care of the Kafka brokers: what is
 for _command in (
     *(snapshot, stages, slow, clients, logs, audit, quotas),
     *(submit, moves, pause, resume, cancel, serve),
+    *(brokers, join, cordon, uncordon, drain, repair, retire, policies),
 ):
     app.command()(_command)
 app.add_typer(plan_app, name="plan")

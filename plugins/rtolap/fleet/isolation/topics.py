@@ -109,7 +109,8 @@ def factor_findings(name: str, snapshot: Snapshot, placement: PlacementRules) ->
             message=f"{len(rows)} partitions have fewer replicas than declared",
             expected=f"{int(placement.factors[topic])} replicas",
             found=f"{int(counts[rows].min())}",
-            repair=f"rtolap fleet plan factor {snapshot.topics.names[topic]}",
+            repair=f"rtolap fleet plan factor {int(placement.factors[topic])} "
+            f"--topic {snapshot.topics.names[topic]}",
             partitions=numbers_of(snapshot, rows),
         )
     yield from _min_in_sync(name, snapshot, placement, counts)

@@ -227,7 +227,7 @@ class BrokerOperations:
         if broker not in snapshot.brokers.ids:
             raise NotFound(
                 f"cluster {self._cluster_id} has no broker {broker}",
-                action="record a new machine with rtolap fleet add-broker",
+                action="a new machine is recorded by rtolap fleet join",
             )
         state = adopted_state(broker, snapshot)
         host = host_of(broker, snapshot)

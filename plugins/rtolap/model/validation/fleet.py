@@ -16,6 +16,7 @@ RANGE_MAX = 10_000  # brokers of one range: larger is a slip of the pen
 FACTOR_MAX = 32
 RESERVE_PERCENT_MAX = 90
 RESERVE_BROKERS_MAX = 100
+SLOW_FOR_MS_MAX = 86_400_000
 _PATTERN = re.compile(r"[a-zA-Z0-9._*?-]{1,249}")
 _USER_OR_CLIENT_KEYS = (
     *("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"),
@@ -116,12 +117,14 @@ def _cluster_problems(cluster: FleetCluster, key: Key) -> list[Problem]:
                 at: Key = (*key, "controllers", place)
                 message = f"a broker of pool {pooled[0]}, where roles are separate"
                 found.append(Problem(at, message, expected="a node that is no broker", found=str(node)))
-    for step, value, least, most in (
-        ("disk_percent", cluster.reserve.disk_percent, 0, RESERVE_PERCENT_MAX),
-        ("brokers", cluster.reserve.brokers, 0, RESERVE_BROKERS_MAX),
+    for steps, value, least, most in (
+        (("reserve", "disk_percent"), cluster.reserve.disk_percent, 0, RESERVE_PERCENT_MAX),
+        (("reserve", "brokers"), cluster.reserve.brokers, 0, RESERVE_BROKERS_MAX),
+        (("policy", "slow_for_ms"), cluster.policy.slow_for_ms, 0, SLOW_FOR_MS_MAX),
+        (("policy", "out_of_service_max"), cluster.policy.out_of_service_max, 0, RESERVE_BROKERS_MAX),
     ):
         if not least <= value <= most:
-            at = (*key, "reserve", step)
+            at = (*key, *steps)
             found.append(Problem(at, "out of bounds", expected=f"{least} to {most}", found=f"{value:g}"))
     for place, quota in enumerate(cluster.quotas):
         found += _quota_problems(quota, (*key, "quotas", place))

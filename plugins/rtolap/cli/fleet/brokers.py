@@ -1,0 +1,250 @@
+"""`rtolap fleet brokers | join | cordon | uncordon | drain | repair | retire`: the life of brokers.
+
+Exit codes: 0 done; 1 an error: refused, or pending because the cluster does not take it now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from rtolap.base.clock import SystemClock
+from rtolap.base.settings import Settings
+from rtolap.cli.fleet.access import ClusterOption, open_administration
+from rtolap.cli.fleet.metadata_access import open_metadata
+from rtolap.cli.fleet.plan_text import print_plan
+from rtolap.cli.fleet.registry import ByOption, operator
+from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
+from rtolap.fleet.lifecycle.actions import ClusterActions
+from rtolap.fleet.lifecycle.brokers import BrokerOperations
+from rtolap.fleet.lifecycle.drains import PlannedDrains
+from rtolap.fleet.lifecycle.observations import adopted_state, host_of, observed, replicas_of
+from rtolap.fleet.lifecycle.records import BrokerRecord
+from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife
+from rtolap.fleet.moves.kept import KeptFleet
+from rtolap.fleet.planning.drain import plan_drain
+from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Limits, Plan
+from rtolap.fleet.snapshot.collect import collect_snapshot
+from rtolap.fleet.snapshot.model import BrokerState, Snapshot
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
+
+COLUMNS = ("broker", "host", "rack", "kafka", "state", "replicas", "pending", "since_ms", "by", "why")
+_MOVES_SHOWN = 20
+AUDIT_COLUMNS = ("number", "at_ms", "by", "operation", "before", "after", "why")
+
+BrokerArgument = Annotated[int, typer.Argument(help="Id of the broker.")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it stays in the broker's history.")]
+ThrottleOption = Annotated[
+    int, typer.Option("--throttle", min=1, help="Bytes a second that a broker sends and takes at most.")
+]
+
+
+@dataclass(frozen=True)
+class OpenedBrokers:
+    """A cluster as it is, and what is recorded of its brokers."""
+
+    snapshot: Snapshot
+    operations: BrokerOperations
+
+    def known(self) -> dict[int, BrokerRecord | None]:
+        """Return the brokers that are there, or recorded, by id."""
+        records = self.operations.records()
+        ids = sorted({*records, *self.snapshot.brokers.ids.tolist()})
+        return {broker: records.get(broker) for broker in ids}
+
+
+@contextmanager
+def open_brokers(
+    cluster: str, *, approved: Plan | None = None, throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S
+) -> Iterator[OpenedBrokers]:
+    settings, clock = Settings(), SystemClock()
+    with open_administration(cluster) as administration, open_metadata(settings) as store:
+        snapshot = collect_snapshot(administration, clock)
+        drains = PlannedDrains(
+            administration,
+            KeptFleet(store, snapshot.cluster_id),
+            clock,
+            settings.token(),
+            approved=approved,
+            limits=Limits(throttle_bytes_per_s=throttle_bytes_per_s),
+        )
+        actions = ClusterActions(administration, drains)
+        yield OpenedBrokers(snapshot, BrokerOperations(store, snapshot.cluster_id, actions, clock))
+
+
+def brokers(
+    broker: Annotated[int | None, typer.Argument(help="The changes of this one, instead of all.")] = None,
+    note: Annotated[
+        bool,
+        typer.Option("--note", help="Record what happened by itself, and go on with what is pending."),
+    ] = False,
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+    as_json: JsonOption = False,
+) -> None:
+    """Show brokers and where each is in its life; or every change of one."""
+    with open_brokers(cluster) as opened:
+        if note:
+            for failed, error in opened.operations.observe(opened.snapshot).items():
+                warn(f"broker {failed}: {error}")
+        if broker is not None:
+            entries = opened.operations.entries(broker)
+            if as_json:
+                print_json(msgspec.to_builtins(entries))
+                return
+            rows = [
+                (each.number, each.at_ms, each.by, each.event, each.before, each.after, each.reason)
+                for each in entries
+            ]
+            print_table(AUDIT_COLUMNS, rows)
+            return
+        documents = [
+            broker_document(number, record, opened.snapshot) for number, record in opened.known().items()
+        ]
+    if as_json:
+        print_json(documents)
+        return
+    print_table(COLUMNS, [tuple(document[name] for name in COLUMNS) for document in documents])
+    for document in documents:
+        if document["problem"]:
+            warn(f"broker {document['broker']}: {document['pending']} pending: {document['problem']}")
+        if document["observed"]:
+            warn(f"broker {document['broker']}: {document['observed']} is not noted yet: --note does")
+
+
+def broker_document(broker: int, record: BrokerRecord | None, snapshot: Snapshot) -> dict[str, Any]:
+    ids = snapshot.brokers.ids.tolist()
+    row = ids.index(broker) if broker in ids else None
+    last = record.last if record else None
+    return {
+        "broker": broker,
+        "host": record.host if record else host_of(broker, snapshot),
+        "rack": None if row is None else snapshot.brokers.racks[row],
+        "kafka": (BrokerState.ABSENT if row is None else BrokerState(snapshot.brokers.states[row])).name,
+        "state": record.state if record else adopted_state(broker, snapshot),
+        "recorded": record is not None,
+        "replicas": replicas_of(broker, snapshot),
+        "pending": ", ".join(record.pending) if record else "",
+        "problem": record.problem if record else None,
+        "observed": observed(record, snapshot) if record else None,
+        "since_ms": last.at_ms if last else None,
+        "by": last.by if last else None,
+        "why": last.reason if last else None,
+    }
+
+
+def join(
+    broker: BrokerArgument,
+    host: Annotated[str, typer.Option("--host", help="The machine.")],
+    reason: ReasonOption,
+    by: ByOption = None,
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+    as_json: JsonOption = False,
+) -> None:
+    """Record a new machine whose broker is about to join; it serves once it is seen."""
+    who = operator(Settings(), by)
+    with open_brokers(cluster) as opened:
+        record = opened.known().get(broker)
+        if record is None or record.state is BrokerLife.RETIRED:
+            opened.operations.add(broker, host, who, reason)
+        _report(_operate(opened, broker, BrokerEvent.JOIN, who, reason), as_json)
+
+
+def cordon(
+    broker: BrokerArgument,
+    reason: ReasonOption,
+    by: ByOption = None,
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a broker take no new replicas; what it has stays."""
+    _one(broker, BrokerEvent.CORDON, by, reason, cluster, as_json)
+
+
+def uncordon(
+    broker: BrokerArgument,
+    reason: ReasonOption,
+    by: ByOption = None,
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a broker take new replicas again."""
+    _one(broker, BrokerEvent.UNCORDON, by, reason, cluster, as_json)
+
+
+def drain(
+    broker: BrokerArgument,
+    reason: ReasonOption,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Stop a drain; the broker stays cordoned.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    throttle: ThrottleOption = THROTTLE_BYTES_PER_S,
+    by: ByOption = None,
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a drain would move, and with your consent cordon the broker and have all of it moved."""
+    if cancel:
+        _one(broker, BrokerEvent.CANCEL_DRAIN, by, reason, cluster, as_json)
+        return
+    who = operator(Settings(), by)
+    with open_administration(cluster) as administration:
+        snapshot = collect_snapshot(administration, SystemClock())
+    plan = plan_drain(snapshot, [broker], limits=Limits(throttle_bytes_per_s=throttle))
+    if not as_json:
+        print_plan(plan, moves=_MOVES_SHOWN)
+    if not yes and not typer.confirm(f"Drain broker {broker}?"):
+        raise typer.Exit(1)
+    with open_brokers(cluster, approved=plan, throttle_bytes_per_s=throttle) as opened:
+        _report(_operate(opened, broker, BrokerEvent.DRAIN, who, reason), as_json)
+
+
+def repair(
+    broker: BrokerArgument,
+    reason: ReasonOption,
+    done: Annotated[
+        bool, typer.Option("--done", help="The machine is well again: its broker may be started.")
+    ] = False,
+    by: ByOption = None,
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a broker be stopped and its machine repaired. Refused while writing would end without it."""
+    event = BrokerEvent.REPAIRED if done else BrokerEvent.REPAIR
+    _one(broker, event, by, reason, cluster, as_json)
+
+
+def retire(
+    broker: BrokerArgument,
+    reason: ReasonOption,
+    by: ByOption = None,
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+    as_json: JsonOption = False,
+) -> None:
+    """Give an empty broker's machine back. Refused while it holds a replica."""
+    _one(broker, BrokerEvent.RETIRE, by, reason, cluster, as_json)
+
+
+def _one(broker: int, event: BrokerEvent, by: str | None, reason: str, cluster: str, as_json: bool) -> None:
+    who = operator(Settings(), by)
+    with open_brokers(cluster) as opened:
+        _report(_operate(opened, broker, event, who, reason), as_json)
+
+
+def _operate(opened: OpenedBrokers, broker: int, event: BrokerEvent, by: str, reason: str) -> BrokerRecord:
+    """After what happened by itself is noted: an operation is decided on the present state."""
+    for failed, error in opened.operations.observe(opened.snapshot).items():
+        warn(f"broker {failed}: {error}")
+    return opened.operations.operate(broker, event, by, reason, opened.snapshot)
+
+
+def _report(record: BrokerRecord, as_json: bool) -> None:
+    if as_json:
+        print_json(msgspec.to_builtins(record))
+    else:
+        success(f"broker {record.broker}: {record.state}")

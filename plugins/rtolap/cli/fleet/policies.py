@@ -1,0 +1,91 @@
+"""`rtolap fleet policies`: what should be done about failed disks and slow brokers.
+
+Exit codes: 0 nothing is to be done, or it was done; 1 an error; 3 something is proposed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from rtolap.base.errors import Corrupted, RtolapError
+from rtolap.base.settings import Settings
+from rtolap.cli.fleet.audit import EXIT_FOUND
+from rtolap.cli.fleet.brokers import OpenedBrokers, open_brokers
+from rtolap.cli.fleet.registry import ByOption, RegistryOption, operator, read_registry
+from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
+from rtolap.fleet.lifecycle.policies import Proposal, SlowVerdict, proposals
+
+COLUMNS = ("broker", "symptom", "evidence", "operations", "held back")
+
+
+def policies(
+    cluster: Annotated[str, typer.Argument(help="Cluster of the fleet.")],
+    slow: Annotated[
+        Path | None, typer.Option(help="What `rtolap fleet slow --json` said of its brokers.")
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do what the registry lets be done without a person.")
+    ] = False,
+    by: ByOption = None,
+    registry: RegistryOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Propose to cordon and drain brokers with failed disks, and slow ones; with --apply, do it."""
+    settings = Settings()
+    fleet = read_registry(registry, settings)
+    policy = fleet.cluster(cluster).policy
+    verdicts = () if slow is None else read_verdicts(slow)
+    failed = False
+    with open_brokers(fleet.kafka_cluster(cluster)) as opened:
+        found = proposals(policy, opened.snapshot, opened.operations.records(), verdicts)
+        if apply:
+            who = operator(settings, by)
+            for proposal in found:
+                failed |= proposal.applies and not _apply(opened, proposal, who)
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+    else:
+        print_table(COLUMNS, [_row(each) for each in found])
+    if failed:
+        raise typer.Exit(1)
+    if any(each.operations and not (apply and each.applies) for each in found):
+        raise typer.Exit(EXIT_FOUND)
+
+
+def read_verdicts(path: Path) -> tuple[SlowVerdict, ...]:
+    """Raises Corrupted where the file is not what the command prints."""
+    try:
+        told: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+        rows = [row for row in told["rows"] if row["is_slow"]]
+        verdicts = [
+            SlowVerdict(
+                int(row["broker"]),
+                int(row["since_ms"]),
+                f"{row['request']} p99 {row['p99_ms']:.0f} ms, most of it in {row['stage']}",
+            )
+            for row in rows
+        ]
+    except (OSError, msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+        raise Corrupted(f"{path} is not what `rtolap fleet slow --json` prints", found=str(error)) from error
+    return tuple(verdicts)
+
+
+def _apply(opened: OpenedBrokers, proposal: Proposal, by: str) -> bool:
+    reason = f"policy {proposal.symptom}: {proposal.evidence}"
+    try:
+        for operation in proposal.operations:
+            opened.operations.operate(proposal.broker, operation, by, reason, opened.snapshot)
+    except RtolapError as error:
+        warn(f"broker {proposal.broker}: {error}")
+        return False
+    success(f"broker {proposal.broker}: {', '.join(proposal.operations)}")
+    return True
+
+
+def _row(each: Proposal) -> tuple[object, ...]:
+    how = "" if not each.operations else " (applies)" if each.applies else " (proposed)"
+    return each.broker, each.symptom, each.evidence, ", ".join(each.operations) + how, each.held_back

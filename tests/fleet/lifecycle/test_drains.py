@@ -1,0 +1,127 @@
+"""A drain is planned, submitted once under its id, and cancelled by it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from rtolap.base.errors import PlanOutdated, RtolapError
+from rtolap.fleet.lifecycle.drains import PlannedDrains
+from rtolap.fleet.moves.kept import KeptFleet
+from rtolap.fleet.moves.mover import Mover
+from rtolap.fleet.moves.requests import RequestKind
+from rtolap.fleet.moves.settings import MoverSettings
+from rtolap.fleet.planning.drain import plan_drain
+from rtolap.kafka.administration.values import Partition
+from rtolap.metadata.store import Create
+
+from tests.support.fleet.broker_lives import CLUSTER_ID, BrokerLives
+from tests.support.waiting import until
+
+TOKEN = "token"
+FENCE = "/fence"
+
+
+@contextmanager
+def mover_of(lives: BrokerLives) -> Iterator[None]:
+    """A mover that answers while the cluster's time goes on."""
+    lives.store.commit([Create(FENCE, b"")])
+    kept = KeptFleet(lives.store, CLUSTER_ID)
+    mover = Mover(
+        lives.administration,
+        kept,
+        lambda: FENCE,
+        lives.clock,
+        TOKEN,
+        settings=MoverSettings(look_every_s=0.01),
+    )
+    thread = threading.Thread(target=mover.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        mover.stop()
+        thread.join()
+
+
+@pytest.fixture
+def lives() -> Iterator[BrokerLives]:
+    made = BrokerLives()
+    yield made
+    made.close()
+
+
+def drains_of(lives: BrokerLives) -> PlannedDrains:
+    return PlannedDrains(lives.administration, KeptFleet(lives.store, CLUSTER_ID), lives.clock, TOKEN)
+
+
+def submits(lives: BrokerLives) -> list[str]:
+    requests = KeptFleet(lives.store, CLUSTER_ID).requests()
+    return [request.reason for request in requests if request.kind is RequestKind.SUBMIT]
+
+
+def held_by(lives: BrokerLives, broker: int) -> int:
+    return sum(broker in known.replicas for known in lives.kafka.partitions.values())
+
+
+def test_the_broker_ends_empty_by_one_plan_however_often_it_is_submitted(lives: BrokerLives) -> None:
+    with mover_of(lives):
+        for _ in range(3):
+            drains_of(lives).submit(2, "d1", "ann", "disk fails")
+
+        def empty() -> bool:
+            lives.kafka.advance(1.0)
+            lives.clock.advance_ms(1000)
+            return held_by(lives, 2) == 0
+
+        until(empty, "the broker is empty", poll_s=0.01)
+    assert submits(lives) == ["disk fails [drain d1]"]
+
+
+def test_a_plan_that_was_approved_is_refused_when_the_cluster_has_changed(lives: BrokerLives) -> None:
+    plan = plan_drain(lives.snapshot(), [2])
+    partition = next(iter(lives.kafka.partitions))
+    lives.administration.reassign({partition: [2, 5]})
+    lives.finish_moves()
+    drains = PlannedDrains(
+        lives.administration, KeptFleet(lives.store, CLUSTER_ID), lives.clock, TOKEN, approved=plan
+    )
+    with pytest.raises(PlanOutdated):
+        drains.submit(2, "d1", "ann", "because")
+    assert submits(lives) == []
+
+
+def test_a_broker_that_holds_nothing_needs_no_mover(lives: BrokerLives) -> None:
+    drains_of(lives).submit(5, "d1", "ann", "because")
+    assert submits(lives) == []
+    drains_of(lives).cancel(5, "d1", "ann", "because")
+
+
+def test_a_cancelled_drain_leaves_replicas_where_they_were(lives: BrokerLives) -> None:
+    lives.kafka.partitions[Partition("paid", 1)].stuck = True
+    before = {partition: list(known.replicas) for partition, known in lives.kafka.partitions.items()}
+    with mover_of(lives):
+        drains_of(lives).submit(2, "d1", "ann", "because")
+        drains_of(lives).cancel(2, "d1", "ann", "no")
+
+        def ended() -> bool:
+            lives.kafka.settle()
+            lives.clock.advance_ms(1000)
+            return KeptFleet(lives.store, CLUSTER_ID).current() is None
+
+        until(ended, "the plan has ended", poll_s=0.01)
+        drains_of(lives).cancel(2, "d1", "ann", "again")
+    after = {partition: sorted(known.replicas) for partition, known in lives.kafka.partitions.items()}
+    assert after == {partition: sorted(replicas) for partition, replicas in before.items()}
+
+
+def test_without_a_mover_the_request_is_not_sent_twice(
+    lives: BrokerLives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rtolap.fleet.moves.submitting.ANSWER_TIMEOUT_S", 0.05)
+    for _ in range(2):
+        with pytest.raises(RtolapError, match="no mover has answered"):
+            drains_of(lives).submit(2, "d1", "ann", "because")
+    assert submits(lives) == ["because [drain d1]"]
