@@ -271,7 +271,7 @@ def test_a_stopped_follower_makes_writes_slow_at_the_leader_in_the_remote_stage(
     assert row is not None
     assert row.standing.state is SlowState.SLOW, (row, window.mean_ms)
     assert row.stage is Stage.REMOTE
-    assert row.stage_p99_ms > _RULE.threshold_ms
+    assert row.p99_ms > _RULE.threshold_ms
     assert row.share > 0.5
     cause = cause_of(row, look, window, {})
     assert cause is not None
