@@ -313,12 +313,12 @@ def test_where_all_are_at_work_one_more_is_refused() -> None:
 def test_accepting_goes_on_when_there_are_descriptors_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def bound(host: str, port: int) -> list[socket.socket]:
+    def listening_sockets(what: str, host: str, port: int) -> list[socket.socket]:
         listening = ExhaustedListener()
         listening.bind((host, port))
         return [listening]
 
-    monkeypatch.setattr("rtolap.protocols.flight.server.bound", bound)
+    monkeypatch.setattr("rtolap.protocols.flight.server.listening_sockets", listening_sockets)
     with Answering() as server:
         check_good_client(server.port)
         assert server.ended("no_descriptors") == 3
