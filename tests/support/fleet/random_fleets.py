@@ -53,7 +53,9 @@ class _Drawn:
     futures: list[int] = field(default_factory=list)
 
 
-def random_fleet(seed: int, *, odd: Oddities = Oddities(), brokers_max: int = 60) -> Snapshot:
+def random_fleet(
+    seed: int, *, odd: Oddities = Oddities(), brokers_max: int = 60, factor_max: int = 5
+) -> Snapshot:
     rng = np.random.default_rng(seed)
     many = int(rng.integers(0, 50)) if rng.random() < 0.2 else 0
     count = min(brokers_max, 1 + int(rng.integers(0, 12)) + many)
@@ -69,7 +71,7 @@ def random_fleet(seed: int, *, odd: Oddities = Oddities(), brokers_max: int = 60
     dir_brokers = np.repeat(np.arange(count, dtype=np.int32), dirs_each)
     first_dirs = np.concatenate(([0], np.cumsum(dirs_each)))
     topics = [f"topic-{n:02}" for n in range(int(rng.integers(1, 10)))]
-    factors = [int(rng.integers(1, min(count, 5) + 1)) for _ in topics]
+    factors = [int(rng.integers(1, min(count, factor_max) + 1)) for _ in topics]
     partition_counts = [int(rng.integers(1, 4 + 40 // len(topics))) for _ in topics]
     owners = np.repeat(np.arange(len(topics), dtype=np.int32), partition_counts)
     numbers = np.concatenate([np.arange(n, dtype=np.int32) for n in partition_counts])

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from rtolap.base.errors import DefinitionError
-from rtolap.fleet.planning.improve import improve
+from rtolap.fleet.planning.improve import WIDTH, improve
 from rtolap.fleet.planning.levels import Band, band_of, levels
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
@@ -26,8 +26,15 @@ from rtolap.fleet.snapshot.model import Floats, Int64s, Snapshot
 TOLERANCE = 0.03
 
 
-def plan_disks(snapshot: Snapshot, *, tolerance: float = TOLERANCE, limits: Limits = Limits()) -> Plan:
-    """tolerance: in shares of a disk. Raises IncompleteSnapshot, and DefinitionError for no tolerance."""
+def plan_disks(
+    snapshot: Snapshot,
+    *,
+    tolerance: float = TOLERANCE,
+    limits: Limits = Limits(),
+    width: int = WIDTH,
+) -> Plan:
+    """tolerance: in shares of a disk. width: how widely a small fleet is searched. Raises IncompleteSnapshot,
+    and DefinitionError for no tolerance."""
     if not 0 < tolerance < 1:
         raise DefinitionError(
             "a tolerance is a share of a disk", expected="above 0, below 1", found=tolerance
@@ -36,7 +43,7 @@ def plan_disks(snapshot: Snapshot, *, tolerance: float = TOLERANCE, limits: Limi
     placement = Placement(snapshot, disk_limit=limits.disk_limit)
     dirs = np.flatnonzero(placement.takes)
     total, before = placement.total_bytes, placement.after_bytes()
-    band = _band(placement, dirs, tolerance)
+    band = band_of_disks(placement, dirs, tolerance)
     outside = band.outside_bytes(before)[dirs]
     if outside.any():
         transfers = Transfers(placement)
@@ -44,7 +51,7 @@ def plan_disks(snapshot: Snapshot, *, tolerance: float = TOLERANCE, limits: Limi
         transfers.within(dirs, down, up)
         _even_racks(placement, transfers, dirs, band, tolerance)
         _finish(placement, transfers, dirs, band)
-        improve(placement, transfers, dirs, band)
+        improve(placement, transfers, dirs, band, width=width)
     after = placement.after_bytes()
     left = band.outside_bytes(after)[dirs]
     shares = np.divide(after, total, out=np.zeros(len(total)), where=total > 0)[dirs]
@@ -59,7 +66,7 @@ def plan_disks(snapshot: Snapshot, *, tolerance: float = TOLERANCE, limits: Limi
     )
 
 
-def _band(placement: Placement, dirs: Int64s, tolerance: float) -> Band:
+def band_of_disks(placement: Placement, dirs: Int64s, tolerance: float) -> Band:
     """By every directory of the snapshot; the mean is of `dirs` alone."""
     total = placement.total_bytes
     of_dirs = band_of(placement.after_bytes()[dirs], total[dirs], tolerance)
@@ -93,7 +100,7 @@ def _even_racks(
     for rack in np.unique(racks):
         group = dirs[racks == rack]
         if outside[group].any():
-            own = _band(placement, group, tolerance)
+            own = band_of_disks(placement, group, tolerance)
             if own.outside_bytes(placement.after_bytes())[group].any():
                 transfers.within(group, *_levels(placement, group, own))
 
