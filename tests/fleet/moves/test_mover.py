@@ -1,6 +1,6 @@
 import pytest
 from rtolap.fleet.moves.records import Hours
-from rtolap.fleet.moves.requests import RequestKind
+from rtolap.fleet.moves.requests import MoveRequest, RequestKind, signed
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.states import MoveState, PlanState
 from rtolap.kafka.administration.values import (
@@ -13,8 +13,9 @@ from rtolap.kafka.administration.values import (
     Partition,
     Replica,
 )
+from rtolap.metadata.store import Create
 
-from tests.support.fleet.mover_runs import MEGABYTE, MoverWorld
+from tests.support.fleet.mover_runs import MEGABYTE, TOKEN, MoverWorld
 
 _REFUSED = "plan_refused"
 ORDERS = ConfigResource(ConfigKind.TOPIC, "orders")
@@ -233,6 +234,31 @@ def test_requests_without_the_token_are_refused_and_stay_as_a_trace(world: Mover
     world.run(2)
     assert world.answer(request) == "forbidden"
     assert world.kept.current() is None
+    assert world.store.children("/fleet/id-fleet/plans") == ()
+
+
+def test_a_node_that_is_no_request_hinders_nobody(world: MoverWorld) -> None:
+    partition = world.add("orders", 0, [1, 3])
+    world.store.commit([Create("/fleet/id-fleet/requests/a", b"not a request")])
+    world.submit([world.planned(partition, [2, 3])])
+    assert world.run_until_ended().outcomes == "d"
+    assert len(world.kept.requests()) == 1
+
+
+def test_a_plan_by_a_name_that_no_node_can_have_is_refused(world: MoverWorld) -> None:
+    request = world.ask(RequestKind.SUBMIT, plan_id="../lease", moves_digest="x")
+    world.run(1)
+    assert world.answer(request) == "definition"
+
+
+def test_old_requests_and_requests_for_other_clusters_are_refused(world: MoverWorld) -> None:
+    old = world.ask(RequestKind.PAUSE)
+    world.clock.advance_ms(2 * 3_600_000)
+    other = MoveRequest("other", RequestKind.PAUSE, "elsewhere", world.clock.now_ms(), "ada")
+    world.kept.ask(signed(other, TOKEN))
+    world.run(1)
+    assert world.answer(old) == "refused"
+    assert world.answer("other") == "refused"
 
 
 def test_moves_that_were_changed_after_they_were_signed_are_refused(world: MoverWorld) -> None:

@@ -5,18 +5,21 @@ Everything that the mover writes requires, in the same commit, that it still has
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections.abc import Iterable
 
 import msgspec
 
-from rtolap.base.errors import CommitConflict, Corrupted, NotFound
+from rtolap.base.errors import CommitConflict, Corrupted, DefinitionError, NotFound
 from rtolap.fleet.moves.planned import PlannedMove, decode_moves, digest_of_moves
 from rtolap.fleet.moves.records import PlanRecord
 from rtolap.fleet.moves.requests import MoveRequest
 from rtolap.metadata import paths
 from rtolap.metadata.codec import decode, encode
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put
+
+_log = logging.getLogger(__name__)
 
 PIECE_BYTES = 400_000
 PLANS_KEPT = 20
@@ -122,8 +125,16 @@ class KeptFleet:
 
     def requests(self) -> tuple[MoveRequest, ...]:
         """The oldest first."""
-        names = self.store.children(paths.fleet_requests(self.cluster_id))
-        return tuple(found for found in map(self.request, names) if found is not None)
+        found = []
+        for name in self.store.children(paths.fleet_requests(self.cluster_id)):
+            try:
+                request = self.request(name)
+            except Corrupted as error:
+                _log.warning("a request that is none is passed over: %s", error)
+                continue
+            if request is not None:
+                found.append(request)
+        return tuple(found)
 
     def open_requests(self, answered: set[str]) -> Iterable[tuple[MoveRequest, int]]:
         """With their versions. `answered`: ids that need no look."""
@@ -134,7 +145,12 @@ class KeptFleet:
             node = self.store.get(path)
             if node is None:
                 continue
-            request = decode(node.data, MoveRequest, path)
+            try:
+                request = decode(node.data, MoveRequest, path)
+            except Corrupted as error:
+                _log.warning("a request that is none is passed over: %s", error)
+                answered.add(name)
+                continue
             if request.answer is not None:
                 answered.add(name)
             else:
@@ -164,10 +180,22 @@ class KeptFleet:
         self._delete([f"{requests}/{name}" for name in old], fence)
         ended = [record for record in self.plans() if record.state == "ended"][:-PLANS_KEPT]
         for record in ended:
-            folder = paths.fleet_plan_moves(self.cluster_id, record.plan_id)
-            pieces = [f"{folder}/{name}" for name in self.store.children(folder)]
-            plan = paths.fleet_plan(self.cluster_id, record.plan_id)
-            self._delete([*pieces, folder, plan], fence)
+            self._delete(self._nodes_of(record.plan_id), fence)
+
+    def forget_refused(self, plan_id: str, fence: str) -> None:
+        """The moves of a plan that was never taken."""
+        try:
+            known = self.plan(plan_id)
+        except DefinitionError:
+            return  # a name that no node can have
+        if known is None:
+            self._delete(self._nodes_of(plan_id), fence)
+
+    def _nodes_of(self, plan_id: str) -> list[str]:
+        folder = paths.fleet_plan_moves(self.cluster_id, plan_id)
+        pieces = [f"{folder}/{name}" for name in self.store.children(folder)]
+        nodes = [*pieces, folder, paths.fleet_plan(self.cluster_id, plan_id)]
+        return nodes if pieces else []
 
     def _delete(self, nodes: Iterable[str], fence: str) -> None:
         for path in nodes:

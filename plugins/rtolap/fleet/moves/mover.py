@@ -168,6 +168,8 @@ class Mover:
         self._kept.store.commit(
             [Check(self._lease(), -1), *operations, self._kept.put_answer(answered, version)]
         )
+        if request.kind is RequestKind.SUBMIT and answer.code:
+            self._kept.forget_refused(request.plan_id, self._lease())
         _log.info(
             "request %s by %s: %s %s: %s",
             *(request.request_id, request.by, request.kind, request.plan_id, answer.message or "done"),
