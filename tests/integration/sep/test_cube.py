@@ -110,11 +110,11 @@ def test_each_write_counts_once_live_and_built(
     with ExitStack() as opened:
         source = opened.enter_context(open_source(HBaseSource(zookeeper=hbase)))
         commands.create(source, subscription_of(unique_name, table, hbase), time.time_ns() // 1_000_000)
-        opened.callback(commands.drop, source, unique_name)
         processes = []
         for number in range(2):
             processes.append(ConsumerProcess(unique_name, hbase, kafka, tmp_path / f"consumer-{number}.log"))
             opened.callback(processes[-1].kill)
+        opened.callback(commands.drop, source, unique_name)
         writer = Writer(hbase_client, table, Random(SEED))
         seen: Answer = {}
         writer.write(20)

@@ -34,19 +34,6 @@ def source(hbase: str) -> Iterator[SourceCluster]:
 
 
 @pytest.fixture
-def subscribe(source: SourceCluster) -> Iterator[Callable[[Subscription], None]]:
-    made: list[str] = []
-
-    def make(subscription: Subscription) -> None:
-        create(source, subscription, int(time.time() * 1000))
-        made.append(subscription.name)
-
-    yield make
-    for name in made:
-        drop(source, name)
-
-
-@pytest.fixture
 def start(hbase: str, kafka: str, tmp_path: Path) -> Iterator[Callable[[str], ConsumerProcess]]:
     started: list[ConsumerProcess] = []
 
@@ -58,6 +45,22 @@ def start(hbase: str, kafka: str, tmp_path: Path) -> Iterator[Callable[[str], Co
     yield make
     for process in started:
         process.kill()
+
+
+@pytest.fixture
+def subscribe(
+    source: SourceCluster, start: Callable[[str], ConsumerProcess]
+) -> Iterator[Callable[[Subscription], None]]:
+    """Dropped before `start` ends its processes: HBase waits for calls to a consumer that is gone."""
+    made: list[str] = []
+
+    def make(subscription: Subscription) -> None:
+        create(source, subscription, int(time.time() * 1000))
+        made.append(subscription.name)
+
+    yield make
+    for name in made:
+        drop(source, name)
 
 
 @pytest.mark.seeded

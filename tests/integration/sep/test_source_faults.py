@@ -67,12 +67,12 @@ def followed(
         source = opened.enter_context(open_source(HBaseSource(hbase.address), timeout_s=60))
         table = client.create_table(name, splits=[b"20"])
         commands.create(source, subscription_of(name, table, hbase.address), time.time_ns() // 1_000_000)
-        opened.callback(commands.drop, source, name)
         processes = []
         for number in range(2):
             log = folder / f"consumer-{number}.log"
             processes.append(ConsumerProcess(name, hbase.address, kafka, log, session_timeout_s=2))
             opened.callback(processes[-1].kill)
+        opened.callback(commands.drop, source, name)  # while they live: HBase waits for calls to who is gone
         writer = opened.enter_context(SteadyWriter(hbase.address, table, Random(random.random())))
         wait_for_leader(processes)
         topic = Topic(kafka, f"{name}_changes")

@@ -34,11 +34,11 @@ def test_status_counts_the_ports_of_the_leader_whichever_of_three_processes_stop
         sources = ReplicationSources.open(ClusterKey(hbase), with_jmx=False)
         opened.callback(sources.close)
         commands.create(source, subscription, time.time_ns() // 1_000_000)
-        opened.callback(commands.drop, source, unique_name)
         processes = []
         for number in range(3):
             processes.append(ConsumerProcess(unique_name, hbase, kafka, tmp_path / f"{number}.log"))
             opened.callback(processes[-1].kill)
+        opened.callback(commands.drop, source, unique_name)
 
         def sinks() -> int | None:
             return collect(sources, time.time_ns() // 1_000_000, only=[unique_name]).peers[0].sinks

@@ -146,9 +146,9 @@ def test_the_table_equals_a_scan_of_hbase_though_the_consumer_is_killed(
 
             until(is_equal, "a table that equals the scan", poll_s=0.5, timeout_s=180)
         finally:
+            drop(source, unique_name)
             for process in processes:
                 process.kill()
-            drop(source, unique_name)
 
 
 ROW_KEYS = [b"row-%d" % number for number in range(10)]
