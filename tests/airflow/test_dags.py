@@ -27,6 +27,9 @@ IDS = {
     "rtolap_backfill",
     "rtolap_watermark_gate",
     "rtolap_window_approval",
+    "rtolap_fleet_balance",
+    "rtolap_fleet_rack_repair",
+    "rtolap_fleet_drain",
 }
 
 
@@ -53,7 +56,7 @@ def test_parsing_loads_nothing_heavy() -> None:
         "import sys\n"
         f"sys.path.insert(0, {str(DAGS)!r})\n"
         "import receivers, loaders, segment_build, purge, upkeep, backfill, watermark_gate\n"
-        "import subscriptions, subscription_definitions, rtolap.airflow.assets\n"
+        "import subscriptions, subscription_definitions, fleet_balance, rtolap.airflow.assets\n"
         "print([name for name in ('pyarrow', 'pyspark', 'confluent_kafka', 'kazoo', 'duckdb', 'pandas') "
         "if name in sys.modules])"
     )

@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from rtolap.base.errors import PlanOutdated, RtolapError
 from rtolap.fleet.lifecycle.drains import PlannedDrains
 from rtolap.fleet.moves.kept import KeptFleet
-from rtolap.fleet.moves.mover import Mover
 from rtolap.fleet.moves.requests import RequestKind
-from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.planning.drain import plan_drain
 from rtolap.kafka.administration.values import Partition
-from rtolap.metadata.store import Create
 
-from tests.support.fleet.broker_lives import CLUSTER_ID, BrokerLives
+from tests.support.fleet.broker_lives import CLUSTER_ID, TOKEN, BrokerLives, mover_of
 from tests.support.waiting import until
-
-TOKEN = "token"
-FENCE = "/fence"
-
-
-@contextmanager
-def mover_of(lives: BrokerLives) -> Iterator[None]:
-    """A mover that answers while the cluster's time goes on."""
-    lives.store.commit([Create(FENCE, b"")])
-    kept = KeptFleet(lives.store, CLUSTER_ID)
-    mover = Mover(
-        lives.administration,
-        kept,
-        lambda: FENCE,
-        lives.clock,
-        TOKEN,
-        settings=MoverSettings(look_every_s=0.01),
-    )
-    thread = threading.Thread(target=mover.run)
-    thread.start()
-    try:
-        yield
-    finally:
-        mover.stop()
-        thread.join()
 
 
 @pytest.fixture

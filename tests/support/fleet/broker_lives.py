@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rtolap.base.clock import ManualClock
 from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
+from rtolap.fleet.moves.kept import KeptFleet
+from rtolap.fleet.moves.mover import Mover
+from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.kafka.administration.memory import MemoryAdministration
 from rtolap.kafka.administration.memory_cluster import MemoryCluster
 from rtolap.kafka.administration.values import Partition
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
+from rtolap.metadata.store import Create
 
 CLUSTER_ID = "Mk"
 LOST_AFTER_MS = 1000
+TOKEN = "token"
+_FENCE = "/fence"
 
 
 class GreedyDrains:
@@ -88,3 +97,25 @@ class BrokerLives:
 
     def cordoned(self, broker: int) -> bool:
         return all(disk.cordoned for disk in self.kafka.brokers[broker].disks.values())
+
+
+@contextmanager
+def mover_of(lives: BrokerLives) -> Iterator[None]:
+    """A mover that answers while the cluster's time goes on."""
+    lives.store.commit([Create(_FENCE, b"")])
+    kept = KeptFleet(lives.store, CLUSTER_ID)
+    mover = Mover(
+        lives.administration,
+        kept,
+        lambda: _FENCE,
+        lives.clock,
+        TOKEN,
+        settings=MoverSettings(look_every_s=0.01),
+    )
+    thread = threading.Thread(target=mover.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        mover.stop()
+        thread.join()

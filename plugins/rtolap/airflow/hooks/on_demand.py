@@ -1,8 +1,8 @@
 """The hooks that load a client of Kafka or of ZooKeeper, imported only when one is opened.
 
 Operators, sensors and triggers are imported each time DAGs are parsed, and these clients would make that
-slow. So what is used of both while DAGs are parsed stands here, and just these two functions import within
-themselves; `hooks.kafka` and `hooks.hbase` are imported nowhere else but by the provider.
+slow. So what is used of them while DAGs are parsed stands here, and just these functions import within
+themselves; `hooks.kafka`, `hooks.hbase` and `hooks.fleet` are imported nowhere else but by the provider.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 if TYPE_CHECKING:
+    from rtolap.airflow.hooks.fleet import FleetHook
     from rtolap.airflow.hooks.hbase import HBaseReplication
     from rtolap.airflow.hooks.kafka import KafkaClusterHook
 
@@ -33,3 +34,10 @@ def open_replication(hbase_conn_id: str) -> HBaseReplication:
     from rtolap.airflow.hooks.hbase import HBaseReplication
 
     return HBaseReplication(hbase_conn_id)
+
+
+def open_fleet(cluster: str, kafka_conn_id: str | None = None) -> FleetHook:
+    """As `open_kafka`."""
+    from rtolap.airflow.hooks.fleet import FleetHook
+
+    return FleetHook(cluster, kafka_conn_id)
