@@ -120,5 +120,8 @@ def _partitions_by_rack(snapshot: Snapshot, codes: Int32s, which: Flags) -> Int6
     rack = codes[snapshot.replicas.brokers]
     chosen = which & (rack != NO_RACK)
     span = int(codes.max(initial=0)) + 1
-    pairs: Int64s = np.unique(snapshot.replicas.partitions[chosen].astype(np.int64) * span + rack[chosen])
-    return pairs // span
+    pairs = np.sort(snapshot.replicas.partitions[chosen].astype(np.int64) * span + rack[chosen])
+    first = np.ones(len(pairs), np.bool_)
+    first[1:] = pairs[1:] != pairs[:-1]
+    partitions: Int64s = pairs[first] // span
+    return partitions

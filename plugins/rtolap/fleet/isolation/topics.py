@@ -69,12 +69,11 @@ def placement_findings(name: str, snapshot: Snapshot, placement: PlacementRules)
     misplaced &= replicas.states != ReplicaState.REMOVING
     misplaced &= reachable[placement.rules[of_topic]] > 0
     rows = np.flatnonzero(misplaced)
-    brokers_of = {
-        topic: np.unique(replicas.brokers[rows[of_topic[rows] == topic]])
-        for topic in np.unique(of_topic[rows]).tolist()
-    }
-    for topic, partitions in by_topic(snapshot, np.unique(replicas.partitions[rows]).astype(np.int64)):
-        ids = snapshot.brokers.ids[brokers_of[topic]].tolist()
+    starts = np.flatnonzero(np.diff(of_topic[rows], prepend=-1))
+    for found_rows in np.split(rows, starts[1:]) if len(rows) else ():
+        topic = int(of_topic[found_rows[0]])
+        partitions = np.unique(replicas.partitions[found_rows]).astype(np.int64)
+        ids = snapshot.brokers.ids[np.unique(replicas.brokers[found_rows])].tolist()
         allowed = snapshot.brokers.ids[placement.allowed_by_rule[placement.rules[topic]] & there].tolist()
         yield Finding(
             cluster=name,
