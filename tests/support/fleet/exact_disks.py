@@ -2,9 +2,9 @@
 replicas.
 
 A yes or no for each replica and disk (mixed-integer programming by HiGHS), under the rules that plans keep:
-a partition once on a broker, no rack holding more of it than the fullest did, room for all that comes
-whatever leaves, and no broker leading more by preference than the one that leads most. Factors are at most
-3: with more, the rule on racks is not linear.
+a partition once on a broker, and not where another of its replicas leaves; no rack holding more of it than
+the fullest did; room for all that comes whatever leaves; no broker leading more by preference than the one
+that leads most. Factors are at most 3: with more, the rule on racks is not linear.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from rtolap.fleet.planning.levels import Band
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.rules import fullest_rack
+from rtolap.fleet.snapshot.model import Flags, Int32s, Int64s
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import lil_matrix
 
@@ -85,7 +86,7 @@ def fewest_bytes(placement: Placement, band: Band) -> int | None:
         cost,
         constraints=LinearConstraint(matrix.tocsr(), low, high),
         integrality=np.ones(cost.size),
-        bounds=Bounds(0, 1),
+        bounds=Bounds(0, np.where(_barred(placement, partitions, brokers, home), 0, 1).ravel()),
         options={"time_limit": TIME_LIMIT_S, "mip_rel_gap": GAP},
     )
     if found.status == 2:
@@ -94,3 +95,11 @@ def fewest_bytes(placement: Placement, band: Band) -> int | None:
         raise TimeoutError(found.message)
     fewest: int = round(float(found.mip_dual_bound) / scale)
     return fewest
+
+
+def _barred(placement: Placement, partitions: Int64s, brokers: Int32s, home: Int64s) -> Flags:
+    """By replica and disk: those of other brokers that held the partition before."""
+    before = placement.brokers_before[partitions]
+    held = (before[:, :, None] == brokers).any(axis=1)
+    barred: Flags = held & (brokers != brokers[home][:, None])
+    return barred

@@ -2,8 +2,8 @@
 
 A plan is a set of moves from the fleet as it is. Each level adds one move to every plan that is kept, in each
 way that is allowed, and keeps the plans with the least of: bytes moved, and bytes that are still above the
-band or still missing below it, whichever are more. No plan that follows moves fewer, so the measure never
-lets a plan look dearer than its best end. Rules that hang on other moves of a plan are left to who makes it.
+band or still missing below it, whichever are more. No plan that follows moves fewer. Many plans come to the
+same by that; so what has been moved counts for a little, and those that are nearer to their end go first.
 """
 
 from __future__ import annotations
@@ -12,32 +12,48 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rtolap.fleet.snapshot.model import Flags, Floats, Int64s
+from rtolap.fleet.snapshot.model import Flags, Floats, Int32s, Int64s
 
 _LEVELS_MAX = 24
 _KEPT_ENDS = 20
+_PROGRESS = 0.3
 
 
 @dataclass(frozen=True, eq=False)
 class _Plans:
-    """Plans of one level, a row each. after, room: bytes by disk. used: partitions that moved. parents: rows
-    of the level before; rows, places: the last move."""
+    """Plans of one level, a row each. after, room: bytes by disk. used: replicas that moved. leading: by
+    broker. parents: rows of the level before; rows, places: the last move."""
 
     after: Floats
     room: Floats
     moved: Floats
     used: Flags
+    leading: Int64s
     keys: Int64s
     parents: Int64s
     rows: Int64s
     places: Int64s
 
 
+@dataclass(frozen=True, eq=False)
+class Leading:
+    """brokers: of disks. by_broker: how many partitions each leads by preference, and may lead at most.
+    preferred: replicas that stand first."""
+
+    brokers: Int32s
+    by_broker: Int64s
+    most: int
+    preferred: Flags
+
+
 class Beam:
     """after, room, low, high: bytes by disk. worth: moved bytes for one that comes into the band."""
 
-    def __init__(self, after: Floats, room: Floats, low: Floats, high: Floats, worth: float) -> None:
+    def __init__(
+        self, after: Floats, room: Floats, low: Floats, high: Floats, worth: float, leading: Leading
+    ) -> None:
         self._after, self._room, self._low, self._high, self._worth = after, room, low, high, worth
+        self._leading = leading
 
     def search(
         self,
@@ -45,26 +61,28 @@ class Beam:
         home: Int64s,
         copy: Floats,
         own: Floats,
-        partitions: Int64s,
         width: int,
         cost_max: float,
     ) -> list[list[tuple[int, int]]]:
         """By replica and place: what is allowed of the fleet as it is. Return plans, each a list of (replica,
         place), that cost less than `cost_max`, the cheapest first."""
-        _, groups = np.unique(partitions, return_inverse=True)
         rows, places = np.nonzero(allowed)
         if not rows.size:
             return []
         names = np.random.default_rng(0).integers(1, 1 << 62, rows.size)  # equal sets of moves, equal sums
-        levels = [self._first(int(groups.max()) + 1)]
+        leading = self._leading
+        levels = [self._first(home.size)]
         ends: list[tuple[float, int, int]] = []
         for level in range(1, _LEVELS_MAX):
             plans = levels[-1]
             bounds, costs = self._costs(plans, rows, places, home, copy, own)
-            barred = plans.used[:, groups[rows]] | (plans.room[:, places] < copy[rows])
+            barred = plans.used[:, rows] | (plans.room[:, places] < copy[rows])
+            leads = leading.preferred[rows] & (leading.brokers[places] != leading.brokers[home[rows]])
+            barred |= leads & (plans.leading[:, leading.brokers[places]] >= leading.most)
             bounds[barred | (bounds >= cost_max)] = np.inf
-            order = np.argsort(bounds.ravel(), kind="stable")[: 4 * width]
-            order = order[np.isfinite(bounds.ravel()[order])]
+            ranks = (bounds - _PROGRESS * (plans.moved[:, None] + copy[rows])).ravel()
+            order = np.argsort(ranks, kind="stable")[: 4 * width]
+            order = order[np.isfinite(ranks[order])]
             if not order.size:
                 break
             parents, moves = np.divmod(order, rows.size)
@@ -72,9 +90,7 @@ class Beam:
             _, distinct = np.unique(keys, return_index=True)
             chosen = np.sort(distinct)[:width]
             parents, moves, keys = parents[chosen], moves[chosen], keys[chosen]
-            levels.append(
-                self._next(plans, parents, rows[moves], places[moves], keys, home, copy, own, groups)
-            )
+            levels.append(self._next(plans, parents, rows[moves], places[moves], keys, home, copy, own))
             found = costs[parents, moves]
             ends += [
                 (float(found[at]), level, at)
@@ -84,13 +100,14 @@ class Beam:
             cost_max = min(cost_max, *(cost for cost, _, _ in ends)) if ends else cost_max
         return [self._changes(levels, level, at) for _, level, at in sorted(ends)[:_KEPT_ENDS]]
 
-    def _first(self, groups: int) -> _Plans:
+    def _first(self, replicas: int) -> _Plans:
         none = np.zeros(1, np.int64)
         return _Plans(
             self._after[None, :],
             self._room[None, :],
             np.zeros(1),
-            np.zeros((1, groups), np.bool_),
+            np.zeros((1, replicas), np.bool_),
+            self._leading.by_broker[None, :],
             none,
             none,
             none,
@@ -126,15 +143,19 @@ class Beam:
         home: Int64s,
         copy: Floats,
         own: Floats,
-        groups: Int64s,
     ) -> _Plans:
         each = np.arange(parents.size)
         after, room, used = plans.after[parents], plans.room[parents], plans.used[parents]
         after[each, home[rows]] -= own[rows]
         after[each, places] += copy[rows]
         room[each, places] -= copy[rows]
-        used[each, groups[rows]] = True
-        return _Plans(after, room, plans.moved[parents] + copy[rows], used, keys, parents, rows, places)
+        used[each, rows] = True
+        leading = plans.leading[parents]
+        led = self._leading.preferred[rows].astype(np.int64)
+        leading[each, self._leading.brokers[home[rows]]] -= led
+        leading[each, self._leading.brokers[places]] += led
+        moved = plans.moved[parents] + copy[rows]
+        return _Plans(after, room, moved, used, leading, keys, parents, rows, places)
 
     def _changes(self, levels: list[_Plans], level: int, at: int) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rtolap.fleet.planning.beam import Beam
+from rtolap.fleet.planning.beam import Beam, Leading
 from rtolap.fleet.planning.levels import Band
 from rtolap.fleet.planning.placement import NO_RACK, Placement
 from rtolap.fleet.planning.transfers import Transfers
 from rtolap.fleet.snapshot.model import Flags, Floats, Int32s, Int64s
 
 CELLS_MAX = 20_000
-WIDTH = 200
-BEAM_CELLS_MAX = 150_000
+WIDTH = 400
+BEAM_CELLS_MAX = 200_000
 _CHANGES_MAX = 300
 _PAIRS_MAX = 60
 _PAIR_CELLS_MAX = 150_000
@@ -37,10 +37,10 @@ def improve(
     placement: Placement, transfers: Transfers, dirs: Int64s, band: Band, *, width: int = WIDTH
 ) -> None:
     """Leave large fleets as they are: in them whole replicas are small beside the band. width: of the search
-    by whole plans; 0 for none."""
+    by whole plans; with 0 every fleet is left."""
     held = placement.positions[np.isin(placement.log_dirs_before.ravel()[placement.positions], dirs)]
     held = held[placement.movable(held)]
-    if not held.size or held.size * dirs.size > CELLS_MAX:
+    if not width or not held.size or held.size * dirs.size > CELLS_MAX:
         return
     search = _Search(placement, held, dirs, band, transfers.leading_max)
     ends = [search.run((_WORTH,)), search.begin(search.home).run((_WORTH,))]
@@ -104,24 +104,23 @@ class _Search:
         return self
 
     def follow(self, changes: Sequence[tuple[int, int]]) -> _End | None:
-        """Make these changes of different partitions, and those that gain afterwards; None where a broker
-        would lead too many."""
+        """Make these changes, and those that gain afterwards; None where a rule forbids one."""
         for row, place in changes:
-            self._shift(row, place)
-        if int(self._leading.max()) > self._leading_max:
-            return None
-        self._refresh(np.arange(self._held.size))
-        return self.run((_WORTH,))
+            if not self._by_rule[row, place]:
+                return None
+            self._put(row, place)
+        return self.run((_WORTH,)) if int(self._leading.max()) <= self._leading_max else None
 
     def beam(self, width: int, cost_max: float) -> list[list[tuple[int, int]]]:
         """Plans that cost less, the cheapest first, as lists of changes.
 
         Level by level every plan that is kept gets one more move, in each way that there is, and the best
-        `width` are kept: by what they move and what they must still move at least. A partition moves once.
+        `width` are kept: by what they move and what they must still move at least. A replica moves once.
         """
-        plans = Beam(self._after, self._room, self._low, self._high, _WORTH)
+        leading = Leading(self._dir_brokers, self._leading, self._leading_max, self._preferred)
+        plans = Beam(self._after, self._room, self._low, self._high, _WORTH, leading)
         allowed = self._by_rule & (self._room >= self._arriving) & ~self._goes_home
-        return plans.search(allowed, self.home, self._copy, self._own, self._partitions, width, cost_max)
+        return plans.search(allowed, self.home, self._copy, self._own, width, cost_max)
 
     def run(self, worths: Sequence[float]) -> _End:
         """worths: moved bytes for one that comes into the band; pairs are looked for with the last."""
