@@ -16,16 +16,21 @@ import typer
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError
+from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import ClusterOption, open_administration
 from rtolap.cli.fleet.plan_text import MOVE_COLUMNS, move_rows, print_plan, size_text, summary, time_text
+from rtolap.cli.fleet.registry import RegistryOption, read_registry
 from rtolap.cli.output import JsonOption, print_json, print_table, success, write_file
 from rtolap.draw.figure import picture_format
 from rtolap.draw.fleet_utilisation import DiskUse, draw_fleet_utilisation
+from rtolap.fleet.isolation.audit import check_cluster_id
+from rtolap.fleet.isolation.placement import placement_rules
 from rtolap.fleet.planning.add_brokers import plan_add
 from rtolap.fleet.planning.disks import TOLERANCE, plan_disks
 from rtolap.fleet.planning.drain import plan_drain, plan_remove_disk
 from rtolap.fleet.planning.factor import plan_factor
 from rtolap.fleet.planning.leaders import plan_leaders
+from rtolap.fleet.planning.misplaced import plan_placement
 from rtolap.fleet.planning.placement import DISK_LIMIT
 from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Limits, Plan
 from rtolap.fleet.planning.plan_diff import difference
@@ -140,6 +145,32 @@ def rack(
     """Bring replicas that share a rack to others."""
     request = _Request(snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json)
     request.run(lambda fleet, limits: plan_racks(fleet, limits=limits))
+
+
+@app.command()
+def placement(
+    cluster: Annotated[str, typer.Argument(help="Cluster of the registry, whose placement rules are kept.")],
+    snapshot: SnapshotOption = None,
+    registry: RegistryOption = None,
+    out: OutOption = None,
+    plot: PlotOption = None,
+    disk_limit: LimitOption = DISK_LIMIT,
+    throttle: ThrottleOption = THROTTLE_BYTES_PER_S,
+    moves: MovesOption = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring replicas that stand where the registry does not let them to where it does."""
+    declared = read_registry(registry, Settings())
+    rules_of = declared.cluster(cluster)
+    name = declared.kafka_cluster(cluster)
+
+    def repair(fleet: Snapshot, limits: Limits) -> Plan:
+        check_cluster_id(cluster, rules_of, fleet)
+        rules = placement_rules(rules_of, fleet)
+        return plan_placement(fleet, rules.rules, rules.allowed_by_rule, limits=limits)
+
+    request = _Request(snapshot, name, out, plot, Limits(disk_limit, throttle), moves, as_json)
+    request.run(repair)
 
 
 @app.command()

@@ -83,7 +83,7 @@ def placement_findings(name: str, snapshot: Snapshot, placement: PlacementRules)
             message=f"{len(partitions)} partitions stand on brokers where they may not",
             expected=f"brokers {some(allowed)}",
             found=f"brokers {some(ids)}",
-            repair="rtolap fleet plan rack",
+            repair=f"rtolap fleet plan placement {name}",
             partitions=numbers_of(snapshot, partitions),
             brokers=tuple(ids),
         )

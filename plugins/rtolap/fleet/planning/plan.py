@@ -32,6 +32,7 @@ class Kind(StrEnum):
     ADD = "add"
     REMOVE_DISK = "remove-disk"
     FACTOR = "factor"
+    PLACEMENT = "placement"
 
 
 @dataclass(frozen=True)

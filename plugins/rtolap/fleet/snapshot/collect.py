@@ -42,7 +42,7 @@ from rtolap.kafka.administration.values import (
 )
 
 # decisions, in the words of plans
-_BY_SIZE = ("disks", "drain", "add", "remove-disk", "rack", "factor")
+_BY_SIZE = ("disks", "drain", "add", "remove-disk", "rack", "factor", "placement")
 _ALL = (*_BY_SIZE, "leaders")
 
 T = TypeVar("T")
