@@ -181,3 +181,27 @@ def test_what_could_not_be_read_forbids_the_plans_that_need_it() -> None:
     unknown = replace(fleet, missing=(), replicas=replace(fleet.replicas, size_bytes=np.array([-1, -1])))
     with pytest.raises(IncompleteSnapshot, match=r"sizes are not known; found t-0"):
         plan_drain(unknown, [1])
+
+
+@pytest.mark.parametrize(
+    "fleet",
+    [
+        hand_made(TWO_RACKS, {}),
+        hand_made(TWO_RACKS, {"t": [[1, 2]]}, fenced=[1, 2, 3, 4]),
+        hand_made(TWO_RACKS, {"t": [[1, 2]]}, offline=[1, 2, 3, 4]),
+        hand_made(TWO_RACKS, {"t": [[1, 2]]}, used_bytes=dict.fromkeys(TWO_RACKS, DISK_BYTES)),
+        hand_made({1: "a"}, {"t": [[1]]}),
+    ],
+    ids=["no topics", "nobody serves", "no disk works", "every disk is full", "one broker"],
+)
+def test_a_fleet_in_which_nothing_can_move_gets_plans_without_moves_or_the_reason(fleet: Snapshot) -> None:
+    for still in (plan_disks(fleet), plan_leaders(fleet), plan_racks(fleet)):
+        assert not len(still.moves)
+        assert still.why
+    if not len(fleet.topics):
+        assert not len(plan_drain(fleet, [1]))
+        return
+    with pytest.raises(ImpossiblePlan, match="no place for a replica of t-0"):
+        plan_drain(fleet, [1])
+    with pytest.raises(ImpossiblePlan, match="no place for a replica of t-0"):
+        plan_remove_disk(fleet, 1, "/d")
