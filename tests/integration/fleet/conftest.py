@@ -48,7 +48,9 @@ def fleet_world(brokers: Brokers, unique_name: str) -> Iterator[World]:
 
 def world_of(brokers: Brokers, name: str) -> World:
     admin = AdminClient({"bootstrap.servers": brokers.cluster.servers})
-    producer = Producer({"bootstrap.servers": brokers.cluster.servers, "acks": "all", "linger.ms": 5})
+    producer = Producer(
+        {"bootstrap.servers": brokers.cluster.servers, "acks": "all", "linger.ms": 5, "log_level": 0}
+    )
     numbers = count()
 
     def create(replicas: Sequence[Sequence[int]]) -> str:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from rtolap.base.clock import SystemClock
+from rtolap.base.errors import PlanChanged, PlanOutdated
+from rtolap.cli.main import app
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.records import PlanRecord
 from rtolap.fleet.moves.requests import RequestKind
@@ -19,7 +23,7 @@ from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.moves.submitting import MoverRequests, planned_moves
 from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.plan import Plan
-from rtolap.fleet.planning.plan_file import kafka_json
+from rtolap.fleet.planning.plan_file import kafka_json, load_plan, plan_digest
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.kafka.administration.values import (
@@ -35,6 +39,7 @@ from rtolap.kafka.administration.values import (
 )
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.stack.artifacts import JavaArtifacts
+from typer.testing import CliRunner
 
 from tests.integration.fleet.conftest import world_of
 from tests.support.fleet.administration_contract import World
@@ -59,6 +64,7 @@ class MovedFleet:
     mover: MoverProcess
     requests: MoverRequests
     topic: str
+    env: dict[str, str]
 
     def snapshot(self) -> Snapshot:
         """As if each log directory were a small disk of its own: here all of them share one."""
@@ -137,7 +143,7 @@ def fleet(own_brokers: Brokers, zookeeper: str, unique_name: str, tmp_path: Path
     requests = MoverRequests(kept, SystemClock(), token.read_text(), "ada")
     mover = MoverProcess(env, tmp_path / "mover.log")
     with mover:
-        yield MovedFleet(own_brokers, world, kept, mover, requests, topic)
+        yield MovedFleet(own_brokers, world, kept, mover, requests, topic, env)
     print((tmp_path / "mover.log").read_text()[-3000:])
     store.close()
     world.administration.close()
@@ -239,3 +245,39 @@ def test_a_broker_that_stops_in_the_middle_is_waited_for(fleet: MovedFleet) -> N
 
     recounted(fleet, stop)
     fleet.check_nothing_left()
+
+
+def test_a_plan_is_made_submitted_and_watched_by_commands(
+    fleet: MovedFleet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in fleet.env.items():
+        monkeypatch.setenv(name, value)
+    administration = fleet.world.administration
+    partitions = [Partition(fleet.topic, number) for number in range(PARTITIONS)]
+    assert administration.reassign(dict.fromkeys(partitions, (1, 2))) == {}
+
+    def leaders() -> list[int]:
+        administration.elect_preferred_leaders(partitions)
+        return [p.leader for p in administration.describe_topics([fleet.topic])[fleet.topic].partitions]
+
+    until(lambda: leaders() == [1] * PARTITIONS, "one leader of all")
+    file = tmp_path / "plan.json"
+    done = command("plan", "leaders", "--out", str(file))
+    assert done.exit_code == 0, done.output
+    digest = plan_digest(load_plan(file))
+    assert isinstance(command("submit", str(file), "--digest", "0" * 12).exception, PlanChanged)
+    submitted = command("submit", str(file), "--digest", digest[:12], "--reason", "one leads all", "--json")
+    assert submitted.exit_code == 0, f"{submitted.output}\n{submitted.exception!r}"
+    plan_id = json.loads(submitted.output)["plan"]
+    until(lambda: json.loads(command("moves", "--json").output)["state"] == "ended", "the plan's end")
+    told = json.loads(command("moves", plan_id, "--json").output)
+    assert set(told["counts"]) == {"done"}
+    assert sorted(leaders()) == [1] * (PARTITIONS // 2) + [2] * (PARTITIONS // 2)
+    assert "one leads all" in command("moves", "--audit").output
+    assert isinstance(command("submit", str(file)).exception, PlanOutdated)
+    assert command("pause").exception is not None  # nothing runs
+    fleet.check_nothing_left()
+
+
+def command(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["fleet", *arguments])
