@@ -64,7 +64,8 @@ def test_a_fleet_without_topics_comes_back() -> None:
 
 
 def test_each_fact_is_in_the_digest() -> None:
-    snapshot = _with_words(random_fleet(5))
+    fleets = (random_fleet(seed) for seed in range(50))
+    snapshot = _with_words(next(f for f in fleets if min(len(f.brokers), len(f.topics)) > 2))
     digests = {digest_of(snapshot)}
     for change in (
         {"cluster_id": "x"},
