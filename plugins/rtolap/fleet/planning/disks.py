@@ -7,6 +7,7 @@ bytes that the band demands (`levels`, `transfers`).
 4. What is left over because replicas are whole: for a disk that is still outside, the smallest replica that
    brings it, or another, into the band.
 5. A fleet small enough for that is improved replica by replica (`improve`).
+6. Where disks are no more even in the end, nothing moves.
 
 Disks that take no replicas stay as they are, and count for nothing.
 """
@@ -52,6 +53,10 @@ def plan_disks(
         _even_racks(placement, transfers, dirs, band, tolerance)
         _finish(placement, transfers, dirs, band)
         improve(placement, transfers, dirs, band, width=width)
+        if _unevenness(placement, dirs, band, placement.after_bytes()) >= _unevenness(
+            placement, dirs, band, before
+        ):
+            placement = Placement(snapshot, disk_limit=limits.disk_limit)
     after = placement.after_bytes()
     left = band.outside_bytes(after)[dirs]
     shares = np.divide(after, total, out=np.zeros(len(total)), where=total > 0)[dirs]
@@ -81,6 +86,12 @@ def _levels(placement: Placement, dirs: Int64s, band: Band) -> tuple[Int64s, Int
     own = Band(band.mean, band.low_bytes[dirs], band.high_bytes[dirs])
     down[dirs], up[dirs] = levels(after[dirs], total[dirs], own)
     return down, up
+
+
+def _unevenness(placement: Placement, dirs: Int64s, band: Band, used_bytes: Int64s) -> float:
+    """Squares of the distance from the mean, by capacity: what does not lower it is no gain."""
+    total = placement.total_bytes[dirs]
+    return float((total * (used_bytes[dirs] / total - band.mean) ** 2).sum())
 
 
 def _least(band: Band, used_bytes: Int64s, dirs: Int64s) -> int:
