@@ -113,18 +113,20 @@ def pause(
     reason: ReasonOption = "",
     by: ByOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+    as_json: JsonOption = False,
 ) -> None:
     """Let no further move begin; those that are under way go on."""
-    _ask(RequestKind.PAUSE, cluster, by, reason)
+    _ask(RequestKind.PAUSE, cluster, by, reason, as_json=as_json)
 
 
 def resume(
     reason: ReasonOption = "",
     by: ByOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+    as_json: JsonOption = False,
 ) -> None:
     """Let moves begin again."""
-    _ask(RequestKind.RESUME, cluster, by, reason)
+    _ask(RequestKind.RESUME, cluster, by, reason, as_json=as_json)
 
 
 def cancel(
@@ -135,11 +137,13 @@ def cancel(
     reason: ReasonOption = "",
     by: ByOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+    as_json: JsonOption = False,
 ) -> None:
     """Cancel moves: what is not complete is as it was before, disks of one broker too."""
     if bool(partitions) == everything:
         raise DefinitionError("name partitions, or say --all", expected="TOPIC:P …, or --all")
-    _ask(RequestKind.CANCEL, cluster, by, reason, tuple(parse_partition(text) for text in partitions or ()))
+    named = tuple(parse_partition(text) for text in partitions or ())
+    _ask(RequestKind.CANCEL, cluster, by, reason, named, as_json=as_json)
 
 
 def parse_hours(text: str, undo: bool) -> Hours | None:
@@ -178,12 +182,18 @@ def _ask(
     by: str | None,
     reason: str,
     partitions: tuple[tuple[str, int], ...] = (),
+    *,
+    as_json: bool,
 ) -> None:
     settings = Settings()
     who = operator(settings, by)
     with _kept(cluster) as kept:
         requests = MoverRequests(kept, SystemClock(), settings.token(), who)
-        success(requests.ask(kind, reason=reason, partitions=partitions).message)
+        answer = requests.ask(kind, reason=reason, partitions=partitions)
+    if as_json:
+        print_json({"asked": kind, "answer": answer.message, "at_ms": answer.at_ms})
+    else:
+        success(answer.message)
 
 
 def _print(status: PlanStatus) -> None:
