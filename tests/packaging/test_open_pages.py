@@ -35,6 +35,7 @@ OPERATIONS = (
     Operation("metrics", "query", ("GET /metrics",), KNOWN),
     Operation("metrics", "stream-load", ("GET /metrics",), KNOWN),
     Operation("ask SQL", "query", ("POST /api/v1/query",), KNOWN),
+    Operation("copies of history", "query", ("GET /api/v1/history-cache",), KNOWN),
     Operation("tables, nodes and transactions of the cluster", "stream-load", ("* /api/v1/*",), TOKEN),
     Operation(
         "columns, states of labels, who is there", "stream-load", ("GET /api/*", "GET /rest/*"), WITH_PASSWORD
