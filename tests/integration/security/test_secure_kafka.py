@@ -228,8 +228,9 @@ def test_commands_reach_it_by_name(
 
 
 def test_the_administration_of_a_fleet_names_the_right_that_is_missing(
-    broker: SecureKafka, user: str
+    broker: SecureKafka, user: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("DEBUG")
     broker.grant(user, user, "Describe")
     KafkaAdmin(broker.cluster).create_topic(user, 1)
     administration = KafkaAdministration(reached(broker, user))
@@ -249,6 +250,7 @@ def test_the_administration_of_a_fleet_names_the_right_that_is_missing(
         assert "reassignments" in str(
             [m.fact for m in collect_snapshot(administration, SystemClock()).missing]
         )
+        assert_no_password(broker, caplog.text)
     finally:
         administration.close()
 

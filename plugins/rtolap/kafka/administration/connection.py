@@ -8,6 +8,7 @@ is reachable. Brokers of Kafka 4 pass on what is their controller's.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,6 +38,8 @@ class AdministrationConnection:
         self._timeout_s = timeout_s
         # kafka-python often loses the answer to a wrong password, and tries it until its time is over
         check_reached(cluster, timeout_s)
+        # at DEBUG the client logs its settings, the password among them; at INFO every look at the cluster
+        logging.getLogger("kafka").setLevel(logging.WARNING)
         try:
             self._client = KafkaAdminClient(
                 **kafka_python_settings(cluster),
