@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,11 @@ class MovedFleet:
         return kept.record
 
     def wait_ended(self, plan_id: str) -> PlanRecord:
-        until(lambda: self.record(plan_id).state is PlanState.ENDED, plan_id, timeout_s=180, poll_s=0.2)
+        try:
+            until(lambda: self.record(plan_id).state is PlanState.ENDED, plan_id, timeout_s=150, poll_s=0.2)
+        except AssertionError:
+            running = self.world.administration.running_reassignments()
+            raise AssertionError(f"not ended: {self.record(plan_id)}, {running}") from None
         return self.record(plan_id)
 
     def throttles(self) -> dict[str, dict[str, str]]:
@@ -123,6 +128,14 @@ class MovedFleet:
 
 @pytest.fixture
 def fleet(own_brokers: Brokers, zookeeper: str, unique_name: str, tmp_path: Path) -> Iterator[MovedFleet]:
+    with moved_fleet(own_brokers, zookeeper, unique_name, tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def moved_fleet(
+    own_brokers: Brokers, zookeeper: str, unique_name: str, tmp_path: Path
+) -> Iterator[MovedFleet]:
     """All of a topic lies at the brokers 1 and 2; nothing is at broker 3."""
     world = world_of(own_brokers, unique_name)
     topic = world.create([[1, 2] if number % 2 else [2, 1] for number in range(PARTITIONS)])
@@ -245,6 +258,28 @@ def test_a_broker_that_stops_in_the_middle_is_waited_for(fleet: MovedFleet) -> N
 
     recounted(fleet, stop)
     fleet.check_nothing_left()
+
+
+def test_a_controller_that_is_killed_in_the_middle_hinders_nobody(
+    java: JavaArtifacts, zookeeper: str, unique_name: str, tmp_path: Path
+) -> None:
+    with (
+        Brokers(tmp_path / "brokers", java, controllers=(1, 2, 3)) as brokers,
+        moved_fleet(brokers, zookeeper, unique_name, tmp_path) as fleet,
+    ):
+
+        def kill() -> None:
+            plan_id, _ = fleet.submit(4 * SLOW)
+            until(lambda: fleet.world.administration.running_reassignments(), "a running reassignment")
+            controller = fleet.world.administration.describe_cluster().controller
+            brokers.servers[controller].kill()
+            brokers.wait_alive(set(brokers.ids) - {controller})
+            assert fleet.world.administration.describe_cluster().controller != controller
+            brokers.servers[controller].start()
+            assert set(fleet.wait_ended(plan_id).outcomes) == {"d"}
+
+        recounted(fleet, kill)
+        fleet.check_nothing_left()
 
 
 def test_a_plan_is_made_submitted_and_watched_by_commands(
