@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from rtolap.base.errors import DefinitionError, ImpossiblePlan, PlanChanged
+from rtolap.base.errors import DefinitionError, ImpossiblePlan, PlanChanged, PlanRefused, Refused
 from rtolap.cli.fleet.commands import app
 from rtolap.fleet.snapshot.file import save
 from typer.testing import CliRunner, Result
@@ -70,6 +70,35 @@ def test_each_plan_is_told_as_json(fleet: str, arguments: tuple[str, ...]) -> No
     assert told["kind"] == arguments[0]
     assert told["why"]
     assert told["utilisation_after"]["most"] <= 1
+
+
+REGISTRY = """kind: kafka_fleet
+name: f
+topics: [{match: ["*"], business: shop}]
+clusters:
+  one:
+    businesses: [shop]
+    pools: {vip: {brokers: [0, 1, 2, 3, 4, 5]}}
+    placement: [{match: ["topic-0000*"], pools: [vip]}]
+  other: {businesses: [shop], cluster_id: somewhere}
+"""
+
+
+def test_with_the_name_of_a_cluster_plans_keep_to_its_placement_rules(fleet: str, tmp_path: Path) -> None:
+    registry, out = tmp_path / "clusters.yaml", str(tmp_path / "plan.json")
+    registry.write_text(REGISTRY)
+    declared = ("--registry", str(registry), "--cluster-name", "one")
+    for arguments in (("disks",), ("drain", "3"), ("add", "3"), ("remove-disk", "3:/data/1"), ("rack",)):
+        printed = _run(*arguments, "--snapshot", fleet, *declared, "--out", out).stdout
+        assert "only to where placement rules let their topics stand" in printed
+        assert "may be carried out" in _run("show", out, "--snapshot", fleet, *declared).stdout
+    assert "placement rules" not in _run("disks", "--snapshot", fleet, "--out", out).stdout
+    with pytest.raises(PlanRefused, match="may not stand"):
+        _run("show", out, "--snapshot", fleet, *declared)
+    with pytest.raises(DefinitionError, match="names no cluster"):
+        _run("disks", "--snapshot", fleet, "--registry", str(registry))
+    with pytest.raises(Refused, match="not of cluster other"):
+        _run("disks", "--snapshot", fleet, "--registry", str(registry), "--cluster-name", "other")
 
 
 def test_two_plans_are_told_apart(fleet: str, tmp_path: Path) -> None:

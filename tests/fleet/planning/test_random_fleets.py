@@ -7,22 +7,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from rtolap.base.errors import DefinitionError, ImpossiblePlan, IncompleteSnapshot, NotYet
+from rtolap.fleet.isolation.placement import placement_rules
 from rtolap.fleet.planning.add_brokers import plan_add
 from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.drain import plan_drain, plan_remove_disk
 from rtolap.fleet.planning.factor import plan_factor
 from rtolap.fleet.planning.leaders import plan_leaders
-from rtolap.fleet.planning.plan import Plan
+from rtolap.fleet.planning.plan import Limits, Plan
 from rtolap.fleet.planning.plan_file import check_applies, plan_from, plan_json
 from rtolap.fleet.planning.racks import plan_racks
 from rtolap.fleet.snapshot.model import Snapshot
 
 from tests.support.fleet.exact_leaders import fewest_most_leading
 from tests.support.fleet.random_fleets import Oddities, random_fleet
+from tests.support.fleet.random_rules import may_stand, random_rules
 from tests.support.fleet.slow_cluster import SlowCluster
 from tests.support.seeds import so_many
 
@@ -32,7 +35,30 @@ REFUSALS = (ImpossiblePlan, IncompleteSnapshot, NotYet, DefinitionError)
 Planner = Callable[[], Plan]
 
 
-def _planned(snapshot: Snapshot, plan: Planner, seed: int, outcomes: Counter[str]) -> Plan | None:
+@dataclass(frozen=True)
+class Drawn:
+    """may_stand: brokers by topic, where the fleet has placement rules; `limits` say the same."""
+
+    snapshot: Snapshot
+    limits: Limits
+    may_stand: dict[str, set[int]] | None
+
+    def cluster(self, disk_limit: float) -> SlowCluster:
+        return SlowCluster(self.snapshot, disk_limit=disk_limit, may_stand=self.may_stand)
+
+
+def _drawn(seed: int) -> Drawn:
+    """Of three fleets one has placement rules, which others kept to before or did not."""
+    odd = Oddities(0.1, 0.1, 0.05, 0.05, 0.1, 0.1) if seed % 2 else Oddities()
+    snapshot = random_fleet(seed, odd=odd)
+    if seed % 3:
+        return Drawn(snapshot, Limits(), None)
+    rules = random_rules(seed, snapshot)
+    allowed = placement_rules(rules, snapshot).allowed_brokers
+    return Drawn(snapshot, Limits(allowed=allowed), may_stand(rules, snapshot))
+
+
+def _planned(drawn: Drawn, plan: Planner, seed: int, outcomes: Counter[str]) -> Plan | None:
     """The plan, if there is one, after it was carried out in two ways; made twice, it is the same."""
     try:
         made = plan()
@@ -43,14 +69,14 @@ def _planned(snapshot: Snapshot, plan: Planner, seed: int, outcomes: Counter[str
     if seed % 5 == 0:
         assert plan_json(plan()) == data
         assert plan_json(plan_from(data)) == data
-    check_applies(made, snapshot)
-    SlowCluster(snapshot, disk_limit=made.disk_limit).carry_out(made, seed, hoarding=True)
+    check_applies(made, drawn.snapshot, allowed=drawn.limits.allowed)
+    drawn.cluster(made.disk_limit).carry_out(made, seed, hoarding=True)
     outcomes["moves" if len(made.moves) else "still"] += 1
     return made
 
 
-def _after(snapshot: Snapshot, plan: Plan, seed: int) -> SlowCluster:
-    cluster = SlowCluster(snapshot, disk_limit=plan.disk_limit)
+def _after(drawn: Drawn, plan: Plan, seed: int) -> SlowCluster:
+    cluster = drawn.cluster(plan.disk_limit)
     cluster.carry_out(plan, seed)
     return cluster
 
@@ -66,13 +92,15 @@ def _spread(cluster: SlowCluster, plan: Plan) -> tuple[float, float]:
     return outside, squares / sum(total.values())
 
 
-def _check_disks(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:
+def _check_disks(drawn: Drawn, seed: int, outcomes: Counter[str]) -> None:
+    snapshot = drawn.snapshot
+    width = 0 if seed % 4 else 50
     plan = _planned(
-        snapshot, lambda: plan_disks(snapshot, tolerance=0.05, width=0 if seed % 4 else 50), seed, outcomes
+        drawn, lambda: plan_disks(snapshot, tolerance=0.05, limits=drawn.limits, width=width), seed, outcomes
     )
     if plan is None or not len(plan.moves):
         return
-    before, after = SlowCluster(snapshot, disk_limit=0.9), _after(snapshot, plan, seed)
+    before, after = SlowCluster(snapshot, disk_limit=0.9), _after(drawn, plan, seed)
     running = bool(before.running)
     if not running:  # what runs already comes on top of both
         for row, (broker, path) in enumerate(zip(plan.disks.brokers.tolist(), plan.disks.paths, strict=True)):
@@ -86,11 +114,12 @@ def _check_disks(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:
     outcomes["reached" if not plan.bounds.after_bytes else "nearer"] += 1
 
 
-def _check_leaders(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:
-    plan = _planned(snapshot, lambda: plan_leaders(snapshot), seed, outcomes)
+def _check_leaders(drawn: Drawn, seed: int, outcomes: Counter[str]) -> None:
+    snapshot = drawn.snapshot
+    plan = _planned(drawn, lambda: plan_leaders(snapshot, limits=drawn.limits), seed, outcomes)
     assert plan is not None
     assert not len(plan.moves)
-    before, after = SlowCluster(snapshot, disk_limit=0.9), _after(snapshot, plan, seed)
+    before, after = SlowCluster(snapshot, disk_limit=0.9), _after(drawn, plan, seed)
     for name, replicas in after.replicas.items():
         assert {(r.broker, r.path) for r in replicas} == {(r.broker, r.path) for r in before.replicas[name]}
     assert _most_leading(after) == fewest_most_leading(snapshot)
@@ -100,52 +129,59 @@ def _most_leading(cluster: SlowCluster) -> int:
     return max((count for broker, count in cluster.preferred().items() if broker in cluster.alive), default=0)
 
 
-def _check_racks(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:
-    plan = _planned(snapshot, lambda: plan_racks(snapshot), seed, outcomes)
+def _check_racks(drawn: Drawn, seed: int, outcomes: Counter[str]) -> None:
+    snapshot = drawn.snapshot
+    plan = _planned(drawn, lambda: plan_racks(snapshot, limits=drawn.limits), seed, outcomes)
     if plan is not None:
-        after = _after(snapshot, plan, seed)
+        after = _after(drawn, plan, seed)
         for name, replicas in after.replicas.items():
             assert max(after.rack_counts(replicas).values(), default=0) <= 1, name
 
 
-def _check_drain(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:
+def _check_drain(drawn: Drawn, seed: int, outcomes: Counter[str]) -> None:
+    snapshot = drawn.snapshot
     ids = snapshot.brokers.ids
     broker = int(ids[seed % len(ids)])
-    plan = _planned(snapshot, lambda: plan_drain(snapshot, [broker]), seed, outcomes)
+    plan = _planned(drawn, lambda: plan_drain(snapshot, [broker], limits=drawn.limits), seed, outcomes)
     if plan is not None:
-        after = _after(snapshot, plan, seed)
+        after = _after(drawn, plan, seed)
         assert all(replica.broker != broker for replicas in after.replicas.values() for replica in replicas)
         assert (plan.moves.from_brokers == broker).all()
 
 
-def _check_remove_disk(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:
+def _check_remove_disk(drawn: Drawn, seed: int, outcomes: Counter[str]) -> None:
+    snapshot = drawn.snapshot
     row = seed % len(snapshot.log_dirs)
     broker = int(snapshot.brokers.ids[snapshot.log_dirs.brokers[row]])
     path = snapshot.log_dirs.paths[row]
-    plan = _planned(snapshot, lambda: plan_remove_disk(snapshot, broker, path), seed, outcomes)
+    plan = _planned(
+        drawn, lambda: plan_remove_disk(snapshot, broker, path, limits=drawn.limits), seed, outcomes
+    )
     if plan is not None:
-        after = _after(snapshot, plan, seed)
+        after = _after(drawn, plan, seed)
         for replicas in after.replicas.values():
             assert all((replica.broker, replica.path) != (broker, path) for replica in replicas)
         assert (plan.moves.from_brokers == broker).all()
 
 
-def _check_add(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:
+def _check_add(drawn: Drawn, seed: int, outcomes: Counter[str]) -> None:
+    snapshot = drawn.snapshot
     broker = int(snapshot.brokers.ids[seed % len(snapshot.brokers)])
-    plan = _planned(snapshot, lambda: plan_add(snapshot, [broker]), seed, outcomes)
+    plan = _planned(drawn, lambda: plan_add(snapshot, [broker], limits=drawn.limits), seed, outcomes)
     if plan is not None:
         assert (plan.moves.to_brokers == broker).all()
         assert (plan.moves.from_brokers != broker).all()
         assert plan.bounds.after_bytes <= plan.bounds.before_bytes
 
 
-def _check_factor(snapshot: Snapshot, seed: int, outcomes: Counter[str]) -> None:
+def _check_factor(drawn: Drawn, seed: int, outcomes: Counter[str]) -> None:
+    snapshot = drawn.snapshot
     topics = list(snapshot.topics.names[:2])
     chosen = np.isin(snapshot.partitions.topics, (0, 1))
     factor = int(np.diff(snapshot.partitions.first_replicas)[chosen].max()) + (seed % 7 - 1) // 2
-    plan = _planned(snapshot, lambda: plan_factor(snapshot, topics, factor), seed, outcomes)
+    plan = _planned(drawn, lambda: plan_factor(snapshot, topics, factor, limits=drawn.limits), seed, outcomes)
     if plan is not None:
-        after = _after(snapshot, plan, seed)
+        after = _after(drawn, plan, seed)
         before = SlowCluster(snapshot, disk_limit=0.9)
         for name, replicas in after.replicas.items():
             assert len(replicas) == (factor if name[0] in topics else len(before.replicas[name]))
@@ -167,11 +203,10 @@ CHECKS = (
 def test_every_rule_holds_after_every_move(group: int) -> None:
     outcomes: dict[str, Counter[str]] = {check.__name__: Counter() for check in CHECKS}
     for seed in range(group, FLEETS, GROUPS):
-        plain = Oddities(0.1, 0.1, 0.05, 0.05, 0.1, 0.1) if seed % 2 else Oddities()
-        snapshot = random_fleet(seed, odd=plain)
+        drawn = _drawn(seed)
         for check in CHECKS:
             try:
-                check(snapshot, seed, outcomes[check.__name__])
+                check(drawn, seed, outcomes[check.__name__])
             except AssertionError as error:
                 raise AssertionError(f"seed {seed}, {check.__name__}: {error}") from error
     for name, met in outcomes.items():
@@ -192,6 +227,9 @@ def test_a_planner_that_breaks_a_rule_is_noticed() -> None:
         disk.takes = False
     with pytest.raises(AssertionError, match="takes nothing"):
         cluster.carry_out(plan, 0)
+    nowhere = {topic: set[int]() for topic in snapshot.topics.names}
+    with pytest.raises(AssertionError, match="may not stand"):
+        SlowCluster(snapshot, disk_limit=0.9, may_stand=nowhere).carry_out(plan, 0)
     cluster = SlowCluster(snapshot, disk_limit=0.9)
     cluster.racks = dict.fromkeys(cluster.racks, "one")
     for replicas in cluster.replicas.values():

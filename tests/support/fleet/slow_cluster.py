@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rtolap.fleet.planning.plan import Plan
@@ -34,8 +35,12 @@ class Replica:
 
 
 class SlowCluster:
-    def __init__(self, snapshot: Snapshot, *, disk_limit: float) -> None:
+    def __init__(
+        self, snapshot: Snapshot, *, disk_limit: float, may_stand: Mapping[str, set[int]] | None = None
+    ) -> None:
+        """may_stand: brokers that each topic may come to, by default all."""
         self.limit = disk_limit
+        self.may_stand = may_stand
         self.racks: dict[int, object] = {}
         self.alive: set[int] = set()
         for row, broker in enumerate(snapshot.brokers.ids.tolist()):
@@ -99,6 +104,8 @@ class SlowCluster:
             if here is not None and path in ("any", here.path):
                 new.append(here)
                 continue
+            if here is None and self.may_stand is not None:
+                assert broker in self.may_stand[name[0]], f"{name} may not stand on {broker}"
             new.append(self._copy(name, broker, path))
             if here is not None:
                 self._garbage.append(here)

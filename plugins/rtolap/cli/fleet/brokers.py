@@ -18,7 +18,13 @@ from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import ClusterOption, open_administration
 from rtolap.cli.fleet.metadata_access import open_metadata
 from rtolap.cli.fleet.plan_text import print_plan
-from rtolap.cli.fleet.registry import ByOption, operator
+from rtolap.cli.fleet.registry import (
+    ByOption,
+    ClusterNameOption,
+    RegistryOption,
+    operator,
+    read_optional_cluster,
+)
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
 from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
@@ -184,6 +190,8 @@ def drain(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     throttle: ThrottleOption = THROTTLE_BYTES_PER_S,
+    registry: RegistryOption = None,
+    cluster_name: ClusterNameOption = None,
     by: ByOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
@@ -193,9 +201,11 @@ def drain(
         _one(broker, BrokerEvent.CANCEL_DRAIN, by, reason, cluster, as_json)
         return
     who = operator(Settings(), by)
+    declared = read_optional_cluster(cluster_name, registry, Settings())
     with open_administration(cluster) as administration:
         snapshot = collect_snapshot(administration, SystemClock())
-    plan = plan_drain(snapshot, [broker], limits=Limits(throttle_bytes_per_s=throttle))
+    allowed = None if declared is None else declared.allowed_brokers(snapshot)
+    plan = plan_drain(snapshot, [broker], limits=Limits(throttle_bytes_per_s=throttle, allowed=allowed))
     if not as_json:
         print_plan(plan, moves=_MOVES_SHOWN)
     if not yes and not typer.confirm(f"Drain broker {broker}?"):

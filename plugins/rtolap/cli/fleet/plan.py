@@ -6,25 +6,28 @@ it, and beside it `plan.kafka.json` for `kafka-reassign-partitions`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
-from rtolap.cli.fleet.access import ClusterOption, open_administration
+from rtolap.cli.fleet.access import ClusterOption
+from rtolap.cli.fleet.plan_request import (
+    LimitOption,
+    MovesOption,
+    OutOption,
+    PlanRequest,
+    PlotOption,
+    SnapshotOption,
+    ThrottleOption,
+    draw_plan,
+)
 from rtolap.cli.fleet.plan_text import MOVE_COLUMNS, move_rows, print_plan, size_text, summary, time_text
-from rtolap.cli.fleet.registry import RegistryOption, read_registry
-from rtolap.cli.output import JsonOption, print_json, print_table, success, write_file
-from rtolap.draw.figure import picture_format
-from rtolap.draw.fleet_utilisation import DiskUse, draw_fleet_utilisation
-from rtolap.fleet.isolation.audit import check_cluster_id
-from rtolap.fleet.isolation.placement import placement_rules
+from rtolap.cli.fleet.registry import ClusterNameOption, RegistryOption, read_cluster, read_optional_cluster
+from rtolap.cli.output import JsonOption, print_json, print_table, success
 from rtolap.fleet.planning.add_brokers import plan_add
 from rtolap.fleet.planning.disks import TOLERANCE, plan_disks
 from rtolap.fleet.planning.drain import plan_drain, plan_remove_disk
@@ -32,71 +35,16 @@ from rtolap.fleet.planning.factor import plan_factor
 from rtolap.fleet.planning.leaders import plan_leaders
 from rtolap.fleet.planning.misplaced import plan_placement
 from rtolap.fleet.planning.placement import DISK_LIMIT
-from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Limits, Plan
+from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Limits
 from rtolap.fleet.planning.plan_diff import difference
-from rtolap.fleet.planning.plan_file import check_applies, kafka_json, load_plan, save_plan
+from rtolap.fleet.planning.plan_file import check_applies, load_plan
 from rtolap.fleet.planning.racks import plan_racks
-from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
-from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 app = typer.Typer(no_args_is_help=True, help="What should move where, why, and what it costs.")
 
-SnapshotOption = Annotated[
-    Path | None, typer.Option("--snapshot", help="Of this recorded fleet instead of the cluster as it is.")
-]
-OutOption = Annotated[Path | None, typer.Option("--out", help="Keep the plan in this file.")]
-PlotOption = Annotated[
-    Path | None, typer.Option("--plot", help="Draw disks before and after: a name ending in .svg or .png.")
-]
-LimitOption = Annotated[
-    float, typer.Option("--disk-limit", min=0.01, max=1.0, help="No disk gets more than this share of it.")
-]
-ThrottleOption = Annotated[
-    int, typer.Option("--throttle", min=1, help="Bytes a second and broker, by which time is told.")
-]
-MovesOption = Annotated[int, typer.Option("--moves", min=0, help="List so many, the largest first.")]
 PlanArgument = Annotated[Path, typer.Argument(help="A file that `--out` has kept.")]
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What all planning commands take."""
-
-    snapshot: Path | None
-    cluster: str
-    out: Path | None
-    plot: Path | None
-    limits: Limits
-    moves: int
-    as_json: bool
-
-    def run(self, planner: Callable[[Snapshot, Limits], Plan]) -> None:
-        form = picture_format(self.plot) if self.plot else None
-        plan = planner(self._snapshot(), self.limits)
-        if self.out is not None:
-            save_plan(plan, self.out)
-            write_file(kafka_file(self.out), kafka_json(plan))
-        if self.plot is not None and form is not None:
-            _draw(plan, self.plot)
-        if self.as_json:
-            print_json(summary(plan))
-            return
-        print_plan(plan, moves=self.moves)
-        if self.out is not None:
-            success(f"{self.out}, and for Kafka's tool {kafka_file(self.out)}")
-
-    def _snapshot(self) -> Snapshot:
-        if self.snapshot is not None:
-            return load(self.snapshot)
-        with open_administration(self.cluster) as administration:
-            return collect_snapshot(administration, SystemClock())
-
-
-def kafka_file(path: Path) -> Path:
-    """Beside a plan: what Kafka's tool reads."""
-    return path.with_suffix(".kafka.json")
 
 
 @app.command()
@@ -105,6 +53,8 @@ def disks(
         float, typer.Option(help="How far from the mean a disk may be, as a share of it.")
     ] = TOLERANCE,
     snapshot: SnapshotOption = None,
+    registry: RegistryOption = None,
+    cluster_name: ClusterNameOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     out: OutOption = None,
     plot: PlotOption = None,
@@ -114,7 +64,10 @@ def disks(
     as_json: JsonOption = False,
 ) -> None:
     """Bring every disk to about the same share of used bytes, by few moves."""
-    request = _Request(snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json)
+    declared = read_optional_cluster(cluster_name, registry, Settings())
+    request = PlanRequest(
+        snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json, declared
+    )
     request.run(lambda fleet, limits: plan_disks(fleet, tolerance=tolerance, limits=limits))
 
 
@@ -127,13 +80,15 @@ def leaders(
     as_json: JsonOption = False,
 ) -> None:
     """Let brokers lead about as many partitions each, without moving data."""
-    request = _Request(snapshot, cluster, out, plot, Limits(), 0, as_json)
+    request = PlanRequest(snapshot, cluster, out, plot, Limits(), 0, as_json)
     request.run(lambda fleet, limits: plan_leaders(fleet, limits=limits))
 
 
 @app.command()
 def rack(
     snapshot: SnapshotOption = None,
+    registry: RegistryOption = None,
+    cluster_name: ClusterNameOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     out: OutOption = None,
     plot: PlotOption = None,
@@ -143,7 +98,10 @@ def rack(
     as_json: JsonOption = False,
 ) -> None:
     """Bring replicas that share a rack to others."""
-    request = _Request(snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json)
+    declared = read_optional_cluster(cluster_name, registry, Settings())
+    request = PlanRequest(
+        snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json, declared
+    )
     request.run(lambda fleet, limits: plan_racks(fleet, limits=limits))
 
 
@@ -160,23 +118,25 @@ def placement(
     as_json: JsonOption = False,
 ) -> None:
     """Bring replicas that stand where the registry does not let them to where it does."""
-    declared = read_registry(registry, Settings())
-    rules_of = declared.cluster(cluster)
-    name = declared.kafka_cluster(cluster)
-
-    def repair(fleet: Snapshot, limits: Limits) -> Plan:
-        check_cluster_id(cluster, rules_of, fleet)
-        rules = placement_rules(rules_of, fleet)
-        return plan_placement(fleet, rules.rules, rules.allowed_by_rule, limits=limits)
-
-    request = _Request(snapshot, name, out, plot, Limits(disk_limit, throttle), moves, as_json)
-    request.run(repair)
+    declared = read_cluster(cluster, registry, Settings())
+    request = PlanRequest(
+        snapshot,
+        declared.kafka_cluster,
+        out,
+        plot,
+        Limits(disk_limit, throttle),
+        moves,
+        as_json,
+    )
+    request.run(lambda fleet, limits: plan_placement(fleet, declared.allowed_brokers(fleet), limits=limits))
 
 
 @app.command()
 def drain(
     brokers: Annotated[list[int], typer.Argument(help="Ids of the brokers that are to be empty.")],
     snapshot: SnapshotOption = None,
+    registry: RegistryOption = None,
+    cluster_name: ClusterNameOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     out: OutOption = None,
     plot: PlotOption = None,
@@ -186,7 +146,10 @@ def drain(
     as_json: JsonOption = False,
 ) -> None:
     """Bring everything away from brokers, which may be dead."""
-    request = _Request(snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json)
+    declared = read_optional_cluster(cluster_name, registry, Settings())
+    request = PlanRequest(
+        snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json, declared
+    )
     request.run(lambda fleet, limits: plan_drain(fleet, brokers, limits=limits))
 
 
@@ -194,6 +157,8 @@ def drain(
 def add(
     brokers: Annotated[list[int], typer.Argument(help="Ids of the brokers that are to get their share.")],
     snapshot: SnapshotOption = None,
+    registry: RegistryOption = None,
+    cluster_name: ClusterNameOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     out: OutOption = None,
     plot: PlotOption = None,
@@ -203,7 +168,10 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Give new brokers their share; nothing moves between the others."""
-    request = _Request(snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json)
+    declared = read_optional_cluster(cluster_name, registry, Settings())
+    request = PlanRequest(
+        snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json, declared
+    )
     request.run(lambda fleet, limits: plan_add(fleet, brokers, limits=limits))
 
 
@@ -211,6 +179,8 @@ def add(
 def remove_disk(
     disk: Annotated[str, typer.Argument(help="Broker and log directory: 3:/data/1.")],
     snapshot: SnapshotOption = None,
+    registry: RegistryOption = None,
+    cluster_name: ClusterNameOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     out: OutOption = None,
     plot: PlotOption = None,
@@ -223,7 +193,10 @@ def remove_disk(
     broker, colon, path = disk.partition(":")
     if not broker.isdecimal() or not colon or not path:
         raise DefinitionError("not a disk of a broker", expected="BROKER:PATH", found=disk)
-    request = _Request(snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json)
+    declared = read_optional_cluster(cluster_name, registry, Settings())
+    request = PlanRequest(
+        snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json, declared
+    )
     request.run(lambda fleet, limits: plan_remove_disk(fleet, int(broker), path, limits=limits))
 
 
@@ -232,6 +205,8 @@ def factor(
     replicas: Annotated[int, typer.Argument(min=1, help="So many replicas of each partition.")],
     topic: Annotated[list[str], typer.Option(help="Of this topic; may be repeated.")],
     snapshot: SnapshotOption = None,
+    registry: RegistryOption = None,
+    cluster_name: ClusterNameOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     out: OutOption = None,
     plot: PlotOption = None,
@@ -241,7 +216,10 @@ def factor(
     as_json: JsonOption = False,
 ) -> None:
     """Raise the replication factor of topics."""
-    request = _Request(snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json)
+    declared = read_optional_cluster(cluster_name, registry, Settings())
+    request = PlanRequest(
+        snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json, declared
+    )
     request.run(lambda fleet, limits: plan_factor(fleet, topic, replicas, limits=limits))
 
 
@@ -251,6 +229,8 @@ def show(
     snapshot: Annotated[
         Path | None, typer.Option("--snapshot", help="Say whether it may be carried out on this fleet.")
     ] = None,
+    registry: RegistryOption = None,
+    cluster_name: ClusterNameOption = None,
     plot: PlotOption = None,
     moves: MovesOption = 20,
     as_json: JsonOption = False,
@@ -258,9 +238,12 @@ def show(
     """Show a plan that was kept; a plan that was edited is refused."""
     found = load_plan(plan)
     if snapshot is not None:
-        check_applies(found, load(snapshot))
+        fleet = load(snapshot)
+        declared = read_optional_cluster(cluster_name, registry, Settings())
+        allowed = None if declared is None else declared.allowed_brokers(fleet)
+        check_applies(found, fleet, allowed=allowed)
     if plot is not None:
-        _draw(found, plot)
+        draw_plan(found, plot)
     if as_json:
         rows = move_rows(found, np.argsort(-found.moves.size_bytes, kind="stable")[:moves])
         print_json({**summary(found), "largest": [dict(zip(MOVE_COLUMNS, row, strict=True)) for row in rows]})
@@ -297,16 +280,4 @@ def diff(one: PlanArgument, other: PlanArgument, as_json: JsonOption = False) ->
             ("only in the second", len(found.only_second), ", ".join(found.only_second[:3])),
             ("to other places", len(found.elsewhere), ", ".join(found.elsewhere[:3])),
         ],
-    )
-
-
-def _draw(plan: Plan, path: Path) -> None:
-    use = DiskUse(
-        [f"{broker}:{name}" for broker, name in zip(plan.disks.brokers, plan.disks.paths, strict=True)],
-        plan.disks.utilisation(plan.disks.before_bytes),
-        plan.disks.utilisation(plan.disks.after_bytes),
-    )
-    title = f"Plan {plan.kind} of cluster {plan.cluster_id}"
-    write_file(
-        path, draw_fleet_utilisation(use, title=title, limit=plan.disk_limit, form=picture_format(path))
     )

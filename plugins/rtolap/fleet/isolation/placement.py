@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rtolap.fleet.planning.allowed import AllowedBrokers
 from rtolap.fleet.snapshot.model import BrokerState, Flags, Int32s, Snapshot
 from rtolap.model.fleet import FleetCluster, PlacementRule, first_matches
 
@@ -32,6 +33,11 @@ class PlacementRules:
     def allowed(self) -> Flags:
         """Return by topic and broker whether replicas of the one may stand on the other."""
         return self.allowed_by_rule[self.rules]
+
+    @property
+    def allowed_brokers(self) -> AllowedBrokers:
+        """Return the same as planners take it."""
+        return AllowedBrokers(self.rules, self.allowed_by_rule)
 
 
 def placement_rules(cluster: FleetCluster, snapshot: Snapshot) -> PlacementRules:

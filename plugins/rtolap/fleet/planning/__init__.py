@@ -1,8 +1,8 @@
 """Plans of what to change in a fleet: pure functions of a snapshot.
 
 `plan` is the value, `plan_file` its JSON and Kafka's; `placement` is a fleet's replicas while a plan is made,
-`rules` what no plan may make worse, whoever made it. A planner a module: `disks`, `leaders`, `racks`,
-`drain` (of brokers and of a disk), `add_brokers`, `factor`; two ways to choose where replicas go are shared:
-`transfers` between disks that are too full and those that are too idle, `idlest` for one replica that must
-go.
+`allowed` where topics may stand, `rules` what no plan may make worse, whoever made it. A planner a module:
+`disks`, `leaders`, `racks`, `drain` (of brokers and of a disk), `add_brokers`, `factor`, `misplaced`; two
+ways to choose where replicas go are shared: `transfers` between disks that are too full and those that are
+too idle, `idlest` for one replica that must go.
 """

@@ -22,7 +22,7 @@ def plan_add(snapshot: Snapshot, broker_ids: list[int], *, limits: Limits = Limi
     replicas or nobody has any to give."""
     refuse_missing(snapshot, Kind.ADD)
     new = broker_rows(snapshot, broker_ids)
-    placement = Placement(snapshot, disk_limit=limits.disk_limit)
+    placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     brokers = snapshot.log_dirs.brokers
     targets = np.flatnonzero(placement.takes & new[brokers])
     silent = sorted(set(broker_ids) - set(snapshot.brokers.ids[brokers[targets]].tolist()))

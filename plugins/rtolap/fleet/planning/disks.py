@@ -3,7 +3,8 @@
 1. The band around the mean, by capacity; nothing moves where every disk is within it.
 2. Two levels: full disks are skimmed down to the one, the idlest are filled up to the other, by just the
 bytes that the band demands (`levels`, `transfers`).
-3. Where racks do not let enough pass from one to another, each is evened out within, about its own mean.
+3. Where racks or placement rules do not let enough pass from one group of disks to another, each is evened
+   out within, about its own mean.
 4. What is left over because replicas are whole: for a disk that is still outside, the smallest replica that
    brings it, or another, into the band.
 5. A fleet small enough for that is improved replica by replica (`improve`).
@@ -22,7 +23,7 @@ from rtolap.fleet.planning.levels import Band, band_of, levels
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
 from rtolap.fleet.planning.transfers import Leaving, Transfers
-from rtolap.fleet.snapshot.model import Floats, Int64s, Snapshot
+from rtolap.fleet.snapshot.model import Floats, Int32s, Int64s, Snapshot
 
 TOLERANCE = 0.03
 
@@ -41,7 +42,7 @@ def plan_disks(
             "a tolerance is a share of a disk", expected="above 0, below 1", found=tolerance
         )
     refuse_missing(snapshot, Kind.DISKS)
-    placement = Placement(snapshot, disk_limit=limits.disk_limit)
+    placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     dirs = np.flatnonzero(placement.takes)
     total, before = placement.total_bytes, placement.after_bytes()
     band = band_of_disks(placement, dirs, tolerance)
@@ -50,13 +51,13 @@ def plan_disks(
         transfers = Transfers(placement)
         down, up = _levels(placement, dirs, band)
         transfers.within(dirs, down, up)
-        _even_racks(placement, transfers, dirs, band, tolerance)
+        _even_groups(placement, transfers, dirs, band, tolerance)
         _finish(placement, transfers, dirs, band)
         improve(placement, transfers, dirs, band, width=width)
         if _unevenness(placement, dirs, band, placement.after_bytes()) >= _unevenness(
             placement, dirs, band, before
         ):
-            placement = Placement(snapshot, disk_limit=limits.disk_limit)
+            placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     after = placement.after_bytes()
     left = band.outside_bytes(after)[dirs]
     shares = np.divide(after, total, out=np.zeros(len(total)), where=total > 0)[dirs]
@@ -98,22 +99,32 @@ def _least(band: Band, used_bytes: Int64s, dirs: Int64s) -> int:
     return Band(band.mean, band.low_bytes[dirs], band.high_bytes[dirs]).least_bytes(used_bytes[dirs])
 
 
-def _even_racks(
+def _even_groups(
     placement: Placement, transfers: Transfers, dirs: Int64s, band: Band, tolerance: float
 ) -> None:
-    """First as much as passes between any two disks within the band; then by rack."""
+    """First as much as passes between any two disks within the band; then within each group."""
     if band.outside_bytes(placement.after_bytes())[dirs].any():
         transfers.within(dirs, band.high_bytes, band.high_bytes)
     if band.outside_bytes(placement.after_bytes())[dirs].any():
         transfers.within(dirs, band.low_bytes, band.low_bytes)
-    outside = band.outside_bytes(placement.after_bytes()) > 0
-    racks = placement.racks[placement.snapshot.log_dirs.brokers[dirs]]
-    for rack in np.unique(racks):
-        group = dirs[racks == rack]
-        if outside[group].any():
-            own = band_of_disks(placement, group, tolerance)
-            if own.outside_bytes(placement.after_bytes())[group].any():
-                transfers.within(group, *_levels(placement, group, own))
+    for groups in _groupings(placement, dirs):
+        outside = band.outside_bytes(placement.after_bytes()) > 0
+        for number in np.unique(groups):
+            group = dirs[groups == number]
+            if outside[group].any():
+                own = band_of_disks(placement, group, tolerance)
+                if own.outside_bytes(placement.after_bytes())[group].any():
+                    transfers.within(group, *_levels(placement, group, own))
+
+
+def _groupings(placement: Placement, dirs: Int64s) -> list[Int32s]:
+    """Each a number per disk: brokers that the same placement rules allow, where there are several such
+    groups, and of these those of one rack."""
+    brokers = placement.snapshot.log_dirs.brokers[dirs]
+    racks, classes = placement.racks[brokers], placement.allowed.broker_classes()[brokers]
+    if not classes.size or (classes == classes[0]).all():
+        return [racks]
+    return [classes, classes * (int(racks.max()) + 1) + racks]
 
 
 def _finish(placement: Placement, transfers: Transfers, dirs: Int64s, band: Band) -> None:
@@ -173,8 +184,8 @@ def _why(
     said.append(f"Afterwards they are {shares.min():.1%} to {shares.max():.1%} full.")
     if left.any():
         said.append(
-            f"{int((left > 0).sum())} stay outside: racks, limits, or replicas that are larger than what is"
-            " missing, let nothing more pass."
+            f"{int((left > 0).sum())} stay outside: racks, rules, limits, or replicas larger than what"
+            " is missing, let nothing more pass."
         )
     apart = len(placement.takes) - dirs.size
     if apart:

@@ -21,7 +21,7 @@ def plan_drain(snapshot: Snapshot, broker_ids: list[int], *, limits: Limits = Li
     """Raises NotFound for a broker that is not there, and what `refusals` and `idlest` say."""
     refuse_missing(snapshot, Kind.DRAIN)
     drained = broker_rows(snapshot, broker_ids)
-    placement = Placement(snapshot, disk_limit=limits.disk_limit)
+    placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     positions = placement.positions[drained[snapshot.replicas.brokers]]
     named = ", ".join(str(broker) for broker in sorted(set(broker_ids)))
     goal = f"drain of {named}"
@@ -41,7 +41,7 @@ def plan_remove_disk(snapshot: Snapshot, broker_id: int, path: str, *, limits: L
     if not rows:
         own = [dirs.paths[row] for row in np.flatnonzero(dirs.brokers == broker)]
         raise NotFound(f"broker {broker_id} has no such log directory", expected=f"one of {own}", found=path)
-    placement = Placement(snapshot, disk_limit=limits.disk_limit)
+    placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     positions = _on_disk(placement, broker, rows[0])
     goal = f"removal of {broker_id}:{path}"
     refuse_unmovable(placement, positions // placement.slots, goal)

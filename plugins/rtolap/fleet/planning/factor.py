@@ -23,7 +23,7 @@ def plan_factor(snapshot: Snapshot, topics: Sequence[str], factor: int, *, limit
     ImpossiblePlan for one above the brokers or the racks that serve."""
     refuse_missing(snapshot, Kind.FACTOR)
     partitions = _partitions(snapshot, topics)
-    placement = Placement(snapshot, disk_limit=limits.disk_limit, slots=factor)
+    placement = Placement(snapshot, disk_limit=limits.disk_limit, slots=factor, allowed=limits.allowed)
     most = int(placement.factors[partitions].max(initial=1))
     if factor < most:
         raise DefinitionError(

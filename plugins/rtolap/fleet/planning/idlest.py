@@ -1,7 +1,7 @@
 """Where one replica goes that must go somewhere: the idlest disk that the rules allow.
 
-Of the directories that take it, those are looked at whose rack would hold the fewest replicas of the
-partition, and of these the one that is least full with it.
+Of the directories that take it, on brokers where its topic may stand, those are looked at whose rack would
+hold the fewest replicas of the partition, and of these the one that is least full with it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ class _Choice:
     """Directories, each with a reason against it or none."""
 
     taken: Flags
+    forbidden: Flags
     holding: Flags
     racks: Flags
     full: Flags
 
     @property
     def allowed(self) -> Flags:
-        return self.taken & ~self.holding & ~self.racks & ~self.full
+        return self.taken & ~self.forbidden & ~self.holding & ~self.racks & ~self.full
 
 
 class IdlestDisks:
@@ -37,6 +38,7 @@ class IdlestDisks:
         self._takes = placement.takes & ~barred
         self._brokers = placement.snapshot.log_dirs.brokers
         self._racks = placement.racks[self._brokers]
+        self._may_stand: Flags = placement.allowed.by_rule[:, self._brokers]
         self._room: Int64s = placement.room_bytes()
         self._after: Int64s = placement.after_bytes()
 
@@ -49,11 +51,14 @@ class IdlestDisks:
         counts, held = self._held(partition)
         leaving = int(counts[own]) if own != NO_RACK else self._most(partition, counts)
         there = counts[self._racks]
+        forbidden = ~self._may_stand[placement.rules[partition]]
         if beside:
-            held = held & (self._brokers != placement.brokers.ravel()[position])
+            others = self._brokers != placement.brokers.ravel()[position]
+            held, forbidden = held & others, forbidden & others
         worse = (self._racks != own) & (there >= leaving)
         after = there + (self._racks != own)
-        log_dir = self._best(partition, _Choice(self._takes, held, worse, self._full(partition)), after, goal)
+        choice = _Choice(self._takes, forbidden, held, worse, self._full(partition))
+        log_dir = self._best(partition, choice, after, goal)
         placement.move(np.array([position]), log_dir)
         self._note(partition, log_dir)
         return log_dir
@@ -61,21 +66,14 @@ class IdlestDisks:
     def spread(self, position: int, goal: str) -> int:
         """Move the replica to a rack that has none of the partition."""
         partition = position // self._placement.slots
-        counts, held = self._held(partition)
-        there = counts[self._racks]
-        choice = _Choice(self._takes, held, there > 0, self._full(partition))
-        log_dir = self._best(partition, choice, there, goal)
+        log_dir = self._in_new_rack(partition, goal)
         self._placement.move(np.array([position]), log_dir)
         self._note(partition, log_dir)
         return log_dir
 
     def another(self, partition: int, goal: str) -> int:
-        """Add a replica in a rack with the fewest, of all racks that brokers serve in."""
-        counts, held = self._held(partition)
-        there = counts[self._racks]
-        fewest = int(there[self._takes].min(initial=0))
-        choice = _Choice(self._takes, held, there > fewest, self._full(partition))
-        log_dir = self._best(partition, choice, there, goal)
+        """Add a replica in a rack that has none of the partition."""
+        log_dir = self._in_new_rack(partition, goal)
         self._placement.add(partition, log_dir)
         self._note(partition, log_dir)
         return log_dir
@@ -94,6 +92,13 @@ class IdlestDisks:
         placement.move(np.array([position]), log_dir)
         self._note(partition, log_dir)
         return True
+
+    def _in_new_rack(self, partition: int, goal: str) -> int:
+        counts, held = self._held(partition)
+        there = counts[self._racks]
+        forbidden = ~self._may_stand[self._placement.rules[partition]]
+        choice = _Choice(self._takes, forbidden, held, there > 0, self._full(partition))
+        return self._best(partition, choice, there, goal)
 
     def _held(self, partition: int) -> tuple[Int64s, Flags]:
         """Replicas of the partition by rack, and the directories whose broker has one."""
@@ -135,15 +140,17 @@ class IdlestDisks:
         topic = snapshot.topics.names[snapshot.partitions.topics[partition]]
         name = f"{topic}-{snapshot.partitions.numbers[partition]}"
         size = int(self._placement.partition_bytes[partition])
+        free = choice.taken & ~choice.forbidden
         against = [
             (int((~choice.taken).sum()), "take no replicas"),
-            (int((choice.taken & choice.holding).sum()), "are of brokers that hold it"),
+            (int((choice.taken & choice.forbidden).sum()), "are of brokers where its topic may not stand"),
+            (int((free & choice.holding).sum()), "are of brokers that hold it"),
             (
-                int((choice.taken & ~choice.holding & choice.racks).sum()),
+                int((free & ~choice.holding & choice.racks).sum()),
                 "are in racks that would hold it too often",
             ),
             (
-                int((choice.taken & ~choice.holding & ~choice.racks & choice.full).sum()),
+                int((free & ~choice.holding & ~choice.racks & choice.full).sum()),
                 f"would be above {self._placement.disk_limit:.0%} with it",
             ),
         ]

@@ -93,6 +93,8 @@ class _Search:
         self._goes_home: Flags = self._places == self.home[:, None]
         self._arriving: Floats = np.where(self._goes_home, self._own[:, None], self._copy[:, None])
         self._by_rule: Flags = np.zeros((held.size, dirs.size), np.bool_)
+        self._may_stand: Flags = self._dir_brokers == self._dir_brokers[self.home][:, None]
+        self._may_stand |= placement.allowed.by_rule[:, self._dir_brokers][placement.rules[self._partitions]]
         self._worth = _WORTH
         self._refresh(np.arange(held.size))
 
@@ -239,7 +241,7 @@ class _Search:
         self._brokers.ravel()[self._held[row]] = self._dir_brokers[place]
 
     def _refresh(self, rows: Int64s) -> None:
-        """Where these replicas may go, as far as brokers and racks are concerned."""
+        """Where these replicas may go, as far as brokers, racks and placement rules are concerned."""
         brokers = self._brokers[self._partitions[rows]]
         racks = self._placement.racks[brokers]
         own = self._dir_brokers[self._at[rows]]
@@ -252,4 +254,5 @@ class _Search:
         own_count = np.where(own_rack == NO_RACK, 0, (racks == own_rack[:, None]).sum(axis=1))
         same_rack = self._dir_racks == own_rack[:, None]
         same_broker = self._dir_brokers == own[:, None]
-        self._by_rule[rows] = same_broker | (~held & (same_rack | (counts < own_count[:, None])))
+        comes = ~held & (same_rack | (counts < own_count[:, None])) & self._may_stand[rows]
+        self._by_rule[rows] = same_broker | comes

@@ -23,7 +23,7 @@ from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int64s, Snapshot
 def plan_leaders(snapshot: Snapshot, *, limits: Limits = Limits()) -> Plan:
     """Raises IncompleteSnapshot."""
     refuse_missing(snapshot, Kind.LEADERS)
-    placement = Placement(snapshot, disk_limit=limits.disk_limit)
+    placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     in_sync = np.zeros((len(snapshot.partitions), placement.slots), np.bool_)
     in_sync.ravel()[placement.positions] = snapshot.replicas.in_sync
     eligible = in_sync & (placement.brokers != UNKNOWN) & np.append(placement.able, False)[placement.brokers]

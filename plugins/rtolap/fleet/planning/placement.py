@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rtolap.fleet.planning.allowed import AllowedBrokers, everywhere
 from rtolap.fleet.snapshot.model import (
     UNKNOWN,
     BrokerState,
@@ -31,10 +32,18 @@ class Placement:
     takes: log directories that may get replicas. fixed: partitions under a running move, which stay alone.
     copied: partitions with a leader, from which a copy can be made. racks: a number per broker; brokers
     without a rack are each a rack of their own, and one that is not there stands in none. racks_able: of how
-    many racks brokers serve."""
+    many racks brokers serve. allowed: where topics may stand; rules: of each partition, its row of that."""
 
-    def __init__(self, snapshot: Snapshot, *, disk_limit: float = DISK_LIMIT, slots: int = 1) -> None:
-        """slots: there are at least so many for each partition."""
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        disk_limit: float = DISK_LIMIT,
+        slots: int = 1,
+        allowed: AllowedBrokers | None = None,
+    ) -> None:
+        """slots: there are at least so many for each partition. allowed: without it, every topic may stand on
+        every broker."""
         self.snapshot = snapshot
         self.disk_limit = disk_limit
         partitions, replicas = snapshot.partitions, snapshot.replicas
@@ -60,6 +69,8 @@ class Placement:
         self.fixed[replicas.partitions[running]] = True
         self.copied: Flags = partitions.leaders != UNKNOWN
         self.able: Flags = snapshot.brokers.states == BrokerState.ALIVE
+        self.allowed = everywhere(snapshot) if allowed is None else allowed
+        self.rules: Int32s = self.allowed.rules_of_partitions(snapshot)
         self.racks = rack_numbers(snapshot)
         self.racks_able = int(np.unique(self.racks[:-1][self.able]).size)
         self._open_disks(own)

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from rtolap.base.errors import IncompleteSnapshot
+from rtolap.fleet.planning.allowed import AllowedBrokers
 from rtolap.fleet.planning.placement import DISK_LIMIT, Placement
 from rtolap.fleet.snapshot.file import digest_of
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Floats, Int32s, Int64s, Snapshot
@@ -38,10 +39,12 @@ class Kind(StrEnum):
 @dataclass(frozen=True)
 class Limits:
     """disk_limit: no disk gets more than this share of it. throttle_bytes_per_s: of each broker, in each
-    direction, and between its disks; it decides nothing but the expected time."""
+    direction, and between its disks; it decides nothing but the expected time. allowed: the brokers that
+    topics may come to, by default all."""
 
     disk_limit: float = DISK_LIMIT
     throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S
+    allowed: AllowedBrokers | None = None
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,7 @@ def plan_of(
         taken_at_ms=snapshot.taken_at_ms,
         kind=kind,
         arguments=tuple(sorted(arguments)),
-        why=tuple(why),
+        why=(*why, *_kept_rules(placement)),
         disk_limit=placement.disk_limit,
         throttle_bytes_per_s=throttle_bytes_per_s,
         bounds=bounds,
@@ -219,6 +222,12 @@ def plan_of(
         after=_assignment(ids, placement.brokers[rows], placement.log_dirs[rows]),
         elections=np.searchsorted(rows, elected).astype(np.int32),
     )
+
+
+def _kept_rules(placement: Placement) -> tuple[str, ...]:
+    if placement.allowed.by_rule.all():
+        return ()
+    return ("Replicas come only to where placement rules let their topics stand.",)
 
 
 def _assignment(ids: Int32s, brokers: Int32s, log_dirs: Int32s) -> Assignment:

@@ -30,6 +30,7 @@ from rtolap.base.errors import (
     SchemaTooNew,
 )
 from rtolap.base.files import write_atomic
+from rtolap.fleet.planning.allowed import AllowedBrokers
 from rtolap.fleet.planning.plan import Assignment, Bounds, Disks, Kind, Plan
 from rtolap.fleet.planning.rules import broken_rules
 from rtolap.fleet.snapshot.file import digest_of
@@ -171,9 +172,9 @@ def plan_from(data: bytes, name: str = "the plan") -> Plan:
     return _plan(document, name)
 
 
-def check_applies(plan: Plan, snapshot: Snapshot) -> None:
-    """Raises OtherCluster, PlanOutdated where a planned partition or a directory is no longer what it was,
-    and PlanRefused where the plan would break a rule."""
+def check_applies(plan: Plan, snapshot: Snapshot, *, allowed: AllowedBrokers | None = None) -> None:
+    """allowed: where topics may stand, by default anywhere. Raises OtherCluster, PlanOutdated where a planned
+    partition or a directory is no longer what it was, and PlanRefused where the plan would break a rule."""
     if plan.cluster_id != snapshot.cluster_id:
         raise OtherCluster(
             "the plan was made for another cluster", expected=plan.cluster_id, found=snapshot.cluster_id
@@ -181,7 +182,7 @@ def check_applies(plan: Plan, snapshot: Snapshot) -> None:
     rows = _rows(plan, snapshot)
     if digest_of(snapshot) != plan.snapshot_digest:
         _refuse_changed(plan, snapshot, rows)
-    broken = broken_rules(plan, snapshot, rows)
+    broken = broken_rules(plan, snapshot, rows, allowed)
     if broken:
         raise PlanRefused(
             "the plan would break a rule", found="; ".join(broken), action="plan again, of a new snapshot"

@@ -25,7 +25,7 @@ def plan_racks(snapshot: Snapshot, *, limits: Limits = Limits()) -> Plan:
         raise ImpossiblePlan(
             "rack repair: no broker names its rack", action="set broker.rack, and restart the brokers"
         )
-    placement = Placement(snapshot, disk_limit=limits.disk_limit)
+    placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     racks = np.where(placement.brokers == UNKNOWN, NO_RACK, placement.racks[placement.brokers])
     wrong = np.flatnonzero(fullest_rack(racks) > 1)
     above = wrong[placement.factors[wrong] > placement.racks_able]

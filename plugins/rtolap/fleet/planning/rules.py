@@ -6,6 +6,7 @@ targets     a replica comes only to a directory that takes it: the broker serves
 capacity    no disk gets more than its limit, counting what comes and not what leaves, so in any order
 racks       a partition stands in no fewer racks than before, and no rack holds more of it than the
             fullest did; a new replica doubles a rack only where every rack has one
+placement   a replica comes only to a broker where its topic may stand, where such rules are told
 sources     a copy is made only of a partition that has a leader
 running     a partition under a running reassignment, or a move between disks, is left alone
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rtolap.fleet.planning.allowed import AllowedBrokers
 from rtolap.fleet.planning.placement import NO_RACK, Placement
 from rtolap.fleet.planning.plan import Assignment, Plan
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int32s, Int64s, Snapshot
@@ -21,9 +23,11 @@ from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int32s, Int64s, Snapshot
 NAMED_MAX = 3
 
 
-def broken_rules(plan: Plan, snapshot: Snapshot, rows: Int64s) -> tuple[str, ...]:
-    """rows: the plan's partitions in the snapshot. What the plan would break, in words; nothing if it may be
-    carried out."""
+def broken_rules(
+    plan: Plan, snapshot: Snapshot, rows: Int64s, allowed: AllowedBrokers | None = None
+) -> tuple[str, ...]:
+    """rows: the plan's partitions in the snapshot. allowed: where topics may stand, by default anywhere. What
+    the plan would break, in words; nothing if it may be carried out."""
     placement = Placement(snapshot, disk_limit=plan.disk_limit)
     before, before_dirs = _matrix(plan.before, snapshot)
     after, after_dirs = _matrix(plan.after, snapshot)
@@ -40,6 +44,9 @@ def broken_rules(plan: Plan, snapshot: Snapshot, rows: Int64s) -> tuple[str, ...
     checks.append(("gets a replica on another broker's directory", others.any(axis=1)))
     checks += _over_capacity(placement, rows, comes & (targets != UNKNOWN), targets)
     checks += _worse_racks(placement, before, after)
+    if allowed is not None:
+        misplaced = _misplaced(allowed, allowed.rules_of_partitions(snapshot)[rows], before, after)
+        checks.append(("comes to a broker where its topic may not stand", misplaced))
     copies = comes.any(axis=1)
     checks.append(("has no leader to copy from", copies & ~placement.copied[rows]))
     reordered = (before.shape != after.shape) or (before != after).any(axis=1)
@@ -126,6 +133,14 @@ def _worse_racks(placement: Placement, before: Int32s, after: Int32s) -> list[tu
         ("stands in fewer racks", distinct_racks(now) < distinct_racks(was)),
         ("stands more often in one rack", fullest_rack(now) > np.maximum(fullest_rack(was), fewest)),
     ]
+
+
+def _misplaced(allowed: AllowedBrokers, rules: Int32s, before: Int32s, after: Int32s) -> Flags:
+    """What has stood where it may not is let stay there."""
+    stood = (after[:, :, None] == before[:, None, :]).any(axis=2)
+    comes = (after >= 0) & ~stood
+    found: Flags = (comes & ~allowed.by_rule[rules[:, None], np.maximum(after, 0)]).any(axis=1)
+    return found
 
 
 def distinct_racks(racks: Int32s) -> Int64s:

@@ -6,9 +6,9 @@ first, so that moves are few; what is chosen from thousands of replicas is chose
 were moved stay where they came to: no byte moves twice.
 
 Rules that hold for each replica: the target takes replicas and has room below the limit whatever leaves it;
-its broker holds none of the partition, nor did before; the target's rack holds fewer of it than the rack
-that is left, unless it is the same; and the broker that leads most by preference never leads more than
-before.
+the topic may stand on its broker, which holds none of the partition, nor did before; the target's rack holds
+fewer of it than the rack that is left, unless it is the same; and the broker that leads most by preference
+never leads more than before.
 """
 
 from __future__ import annotations
@@ -91,6 +91,7 @@ class Leaving:
         self._brokers: Int32s = placement.brokers[partitions]
         self._before: Int32s = placement.brokers_before[partitions]
         self._racks: Int32s = placement.racks[self._brokers]
+        self._rules: Int32s = placement.rules[partitions]
         self._own = placement.brokers.ravel()[positions]
         self._own_racks = placement.racks[self._own]
         self._own_counts = counts_in_rack(self._racks, self._own_racks)
@@ -99,14 +100,18 @@ class Leaving:
         self._here: Flags = np.ones(positions.size, np.bool_)
 
     def allowed(self, log_dir: int) -> Flags:
-        """Those that may go to that directory, as far as brokers and racks are concerned."""
+        """Those that may go to that directory, as far as brokers, racks and placement rules are concerned."""
         broker = int(self._placement.snapshot.log_dirs.brokers[log_dir])
         rack = self._placement.racks[broker]
         same_broker = self._own == broker
         held = ((self._brokers == broker) | (self._before == broker)).any(axis=1)
         counts = (self._racks == rack).sum(axis=1)
         fewer = (self._own_racks == rack) | (counts < self._own_counts)
-        found: Flags = self._here & (same_broker | (~held & fewer))
+        comes = ~held & fewer
+        by_rule = self._placement.allowed.by_rule[:, broker]
+        if not by_rule.all():
+            comes &= by_rule[self._rules]
+        found: Flags = self._here & (same_broker | comes)
         return found
 
     def on_broker(self, log_dir: int) -> Flags:
