@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,27 @@ def test_jars_that_are_expected_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
     serve(monkeypatch, {"a-1.jar": b"a"})
     folder = artifacts.fetch_jars("<ivy/>", ("kafka",), "Kafka", tmp_path, checksums=EXPECTED)
     assert measured(folder) == EXPECTED
+
+
+def test_of_two_that_fetch_at_once_one_waits_for_what_the_other_brings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[str] = []
+    both_have_begun = threading.Barrier(2, timeout=10)
+
+    def ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path) -> None:
+        fetched.append(what)
+        (work / "out" / "kafka").mkdir(parents=True)
+
+    def fetch(what: str) -> Path:
+        both_have_begun.wait()
+        return artifacts.fetch_jars("<ivy-module/>", ["kafka"], what, tmp_path)
+
+    monkeypatch.setattr(artifacts, "_run_ivy", ivy)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(fetch, ("first", "second"))
+    assert first == second
+    assert len(fetched) == 1
 
 
 def test_the_jars_of_this_machine_are_those_of_the_list() -> None:

@@ -13,6 +13,7 @@ The cache is `RTOLAP_CACHE_DIR`, or `.cache` in the project. A mirror of Maven C
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -163,9 +164,10 @@ def fetch_jars(
 ) -> Path:
     """The folder with a sub-folder of jars for each conf of an Ivy module, fetched unless the cache has it.
 
-    Ivy writes into a temporary folder that is renamed when it is whole: a crash, or two fetches at the same
-    time, leave either nothing or a whole folder under the final name. `what` names it in errors. `checksums`
-    as in `jar_checksums`: other jars are Corrupted, and none is kept.
+    Ivy writes into a temporary folder that is renamed when it is whole: a crash leaves either nothing or a
+    whole folder under the final name. Who fetches holds a lock, since Ivy's own cache does not stand two at
+    a time. `what` names it in errors. `checksums` as in `jar_checksums`: other jars are Corrupted, and none
+    is kept.
     """
     cache = cache or cache_dir()
     digest = hashlib.sha256(ivy.encode()).hexdigest()[:12]
@@ -173,6 +175,21 @@ def fetch_jars(
     if (folder / "complete").is_file():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "fetch.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").is_file():  # somebody else was quicker
+            _fetch(ivy, confs, what, cache, folder, checksums)
+    return folder
+
+
+def _fetch(
+    ivy: str,
+    confs: Sequence[str],
+    what: str,
+    cache: Path,
+    folder: Path,
+    checksums: Mapping[str, str] | None,
+) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as temporary:
         work = Path(temporary)
         (work / "ivy.xml").write_text(ivy)
@@ -181,11 +198,8 @@ def fetch_jars(
             verify(work / "out", checksums)
         (work / "out" / "complete").touch()
         if folder.exists():
-            if (folder / "complete").is_file():
-                return folder  # somebody else was quicker
             shutil.rmtree(folder)
         os.rename(work / "out", folder)
-    return folder
 
 
 def _run_ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path) -> None:

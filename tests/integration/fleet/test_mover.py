@@ -26,7 +26,7 @@ from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import kafka_json, load_plan, plan_digest
 from rtolap.fleet.snapshot.collect import collect_snapshot
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
 from rtolap.kafka.administration.values import (
     ALL_BROKERS,
     FOLLOWER_RATE,
@@ -69,12 +69,23 @@ class MovedFleet:
 
     def snapshot(self) -> Snapshot:
         """As if each log directory were a small disk of its own: here all of them share one."""
-        taken = collect_snapshot(self.world.administration, SystemClock())
+        taken = self.whole_snapshot()
         replicas, log_dirs = taken.replicas, taken.log_dirs
         used = np.bincount(replicas.log_dirs, replicas.size_bytes, minlength=len(log_dirs)).astype(np.int64)
         total = np.full(len(log_dirs), 20 * SIZE_BYTES, np.int64)
         disks = replace(log_dirs, total_bytes=total, usable_bytes=total - used)
         return replace(taken, log_dirs=disks)
+
+    def whole_snapshot(self) -> Snapshot:
+        """Brokers that have just made a replica may not tell of it yet."""
+        taken: list[Snapshot] = []
+
+        def is_whole() -> bool:
+            taken.append(collect_snapshot(self.world.administration, SystemClock()))
+            return bool((taken[-1].replicas.log_dirs != UNKNOWN).all())
+
+        until(is_whole, "where all replicas are", poll_s=0.2)
+        return taken[-1]
 
     def submit(self, rate: int | None) -> tuple[str, Plan]:
         plan = plan_disks(self.snapshot())

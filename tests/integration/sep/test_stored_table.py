@@ -39,6 +39,7 @@ COLUMNS = EventColumns(
 )
 ORDERS, FOLLOWED = TableName("shop", "orders"), TableName("shop", "followed")
 EDITS, ROWS = 300, 12
+NODE_KILLED_AFTER = (20, 40)  # writes
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,7 @@ def test_the_table_is_what_the_edits_make_of_their_rows(cluster: StreamLoadClust
     assert process.counts.delivered == EDITS
 
 
-def test_the_table_equals_a_scan_of_hbase_though_the_consumer_is_killed(
+def test_the_table_equals_a_scan_of_hbase_though_consumer_and_storage_node_are_killed(
     cluster: StreamLoadCluster,
     hbase: str,
     kafka: str,
@@ -138,6 +139,9 @@ def test_the_table_equals_a_scan_of_hbase_though_the_consumer_is_killed(
                     # not twice in a row: HBase lets a delete win over a put of the same millisecond
                     last = random.choice([row for row in ROW_KEYS if row != last])
                     hbase_client.write(table, _mutation(random, last, at))
+                    if number == 0 and at in NODE_KILLED_AFTER:
+                        cluster.processes["node-0"].kill()
+                        cluster.processes["node-0"].start()
                 if number == 0:
                     processes[0].kill()
 

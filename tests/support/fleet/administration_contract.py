@@ -150,7 +150,7 @@ class AdministrationContract:
             running = world.administration.running_reassignments([partition])[partition]
             assert (set(running.replicas), running.adding, running.removing) == ({1, 2}, (2,), (1,))
             assert running.target == {2}
-            assert partition in world.administration.running_reassignments()
+            world.until(lambda: partition in world.administration.running_reassignments(), "it among all")
             assert world.administration.reassign({partition: [2]}) == {}  # sent again
         finally:
             world.free(partition)
