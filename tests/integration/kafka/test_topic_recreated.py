@@ -25,6 +25,7 @@ from rtolap.model.loader import Loader, LoaderBatch
 from rtolap.protocols.stream_load.messages import TableSchema
 from rtolap.stored.loader.job import JobConfig, write_config
 from rtolap.stored.loader.job_run import begin
+from rtolap.stored.loader.resources import JobResources
 from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.metastore.database import Ledger
@@ -88,7 +89,7 @@ def test_a_loader_stops_before_it_records_anything_of_the_new_topic(
         opened.append(KafkaConsumer(kafka, it.topic))
         return opened[-1]
 
-    work = begin("j", "p", jobs, records, sink, consumer, Box(), SystemClock())
+    work = begin("j", "p", JobResources(jobs, records, sink, consumer, Box(), SystemClock()))
     settler = work.settler()
 
     def load() -> bool:
