@@ -29,7 +29,7 @@ test: setup ## Everything: unit, contract, integration on the real servers, end-
 	@$(BIN)/pytest $(PYTEST_FLAGS) tests
 
 test-unit: setup ## The quick part, without servers
-	@$(BIN)/pytest -m "not integration and not e2e" $(UNIT_FLAGS) tests
+	@$(BIN)/pytest -m "not integration and not e2e" --ignore tests/integration $(UNIT_FLAGS) tests
 
 test-integration: setup ## The part on the real servers
 	@$(BIN)/pytest -m "integration or e2e" $(PYTEST_FLAGS) tests
