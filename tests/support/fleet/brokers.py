@@ -19,7 +19,7 @@ from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.servers.kafka import kafka_spec, new_cluster_id
 
-from tests.support.waiting import until
+from tests.support.waiting import result_of, until
 
 _HOST = "127.0.0.1"
 
@@ -109,7 +109,8 @@ class Brokers:
 
     def wait_alive(self, wanted: Collection[int]) -> None:
         """Until just these brokers are registered and unfenced."""
-        administration = KafkaAdministration(self.cluster, "wait")
+        # while a new controller is elected nobody answers
+        administration = result_of(lambda: KafkaAdministration(self.cluster, "wait"), Unavailable)
 
         def alive() -> bool:
             try:
