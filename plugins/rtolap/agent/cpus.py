@@ -33,7 +33,7 @@ class Processors(msgspec.Struct, frozen=True):
 
 
 def host_processors(system: Path = SYSTEM) -> Processors:
-    """Of this host, as Linux tells."""
+    """Return the processors of this host, as Linux tells them."""
     usable = frozenset(os.sched_getaffinity(0))
     cores = {}
     for cpu in usable:
@@ -100,7 +100,7 @@ def _numbers(text: str) -> frozenset[int]:
 
 @contextmanager
 def inherited(cpus: frozenset[int] | None) -> Iterator[None]:
-    """What this thread starts meanwhile runs on `cpus` from its first instruction; None: as this thread."""
+    """Have what this thread starts run on `cpus` from its first instruction; None: as this thread."""
     if cpus is None:
         yield
         return

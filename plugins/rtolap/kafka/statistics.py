@@ -66,7 +66,7 @@ _DECODER = msgspec.json.Decoder(Statistics)
 
 @dataclass
 class BrokerStatistics:
-    """Of all consumers of a topic at one broker. latencies: seconds by what they are of, as QUANTILES, of the
+    """Consumers of a topic at one broker. latencies: seconds by what they are of, as QUANTILES, of the
     worst consumer. lags, queued: records by partition."""
 
     requests: int = 0
@@ -92,7 +92,7 @@ class BrokerStatistics:
 
 
 class ConsumerFeed:
-    """What one consumer has last told. `hear` is called on the thread that polls it."""
+    """The last figures of one consumer. `hear` is called on the thread that polls it."""
 
     def __init__(self, statistics: ClientStatistics, topic: str, fetch_wait_s: float) -> None:
         self.topic = topic
@@ -108,14 +108,14 @@ class ConsumerFeed:
 
 
 class ClientStatistics:
-    """Of all consumers of one process; thread-safe."""
+    """The figures of all consumers of one process; thread-safe."""
 
     def __init__(self) -> None:
         self._feeds: list[ConsumerFeed] = []
         self._lock = threading.Lock()
 
     def feed(self, topic: str, fetch_wait_s: float) -> ConsumerFeed:
-        """Of a new consumer, which closes it."""
+        """Open the feed of a new consumer, which closes it."""
         feed = ConsumerFeed(self, topic, fetch_wait_s)
         with self._lock:
             self._feeds.append(feed)

@@ -40,7 +40,7 @@ _FOLDER = "fleet/plans"
 
 @dataclass(frozen=True)
 class OpenedFleet:
-    """What the work on a cluster takes."""
+    """The connections that work on a cluster takes."""
 
     administration: FleetAdministration
     metadata: MetadataStore

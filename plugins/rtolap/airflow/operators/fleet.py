@@ -80,7 +80,7 @@ class SubmitPlanOperator(BaseOperator):
 
 
 def plan_text(planned: Mapping[str, Any]) -> str:
-    """What the form shows: why, how much, how long, and which plan exactly."""
+    """Return what the form shows: why, how much, how long, and which plan exactly."""
     lines = [f"- {reason}" for reason in planned["why"]]
     lines += [
         f"- {planned['partitions']} partitions change",

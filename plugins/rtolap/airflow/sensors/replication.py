@@ -99,7 +99,7 @@ class ReplicationWaitSensor(DeferredSensor["HBaseReplication"]):
         return super().resume_execution(next_method, next_kwargs, context)
 
     def _restore(self, waited_for: list[Any]) -> None:
-        """What was noted at the instant, of the wait that ends: later there are other logs."""
+        """Return what was noted at the instant, of the wait that ends: later there are other logs."""
         _, arguments = waited_for
         self._before_ms, self._due = arguments["before_ms"], arguments["due"]
 

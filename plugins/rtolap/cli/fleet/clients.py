@@ -42,7 +42,7 @@ COLUMNS = ("client", "topic", "broker", "requests", "rtt", "outbuf", "throttle",
 
 
 class Behind(msgspec.Struct, frozen=True):
-    """What is behind a slow client. stage: of the broker; None where the client can tell itself, and where
+    """The cause behind a slow client. stage: of the broker; None where the client can tell itself, and where
     the broker's own times are good, or not read."""
 
     text: str

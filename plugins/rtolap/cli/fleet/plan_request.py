@@ -42,7 +42,7 @@ MovesOption = Annotated[int, typer.Option("--moves", min=0, help="List so many, 
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What all planning commands take. declared: the cluster whose placement rules the plan keeps to."""
+    """Options of all planning commands. declared: the cluster whose placement rules the plan keeps to."""
 
     snapshot: Path | None
     cluster: str
@@ -81,7 +81,7 @@ class PlanRequest:
 
 
 def kafka_file(path: Path) -> Path:
-    """Beside a plan: what Kafka's tool reads."""
+    """Return the path, beside a plan, of what Kafka's tool reads."""
     return path.with_suffix(".kafka.json")
 
 

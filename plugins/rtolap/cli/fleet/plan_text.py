@@ -32,7 +32,7 @@ def time_text(seconds: int) -> str:
 
 
 def summary(plan: Plan) -> dict[str, Any]:
-    """What is decided, in figures."""
+    """Return what is decided, in figures."""
     moves = plan.moves
     return {
         "kind": plan.kind,

@@ -51,7 +51,7 @@ OBSERVER = "observation"
 
 
 class BrokerActions(Protocol):
-    """What changes a cluster. Every call may be repeated; it raises while the cluster does not take it."""
+    """Changes of a cluster. Every call may be repeated; it raises while the cluster does not take it."""
 
     def cordon(self, broker: int) -> None: ...
 
@@ -65,7 +65,7 @@ class BrokerActions(Protocol):
 
 
 class BrokerOperations:
-    """Of one cluster."""
+    """The life of the brokers of one cluster."""
 
     def __init__(
         self,

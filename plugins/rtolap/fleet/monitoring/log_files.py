@@ -22,7 +22,7 @@ LINE_BYTES_MAX = 256 << 10
 
 
 class LogPosition(msgspec.Struct, frozen=True):
-    """Of the next byte to read. device, inode: 0 before the first reading."""
+    """The place of the next byte to read. device, inode: 0 before the first reading."""
 
     device: int = 0
     inode: int = 0
@@ -41,7 +41,7 @@ class LogPiece:
 
 
 def read_on(path: Path, position: LogPosition, *, bytes_max: int = READ_BYTES_MAX) -> LogPiece:
-    """What was written since `position`, at most `bytes_max` of it. The first reading takes the last
+    """Return what was written since `position`, at most `bytes_max` of it. The first reading takes the last
     `bytes_max`. Raises NotFound where there is no such file, or none that may be read."""
     try:
         with path.open("rb") as file:

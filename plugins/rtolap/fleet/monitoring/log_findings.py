@@ -30,7 +30,7 @@ class LogHit:
 
 @dataclass
 class RuleCount:
-    """Of one rule at one broker. storm_ms: when its last storm was noticed, None without one."""
+    """The findings of one rule at one broker. storm_ms: when its last storm was noticed, None without one."""
 
     broker: int
     rule: str

@@ -78,7 +78,7 @@ class StageMetrics:
 
 
 class LogMetrics:
-    """What rules have found since the process began, by broker and rule."""
+    """Counts of what rules have found since the process began, by broker and rule."""
 
     def __init__(self, metrics: Metrics, rows: Callable[[], Iterable[RuleCount]]) -> None:
         self._metrics = metrics

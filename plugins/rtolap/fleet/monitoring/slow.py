@@ -44,7 +44,7 @@ class SlowRule:
 
 @dataclass(frozen=True)
 class Standing:
-    """Of one broker at one kind of request. readings: of the kind that `state` waits for, in a row; since_ms:
+    """A broker at one kind of request. readings: of the kind that `state` waits for, in a row; since_ms:
     when the state was entered."""
 
     state: SlowState = SlowState.NORMAL

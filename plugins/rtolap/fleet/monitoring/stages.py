@@ -148,7 +148,7 @@ def from_times(times: Mapping[tuple[int, RequestType, Stage], StageTimes]) -> Re
 
 @dataclass(frozen=True, eq=False)
 class StageWindow:
-    """What happened between two looks, by broker and request type, in the rows of the later one.
+    """Return what happened between two looks, by broker and request type, in the rows of the later one.
 
     counts: requests, -1 where not known. mean_ms: of exactly those, NaN without any. p99_ms: the histogram's,
     NaN where no request came, and at most what those requests' mean allows, so that an old p99 does not

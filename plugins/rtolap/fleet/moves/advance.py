@@ -22,7 +22,7 @@ from rtolap.kafka.administration.values import Partition, PartitionDescription, 
 
 @dataclass
 class Requests:
-    """What is to be asked of brokers; log_dirs before reassignments, so that replicas are made where they are
+    """The requests to brokers; log_dirs before reassignments, so that replicas are made where they are
     to be."""
 
     log_dirs: dict[Replica, str] = field(default_factory=dict)
@@ -60,7 +60,7 @@ def refused(
     outcomes: dict[Partition, RtolapError],
     now_ms: int,
 ) -> PlanRecord:
-    """What Kafka does not take as it is ends; what it cannot take now is asked for again."""
+    """End what Kafka does not take as it is; what it cannot take now is asked for again."""
     numbers = {moves[number].partition: number for number in record.active}
     for partition, error in outcomes.items():
         number = numbers.get(partition)
@@ -244,7 +244,7 @@ class _Move:
         return self._unclear("somebody else has changed it")
 
     def _silent_disks(self) -> str | None:
-        """Of a broker that does not tell: a move between its disks may go on when it is back."""
+        """Name a broker that does not tell: a move between its disks may go on when it is back."""
         for broker, path in self.move.coming().items():
             if broker in self.move.before and broker not in self.look.told:
                 return f"broker {broker} does not tell whether its copy to {path} was begun"

@@ -317,7 +317,7 @@ class Mover:
     def _begin(
         self, record: PlanRecord, plan: _LoadedPlan, look: Look, now_ms: int
     ) -> tuple[PlanRecord, bool]:
-        """Whether any has begun. Where none goes on and none can begin for long, the rest is given up."""
+        """Begin moves; True if any has. Where none goes on and none can for long, the rest is given up."""
         if record.state is not PlanState.RUNNING or (record.hours and not record.hours.hold(now_ms)):
             return record, False
         numbers = choose(record, plan.moves, plan.loads, plan.sizes, look, now_ms, self._settings)

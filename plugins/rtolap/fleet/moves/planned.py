@@ -34,7 +34,7 @@ class PlannedMove(msgspec.Struct, frozen=True, array_like=True):
         return tuple(broker for broker in self.after if broker not in self.before)
 
     def wanted_dirs(self) -> dict[Replica, str]:
-        """Of the replicas whose directory the plan names."""
+        """Return the directories of replicas for which the plan names one."""
         named = zip(self.after, self.log_dirs, strict=True)
         return {Replica(self.partition, broker): path for broker, path in named if path}
 

@@ -42,7 +42,7 @@ Lists = dict[str, dict[str, list[str]]]
 def plan_throttle(
     administration: FleetAdministration, moves: Sequence[PlannedMove], rate_bytes_per_s: int
 ) -> Throttle:
-    """What will be set, and what stands there now: to be kept before `set_throttle`."""
+    """Return what will be set, and what stands there now: to be kept before `set_throttle`."""
     topics = [ConfigResource(ConfigKind.TOPIC, topic) for topic in listed_replicas(moves)]
     found = administration.configs([*topics, ALL_BROKERS], [*RATES, *LISTS])
     rates = dict.fromkeys(RATES, str(rate_bytes_per_s))
@@ -57,7 +57,7 @@ def is_halted(throttle: Throttle | None) -> bool:
 def halting(
     administration: FleetAdministration, moves: Sequence[PlannedMove], throttle: Throttle | None
 ) -> Throttle:
-    """What has copies stand still while they wait to be cancelled: the less is there, the less is deleted."""
+    """Return rates at which copies wait to be cancelled: the less is there, the less is deleted."""
     if throttle is None:
         return plan_throttle(administration, moves, HALT_BYTES_PER_S)
     rates = dict.fromkeys(RATES, str(HALT_BYTES_PER_S))
@@ -112,7 +112,7 @@ def remove_throttle(
 
 
 def listed_replicas(moves: Sequence[PlannedMove]) -> Lists:
-    """Of moves between brokers: the former replicas as those that send, the new ones as those that take."""
+    """List replicas of moves between brokers: former ones as those that send, new ones as those that take."""
     listed: Lists = defaultdict(lambda: {name: [] for name in LISTS})
     for move in moves:
         if move.adding:

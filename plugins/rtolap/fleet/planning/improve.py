@@ -164,7 +164,7 @@ class _Search:
         return np.where(~away & ~self._goes_home, copies, 0.0) - np.where(away & self._goes_home, copies, 0.0)
 
     def _gains(self) -> Floats:
-        """Of each replica at each place; -inf where it may not be, 0 where it is."""
+        """Return the gain of each replica at each place; -inf where it may not be, 0 where it is."""
         at, low, high, after = self._at, self._low, self._high, self._after
         now = self._outside(after, low, high)
         freed = now[at] - self._outside(after[at] - self._leaving(), low[at], high[at])

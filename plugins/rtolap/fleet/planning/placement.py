@@ -99,7 +99,7 @@ class Placement:
         self.running_bytes: Int64s = self.incoming_bytes.copy()
 
     def room_bytes(self) -> Int64s:
-        """What each disk may still get below the limit, whatever leaves it meanwhile."""
+        """Return the bytes that each disk may still get below the limit, whatever leaves it meanwhile."""
         limit = (self.disk_limit * self.total_bytes).astype(np.int64)
         room = limit - self.used_bytes - self.incoming_bytes
         return np.where(self.takes, np.maximum(room, 0), 0)
@@ -117,7 +117,7 @@ class Placement:
         return int(held)
 
     def after_bytes(self) -> Int64s:
-        """What each disk holds when the plan is done."""
+        """Return the bytes that each disk holds when the plan is done."""
         return self.used_bytes + self.incoming_bytes - self.outgoing_bytes
 
     def utilisation(self) -> Floats:

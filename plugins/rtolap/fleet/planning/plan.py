@@ -49,7 +49,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the goal needs at least, by bytes: for the fleet as it is, and for what the plan leaves undone."""
+    """The bytes that the goal needs at least: for the fleet as it is, and for what the plan leaves undone."""
 
     before_bytes: int
     after_bytes: int
@@ -186,7 +186,7 @@ def plan_of(
     throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S,
     elections: Int64s | None = None,
 ) -> Plan:
-    """What is different in the placement, as a plan. elections: partitions, whether they change or not."""
+    """Plan what is different in the placement. elections: partitions, whether they change or not."""
     snapshot = placement.snapshot
     partitions = placement.changed()
     elected = np.zeros(0, np.int64) if elections is None else elections

@@ -112,7 +112,7 @@ def plan_json(plan: Plan) -> bytes:
 
 
 def plan_digest(plan: Plan) -> str:
-    """What an approval names."""
+    """Return the digest that an approval names."""
     return _digest(_document(plan))
 
 

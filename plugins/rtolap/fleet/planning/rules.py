@@ -136,7 +136,7 @@ def _worse_racks(placement: Placement, before: Int32s, after: Int32s) -> list[tu
 
 
 def _misplaced(allowed: AllowedBrokers, rules: Int32s, before: Int32s, after: Int32s) -> Flags:
-    """What has stood where it may not is let stay there."""
+    """Let what has stood where it may not stay there."""
     stood = (after[:, :, None] == before[:, None, :]).any(axis=2)
     comes = (after >= 0) & ~stood
     found: Flags = (comes & ~allowed.by_rule[rules[:, None], np.maximum(after, 0)]).any(axis=1)

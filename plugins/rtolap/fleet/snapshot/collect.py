@@ -128,7 +128,7 @@ class _Collection:
         )
 
     def _note_sizes(self, brokers: Brokers, replicas: Replicas, silent: set[int]) -> None:
-        """Of brokers that say nothing at all it is said already."""
+        """Leave brokers out that say nothing at all: that is told already."""
         unknown = replicas.log_dirs == UNKNOWN
         for row in np.unique(replicas.brokers[unknown]):
             broker_id = int(brokers.ids[row])

@@ -40,7 +40,7 @@ class BrokerState(IntEnum):
 
 
 class ReplicaState(IntEnum):
-    """What a running reassignment makes of a replica, in the words of ListPartitionReassignments."""
+    """The part of a replica in a running reassignment, in the words of ListPartitionReassignments."""
 
     STAYING = 0
     ADDING = 1
@@ -137,7 +137,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class MissingFact:
-    """What could not be read, why, and the decisions that cannot be made without it, in plain words."""
+    """A fact that was not read, why, and the decisions that cannot be made without it, in plain words."""
 
     fact: str
     reason: str

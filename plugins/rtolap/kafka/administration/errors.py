@@ -27,7 +27,7 @@ _PASSING: tuple[type[Exception], ...] = (
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether the same request may do better in a moment, or at another broker."""
+    """Tell whether the same request may do better in a moment, or at another broker."""
     return isinstance(error, (*_PASSING, OSError)) and not isinstance(error, NOT_THERE)
 
 

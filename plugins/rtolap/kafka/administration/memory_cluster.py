@@ -178,7 +178,7 @@ class MemoryCluster:
         )
 
     def _bound(self, replica: Replica, known: MemoryPartition) -> bool:
-        """Whether a throttle binds the copy."""
+        """Tell whether a throttle binds the copy."""
         values = self.configs.get(ConfigResource(ConfigKind.TOPIC, replica.partition.topic), {})
         number = replica.partition.number
         leaders, followers = values.get(LEADER_REPLICAS, ""), values.get(FOLLOWER_REPLICAS, "")

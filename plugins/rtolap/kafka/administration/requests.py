@@ -75,7 +75,7 @@ def running_reassignments(partitions: Collection[Partition] | None) -> Any:
 
 
 def log_dir_moves(moved: Mapping[str, Iterable[Partition]]) -> Any:
-    """Of one broker. `moved`: partitions by the directory they go to."""
+    """Requests to one broker. `moved`: partitions by the directory they go to."""
     kind = AlterReplicaLogDirsRequest.AlterReplicaLogDir
     return AlterReplicaLogDirsRequest(
         dirs=[

@@ -99,7 +99,7 @@ class LogDirDescription:
 
 @dataclass(frozen=True)
 class BrokerLogDirs:
-    """What one broker said of its log directories; missing: why it said nothing."""
+    """The answer of one broker about its log directories; missing: why it said nothing."""
 
     broker_id: int
     log_dirs: tuple[LogDirDescription, ...] = ()

@@ -35,7 +35,7 @@ _NAMED_MAX = 5
 
 
 class FileIdentity(NamedTuple):
-    """What changes when somebody else writes a file: then its checksum has to be taken again."""
+    """The facts that change when somebody else writes a file: then its checksum has to be taken again."""
 
     bytes: int
     modified_ns: int

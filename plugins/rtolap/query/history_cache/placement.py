@@ -48,7 +48,7 @@ class ReadyVersion(NamedTuple):
 
 
 def ready_versions(control: CubeControl, records: Mapping[str, SegmentRecord]) -> list[ReadyVersion]:
-    """What statements may read of one cube, newest first."""
+    """The versions that statements may read of one cube, newest first."""
     versions = [
         ReadyVersion(
             record.end_ms, record.start_ms, record.cube, record.name, record.version, record.location

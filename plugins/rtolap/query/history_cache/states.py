@@ -44,7 +44,7 @@ FILE_TRANSITIONS: dict[tuple[FileState, FileEvent], FileState] = {
 
 
 class Condition(StrEnum):
-    """What the keeper does, or what keeps it from placing; statements go on in every one of them."""
+    """The keeper's work, or what keeps it from placing; statements go on in every one of them."""
 
     STARTING = "STARTING"  # the folder is looked through
     TAKEN = "TAKEN"  # another process has the folder
