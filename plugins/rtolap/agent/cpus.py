@@ -1,4 +1,4 @@
-"""Which processors the processes of a host run on: kinds that must not slow each other down stay apart.
+"""Assigns processors to the processes of a host: kinds that must not slow each other down stay apart.
 
 `RTOLAP_AGENT_CPUS` pins kinds of processes, the first part of their keys: `receiver=0-3,8; build=numa:1`.
 Who is not named runs anywhere. Two kinds never share a physical core, for its threads share its caches.

@@ -1,4 +1,4 @@
-"""Which options the agent's programs may be given, and of what form: declared, everything else is refused."""
+"""Options that the agent's programs may be given, and their form: declared, everything else is refused."""
 
 from __future__ import annotations
 

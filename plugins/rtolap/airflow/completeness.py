@@ -1,4 +1,4 @@
-"""Which partitions of a loaded table are complete.
+"""Finds the partitions of a loaded table that are complete.
 
 An application says up to where windows may close: their events are in the topic then. What was in the topic
 at that moment has to be in the table too. So, each time the application allows another partition's end:

@@ -1,4 +1,4 @@
-"""Which loaders this deployment runs: Variable `rtolap_loaders`, else `include/loaders.yaml`.
+"""The loaders of this deployment: Variable `rtolap_loaders`, else `include/loaders.yaml`.
 
 Each is `{name, port, complete}`: the name of a job (`rtolap loader create`), the port of its process, and, if
 its table's partitions shall be announced, by what they are complete:

@@ -1,4 +1,4 @@
-"""Which windows a person is asked about: those that hold a cube's segments for too long."""
+"""Windows that a person is asked about: those that hold a cube's segments for too long."""
 
 from __future__ import annotations
 

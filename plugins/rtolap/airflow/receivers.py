@@ -1,4 +1,4 @@
-"""Which receivers this deployment runs: Variable `rtolap_receivers`, else `include/receivers.yaml`, else two.
+"""The receivers of this deployment: Variable `rtolap_receivers`, else `include/receivers.yaml`, else two.
 
 Each is `{id, replica_set, port, bounds}`; `port` may be left out (0: a free one), and so may `bounds`,
 options of `rtolap receiver serve` by name: `{flush_rows: 200000}`.

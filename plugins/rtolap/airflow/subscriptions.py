@@ -1,4 +1,4 @@
-"""Which subscriptions this deployment runs: Variable `rtolap_subscriptions`, else the file
+"""The subscriptions of this deployment: Variable `rtolap_subscriptions`, else the file
 `include/subscriptions.yaml`, else every subscription of `include/sep`.
 
 Each is `{name, host, ports}`: a subscription that `rtolap sep create` has made, and where region servers

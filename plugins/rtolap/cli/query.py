@@ -92,7 +92,7 @@ def cache(
     ] = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """What of history the running query service has on its disk."""
+    """Show the history that the running query service has on its disk."""
     settings = Settings()
     with QueryClient(settings.query_url(), token=settings.token(), ca_file=settings.query_ca) as client:
         found = client.history_cache(versions_max)

@@ -114,7 +114,7 @@ def image_of_bitmap(bitmap: BitMap64) -> bytes:
 
 
 class _Singles:
-    """Which images hold exactly one value, and which."""
+    """Find the images that hold exactly one value, and the value of each."""
 
     def __init__(self, present: NDArray[np.bool_], values: NDArray[np.uint64]) -> None:
         self.present, self.values = present, values

@@ -24,7 +24,7 @@ _PATTERN_TYPES = ("string", "timestamp")
 
 
 class JsonPlan:
-    """Which leaves are read. `known`: names allowed at the top level, or None when any are."""
+    """The leaves that are read. `known`: names allowed at the top level, or None when any are."""
 
     def __init__(self, leaves: tuple[Leaf, ...], known: frozenset[str] | None) -> None:
         self.leaves = leaves

@@ -1,4 +1,4 @@
-"""Which partitions are read apart because they are far behind, so that those that are not stay fresh.
+"""Chooses the partitions that are read apart because they are far behind, so that the others stay fresh.
 
 Records of one client come out of one queue: behind the backlog of one partition, a record that has just
 arrived at another waits for all of it. The rule has a hysteresis, and none is apart where all are behind:

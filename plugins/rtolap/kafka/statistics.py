@@ -1,4 +1,4 @@
-"""What librdkafka tells of this process's consumers every ten seconds, as gauges by topic and broker.
+"""Statistics of librdkafka about this process's consumers, every ten seconds, as gauges by topic and broker.
 
 rtolap_<service>_kafka_client_requests{topic, broker}                  answers in the last interval
 rtolap_<service>_kafka_client_rtt_seconds{topic, broker, quantile}     from sending until the answer

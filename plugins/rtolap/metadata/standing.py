@@ -1,4 +1,4 @@
-"""Which segments have a version that statements may read: a pure function of a cube's records."""
+"""Finds the segments that have a version which statements may read: a pure function of a cube's records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which changes of an application can be made while it runs.
+"""The changes of an application that can be made while it runs.
 
 Everything that keeps the meaning of what was published: rules and their bounds, leases, host lists, edges,
 levels that come and go. Watermarks stay where they are until the new definition has gone beyond them.

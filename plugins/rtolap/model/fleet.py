@@ -78,7 +78,7 @@ class CapacityReserve(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BrokerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is done about brokers that are not well: `propose` to a person to cordon and drain them, `apply`
+    """The policy for brokers that are not well: `propose` to a person to cordon and drain them, `apply`
     it, or `ignore` them. A slow broker counts after `slow_for_ms`. `out_of_service_max`: with so many brokers
     cordoned, drained, under repair or away, nothing more is done."""
 

@@ -35,7 +35,7 @@ class RowColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SubscriptionPoison(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What becomes of an event that the listener does not take: `retry` for ever; after `tries`, `skip` it
+    """The policy for an event that the listener does not take: `retry` for ever; after `tries`, `skip` it
     and keep it as a dead letter, or `stop`."""
 
     policy: Literal["retry", "skip", "stop"] = "retry"

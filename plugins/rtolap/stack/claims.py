@@ -1,4 +1,4 @@
-"""Which ports each stack of this user has, so that two that start at the same moment do not choose the same.
+"""Claims of ports by the stacks of this user: two that start at the same moment do not choose the same.
 
     /tmp/rtolap-<uid>/lock         held while ports are chosen: a moment
     /tmp/rtolap-<uid>/ports.json   the claims

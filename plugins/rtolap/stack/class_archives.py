@@ -24,7 +24,7 @@ _QUIETLY = "-Xlog:cds*=error"
 
 
 def archive_path(program: str, java: str, class_path: Sequence[Path]) -> Path:
-    """Where the archive of this java and these jars is or would be."""
+    """Return the path at which the archive of this java and these jars is or would be."""
     digest = hashlib.sha256(os.path.realpath(java).encode())
     for path in (Path(os.path.realpath(java)), *class_path):
         known = path.stat()

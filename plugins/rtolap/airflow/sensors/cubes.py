@@ -164,7 +164,7 @@ class WindowCompleteSensor(CoordinatorSensor):
 
 
 def _behind(partitions: Mapping[int, PartitionWatermark], wanted_ms: int) -> str:
-    """Which partitions hold the watermark, and where each stands."""
+    """Return the partitions that hold the watermark, and the position of each."""
     if not partitions:
         return "no receiver has reported a partition: see `rtolap receivers list`"
     held = ", ".join(

@@ -1,4 +1,4 @@
-"""What the planning commands have in common: their options, where the snapshot and the placement rules come
+"""The common part of the planning commands: their options, where the snapshot and the placement rules come
 from, and where the plan goes."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which partitions one cube reads here, and from which offsets on."""
+"""The partitions that one cube reads here, and the offsets from which it does."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Assignment:
 
 
 def _startable(state: LocalState, fresh: Collection[int], start_offsets: Offsets) -> set[int]:
-    """Which of the partitions without a position may start. Not those of which a table has events of an
-    earlier stay: they would be read a second time beside it."""
+    """Return the partitions without a position that may start. Those of which a table has events of an
+    earlier stay may not: they would be read a second time beside it."""
     left_over = {p for table in state.tables() for p in table.ranges} if fresh else set()
     return {p for p in fresh if p in start_offsets and p not in left_over}

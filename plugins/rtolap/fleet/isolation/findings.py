@@ -1,4 +1,4 @@
-"""What an audit finds: one value for each difference between what is declared and what is."""
+"""Findings of an audit: one value for each difference between what is declared and what is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where replicas of each topic may stand, how many of them there are to be, and how far apart.
+"""Placement rules: where replicas of each topic may stand, how many there are to be, and how far apart.
 
 Algorithm: every topic takes the first placement rule of its cluster that matches it. A rule allows the
 brokers that it names and those of its pools. Without either, as without a rule, a topic may stand on every

@@ -11,7 +11,7 @@ EVERY_LOG_DIR = "*"
 
 
 class Drains(Protocol):
-    """Who plans and submits what empties a broker; see `brokers.BrokerActions`."""
+    """Plans and submits what empties a broker; see `brokers.BrokerActions`."""
 
     def submit(self, broker: int, drain_id: str, by: str, reason: str) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What has to hold before an operation, by a snapshot. Pure.
+"""Conditions that have to hold before an operation, by a snapshot. Pure.
 
 A broker that is to be stopped must not take the last replicas in sync with it: every partition keeps
 `min.insync.replicas` of them elsewhere, or writing to it would end. A machine is given back only when it

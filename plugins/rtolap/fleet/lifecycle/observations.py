@@ -1,4 +1,4 @@
-"""What a snapshot shows that happened to a broker by itself. Pure."""
+"""Finds in a snapshot what happened to a broker by itself. Pure."""
 
 from __future__ import annotations
 

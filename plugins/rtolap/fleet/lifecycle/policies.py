@@ -1,4 +1,4 @@
-"""What should be done about disks that fail and brokers that are slow, as a function of what is known.
+"""Policies for disks that fail and brokers that are slow, as functions of what is known.
 
 A failed disk makes its broker a candidate, and so does a slow broker. A candidate is proposed to be cordoned
 and drained; but only while it is safe to: so many brokers at most are out of service at a time, all of them

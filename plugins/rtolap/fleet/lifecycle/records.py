@@ -1,4 +1,4 @@
-"""What is kept of a broker, and of every change of it."""
+"""Records of a broker, and of every change of it."""
 
 from __future__ import annotations
 

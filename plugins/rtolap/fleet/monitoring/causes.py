@@ -1,4 +1,4 @@
-"""What lies behind the slow stage of a broker, as far as sources tell: the disk, the followers, a quota."""
+"""Finds the cause of a slow stage of a broker, as far as sources tell: the disk, the followers, a quota."""
 
 from __future__ import annotations
 

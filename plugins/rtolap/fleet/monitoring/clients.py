@@ -1,4 +1,4 @@
-"""How brokers look to our own clients: pages of our processes, and which of their brokers answer slowly.
+"""Brokers as our own clients see them: pages of our processes, and which of their brokers answer slowly.
 
 Each receiver and loader tells by topic and broker what librdkafka measures (`kafka.statistics`). The time of
 a request there has everything in it that the broker's own stages lack: the network, a process that was

@@ -1,4 +1,4 @@
-"""What share of a broker's work each of its log directories has, by a snapshot of the fleet.
+"""Computes the share of a broker's work that each of its log directories has, by a snapshot of the fleet.
 
 Stock Kafka times no disk of its own: its metrics of reads and writes know no directory. So the disk behind a
 slow `local` stage is found by where the work is: a directory that the broker has given up, else the one with

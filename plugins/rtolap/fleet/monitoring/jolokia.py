@@ -119,7 +119,7 @@ def bean_keys(bean: str) -> dict[str, str]:
 
 
 def _beans(answer: _Answer) -> Mapping[str, Any]:
-    """Of a pattern: attributes by bean; of one bean: values by attribute. Nothing where there is no such
+    """Read a pattern: attributes by bean; or one bean: values by attribute. Nothing where there is no such
     bean, status 404."""
     if answer.status == 404:
         return {}

@@ -1,4 +1,4 @@
-"""What broker logs say of disks, replicas and controllers: the table of rules.
+"""Rules on what broker logs say of disks, replicas and controllers: one table.
 
 A rule has the texts of Kafka 4.3 that it stands for, each with the class that has it, `{}` where a value
 stands. A test looks each up in the classes of the real jars, so that a release that words one otherwise is

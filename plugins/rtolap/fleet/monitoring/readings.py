@@ -1,4 +1,4 @@
-"""What one broker's source tells, and where sources put it."""
+"""Readings of one broker's source, and where sources put them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which brokers are slow at reads and writes, and in which stage: the rule, as a function of windows.
+"""Finds brokers that are slow at reads and writes, and the stage: the rule, as a function of windows.
 
 A broker is slow whose 99th percentile of a read or write is above 300 ms. Kafka tells a total for that, and
 for a fetch the total is no use: a consumer without new data waits in the broker for as long as it asked to

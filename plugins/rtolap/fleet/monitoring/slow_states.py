@@ -1,4 +1,4 @@
-"""When a broker is called slow at a kind of request, and when no longer: one pure table.
+"""The states of a broker between slow and well at a kind of request: one pure table.
 
                  ABOVE                  CONFIRMED
         NORMAL ─────────▶ SUSPECTED ─────────────────▶ SLOW

@@ -1,4 +1,4 @@
-"""Where monitoring reads: what the operator declares in a file, `RTOLAP_FLEET_SOURCES` or `--sources`.
+"""Sources that monitoring reads: what the operator declares in a file, `RTOLAP_FLEET_SOURCES` or `--sources`.
 
     brokers:
       1: {jolokia: "https://kafka1:8778/jolokia", logs: [/var/log/kafka/server.log]}
@@ -40,7 +40,7 @@ class SecretFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Access(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a source knows us, and we it. ca: PEM of whom to trust, None: the system's."""
+    """Credentials by which a source knows us, and we it. ca: PEM of whom to trust, None: the system's."""
 
     user: str = ""
     password: SecretFile | None = None

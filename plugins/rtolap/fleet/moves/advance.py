@@ -189,7 +189,7 @@ class _Move:
         return self._keep(unclear_ms=self.now_ms if since_ms is None else since_ms)
 
     def _trouble(self) -> str | None:
-        """Why it cannot go on."""
+        """The reason why a move cannot go on."""
         for replica, path in self.move.wanted_dirs().items():
             disk = self.look.disks.get((replica.broker, path))
             if replica.broker in self.look.told and (disk is None or disk.offline):

@@ -1,4 +1,4 @@
-"""What brokers say of the partitions that are being moved, at one moment."""
+"""One look at the partitions that are being moved: what brokers say of them at one moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan asks of the mover, partition by partition, and the digest that it is bound by."""
+"""The moves that a plan asks for, partition by partition, and the digest that it is bound by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the mover keeps of a plan: frozen, JSON. Moves are numbered from 0 in the order of the plan.
+"""Records that the mover keeps of a plan: frozen, JSON. Moves are numbered from 0 in the order of the plan.
 
 A plan of a hundred thousand moves fits one node: a move that nobody works at is one letter of `outcomes`, and
 only those that are under way have a record.

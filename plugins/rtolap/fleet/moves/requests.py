@@ -1,4 +1,4 @@
-"""What people ask of the mover: signed with the cluster's token, kept with the answer.
+"""Requests of people to the mover: signed with the cluster's token, kept with the answer.
 
 Requests stand in ZooKeeper, where more may write than may move data: the mover takes just those that whoever
 has the token has signed, as they were signed. Each stands for ever as a line of the audit, until five

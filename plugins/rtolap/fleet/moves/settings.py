@@ -1,4 +1,4 @@
-"""How a mover goes about its work."""
+"""Settings of a mover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a plan is, for people: what moves, what stalls, when it may end, and who is last."""
+"""The progress of a plan, for people: what moves, what stalls, when it may end, and who is last."""
 
 from __future__ import annotations
 

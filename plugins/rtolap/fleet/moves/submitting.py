@@ -1,4 +1,4 @@
-"""What people ask of a mover, from where they are: a plan submitted, and each answer waited for."""
+"""Sends requests to a mover from where people are: a plan is submitted, and each answer waited for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What binds the copies of a plan: set in one batch for the whole plan, and removed to the last entry.
+"""Throttles on the copies of a plan: set in one batch for the whole plan, and removed to the last entry.
 
 Rates are set for all brokers at once, so that they can be removed although brokers are gone; a broker with a
 rate of its own keeps it. Which replicas are bound stands with their topics: the former ones send, the new

@@ -1,4 +1,4 @@
-"""Which moves begin next: a sliding window, so that one that is stuck holds nobody up.
+"""Chooses the moves that begin next: a sliding window, so that one that is stuck holds nobody up.
 
 A broker takes part in a move that it gets data by, or that it leads. It gets another one when fewer than
 `moves_per_broker` of its moves go on, and under a throttle only while what is left of them keeps it busy for
@@ -170,7 +170,7 @@ class _Window:
         return all(self._fits(broker, path, move.size_bytes) for broker, path in move.coming().items())
 
     def _fits(self, broker: int, path: str, size_bytes: int) -> bool:
-        """Where no directory is named, the broker chooses: any of them must do."""
+        """Test the room on a broker. Where no directory is named, the broker chooses: any of them must do."""
         if broker not in self._look.told:
             return False
         disks = {

@@ -1,4 +1,4 @@
-"""Which brokers may hold replicas of which topics.
+"""The brokers that may hold replicas of each topic.
 
 Planners are told so from outside, as a table: rules are few, so brokers are kept by rule and rules by topic.
 A replica that is moved comes only to a broker where its topic may stand. One that stands wrong already may

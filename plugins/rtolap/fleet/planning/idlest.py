@@ -1,4 +1,4 @@
-"""Where one replica goes that must go somewhere: the idlest disk that the rules allow.
+"""Finds a place for one replica that must go somewhere: the idlest disk that the rules allow.
 
 Of the directories that take it, on brokers where its topic may stand, those are looked at whose rack would
 hold the fewest replicas of the partition, and of these the one that is least full with it.
@@ -113,7 +113,7 @@ class IdlestDisks:
         return counts, held[self._brokers]
 
     def _most(self, partition: int, counts: Int64s) -> int:
-        """How many a rack may hold where one is replaced whose rack nobody knows."""
+        """Count how many a rack may hold where one is replaced whose rack nobody knows."""
         even = -(-int(self._placement.factors[partition]) // max(self._placement.racks_able, 1))
         return max(int(counts.max(initial=0)), even)
 

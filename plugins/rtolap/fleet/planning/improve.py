@@ -59,7 +59,7 @@ def improve(
 
 @dataclass(frozen=True, eq=False)
 class _End:
-    """Where replicas are in the end."""
+    """The places at which replicas are in the end."""
 
     at: Int64s
     cost: float
@@ -241,7 +241,7 @@ class _Search:
         self._brokers.ravel()[self._held[row]] = self._dir_brokers[place]
 
     def _refresh(self, rows: Int64s) -> None:
-        """Where these replicas may go, as far as brokers, racks and placement rules are concerned."""
+        """Find the places these replicas may go to, by brokers, racks and placement rules."""
         brokers = self._brokers[self._partitions[rows]]
         racks = self._placement.racks[brokers]
         own = self._dir_brokers[self._at[rows]]

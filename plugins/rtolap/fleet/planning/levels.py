@@ -1,4 +1,4 @@
-"""How full disks may be: the band around the mean that they are to be brought into, and what that costs.
+"""Levels of disks: the band around the mean that they are to be brought into, and what that costs.
 
 Each disk's share of used bytes is to lie within a tolerance of the mean of all, weighted by capacity. What
 lies above the band must leave, and what is missing below it must come; one move may do both, so the larger of

@@ -1,4 +1,4 @@
-"""Where every replica is, and where it would be, while a plan is being made.
+"""The place of every replica, now and planned, while a plan is being made.
 
 Replicas stand in a matrix: a row per partition, in it a slot per replica by preference, UNKNOWN where there
 is none. A slot keeps its place when its replica moves, so that leaders' preference stays as it is. Bytes

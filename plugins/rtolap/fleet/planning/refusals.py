@@ -1,4 +1,4 @@
-"""What every planner refuses of the partitions that it must move."""
+"""Refusals common to all planners, of partitions that they must move."""
 
 from __future__ import annotations
 

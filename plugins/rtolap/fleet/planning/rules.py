@@ -1,4 +1,4 @@
-"""What no plan may do to a fleet, whoever made it: checked on a plan and a snapshot, by columns.
+"""Rules that no plan may break, whoever made it: checked on a plan and a snapshot, by columns.
 
 brokers     a partition has at least one replica, none twice on a broker, and never fewer than it had
 targets     a replica comes only to a directory that takes it: the broker serves, the disk is neither
@@ -144,7 +144,7 @@ def _misplaced(allowed: AllowedBrokers, rules: Int32s, before: Int32s, after: In
 
 
 def distinct_racks(racks: Int32s) -> Int64s:
-    """How many racks each row of rack numbers names."""
+    """Count the racks that each row of rack numbers names."""
     ordered = np.sort(racks, axis=1)
     first = np.ones(ordered.shape, np.bool_)
     first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
@@ -153,7 +153,7 @@ def distinct_racks(racks: Int32s) -> Int64s:
 
 
 def fullest_rack(racks: Int32s) -> Int64s:
-    """How often each row of rack numbers names the one that it names most."""
+    """Count, for each row of rack numbers, how often it names the rack that it names most."""
     most = np.zeros(len(racks), np.int64)
     for slot in range(racks.shape[1]):
         same = (racks == racks[:, slot, None]).sum(axis=1)

@@ -40,13 +40,13 @@ class FleetAdministration(Protocol):
         ...
 
     def describe_topics(self, topics: Collection[str] | None = None) -> dict[str, TopicDescription]:
-        """Of all topics, or of those named that there are. Needs Describe on a topic: others do not show."""
+        """Describe all topics, or those named that exist. Needs Describe on a topic: others do not show."""
         ...
 
     def describe_log_dirs(
         self, brokers: Collection[int], partitions: Collection[Partition] | None = None
     ) -> dict[int, BrokerLogDirs]:
-        """Of every broker that is named, one that says nothing with why. Needs Describe on the cluster.
+        """Describe the named brokers, one that says nothing with the reason. Needs Describe on the cluster.
 
         `partitions`: only their replicas. A directory is told of even where it holds none of them.
         """

@@ -1,4 +1,4 @@
-"""What the administration of a Kafka cluster says and is told, as plain values.
+"""Plain values that the administration of a Kafka cluster takes and returns.
 
 Brokers are named by their ids, log directories by broker and path, replicas by partition and broker.
 """

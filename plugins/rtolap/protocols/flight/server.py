@@ -30,7 +30,7 @@ _PATH_BYTES_MAX = 100  # of a Unix socket: the system takes 107
 
 
 class ServerOptions(TypedDict):
-    """Where and how a Flight server serves. `metrics` counts its calls, and what is refused."""
+    """The address and the limits of a Flight server. `metrics` counts its calls, and what is refused."""
 
     host: str
     port: int

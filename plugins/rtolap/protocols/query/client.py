@@ -89,7 +89,7 @@ class QueryClient(Closeable):
         return msgspec.json.decode(self._get("/health"), type=dict[str, str])
 
     def history_cache(self, versions_max: int) -> HistoryCacheReport:
-        """What of history is on the service's disk, with at most so many versions."""
+        """Return what of history is on the service's disk, with at most so many versions."""
         body = self._get(f"/api/v1/history-cache?versions={versions_max}")
         return msgspec.json.decode(body, type=HistoryCacheReport)
 

@@ -1,4 +1,4 @@
-"""What a query service says about its copies of history."""
+"""Messages of a query service about its copies of history."""
 
 from __future__ import annotations
 

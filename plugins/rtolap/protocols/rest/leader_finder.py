@@ -1,4 +1,4 @@
-"""Which coordinator leads, learnt from the answers: 307 and 503 name the leader, silence unseats it.
+"""Finds the coordinator that leads, from the answers: 307 and 503 name the leader, silence unseats it.
 
 Only configured addresses get requests: they carry the cluster's token, and who leads is reported by whoever
 stands for election in ZooKeeper.

@@ -1,4 +1,4 @@
-"""Which history files are wanted on the disk: pure functions of the READY versions and the budget.
+"""Chooses the history files wanted on the disk: pure functions of the READY versions and the budget.
 
 Files are ordered by the end of their segment, newest first, over all cubes; within a version its manifest
 comes first, then small cuboids before large ones, which statements choose before the base. The placement is

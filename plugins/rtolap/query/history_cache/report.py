@@ -1,4 +1,4 @@
-"""What a keeper and its cache hold at this moment, for people: `rtolap query cache`."""
+"""Report of what a keeper and its cache hold at this moment, for people: `rtolap query cache`."""
 
 from __future__ import annotations
 

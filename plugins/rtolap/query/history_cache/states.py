@@ -59,7 +59,7 @@ class Condition(StrEnum):
 
 
 class Eviction(StrEnum):
-    """Why a copy goes."""
+    """The reason why a copy goes."""
 
     AGE = "age"  # newer files need its room
     REPLACED = "replaced"  # its version is no longer READY: superseded, purged, or of a dropped cube
@@ -67,7 +67,7 @@ class Eviction(StrEnum):
 
 
 class CopyFailure(StrEnum):
-    """Why a copy did not come about."""
+    """The reason why a copy did not come about."""
 
     DISK_FULL = "disk_full"
     DISK_FAILED = "disk_failed"

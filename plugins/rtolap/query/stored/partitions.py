@@ -1,4 +1,4 @@
-"""Which partitions a filter can be true in. Pure, and never too few."""
+"""Finds the partitions in which a filter can be true. Pure, and never too few."""
 
 from __future__ import annotations
 

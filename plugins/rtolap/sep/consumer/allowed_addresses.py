@@ -1,4 +1,4 @@
-"""Who may connect: HBase without Kerberos shows no credentials, so a consumer goes by addresses.
+"""Addresses that may connect: HBase without Kerberos shows no credentials, so a consumer goes by them.
 
 Addresses are declared, as IP addresses, networks (`10.1.0.0/16`) or host names, or listed by a callable: the
 region servers of the source's ZooKeeper. They are looked up again from time to time, and when an unknown

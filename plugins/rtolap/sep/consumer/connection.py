@@ -38,7 +38,7 @@ _HEADER_BYTES_MAX: Final = 64 << 10
 
 
 class Consumer(Protocol):
-    """What all connections share."""
+    """The parts that all connections share."""
 
     settings: ConsumerSettings
     budget: ByteBudget

@@ -1,4 +1,4 @@
-"""What a call is answered with when it fails: exceptions of HBase, by their Java classes.
+"""Answers to calls that fail: exceptions of HBase, by their Java classes.
 
 An exception makes the region server send the same edits again after a pause; it looks at neither the class
 nor `do_not_retry`, but logs class and message: they are for whoever reads its log.

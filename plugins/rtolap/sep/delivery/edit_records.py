@@ -17,7 +17,7 @@ I64 = NDArray[np.int64]
 
 
 class RegionEdits(msgspec.Struct, frozen=True, array_like=True):
-    """What was delivered of one region: whole edits by `sequence_ids` (a serialized bitmap), and the rows of
+    """The delivered edits of one region: whole edits by `sequence_ids` (a serialized bitmap), and the rows of
     edits of which other rows are still due. `newest_write_ms` is the newest write time among them.
 
     `highest` is at least the largest of the ids: -1 where they tell it themselves.

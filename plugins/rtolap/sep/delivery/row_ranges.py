@@ -1,4 +1,4 @@
-"""Which region delivered a part of a table last, so that late edits of a split or merged region are told.
+"""Remembers which region delivered a part of a table last, to tell late edits of split or merged regions.
 
 Sequence ids are comparable between regions that share a row, and between no others: the daughters of a split
 and the region of a merge begin above what they came from. Which rows a region has HBase does not ship, so
@@ -36,7 +36,7 @@ CLOCKS_APART_MS = 60_000
 
 @dataclass(eq=False, slots=True)
 class RegionProgress:
-    """How far a region was delivered: rows from `first` to below `end`, its highest id, its newest write."""
+    """Progress of a region's delivery: rows from `first` to below `end`, its highest id, its newest write."""
 
     table: str = ""
     first: bytes = b""
@@ -134,7 +134,7 @@ class RowRanges:
         table.replace(places, shown + rest)
 
     def forget(self, region: RegionProgress) -> None:
-        """What stood behind it is not shown again."""
+        """Ranges behind it are not shown again."""
         table = self._tables.get(region.table)
         if table is None:
             return

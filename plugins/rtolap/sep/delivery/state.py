@@ -1,4 +1,4 @@
-"""How a subscription's delivery stands, for people and for metrics."""
+"""The state of a subscription's delivery, for people and for metrics."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class StateNode:
         self._published: bytes | None = None
 
     def publish(self, delivery: Delivery) -> None:
-        """Where it has changed. What the store refuses is tried again the next time."""
+        """Write the state if it has changed. A write that the store refuses is tried again the next time."""
         data = msgspec.json.encode(delivery_state(delivery))
         if data == self._published:
             return

@@ -203,7 +203,7 @@ def _pause(deadline_s: float, pause_s: float = _POLL_S_MAX) -> bool:
 
 
 def unreplicated(families: dict[str, dict[str, bool]], wanted: TableFamilies) -> TableFamilies:
-    """Of the `wanted` families (none of a table: all of it), those whose edits HBase does not ship."""
+    """Return those of the `wanted` families (none of a table: all of it) whose edits HBase does not ship."""
     missing: TableFamilies = {}
     for table, names in wanted.items():
         known = families.get(table, {})

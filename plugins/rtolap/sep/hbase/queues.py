@@ -54,7 +54,7 @@ class QueuedLog(msgspec.Struct, frozen=True):
 
     @property
     def created_ms(self) -> int | None:
-        """When the server began the log, milliseconds since 1970, as its name says."""
+        """The instant at which the server began the log, milliseconds since 1970, as its name says."""
         match = _CREATED_MS.search(self.name)
         return int(match[1]) if match else None
 

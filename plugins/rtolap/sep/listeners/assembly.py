@@ -82,7 +82,7 @@ def open_delivery(
 
 
 def delete_journal(subscription: Subscription, cluster_id: str, cluster: KafkaCluster) -> None:
-    """Of a subscription that was dropped. Nothing is wrong where it is gone."""
+    """Delete the journal of a subscription that was dropped. Nothing is wrong where it is gone."""
     delete_topic(KafkaAdmin(cluster), journal_name(subscription.name, cluster_id))
 
 

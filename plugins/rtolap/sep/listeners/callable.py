@@ -40,7 +40,7 @@ class CallableListener:
         return outcome
 
     def recover(self, journal: Journal) -> None:
-        """What was under way in an earlier process is not known to be done: it is due again."""
+        """Work that was under way in an earlier process is not known to be done: it is due again."""
 
     def close(self) -> None:
         self._lanes.close()

@@ -1,4 +1,4 @@
-"""What delivery asks of a listener, and what it gives to it."""
+"""The contract between delivery and a listener."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _LOADED = (LoadState.COMMITTED, LoadState.VISIBLE)
 
 
 class LoadEndpoint(Protocol):
-    """What the listener needs of `protocols.stream_load`."""
+    """The part of `protocols.stream_load` that the listener needs."""
 
     def load(
         self, db: str, table: str, label: str, body: bytes, options: SendOptions, *, two_phase: bool = False

@@ -25,7 +25,7 @@ def collect(
     only: Collection[str] = (),
     before: ReplicationStatus | None = None,
 ) -> ReplicationStatus:
-    """Of the peers `only`, all without any. `before`: a look a while earlier, for what has moved since.
+    """Look at the peers `only`, all without any. `before`: a look a while earlier, for what has moved since.
 
     Raises NotFound for a peer that HBase does not have, and where there is no HBase; Unavailable where its
     ZooKeeper does not answer: everything else is found through it.

@@ -1,4 +1,4 @@
-"""What region servers report of their sources to the master: the answer of GetClusterStatus."""
+"""Reports of region servers to the master about their sources: the answer of GetClusterStatus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one look at a cluster's replication shows. Times in milliseconds since 1970, None: not known."""
+"""One look at a cluster's replication. Times in milliseconds since 1970, None: not known."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class MissingSource(msgspec.Struct, frozen=True):
-    """What could not be asked, and why: some columns are empty for it."""
+    """A source that could not be asked, and the reason: some columns are empty for it."""
 
     source: str
     reason: str

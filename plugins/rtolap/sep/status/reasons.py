@@ -1,4 +1,4 @@
-"""Why a queue is not shipped further, and since when: HBase's sources sleep for these reasons."""
+"""Finds why a queue is not shipped further, and since when: HBase's sources sleep for these reasons."""
 
 from __future__ import annotations
 

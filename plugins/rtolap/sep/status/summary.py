@@ -115,5 +115,5 @@ def _lag(queues: Iterable[QueueStatus]) -> Spread | None:
 
 
 def _remaining(queues: Iterable[QueueStatus]) -> Spread | None:
-    """What has nothing to replicate has nothing remaining, whatever else is in its log."""
+    """A queue with nothing to replicate has nothing remaining, whatever else is in its log."""
     return spread(0 if row.reason == NOTHING else row.remaining_bytes for row in queues)

@@ -1,4 +1,4 @@
-"""What a user asks for: create, pause, resume, drop. A subscription that is half made or half removed is
+"""Commands of users: create, pause, resume, drop. A subscription that is half made or half removed is
 finished first, whichever command comes next; `drop` undoes one that is half made."""
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def drop(source: SourceCluster, name: str) -> None:
 
 
 def scope_warnings(source: SourceCluster, subscription: Subscription) -> list[str]:
-    """Of what is followed: tables that are not there, and families that HBase does not ship."""
+    """Return the followed tables that are not there, and the followed families that HBase does not ship."""
     families = source.master.replicated_families()
     wanted = wanted_peer(subscription)
     warnings = [

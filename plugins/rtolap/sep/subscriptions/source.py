@@ -17,7 +17,7 @@ from rtolap.sep.hbase.znodes import HBaseZnodes
 
 
 class Master(Protocol):
-    """What is asked of the master; see `hbase.master.MasterClient`."""
+    """The calls that the master is asked; see `hbase.master.MasterClient`."""
 
     def peers(self) -> Mapping[str, Peer]: ...
 

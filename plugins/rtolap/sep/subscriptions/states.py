@@ -1,4 +1,4 @@
-"""How subscriptions stand: by their phase, HBase's peer and the ports that are registered."""
+"""The state of subscriptions: by their phase, HBase's peer and the ports that are registered."""
 
 from __future__ import annotations
 

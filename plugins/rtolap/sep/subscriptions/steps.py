@@ -1,4 +1,4 @@
-"""How a subscription is made and removed, step by step. Every step may be repeated.
+"""The steps by which a subscription is made and removed. Every step may be repeated.
 
     creating                          a crash after it leaves
     1. the definition, `creating`     a name that is taken; nothing in HBase

@@ -33,7 +33,7 @@ def wanted_peer(subscription: Subscription) -> Peer:
 
 
 def is_as_wanted(peer: Peer, wanted: Peer) -> bool:
-    """Whether it is enabled does not count, nor do settings that HBase gives to every peer."""
+    """Compare two peers. The enabled flag does not count, nor do settings that HBase gives to every peer."""
     return wanted.configuration.items() <= peer.configuration.items() and (
         msgspec.structs.replace(peer, enabled=False, configuration={})
         == msgspec.structs.replace(wanted, enabled=False, configuration={})

@@ -1,4 +1,4 @@
-"""Which tablet a row belongs to: its partition by time, its bucket by the hash of the bucket columns.
+"""Finds the tablet a row belongs to: its partition by time, its bucket by the hash of the bucket columns.
 
 The hash is that of `rows.keys.hashes`: the same in every process and for ever, so that rows of equal keys
 meet. A table without key columns spreads its rows by their place in the batch.

@@ -1,4 +1,4 @@
-"""What a job is run with, by its owner and by the roles of it."""
+"""Resources that a job is run with, by its owner and by the roles of it."""
 
 from __future__ import annotations
 

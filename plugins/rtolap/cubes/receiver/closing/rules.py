@@ -1,4 +1,4 @@
-"""Which segments does the leader of a replica set close now, and at which offsets? Pure.
+"""Decides which segments the leader of a replica set closes now, and at which offsets. Pure.
 
 A segment's first version is closed when the first of these holds:
   1. the low watermark has reached its end plus the allowed lateness;

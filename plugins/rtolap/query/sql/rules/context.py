@@ -76,7 +76,10 @@ class CubeScope:
 
 @dataclass
 class Need(Generic[S]):
-    """What a statement needs of a cube or table, all uses together. `filters`: one a use, None: all rows."""
+    """The columns and rows of a cube or table that a statement needs, all uses together.
+
+    `filters`: one a use, None: all rows.
+    """
 
     source: S
     columns: set[str] = field(default_factory=set)

@@ -125,7 +125,7 @@ def _open_at_edges(text: Bytes, opening: Longs, options: CsvOptions) -> bool:
 
 
 def escaped(text: Bytes, escape: int, places: Longs) -> Mask:
-    """Which of `places` stand behind an odd number of escaping characters."""
+    """Find those of `places` that stand behind an odd number of escaping characters."""
     is_escape = text == escape
     last_other = np.maximum.accumulate(np.where(is_escape, -1, np.arange(len(text))))
     before = places - 1

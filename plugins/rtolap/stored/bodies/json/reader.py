@@ -185,7 +185,7 @@ def _any_null(columns: dict[str, pa.Array], rows: int) -> Mask:
 
 
 def _rows_at(texts: Sequence[bytes], places: Longs) -> list[int]:
-    """Which texts places in their join by one character lie in."""
+    """Find the texts in which places in their join by one character lie."""
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)) + 1)
     rows: list[int] = np.unique(np.searchsorted(ends, places, side="right")).tolist()
     return rows

@@ -1,4 +1,4 @@
-"""Which rows a publish deletes in a unique table, so that reading needs no merge.
+"""Finds the rows that a publish deletes in a unique table, so that reading needs no merge.
 
 Of every key at most one row is alive. A new row finds it by the hash of the key and deletes it; with a
 sequence column the larger one stays, and of equal ones the later. A null in it is smaller than everything.

@@ -1,4 +1,4 @@
-"""What every load is carried out with, by itself or in a group."""
+"""Services with which every load is carried out, by itself or in a group."""
 
 from __future__ import annotations
 
