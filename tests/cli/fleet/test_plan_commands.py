@@ -95,10 +95,23 @@ def test_with_the_name_of_a_cluster_plans_keep_to_its_placement_rules(fleet: str
     assert "placement rules" not in _run("disks", "--snapshot", fleet, "--out", out).stdout
     with pytest.raises(PlanRefused, match="may not stand"):
         _run("show", out, "--snapshot", fleet, *declared)
-    with pytest.raises(DefinitionError, match="names no cluster"):
+    with pytest.raises(DefinitionError, match="declares no cluster huge"):
         _run("disks", "--snapshot", fleet, "--registry", str(registry))
     with pytest.raises(Refused, match="not of cluster other"):
         _run("disks", "--snapshot", fleet, "--registry", str(registry), "--cluster-name", "other")
+
+
+def test_the_registry_of_this_host_holds_for_the_clusters_that_it_declares(
+    fleet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RTOLAP_INCLUDE_DIR", str(tmp_path))
+    declared = REGISTRY.replace("  one:\n", "  one:\n    cluster_id: huge\n")
+    (tmp_path / "clusters.yaml").write_text(declared)
+    out = str(tmp_path / "plan.json")
+    assert "placement rules" in _run("disks", "--snapshot", fleet, "--out", out).stdout
+    assert "may be carried out" in _run("show", out, "--snapshot", fleet).stdout
+    (tmp_path / "clusters.yaml").write_text(REGISTRY)
+    assert "placement rules" not in _run("disks", "--snapshot", fleet).stdout
 
 
 def test_two_plans_are_told_apart(fleet: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from rtolap.base.errors import ImpossiblePlan, IncompleteSnapshot, NotYet
 from rtolap.fleet.isolation.placement import placement_rules
 from rtolap.fleet.planning.misplaced import plan_placement
+from rtolap.fleet.planning.plan import Limits
 from rtolap.fleet.planning.plan_file import check_applies, plan_from, plan_json
 from rtolap.model.fleet import BrokerPool, FleetCluster, PlacementRule
 
@@ -26,7 +27,7 @@ FLEETS = so_many(200)
 def test_each_misplaced_replica_goes_where_its_topic_may_stand() -> None:
     snapshot = hand_made(RACKS, {"vip": [[1, 3, 6]], "other": [[2, 4, 5]]})
     rules = placement_rules(CLUSTER, snapshot)
-    plan = plan_placement(snapshot, rules.allowed_brokers)
+    plan = plan_placement(snapshot, limits=Limits(allowed=rules.allowed_brokers))
     after = {
         plan.topics[plan.partition_topics[row]]: plan.after.brokers[
             plan.after.first[row] : plan.after.first[row + 1]
@@ -40,14 +41,14 @@ def test_each_misplaced_replica_goes_where_its_topic_may_stand() -> None:
 def test_nothing_moves_where_all_stand_as_they_may() -> None:
     snapshot = hand_made(RACKS, {"vip": [[1, 3, 5]], "other": [[2, 4, 6]]})
     rules = placement_rules(CLUSTER, snapshot)
-    assert len(plan_placement(snapshot, rules.allowed_brokers)) == 0
+    assert len(plan_placement(snapshot, limits=Limits(allowed=rules.allowed_brokers))) == 0
 
 
 def test_a_rule_that_cannot_be_kept_is_told() -> None:
     snapshot = hand_made(RACKS, {"vip": [[1, 3, 6]]}, absent=[5])
     rules = placement_rules(CLUSTER, snapshot)
     with pytest.raises(ImpossiblePlan, match="placement repair"):
-        plan_placement(snapshot, rules.allowed_brokers)
+        plan_placement(snapshot, limits=Limits(allowed=rules.allowed_brokers))
 
 
 @pytest.mark.seeded
@@ -61,7 +62,7 @@ def test_plans_of_drawn_fleets_keep_every_rule_and_leave_nothing_misplaced() -> 
         cluster = FleetCluster(businesses=("shop",), pools={"own": pool}, placement=(rule,))
         rules = placement_rules(cluster, snapshot)
         try:
-            plan = plan_placement(snapshot, rules.allowed_brokers)
+            plan = plan_placement(snapshot, limits=Limits(allowed=rules.allowed_brokers))
         except (ImpossiblePlan, IncompleteSnapshot, NotYet):
             continue
         made += len(plan) > 0

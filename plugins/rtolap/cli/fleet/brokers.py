@@ -22,8 +22,8 @@ from rtolap.cli.fleet.registry import (
     ByOption,
     ClusterNameOption,
     RegistryOption,
+    find_cluster,
     operator,
-    read_optional_cluster,
 )
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
 from rtolap.fleet.lifecycle.actions import ClusterActions
@@ -201,10 +201,10 @@ def drain(
         _one(broker, BrokerEvent.CANCEL_DRAIN, by, reason, cluster, as_json)
         return
     who = operator(Settings(), by)
-    declared = read_optional_cluster(cluster_name, registry, Settings())
     with open_administration(cluster) as administration:
         snapshot = collect_snapshot(administration, SystemClock())
-    allowed = None if declared is None else declared.allowed_brokers(snapshot)
+    registered = find_cluster(snapshot, cluster, cluster_name, registry, Settings())
+    allowed = None if registered is None else registered.allowed_brokers(snapshot)
     plan = plan_drain(snapshot, [broker], limits=Limits(throttle_bytes_per_s=throttle, allowed=allowed))
     if not as_json:
         print_plan(plan, moves=_MOVES_SHOWN)

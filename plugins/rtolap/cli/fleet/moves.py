@@ -15,15 +15,22 @@ from rtolap.base.errors import DefinitionError, PlanChanged
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import ClusterOption, open_administration
 from rtolap.cli.fleet.metadata_access import open_metadata
-from rtolap.cli.fleet.registry import ByOption, operator
+from rtolap.cli.fleet.registry import (
+    ByOption,
+    ClusterNameOption,
+    RegistryOption,
+    find_cluster,
+    operator,
+)
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.fleet.isolation.registry import check_submittable
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.records import Hours
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.status import PlanStatus, plan_status
 from rtolap.fleet.moves.submitting import MoverRequests
-from rtolap.fleet.planning.plan_file import check_applies, load_plan, plan_digest
+from rtolap.fleet.planning.plan_file import load_plan, plan_digest
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
@@ -49,10 +56,13 @@ def submit(
     ] = "",
     reason: ReasonOption = "",
     by: ByOption = None,
+    registry: RegistryOption = None,
+    cluster_name: ClusterNameOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a plan carried out. It must have been made of this cluster as it still is."""
+    """Have a plan carried out. It must have been made of this cluster as it still is, and keep to the
+    placement rules that the registry declares now."""
     loaded = load_plan(plan)
     found = plan_digest(loaded)
     if digest and (len(digest) < 8 or not found.startswith(digest)):
@@ -60,7 +70,9 @@ def submit(
     rate = loaded.throttle_bytes_per_s if throttle is None else throttle
     settings = Settings()
     with open_administration(cluster) as administration:
-        check_applies(loaded, collect_snapshot(administration, SystemClock()))
+        snapshot = collect_snapshot(administration, SystemClock())
+    registered = find_cluster(snapshot, cluster, cluster_name, registry, settings)
+    check_submittable(loaded, snapshot, registered)
     who = operator(settings, by)
     with open_metadata(settings) as store:
         requests = MoverRequests(KeptFleet(store, loaded.cluster_id), SystemClock(), settings.token(), who)

@@ -14,33 +14,29 @@ import typer
 
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
-from rtolap.cli.fleet.access import ClusterOption
 from rtolap.cli.fleet.plan_request import (
-    LimitOption,
+    LeadersOptions,
     MovesOption,
-    OutOption,
-    PlanRequest,
+    PlacementOptions,
+    PlanOptions,
     PlotOption,
-    SnapshotOption,
-    ThrottleOption,
     draw_plan,
 )
 from rtolap.cli.fleet.plan_text import MOVE_COLUMNS, move_rows, print_plan, size_text, summary, time_text
-from rtolap.cli.fleet.registry import ClusterNameOption, RegistryOption, read_cluster, read_optional_cluster
+from rtolap.cli.fleet.registry import ClusterNameOption, RegistryOption, find_cluster
+from rtolap.cli.options import with_option_groups
 from rtolap.cli.output import JsonOption, print_json, print_table, success
+from rtolap.fleet.isolation.registry import check_submittable
 from rtolap.fleet.planning.add_brokers import plan_add
 from rtolap.fleet.planning.disks import TOLERANCE, plan_disks
 from rtolap.fleet.planning.drain import plan_drain, plan_remove_disk
 from rtolap.fleet.planning.factor import plan_factor
 from rtolap.fleet.planning.leaders import plan_leaders
 from rtolap.fleet.planning.misplaced import plan_placement
-from rtolap.fleet.planning.placement import DISK_LIMIT
-from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Limits
 from rtolap.fleet.planning.plan_diff import difference
-from rtolap.fleet.planning.plan_file import check_applies, load_plan
+from rtolap.fleet.planning.plan_file import load_plan
 from rtolap.fleet.planning.racks import plan_racks
 from rtolap.fleet.snapshot.file import load
-from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 app = typer.Typer(no_args_is_help=True, help="What should move where, why, and what it costs.")
 
@@ -48,179 +44,83 @@ PlanArgument = Annotated[Path, typer.Argument(help="A file that `--out` has kept
 
 
 @app.command()
+@with_option_groups
 def disks(
+    options: PlanOptions,
     tolerance: Annotated[
         float, typer.Option(help="How far from the mean a disk may be, as a share of it.")
     ] = TOLERANCE,
-    snapshot: SnapshotOption = None,
-    registry: RegistryOption = None,
-    cluster_name: ClusterNameOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    out: OutOption = None,
-    plot: PlotOption = None,
-    disk_limit: LimitOption = DISK_LIMIT,
-    throttle: ThrottleOption = THROTTLE_BYTES_PER_S,
-    moves: MovesOption = 20,
-    as_json: JsonOption = False,
 ) -> None:
     """Bring every disk to about the same share of used bytes, by few moves."""
-    declared = read_optional_cluster(cluster_name, registry, Settings())
-    request = PlanRequest(
-        snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json, declared
-    )
-    request.run(lambda fleet, limits: plan_disks(fleet, tolerance=tolerance, limits=limits))
+    options.run(lambda fleet, limits: plan_disks(fleet, tolerance=tolerance, limits=limits))
 
 
 @app.command()
-def leaders(
-    snapshot: SnapshotOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    out: OutOption = None,
-    plot: PlotOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@with_option_groups
+def leaders(options: LeadersOptions) -> None:
     """Let brokers lead about as many partitions each, without moving data."""
-    request = PlanRequest(snapshot, cluster, out, plot, Limits(), 0, as_json)
-    request.run(lambda fleet, limits: plan_leaders(fleet, limits=limits))
+    options.run(lambda fleet, limits: plan_leaders(fleet, limits=limits))
 
 
 @app.command()
-def rack(
-    snapshot: SnapshotOption = None,
-    registry: RegistryOption = None,
-    cluster_name: ClusterNameOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    out: OutOption = None,
-    plot: PlotOption = None,
-    disk_limit: LimitOption = DISK_LIMIT,
-    throttle: ThrottleOption = THROTTLE_BYTES_PER_S,
-    moves: MovesOption = 20,
-    as_json: JsonOption = False,
-) -> None:
+@with_option_groups
+def rack(options: PlanOptions) -> None:
     """Bring replicas that share a rack to others."""
-    declared = read_optional_cluster(cluster_name, registry, Settings())
-    request = PlanRequest(
-        snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json, declared
-    )
-    request.run(lambda fleet, limits: plan_racks(fleet, limits=limits))
+    options.run(lambda fleet, limits: plan_racks(fleet, limits=limits))
 
 
 @app.command()
+@with_option_groups
 def placement(
     cluster: Annotated[str, typer.Argument(help="Cluster of the registry, whose placement rules are kept.")],
-    snapshot: SnapshotOption = None,
-    registry: RegistryOption = None,
-    out: OutOption = None,
-    plot: PlotOption = None,
-    disk_limit: LimitOption = DISK_LIMIT,
-    throttle: ThrottleOption = THROTTLE_BYTES_PER_S,
-    moves: MovesOption = 20,
-    as_json: JsonOption = False,
+    options: PlacementOptions,
 ) -> None:
     """Bring replicas that stand where the registry does not let them to where it does."""
-    declared = read_cluster(cluster, registry, Settings())
-    request = PlanRequest(
-        snapshot,
-        declared.kafka_cluster,
-        out,
-        plot,
-        Limits(disk_limit, throttle),
-        moves,
-        as_json,
-    )
-    request.run(lambda fleet, limits: plan_placement(fleet, declared.allowed_brokers(fleet), limits=limits))
+    options.run_registered(lambda fleet, limits: plan_placement(fleet, limits=limits), cluster)
 
 
 @app.command()
+@with_option_groups
 def drain(
     brokers: Annotated[list[int], typer.Argument(help="Ids of the brokers that are to be empty.")],
-    snapshot: SnapshotOption = None,
-    registry: RegistryOption = None,
-    cluster_name: ClusterNameOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    out: OutOption = None,
-    plot: PlotOption = None,
-    disk_limit: LimitOption = DISK_LIMIT,
-    throttle: ThrottleOption = THROTTLE_BYTES_PER_S,
-    moves: MovesOption = 20,
-    as_json: JsonOption = False,
+    options: PlanOptions,
 ) -> None:
     """Bring everything away from brokers, which may be dead."""
-    declared = read_optional_cluster(cluster_name, registry, Settings())
-    request = PlanRequest(
-        snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json, declared
-    )
-    request.run(lambda fleet, limits: plan_drain(fleet, brokers, limits=limits))
+    options.run(lambda fleet, limits: plan_drain(fleet, brokers, limits=limits))
 
 
 @app.command()
+@with_option_groups
 def add(
     brokers: Annotated[list[int], typer.Argument(help="Ids of the brokers that are to get their share.")],
-    snapshot: SnapshotOption = None,
-    registry: RegistryOption = None,
-    cluster_name: ClusterNameOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    out: OutOption = None,
-    plot: PlotOption = None,
-    disk_limit: LimitOption = DISK_LIMIT,
-    throttle: ThrottleOption = THROTTLE_BYTES_PER_S,
-    moves: MovesOption = 20,
-    as_json: JsonOption = False,
+    options: PlanOptions,
 ) -> None:
     """Give new brokers their share; nothing moves between the others."""
-    declared = read_optional_cluster(cluster_name, registry, Settings())
-    request = PlanRequest(
-        snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json, declared
-    )
-    request.run(lambda fleet, limits: plan_add(fleet, brokers, limits=limits))
+    options.run(lambda fleet, limits: plan_add(fleet, brokers, limits=limits))
 
 
 @app.command("remove-disk")
+@with_option_groups
 def remove_disk(
     disk: Annotated[str, typer.Argument(help="Broker and log directory: 3:/data/1.")],
-    snapshot: SnapshotOption = None,
-    registry: RegistryOption = None,
-    cluster_name: ClusterNameOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    out: OutOption = None,
-    plot: PlotOption = None,
-    disk_limit: LimitOption = DISK_LIMIT,
-    throttle: ThrottleOption = THROTTLE_BYTES_PER_S,
-    moves: MovesOption = 20,
-    as_json: JsonOption = False,
+    options: PlanOptions,
 ) -> None:
     """Bring everything away from a disk, which may have failed."""
     broker, colon, path = disk.partition(":")
     if not broker.isdecimal() or not colon or not path:
         raise DefinitionError("not a disk of a broker", expected="BROKER:PATH", found=disk)
-    declared = read_optional_cluster(cluster_name, registry, Settings())
-    request = PlanRequest(
-        snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json, declared
-    )
-    request.run(lambda fleet, limits: plan_remove_disk(fleet, int(broker), path, limits=limits))
+    options.run(lambda fleet, limits: plan_remove_disk(fleet, int(broker), path, limits=limits))
 
 
 @app.command()
+@with_option_groups
 def factor(
     replicas: Annotated[int, typer.Argument(min=1, help="So many replicas of each partition.")],
     topic: Annotated[list[str], typer.Option(help="Of this topic; may be repeated.")],
-    snapshot: SnapshotOption = None,
-    registry: RegistryOption = None,
-    cluster_name: ClusterNameOption = None,
-    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
-    out: OutOption = None,
-    plot: PlotOption = None,
-    disk_limit: LimitOption = DISK_LIMIT,
-    throttle: ThrottleOption = THROTTLE_BYTES_PER_S,
-    moves: MovesOption = 20,
-    as_json: JsonOption = False,
+    options: PlanOptions,
 ) -> None:
     """Raise the replication factor of topics."""
-    declared = read_optional_cluster(cluster_name, registry, Settings())
-    request = PlanRequest(
-        snapshot, cluster, out, plot, Limits(disk_limit, throttle), moves, as_json, declared
-    )
-    request.run(lambda fleet, limits: plan_factor(fleet, topic, replicas, limits=limits))
+    options.run(lambda fleet, limits: plan_factor(fleet, topic, replicas, limits=limits))
 
 
 @app.command()
@@ -239,9 +139,7 @@ def show(
     found = load_plan(plan)
     if snapshot is not None:
         fleet = load(snapshot)
-        declared = read_optional_cluster(cluster_name, registry, Settings())
-        allowed = None if declared is None else declared.allowed_brokers(fleet)
-        check_applies(found, fleet, allowed=allowed)
+        check_submittable(found, fleet, find_cluster(fleet, None, cluster_name, registry, Settings()))
     if plot is not None:
         draw_plan(found, plot)
     if as_json:

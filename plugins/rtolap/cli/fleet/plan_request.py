@@ -4,20 +4,23 @@ from, and where the plan goes."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rtolap.base.clock import SystemClock
-from rtolap.cli.fleet.access import open_administration
+from rtolap.base.settings import Settings
+from rtolap.cli.fleet.access import ClusterOption, open_administration
 from rtolap.cli.fleet.plan_text import print_plan, summary
-from rtolap.cli.fleet.registry import DeclaredCluster
-from rtolap.cli.output import print_json, success, write_file
+from rtolap.cli.fleet.registry import ClusterNameOption, RegistryOption, find_cluster, read_cluster
+from rtolap.cli.output import JsonOption, print_json, success, write_file
 from rtolap.draw.figure import picture_format
 from rtolap.draw.fleet_utilisation import DiskUse, draw_fleet_utilisation
-from rtolap.fleet.planning.plan import Limits, Plan
+from rtolap.fleet.isolation.registry import RegisteredCluster
+from rtolap.fleet.planning.placement import DISK_LIMIT
+from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Limits, Plan
 from rtolap.fleet.planning.plan_file import kafka_json, save_plan
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
@@ -40,44 +43,91 @@ ThrottleOption = Annotated[
 MovesOption = Annotated[int, typer.Option("--moves", min=0, help="List so many, the largest first.")]
 
 
+Planner = Callable[[Snapshot, Limits], Plan]
+
+
 @dataclass(frozen=True)
-class PlanRequest:
-    """Options of all planning commands. declared: the cluster whose placement rules the plan keeps to."""
+class PlanOutput:
+    """Where the fleet is recorded, if it is, and where the plan goes."""
 
-    snapshot: Path | None
-    cluster: str
-    out: Path | None
-    plot: Path | None
-    limits: Limits
-    moves: int
-    as_json: bool
-    declared: DeclaredCluster | None = None
+    snapshot: SnapshotOption = None
+    out: OutOption = None
+    plot: PlotOption = None
+    as_json: JsonOption = False
 
-    def run(self, planner: Callable[[Snapshot, Limits], Plan]) -> None:
-        form = picture_format(self.plot) if self.plot else None
-        snapshot = self._snapshot()
-        allowed = None if self.declared is None else self.declared.allowed_brokers(snapshot)
-        plan = planner(snapshot, replace(self.limits, allowed=allowed))
+    def read_snapshot(self, cluster: str) -> Snapshot:
+        """cluster: where the fleet is not recorded."""
+        if self.snapshot is not None:
+            return load(self.snapshot)
+        with open_administration(cluster) as administration:
+            return collect_snapshot(administration, SystemClock())
+
+    def show(self, plan: Plan, moves: int) -> None:
         if self.out is not None:
             save_plan(plan, self.out)
             write_file(kafka_file(self.out), kafka_json(plan))
-        if self.plot is not None and form is not None:
+        if self.plot is not None:
             draw_plan(plan, self.plot)
         if self.as_json:
             print_json(summary(plan))
             return
-        print_plan(plan, moves=self.moves)
+        print_plan(plan, moves=moves)
         if self.out is not None:
             success(f"{self.out}, and for Kafka's tool {kafka_file(self.out)}")
 
-    def _snapshot(self) -> Snapshot:
-        if self.snapshot is not None:
-            return load(self.snapshot)
-        cluster = self.cluster
-        if self.declared is not None and cluster == DEFAULT_KAFKA_CLUSTER:
-            cluster = self.declared.kafka_cluster
-        with open_administration(cluster) as administration:
-            return collect_snapshot(administration, SystemClock())
+    def refuse_other_pictures(self) -> None:
+        """Before anything is planned: no picture is drawn to a file of another form."""
+        if self.plot is not None:
+            picture_format(self.plot)
+
+
+@dataclass(frozen=True)
+class LeadersOptions(PlanOutput):
+    """Of plans that move no replica."""
+
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER
+
+    def run(self, planner: Planner) -> None:
+        self.refuse_other_pictures()
+        self.show(planner(self.read_snapshot(self.cluster), Limits()), 0)
+
+
+@dataclass(frozen=True)
+class PlacementOptions(PlanOutput):
+    """Of plans that move replicas of a cluster of the registry, which the command names."""
+
+    registry: RegistryOption = None
+    disk_limit: LimitOption = DISK_LIMIT
+    throttle: ThrottleOption = THROTTLE_BYTES_PER_S
+    moves: MovesOption = 20
+
+    def run_registered(self, planner: Planner, name: str) -> None:
+        self.refuse_other_pictures()
+        registered = read_cluster(name, self.registry, Settings())
+        self.plan(planner, self.read_snapshot(registered.kafka_cluster), registered)
+
+    def plan(self, planner: Planner, snapshot: Snapshot, registered: RegisteredCluster | None) -> None:
+        allowed = None if registered is None else registered.allowed_brokers(snapshot)
+        self.show(planner(snapshot, Limits(self.disk_limit, self.throttle, allowed)), self.moves)
+
+
+@dataclass(frozen=True)
+class PlanOptions(PlacementOptions):
+    """Of plans that move replicas."""
+
+    cluster_name: ClusterNameOption = None
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER
+
+    def run(self, planner: Planner) -> None:
+        """A named cluster of the registry is reached as that says, unless another is named."""
+        self.refuse_other_pictures()
+        settings, cluster = Settings(), self.cluster
+        if self.cluster_name is not None and cluster == DEFAULT_KAFKA_CLUSTER:
+            cluster = read_cluster(self.cluster_name, self.registry, settings).kafka_cluster
+        snapshot = self.read_snapshot(cluster)
+        taken_of = cluster if self.snapshot is None else None
+        registered = find_cluster(snapshot, taken_of, self.cluster_name, self.registry, settings)
+        self.plan(planner, snapshot, registered)
 
 
 def kafka_file(path: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +10,15 @@ import typer
 
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
-from rtolap.fleet.isolation.audit import check_cluster_id
-from rtolap.fleet.isolation.placement import placement_rules
-from rtolap.fleet.planning.allowed import AllowedBrokers
+from rtolap.fleet.isolation.registry import (
+    RegisteredCluster,
+    cluster_of_snapshot,
+    read_optional_registry,
+    registered_cluster,
+)
+from rtolap.fleet.isolation.registry import read_registry as read_declared_fleet
 from rtolap.fleet.snapshot.model import Snapshot
-from rtolap.model.fleet import FleetCluster, KafkaFleet
-from rtolap.model.yaml_files import read_definitions
+from rtolap.model.fleet import KafkaFleet
 
 RegistryOption = Annotated[
     list[Path] | None,
@@ -27,7 +29,8 @@ RegistryOption = Annotated[
 ClusterNameOption = Annotated[
     str | None,
     typer.Option(
-        "--cluster-name", help="Keep to the placement rules of this cluster of the registry; by default none."
+        "--cluster-name",
+        help="Cluster of the registry whose placement rules hold; by default, what it declares this one as.",
     ),
 ]
 ByOption = Annotated[str | None, typer.Option("--by", help="Who; by default the user of this shell.")]
@@ -35,49 +38,37 @@ ByOption = Annotated[str | None, typer.Option("--by", help="Who; by default the 
 
 def read_registry(paths: list[Path] | None, settings: Settings) -> KafkaFleet:
     """Raises DefinitionError where there is none, or more than one."""
-    fleets = read_definitions(*(paths or [settings.include_dir])).fleets
-    if len(fleets) != 1:
-        raise DefinitionError(
-            "one fleet is to be declared",
-            expected="one document of kind: kafka_fleet",
-            found=", ".join(sorted(fleets)) or "none",
-            action="name its file with --registry",
-        )
-    (fleet,) = fleets.values()
-    return fleet
+    return read_declared_fleet(*(paths or [settings.include_dir]))
 
 
-@dataclass(frozen=True)
-class DeclaredCluster:
-    """A cluster of the registry. kafka_cluster: the name by which this host reaches it."""
-
-    name: str
-    declared: FleetCluster
-    kafka_cluster: str
-
-    def allowed_brokers(self, snapshot: Snapshot) -> AllowedBrokers:
-        """Return where topics may stand. Raises Refused for another cluster's snapshot."""
-        check_cluster_id(self.name, self.declared, snapshot)
-        return placement_rules(self.declared, snapshot).allowed_brokers
-
-
-def read_cluster(name: str, paths: list[Path] | None, settings: Settings) -> DeclaredCluster:
+def read_cluster(name: str, paths: list[Path] | None, settings: Settings) -> RegisteredCluster:
     """Raises as `read_registry`, and NotFound where the registry has no such cluster."""
-    fleet = read_registry(paths, settings)
-    return DeclaredCluster(name, fleet.cluster(name), fleet.kafka_cluster(name))
+    return registered_cluster(read_registry(paths, settings), name)
 
 
-def read_optional_cluster(
-    name: str | None, paths: list[Path] | None, settings: Settings
-) -> DeclaredCluster | None:
-    """Raises as `read_cluster`, and DefinitionError for a registry without the name of a cluster."""
+def find_cluster(
+    snapshot: Snapshot,
+    kafka_cluster: str | None,
+    name: str | None,
+    paths: list[Path] | None,
+    settings: Settings,
+) -> RegisteredCluster | None:
+    """Return the registered cluster that the snapshot is of. kafka_cluster: the name under which it was
+    taken, None for a recorded one. name: what was named instead. None where no registry declares it.
+
+    Raises as `read_cluster`, and DefinitionError for a named registry that does not declare it."""
     if name is not None:
         return read_cluster(name, paths, settings)
     if paths:
-        raise DefinitionError(
-            "--registry alone names no cluster", expected="--cluster-name, whose placement rules are kept"
-        )
-    return None
+        found = cluster_of_snapshot(read_registry(paths, settings), snapshot, kafka_cluster)
+        if found is None:
+            raise DefinitionError(
+                f"the registry declares no cluster {snapshot.cluster_id}",
+                expected="--cluster-name, whose placement rules are kept",
+            )
+        return found
+    fleet = read_optional_registry(settings.include_dir)
+    return None if fleet is None else cluster_of_snapshot(fleet, snapshot, kafka_cluster)
 
 
 def operator(settings: Settings, by: str | None) -> str:

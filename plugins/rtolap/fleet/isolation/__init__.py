@@ -1,7 +1,8 @@
 """Isolation: what the registry declares, held against the clusters as they are.
 
-`placement` says where replicas of each topic may stand; planners take it as their hard rule. `audit` compares
-a registry with snapshots and names each difference with what repairs it; `racks`, `topics` and `capacity` are
-its checks. `quotas` are the differences of client quotas, as alterations. All of it is a pure function of
-registry and snapshots, and nothing here changes a cluster.
+`registry` reads what is declared and says which cluster of it a snapshot is of; whoever submits a plan asks
+it. `placement` says where replicas of each topic may stand; planners take it as their hard rule. `audit`
+compares a registry with snapshots and names each difference with what repairs it; `racks`, `topics` and
+`capacity` are its checks. `quotas` are the differences of client quotas, as alterations. All of it but the
+reading is a pure function of registry and snapshots, and nothing here changes a cluster.
 """

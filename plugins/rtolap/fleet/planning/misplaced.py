@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from rtolap.fleet.planning.allowed import AllowedBrokers
 from rtolap.fleet.planning.idlest import IdlestDisks
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
@@ -16,12 +15,13 @@ from rtolap.fleet.planning.refusals import by_size, refuse_unmovable
 from rtolap.fleet.snapshot.model import ReplicaState, Snapshot
 
 
-def plan_placement(snapshot: Snapshot, allowed: AllowedBrokers, *, limits: Limits = Limits()) -> Plan:
-    """allowed: instead of that of `limits`. Raises what `refusals` and `idlest` say."""
+def plan_placement(snapshot: Snapshot, *, limits: Limits) -> Plan:
+    """limits: without the brokers that it allows nothing is misplaced. Raises what `refusals` and `idlest`
+    say."""
     refuse_missing(snapshot, Kind.PLACEMENT)
-    placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=allowed)
+    placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     replicas = snapshot.replicas
-    may_stand = allowed.by_rule[placement.rules[replicas.partitions], replicas.brokers]
+    may_stand = placement.allowed.by_rule[placement.rules[replicas.partitions], replicas.brokers]
     misplaced = ~may_stand & (replicas.states != ReplicaState.REMOVING)
     goal = "placement repair"
     refuse_unmovable(placement, replicas.partitions[misplaced].astype(np.int64), goal)

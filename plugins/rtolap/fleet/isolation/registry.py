@@ -1,0 +1,80 @@
+"""The registry of Kafka fleets as files declare it, and plans held against it before they are submitted.
+
+Which cluster of the registry a snapshot is of: the one that declares its cluster id; else the one that this
+host reaches by the name under which the snapshot was taken. Whoever submits a plan, by command, from a DAG
+or as a policy, reads the registry as it is then and asks `check_submittable`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rtolap.base.errors import DefinitionError
+from rtolap.fleet.isolation.audit import check_cluster_id
+from rtolap.fleet.isolation.placement import placement_rules
+from rtolap.fleet.planning.allowed import AllowedBrokers
+from rtolap.fleet.planning.plan import Plan
+from rtolap.fleet.planning.plan_file import check_applies
+from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.model.fleet import FleetCluster, KafkaFleet
+from rtolap.model.yaml_files import read_definitions
+
+
+@dataclass(frozen=True)
+class RegisteredCluster:
+    """A cluster of the registry. kafka_cluster: the name by which this host reaches it."""
+
+    name: str
+    declared: FleetCluster
+    kafka_cluster: str
+
+    def allowed_brokers(self, snapshot: Snapshot) -> AllowedBrokers:
+        """Return where topics may stand. Raises Refused for another cluster's snapshot."""
+        check_cluster_id(self.name, self.declared, snapshot)
+        return placement_rules(self.declared, snapshot).allowed_brokers
+
+
+def read_registry(*paths: Path) -> KafkaFleet:
+    """Raises DefinitionError where there is none, or more than one."""
+    fleets = read_definitions(*paths).fleets
+    if len(fleets) != 1:
+        raise DefinitionError(
+            "one fleet is to be declared",
+            expected="one document of kind: kafka_fleet",
+            found=", ".join(sorted(fleets)) or "none",
+            action="name its file",
+        )
+    (fleet,) = fleets.values()
+    return fleet
+
+
+def read_optional_registry(folder: Path) -> KafkaFleet | None:
+    """None where there is no such folder, or nothing in it declares a fleet. Raises DefinitionError for
+    definitions that cannot be read, and for more than one fleet."""
+    if not folder.is_dir() or not read_definitions(folder).fleets:
+        return None
+    return read_registry(folder)
+
+
+def registered_cluster(fleet: KafkaFleet, name: str) -> RegisteredCluster:
+    """Raises NotFound where the registry has no such cluster."""
+    return RegisteredCluster(name, fleet.cluster(name), fleet.kafka_cluster(name))
+
+
+def cluster_of_snapshot(
+    fleet: KafkaFleet, snapshot: Snapshot, kafka_cluster: str | None
+) -> RegisteredCluster | None:
+    """kafka_cluster: the name under which the snapshot was taken, None for a recorded one. None where the
+    registry does not declare its cluster."""
+    names = [name for name, each in fleet.clusters.items() if each.cluster_id == snapshot.cluster_id]
+    names += [name for name in fleet.clusters if fleet.kafka_cluster(name) == kafka_cluster]
+    return registered_cluster(fleet, names[0]) if names else None
+
+
+def check_submittable(plan: Plan, snapshot: Snapshot, registered: RegisteredCluster | None) -> None:
+    """Hold a plan against its cluster and the registry as both are now. registered: None where no registry
+    declares the cluster. Raises what `check_applies` does, PlanRefused where a replica would come to a broker
+    where its topic may not stand, and Refused for another cluster's snapshot."""
+    allowed = None if registered is None else registered.allowed_brokers(snapshot)
+    check_applies(plan, snapshot, allowed=allowed)
