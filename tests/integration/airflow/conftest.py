@@ -24,13 +24,13 @@ BUILD = "rtolap_segment_build"
 HISTORY_DAYS = 6
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def airflow_home() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="rtolap-airflow-it-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def airflow(airflow_home: Path, zookeeper: str, kafka: str) -> Iterator[AirflowStack]:
     """With the shipped DAGs and those of these tests, all paused."""
     include = airflow_home / "include"
@@ -42,7 +42,7 @@ def airflow(airflow_home: Path, zookeeper: str, kafka: str) -> Iterator[AirflowS
         yield stack
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def receiver(airflow: AirflowStack) -> None:
     """The declared receivers, started by their DAG."""
     airflow.unpause("rtolap_receivers")
@@ -53,7 +53,7 @@ def receiver(airflow: AirflowStack) -> None:
     airflow.until("healthy receivers", healthy)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def streams(airflow: AirflowStack, receiver: None, kafka: str) -> Callable[[str], DayStream]:
     """A new stream with its topic; not yet defined."""
     admin = AdminClient({"bootstrap.servers": kafka})
@@ -91,7 +91,7 @@ class History(NamedTuple):
     ready: dict[int, SegmentInfo]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def history(airflow: AirflowStack, streams: Callable[[str], DayStream]) -> History:
     airflow.unpause(BUILD)
     stream = streams("history")
@@ -141,7 +141,7 @@ class Backfill(NamedTuple):
     runs: int
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def backfill(airflow: AirflowStack, history: History) -> Backfill:
     stream, dag_id = history.stream, "rtolap_backfill"
     airflow.pause(BUILD)

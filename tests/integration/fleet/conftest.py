@@ -1,6 +1,6 @@
 """Real brokers.
 
-brokers      three of them, shared by the session: tests of it kill none
+brokers      three of them, shared by this package: tests of it kill none
 own_brokers  three for one test, which may kill them
 fleet_world  the administration contract's world on `brokers`
 """
@@ -24,7 +24,7 @@ from tests.support.fleet.administration_contract import World
 from tests.support.fleet.brokers import Brokers
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def brokers(java: JavaArtifacts, server_folder: Path) -> Iterator[Brokers]:
     with Brokers(server_folder / "fleet", java) as started:
         yield started

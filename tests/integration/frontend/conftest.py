@@ -21,7 +21,7 @@ def columns(*, aggregated: bool = False) -> tuple[StoredColumn, ...]:
     )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(owned: None, server_folder: Path) -> Iterator[StreamLoadCluster]:
     folder = server_folder / "stream-load"
     with StreamLoadCluster(folder, f"sqlite:///{folder / 'ledger.db'}") as running:

@@ -18,7 +18,7 @@ from tests.support.stored.stream_load_cluster import PASSWORD, USER, StreamLoadC
 DORIS_CLIENT = "DorisClient==1.2.22"  # its needs, requests and PyMySQL, are here anyway
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def doris_client(server_folder: Path) -> Path:
     """The folder that it is installed in, apart from everything else."""
     folder = server_folder / "doris-client"

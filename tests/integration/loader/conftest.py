@@ -18,7 +18,7 @@ from tests.support.stored.stored_cluster import StoredCluster
 PASSWORD = "kept-in-a-file"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def around(
     kafka_server: ManagedProcess, mariadb_server: ManagedProcess, server_folder: Path
 ) -> Iterator[Around]:

@@ -1,4 +1,4 @@
-"""A real HBase with two region servers, one for the test session.
+"""A real HBase with two region servers, one for the tests of this package.
 
     hbase_server   handle: .kill() (SIGKILL), .start() (until it answers), .stop(); .address: its ZooKeeper's
     hbase          that address, "127.0.0.1:port"; the parent node is /hbase
@@ -28,7 +28,7 @@ from tests.support.hbase.distributed import DistributedHBase, distributed_hbase
 FAST = {"replication.source.shipedits.timeout": 4000}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def hbase_server(owned: None, server_folder: Path) -> Iterator[ManagedProcess]:
     ports: list[int] = []
     while len(ports) < 3:
@@ -45,12 +45,12 @@ def hbase_server(owned: None, server_folder: Path) -> Iterator[ManagedProcess]:
         server.kill()  # its orderly end takes 20 s; the folder goes anyway
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def hbase(hbase_server: ManagedProcess) -> str:
     return hbase_server.address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def hbase_processes(java: JavaArtifacts, server_folder: Path) -> Iterator[DistributedHBase]:
     with distributed_hbase(java, server_folder) as cluster:
         yield cluster

@@ -1,0 +1,1 @@
+"""Tests of loaders as processes, between Kafka, endpoints and storage nodes."""
