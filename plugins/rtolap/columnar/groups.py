@@ -3,6 +3,9 @@
 Each key column is dictionary-encoded (strings in local tables already are), a null takes the code after the
 last value, and the codes are combined as digits of mixed radix. Before the product of the radixes
 would leave 62 bits, the number so far is itself made dense, so any number of columns works.
+
+Where the combined number addresses a table that is not much longer than the rows, rows find their group by
+that address; otherwise by a hash of the number.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ from rtolap.columnar.schema import LOCAL_STRING
 
 Ids = NDArray[np.int64]
 _RADIX_MAX = 1 << 62
+_SLOTS_PER_ROW_MAX = 2  # a longer table of addresses costs more than a hash of every row
+_RUN_ROWS = 8  # of runs that are shorter on average, every value is hashed
+_SLOTS_MIN = 1 << 12  # so short a table costs nothing, however few the rows are
 
 
 class Coded(NamedTuple):
@@ -52,6 +58,9 @@ def single_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 def code(column: pa.Array) -> Coded:
     """Dictionary codes of a column; null is the code after the last."""
     if not pa.types.is_dictionary(column.type):
+        in_runs = _code_of_runs(column)
+        if in_runs is not None:
+            return in_runs
         column = column.dictionary_encode()
     radix = len(column.dictionary) + 1
     indices = column.indices
@@ -60,8 +69,27 @@ def code(column: pa.Array) -> Coded:
     return Coded(indices.to_numpy().astype(np.int64), radix, column.dictionary)
 
 
+def _code_of_runs(column: pa.Array) -> Coded | None:
+    """Code a column whose equal values stand together, as times of rolled-up rows do; None for others."""
+    kind = column.type
+    if column.null_count or len(column) < _RUN_ROWS or not (_is_whole(kind) or pa.types.is_temporal(kind)):
+        return None
+    numbers = column.view(pa.int32() if kind.bit_width == 32 else pa.int64()).to_numpy()
+    starts = np.concatenate(([0], np.flatnonzero(numbers[1:] != numbers[:-1]) + 1))
+    if len(starts) > len(numbers) // _RUN_ROWS:
+        return None
+    encoded = column.take(pa.array(starts)).dictionary_encode()
+    lengths = np.diff(starts, append=len(numbers))
+    codes = np.repeat(encoded.indices.to_numpy().astype(np.int64), lengths)
+    return Coded(codes, len(encoded.dictionary) + 1, encoded.dictionary)
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_int32(kind) or pa.types.is_int64(kind))
+
+
 def group(keys: Sequence[Coded], rows: int) -> Groups:
-    """Dense group numbers, in order of first appearance."""
+    """Dense group numbers."""
     if not keys:
         return Groups(np.zeros(rows, np.int64), min(rows, 1), np.zeros(min(rows, 1), np.int64))
     combined, radix = keys[0].codes, keys[0].radix
@@ -70,10 +98,24 @@ def group(keys: Sequence[Coded], rows: int) -> Groups:
             combined, radix = _dense(combined)
         combined = combined * key.radix + key.codes
         radix *= key.radix
+    if radix <= max(_SLOTS_MIN, _SLOTS_PER_ROW_MAX * rows):
+        return _by_address(combined, radix)
     ids, count = _dense(combined)
     first = np.zeros(count, np.int64)
-    first[ids[::-1]] = np.arange(rows - 1, -1, -1)  # the last write wins, so the earliest row does
+    first[ids[::-1]] = np.arange(rows - 1, -1, -1)
     return Groups(ids, count, first)
+
+
+def _by_address(combined: Ids, radix: int) -> Groups:
+    """Group numbers in the order of the combined numbers, all of which are below `radix`."""
+    row_at = np.full(radix, -1, np.int64)
+    row_at[combined] = np.arange(len(combined))
+    present = np.flatnonzero(row_at >= 0)
+    first = row_at[present]
+    if len(present) == radix:
+        return Groups(combined, radix, first)
+    row_at[present] = np.arange(len(present))
+    return Groups(row_at[combined], len(present), first)
 
 
 def keys_of_groups(key: Coded, groups: Groups) -> pa.Array:

@@ -50,14 +50,16 @@ def sum_values(column: pa.Array, ids: Ids, groups: int, target: pa.DataType) -> 
         np.add.at(sums, ids, low.view(np.int64))
         if pa.types.is_integer(target):
             return pa.array(sums, target, mask=absent)
-        return _decimals(sums.view(np.uint64), (sums >> 63).view(np.uint64), target, absent)
+        return _decimals(
+            sums.view(np.uint64), (sums >> 63).view(np.uint64), target, absent
+        )  # below 38 digits
     sum_low, sum_high = _sum_limbs(low, high, ids, groups)
     if pa.types.is_integer(target):
         totals = sum_low.view(np.int64)
         if not np.array_equal(sum_high.view(np.int64), totals >> 63):
             raise Refused("a sum needs more than 64 bits", expected=str(target))
         return pa.array(totals, target, mask=absent)
-    return _decimals(sum_low, sum_high, target, absent)
+    return _checked(_decimals(sum_low, sum_high, target, absent))
 
 
 def extreme(column: pa.Array, ids: Ids, groups: int, op: str) -> pa.Array:
@@ -111,8 +113,7 @@ def _words(column: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | N
     words = np.frombuffer(column.buffers()[1], "<u8").reshape(-1, 2)[
         column.offset : column.offset + len(column)
     ]
-    low = np.ascontiguousarray(words[:, 0])
-    return low, None if column.type.precision <= 18 else np.ascontiguousarray(words[:, 1])
+    return words[:, 0], None if column.type.precision <= 18 else words[:, 1]
 
 
 def _fits(low: NDArray[np.uint64], high: NDArray[np.uint64] | None, rows: int) -> bool:
@@ -120,10 +121,14 @@ def _fits(low: NDArray[np.uint64], high: NDArray[np.uint64] | None, rows: int) -
     if rows == 0:
         return True
     values = low.view(np.int64)
-    if high is not None and not np.array_equal(high.view(np.int64), values >> 63):
-        return False
-    largest = max(int(values.max()), -int(values.min()))
-    return largest * rows <= _INT64_MAX
+    smallest, largest = int(values.min()), int(values.max())
+    if high is not None:
+        if smallest >= 0:  # the usual case: one look at the high words, and no array is made
+            if np.bitwise_or.reduce(high):
+                return False
+        elif not np.array_equal(high.view(np.int64), values >> 63):
+            return False
+    return max(largest, -smallest) * rows <= _INT64_MAX
 
 
 def _sum_limbs(
@@ -152,7 +157,10 @@ def _decimals(
     validity = None
     if absent is not None:
         validity = pa.array(~absent).buffers()[1]
-    wide = pa.Array.from_buffers(pa.decimal128(38, target.scale), len(low), [validity, pa.py_buffer(words)])
+    return pa.Array.from_buffers(pa.decimal128(38, target.scale), len(low), [validity, pa.py_buffer(words)])
+
+
+def _checked(wide: pa.Array) -> pa.Array:
     bounds = pc.min_max(wide).as_py()
     if bounds["max"] is not None and max(_unscaled(bounds["max"]), _unscaled(bounds["min"])) > _DECIMAL_MAX:
         raise Refused("a sum needs more than 38 digits", found=str(bounds["max"]), expected="decimal(38)")

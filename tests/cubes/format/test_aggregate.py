@@ -1,5 +1,6 @@
 """Aggregation and merging against an obvious slow implementation."""
 
+import random
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from decimal import Context, Decimal
@@ -13,6 +14,7 @@ from rtolap.columnar.groups import code, group
 from rtolap.columnar.hll import coupons
 from rtolap.columnar.hll_image import estimate, image_of_coupons, merge_sketches
 from rtolap.columnar.schema import EVENT_MS, physical_schema
+from rtolap.cubes.format import aggregate
 from rtolap.cubes.format.aggregate import aggregate_events, merge_tables, to_plain
 from rtolap.model.cube import Cube, Schema, SegmentPolicy
 
@@ -110,6 +112,27 @@ def test_merging_any_split_equals_one_roll_up(
     merged = merge_tables(schema, parts, dimensions)
     assert merged.schema.equals(physical_schema(schema, dimensions, plain=False))
     assert by_key(to_plain(schema, merged), chosen) == slow_rollup(schema, table.to_pylist(), chosen)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("dimensions", [("city",), ("city", "ok", "hour_start"), ("code", "day"), ()])
+def test_merging_slice_by_slice_equals_one_roll_up(
+    schema: Schema,
+    random_events: Callable[[int, int], pa.Table],
+    seed: int,
+    dimensions: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(aggregate, "_SLICE_ROWS", 100)
+    monkeypatch.setattr(aggregate, "_SLICE_ROWS_MIN", 10)
+    monkeypatch.setattr(aggregate, "_ROWS_PER_KEY_MIN", random.Random(seed).choice((1, 4)))
+    table = random_events(seed, 900)
+    parts = []
+    for start in range(0, 900, 300):
+        parts += aggregate_events(schema, table.slice(start, 300)).values()
+    merged = merge_tables(schema, parts, dimensions)
+    assert merged.schema.equals(physical_schema(schema, dimensions, plain=False))
+    assert by_key(to_plain(schema, merged), dimensions) == slow_rollup(schema, table.to_pylist(), dimensions)
 
 
 def test_merging_chosen_partials_gives_just_those(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import prod
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,9 @@ from rtolap.model.cube import Partial, Schema
 
 # Segments of one batch that get tables of their own; of more (a replay), tables share memory by slices.
 _COPIED_SEGMENTS_MAX = 8
+_SLICE_ROWS = 1 << 17  # their numbers and one column of values fit a processor's cache
+_SLICE_ROWS_MIN = 1 << 12  # fewer are merged with the others at once
+_ROWS_PER_KEY_MIN = 4
 
 
 def aggregate_events(schema: Schema, table: pa.Table) -> dict[int, pa.Table]:
@@ -55,16 +59,64 @@ def merge_tables(
     target = physical_schema(schema, dimensions, partials, plain=False)
     chosen = select_partials(schema, partials)
     names = target.names[: len(target) - len(chosen)]
-    together = (
-        pa.concat_tables([table.select(target.names) for table in tables]) if tables else target.empty_table()
-    )
-    if together.num_rows == 0:
+    chosen_columns = [table.select(target.names) for table in tables if table.num_rows]
+    pieces = _reduced_in_slices(schema, chosen_columns, names, chosen, target)
+    if not pieces:
         return target.empty_table()
+    together = pa.concat_tables(pieces)
     keys = [code(single_chunk(together.column(name))) for name in names]
-    groups = group(keys, together.num_rows)
+    return _merged_rows(schema, together, keys, chosen, target)
+
+
+def _reduced_in_slices(
+    schema: Schema,
+    tables: Sequence[pa.Table],
+    names: Sequence[str],
+    chosen: Sequence[Partial],
+    target: pa.Schema,
+) -> list[pa.Table]:
+    """The same rows with those of each slice merged by themselves, where that leaves few.
+
+    A slice stays in the processor's cache, needs no common dictionary and, having few possible keys, no hash.
+    """
+    if sum(table.num_rows for table in tables) <= _SLICE_ROWS_MIN:
+        return list(tables)
+    pieces: list[pa.Table] = []
+    pays = True  # until a slice says no: its neighbours are like it
+    for table in tables:
+        for first in range(0, table.num_rows, _SLICE_ROWS):
+            rows = table.slice(first, _SLICE_ROWS)
+            if pays and rows.num_rows >= _SLICE_ROWS_MIN:
+                keys = _few_keys(rows, names)
+                pays = keys is not None
+                if keys is not None:
+                    rows = _merged_rows(schema, rows, keys, chosen, target)
+            pieces.append(rows)
+    return pieces
+
+
+def _few_keys(table: pa.Table, names: Sequence[str]) -> list[Coded] | None:
+    """The coded keys, or None where so many are possible that merging may leave most rows as they are."""
+    possible_max = table.num_rows // _ROWS_PER_KEY_MIN
+    columns = [single_chunk(table.column(name)) for name in names]
+    in_dictionaries = [len(column.dictionary) + 1 for column in columns if _is_dictionary(column)]
+    if prod(in_dictionaries) > possible_max:
+        return None
+    keys = [code(column) for column in columns]
+    return keys if prod(key.radix for key in keys) <= possible_max else None
+
+
+def _is_dictionary(column: pa.Array) -> bool:
+    return bool(pa.types.is_dictionary(column.type))
+
+
+def _merged_rows(
+    schema: Schema, table: pa.Table, keys: Sequence[Coded], chosen: Sequence[Partial], target: pa.Schema
+) -> pa.Table:
+    groups = group(keys, table.num_rows)
     arrays = [keys_of_groups(key, groups) for key in keys]
     arrays += [
-        _merged(schema, partial, single_chunk(together.column(partial.name)), groups) for partial in chosen
+        _merged(schema, partial, single_chunk(table.column(partial.name)), groups) for partial in chosen
     ]
     return pa.Table.from_arrays(arrays, schema=target)
 
