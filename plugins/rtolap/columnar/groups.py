@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.columnar.schema import LOCAL_STRING
@@ -23,6 +24,7 @@ Ids = NDArray[np.int64]
 _RADIX_MAX = 1 << 62
 _SLOTS_PER_ROW_MAX = 2  # a longer table of addresses costs more than a hash of every row
 _RUN_ROWS = 8  # of runs that are shorter on average, every value is hashed
+_SPARE_VALUES, _VALUES_PER_ROW_MAX = 64, 2  # of a dictionary, beyond which `compact` makes another
 _SLOTS_MIN = 1 << 12  # so short a table costs nothing, however few the rows are
 
 
@@ -124,8 +126,20 @@ def keys_of_groups(key: Coded, groups: Groups) -> pa.Array:
     codes = key.codes[groups.first]
     indices = pa.array(codes.astype(np.int32), mask=codes == key.radix - 1)
     if pa.types.is_string(key.values.type):
-        return pa.DictionaryArray.from_arrays(indices, key.values).cast(LOCAL_STRING)
+        return compact(pa.DictionaryArray.from_arrays(indices, key.values).cast(LOCAL_STRING))
     return key.values.take(indices)
+
+
+def compact(column: pa.Array) -> pa.Array:
+    """The same column without a dictionary that is much longer than itself: whoever unites it with others, or
+    keeps it, would pay for every value of the table that it came from."""
+    if not pa.types.is_dictionary(column.type):
+        return column
+    if len(column.dictionary) <= _SPARE_VALUES + _VALUES_PER_ROW_MAX * len(column):
+        return column
+    used = pc.unique(column.indices.drop_null())
+    places = pc.index_in(column.indices, used)
+    return pa.DictionaryArray.from_arrays(places, column.dictionary.take(used)).cast(column.type)
 
 
 def _dense(combined: Ids) -> tuple[Ids, int]:

@@ -12,6 +12,7 @@ from rtolap.base.clock import ManualClock
 from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
+from rtolap.cubes.receiver.result_cache import ResultCache
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.upload import Uploader, close_segment, upload_job
 from rtolap.cubes.receiver.views import CubeView
@@ -65,6 +66,7 @@ class Receiver:
         )
         self.view = CubeView()
         self.core = self._core()
+        self.results = self._results()
 
     def _core(self) -> CubeReceiver:
         return CubeReceiver(
@@ -77,8 +79,13 @@ class Receiver:
             settings=self.settings,
         )
 
+    def _results(self) -> ResultCache:
+        """Every table is worth a result here, so that all of them are used, however small."""
+        return ResultCache(self.cluster.schema, self.settings.result_bytes_max, table_rows_min=1)
+
     def crash(self) -> None:
         self.core, self.view, self.told_epoch = self._core(), CubeView(), -1
+        self.results = self._results()
 
     def lose_disk(self) -> None:
         shutil.rmtree(self.folder)

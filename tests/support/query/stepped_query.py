@@ -103,6 +103,7 @@ class _Receivers:
             owned=core.owned,
             receiver_id=receiver_id,
             progress=core.progress,
+            cache=receiver.results,
         )
         said = msgspec.json.decode(table.schema.metadata[ANSWER_KEY], type=PartialAnswer)
         vectors.update(dict.fromkeys(said.positions, core.state.vectors))

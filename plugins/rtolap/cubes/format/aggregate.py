@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from rtolap.columnar import reduce
-from rtolap.columnar.groups import Coded, Groups, code, group, keys_of_groups, single_chunk
+from rtolap.columnar.groups import Coded, Groups, code, compact, group, keys_of_groups, single_chunk
 from rtolap.columnar.hll import coupons
 from rtolap.columnar.hll_image import sketches_from_coupons
 from rtolap.columnar.schema import EVENT_MS, partial_type, physical_schema, select_partials
@@ -63,7 +63,7 @@ def merge_tables(
     pieces = _reduced_in_slices(schema, chosen_columns, names, chosen, target)
     if not pieces:
         return target.empty_table()
-    together = pa.concat_tables(pieces)
+    together = pa.concat_tables([_compacted(piece) for piece in pieces] if len(pieces) > 1 else pieces)
     keys = [code(single_chunk(together.column(name))) for name in names]
     return _merged_rows(schema, together, keys, chosen, target)
 
@@ -104,6 +104,11 @@ def _few_keys(table: pa.Table, names: Sequence[str]) -> list[Coded] | None:
         return None
     keys = [code(column) for column in columns]
     return keys if prod(key.radix for key in keys) <= possible_max else None
+
+
+def _compacted(table: pa.Table) -> pa.Table:
+    columns = [compact(single_chunk(column)) for column in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 def _is_dictionary(column: pa.Array) -> bool:

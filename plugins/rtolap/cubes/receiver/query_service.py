@@ -13,11 +13,11 @@ import msgspec
 import pyarrow as pa
 
 from rtolap.base.errors import QueryError, StaleSnapshot, Unavailable
-from rtolap.columnar.filter import mask
 from rtolap.columnar.schema import physical_schema
-from rtolap.cubes.format.aggregate import merge_tables, to_plain
+from rtolap.cubes.format.aggregate import to_plain
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
 from rtolap.cubes.receiver.partition_progress import Progress
+from rtolap.cubes.receiver.result_cache import ResultCache, merged_plainly
 from rtolap.model.cube import Schema
 from rtolap.model.segment import SegmentRange, parse_segment_name
 from rtolap.protocols.predicate import columns_of
@@ -38,33 +38,33 @@ def answer(
     owned: Collection[int],
     receiver_id: str,
     progress: Progress,
+    cache: ResultCache | None = None,
 ) -> pa.Table:
-    """A plain table with its PartialAnswer in the schema's metadata. Raises NotReady or StaleSnapshot."""
+    """A plain table with its PartialAnswer in the schema's metadata. Raises NotReady or StaleSnapshot.
+
+    `cache`: the cube's results of statements that come again; None reads everything.
+    """
     _check_columns(schema, query)
     check(schema, state, query, owned)
-    tables: list[pa.Table] = []
+    tables: list[LocalTable] = []
     names: list[str] = []
-    scanned = pruned = 0
     for start_ms, segment in sorted(state.segments.items()):
         window = SegmentRange(start_ms, start_ms + schema.cube.segment.window_ms)
         if not _asked(window, query.snapshot):
             continue
         names.append(window.name)
-        for local in segment.tables:
-            kept, looked, spared = _select(local, query)
-            scanned, pruned = scanned + looked, pruned + spared
-            if kept.num_rows:
-                tables.append(kept)
-    if tables:
-        table = to_plain(schema, merge_tables(schema, tables, query.dimensions, query.partials))
+        tables += segment.tables
+    found = cache.merged(query, tables) if cache is not None else merged_plainly(schema, query, tables)
+    if found.table.num_rows:
+        table = to_plain(schema, found.table)
     else:
         table = physical_schema(schema, query.dimensions, query.partials, plain=True).empty_table()
     meta = PartialAnswer(
         receiver_id=receiver_id,
         positions=dict(state.positions),
         segments=tuple(names),
-        rows_scanned=scanned,
-        rows_pruned=pruned,
+        rows_scanned=found.rows_scanned,
+        rows_pruned=found.rows_pruned,
         refused={part: counter.rejected for part, counter in progress.counters.items() if counter.rejected},
         refused_example=progress.example(),
     )
@@ -144,17 +144,6 @@ def _asked(window: SegmentRange, snapshot: Snapshot) -> bool:
     if snapshot.start_ms is not None and window.end_ms <= snapshot.start_ms:
         return False
     return snapshot.end_ms is None or window.start_ms < snapshot.end_ms
-
-
-def _select(local: LocalTable, query: PartialQuery) -> tuple[pa.Table, int, int]:
-    if local.fragment is not None:
-        chosen = local.fragment.select(query.filter)
-        return chosen.table, chosen.rows_scanned, chosen.rows_pruned
-    if query.filter is None:
-        return local.table, local.rows, 0
-    if local.statistics.excludes(query.filter):
-        return local.table.slice(0, 0), 0, local.rows
-    return local.table.filter(mask(local.table, query.filter)), local.rows, 0
 
 
 def _check_columns(schema: Schema, query: PartialQuery) -> None:

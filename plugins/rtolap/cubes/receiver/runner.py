@@ -22,6 +22,7 @@ from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.query_service import NotReady, answer
 from rtolap.cubes.receiver.requests import Requests
+from rtolap.cubes.receiver.result_cache import ResultCache
 from rtolap.cubes.receiver.states import READING
 from rtolap.cubes.receiver.topic_watch import LOG_END_EVERY_S
 from rtolap.cubes.receiver.upload import Uploader
@@ -71,6 +72,7 @@ class CubeRunner:
         self._stopping = threading.Event()
         self._core_stopping = threading.Event()
         self._requests = Requests(schema.cube.name, receiver_id)
+        self._results = ResultCache(schema, core.settings.result_bytes_max)
         self._commits = ClosingCommits(
             schema,
             core,
@@ -168,6 +170,7 @@ class CubeRunner:
                     owned=self.core.owned,
                     receiver_id=self._receiver_id,
                     progress=self.core.progress,
+                    cache=self._results,
                 )
             except NotReady as reason:
                 left_s = deadline_s - self._clock.monotonic_s()

@@ -18,6 +18,7 @@ class ReceiverSettings:
     disk_free_bytes_min       below it the consumer pauses; it resumes at twice as much
     idle_after_s              silence at the log's end after which a partition does not hold the watermark
     realign_records_max       records read again in one go
+    result_bytes_max          results of statements that come again, of one cube; those beyond are forgotten
     retry_s                   pause after a failed flush, merge, upload or realignment
     """
 
@@ -33,4 +34,5 @@ class ReceiverSettings:
     disk_free_bytes_min: int = 512 << 20
     idle_after_s: float = 5.0
     realign_records_max: int = 50_000
+    result_bytes_max: int = 32 << 20
     retry_s: float = 5.0

@@ -29,6 +29,7 @@ from rtolap.columnar.groups import single_chunk
 from rtolap.cubes.format.fragment import Fragment
 from rtolap.cubes.format.ranges import ColumnRange, can_match, column_range
 from rtolap.cubes.receiver.local.align import NO_VECTORS, Ranges, Vectors, versions_of
+from rtolap.cubes.receiver.local.table_results import TableResults
 from rtolap.model.offsets import Offsets
 from rtolap.model.predicate import And, Compare, In, Like, Or, Predicate, columns_of
 
@@ -44,6 +45,7 @@ class LocalTable:
     table      local form; memory-mapped when it stands in `fragment`
     ranges     partition → [start, end): the table holds the segment's events of exactly these offsets
     versions   what `align.versions_of` says of the ranges; more than one: straddles, to be realigned
+    results    what repeated statements have made of `table`; kept while only its versions change
     """
 
     table: pa.Table
@@ -52,6 +54,7 @@ class LocalTable:
     versions: tuple[int, ...]
     fragment: Fragment | None = None
     level: int = 0
+    results: TableResults = field(default_factory=TableResults)
 
     @property
     def rows(self) -> int:
@@ -187,6 +190,7 @@ def merged(
         versions=group[0].versions,
         fragment=fragment,
         level=level,
+        results=TableResults([member.results for member in group]),
     )
 
 

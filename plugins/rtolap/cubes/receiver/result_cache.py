@@ -1,0 +1,153 @@
+"""Results over immutable local tables, so that a statement that comes again reads only what is new.
+
+A dashboard asks the same again and again while events arrive. Of such a statement two things are kept: the
+merged result of all tables that its last answer read, and the result over each larger table by itself. The
+next answer merges the former with the tables that came since. Where a table has gone in another way than by
+merging (dropped, read again), or through more than one merge, it starts from the results of single tables.
+
+A statement has to come twice before anything is kept of it, so single ones cost no memory.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+import msgspec
+import pyarrow as pa
+
+from rtolap.cubes.format.aggregate import merge_tables
+from rtolap.cubes.receiver.local.selection import Selected, select
+from rtolap.cubes.receiver.local.table_results import Shape
+from rtolap.cubes.receiver.local.tables import LocalTable
+from rtolap.model.cube import Schema
+from rtolap.protocols.receiver.messages import PartialQuery
+
+SHAPES_MAX = 256  # of statements that are remembered, whether anything is kept of them or not
+TABLE_ROWS_MIN = 4096  # a smaller table is read again: it is about to be merged
+ROWS_PER_RESULT_MIN = 2  # a result that is hardly smaller than its table is not worth its memory
+LOOK_AT_BYTES_EVERY = 64  # results kept
+
+
+@dataclass(frozen=True)
+class _Combined:
+    """The merged result of all tables with these tokens."""
+
+    tokens: frozenset[int]
+    table: pa.Table
+
+    def beside(self, tables: Sequence[LocalTable]) -> list[LocalTable] | None:
+        """The tables whose events are not in it; None where it holds others that none of the tables has."""
+        fresh: list[LocalTable] = []
+        found = 0
+        for local in tables:
+            results = local.results
+            if results.token in self.tokens:
+                found += 1
+            elif results.members and results.members <= self.tokens:
+                found += len(results.members)
+            else:
+                fresh.append(local)
+        return fresh if found == len(self.tokens) else None
+
+
+class ResultCache:
+    """The results of one cube. Thread-safe; nothing waits for work that another thread does."""
+
+    def __init__(self, schema: Schema, bytes_max: int, *, table_rows_min: int = TABLE_ROWS_MIN) -> None:
+        self._schema = schema
+        self._table_rows_min = table_rows_min
+        self._bytes_max = bytes_max
+        self._asked: OrderedDict[Shape, _Combined | None] = OrderedDict()
+        self._lock = Lock()
+        self._kept = 0
+
+    def merged(self, query: PartialQuery, tables: Sequence[LocalTable]) -> Selected:
+        """The tables' rows that the query keeps, grouped as it wants them, in local form."""
+        shape = msgspec.json.encode((query.dimensions, query.partials, query.filter))
+        with self._lock:
+            again = shape in self._asked
+            before = self._asked.setdefault(shape, None)
+            self._asked.move_to_end(shape)
+            while len(self._asked) > SHAPES_MAX:
+                self._asked.popitem(last=False)
+        if not again:
+            return merged_plainly(self._schema, query, tables)
+        return self._with_results(shape, query, tables, before)
+
+    def _with_results(
+        self, shape: Shape, query: PartialQuery, tables: Sequence[LocalTable], before: _Combined | None
+    ) -> Selected:
+        fresh = before.beside(tables) if before is not None else None
+        parts = [before.table] if before is not None and fresh is not None else []
+        scanned, pruned = sum(part.num_rows for part in parts), 0
+        for local in tables if fresh is None else fresh:
+            chosen = self._of_table(shape, query, local)
+            parts.append(chosen.table)
+            scanned, pruned = scanned + chosen.rows_scanned, pruned + chosen.rows_pruned
+        whole = self._merge(query, parts) if len(parts) != 1 or fresh is None or fresh else parts[0]
+        if whole.nbytes <= self._bytes_max:
+            tokens = frozenset(local.results.token for local in tables)
+            with self._lock:
+                if shape in self._asked:
+                    self._asked[shape] = _Combined(tokens, whole)
+            self._count_kept(tables)
+        return Selected(whole, scanned, pruned)
+
+    def _of_table(self, shape: Shape, query: PartialQuery, local: LocalTable) -> Selected:
+        """The rows of one table, or its result; a result that is made is kept."""
+        pieces = local.results.pieces(shape)
+        if pieces is None:
+            chosen = select(local, query.filter)
+            if local.rows < self._table_rows_min:
+                return chosen
+            result = self._merge(query, [chosen.table])
+            if result.num_rows * ROWS_PER_RESULT_MIN <= local.rows:
+                local.results.keep(shape, result)
+            return Selected(result, chosen.rows_scanned, chosen.rows_pruned)
+        if len(pieces) == 1:
+            return Selected(pieces[0], pieces[0].num_rows, 0)
+        result = self._merge(query, pieces)
+        local.results.keep(shape, result)
+        return Selected(result, sum(piece.num_rows for piece in pieces), 0)
+
+    def _merge(self, query: PartialQuery, parts: Sequence[pa.Table]) -> pa.Table:
+        return merge_tables(self._schema, parts, query.dimensions, query.partials)
+
+    def _count_kept(self, tables: Iterable[LocalTable]) -> None:
+        """Now and then forget the statements that were not asked for longest, until the rest is in bounds."""
+        with self._lock:
+            self._kept += 1
+            if self._kept % LOOK_AT_BYTES_EVERY:
+                return
+            combined = {
+                shape: entry.table.nbytes for shape, entry in self._asked.items() if entry is not None
+            }
+        results = [local.results for local in tables]
+        for each in results:
+            each.keep_only(self._asked.keys())
+        sizes = {
+            shape: size + sum(each.nbytes(shape) for each in results) for shape, size in combined.items()
+        }
+        over = sum(sizes.values()) - self._bytes_max
+        for shape, size in sizes.items():
+            if over <= 0:
+                return
+            over -= size
+            with self._lock:
+                self._asked.pop(shape, None)
+            for each in results:
+                each.forget(shape)
+
+
+def merged_plainly(schema: Schema, query: PartialQuery, tables: Iterable[LocalTable]) -> Selected:
+    """The same as `ResultCache.merged`, out of rows alone."""
+    chosen = [select(local, query.filter) for local in tables]
+    kept = [one.table for one in chosen if one.table.num_rows]
+    return Selected(
+        merge_tables(schema, kept, query.dimensions, query.partials),
+        sum(one.rows_scanned for one in chosen),
+        sum(one.rows_pruned for one in chosen),
+    )

@@ -1,0 +1,157 @@
+"""A statement that comes again reads only what is new, and its answer is that of all rows."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from rtolap.base.clock import ManualClock
+from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.local import fragments
+from rtolap.cubes.receiver.local.tables import LocalTable
+from rtolap.cubes.receiver.result_cache import ResultCache, merged_plainly
+from rtolap.cubes.receiver.settings import ReceiverSettings
+from rtolap.cubes.receiver.views import CubeView
+from rtolap.kafka.interfaces import OutRecord
+from rtolap.kafka.memory.broker import MemoryBroker
+from rtolap.kafka.memory.consumer import MemoryConsumer
+from rtolap.kafka.memory.producer import MemoryProducer
+from rtolap.metadata.records import CubeControl
+from rtolap.model.cube import Measure
+from rtolap.model.predicate import Compare, In, Predicate
+from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+
+from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
+from tests.support.seeds import so_many
+
+MEASURES = (
+    Measure("count"),
+    Measure("avg", "amount"),
+    Measure("min", "amount"),
+    Measure("max", "amount"),
+    Measure("sum", "price"),
+    Measure("approx_distinct", "place"),
+)
+SCHEMA = small_schema(measures=MEASURES)
+VIEW = CubeView(
+    control=CubeControl(enabled=True, assignment={"rs": (0,)}, assignment_epoch=1, first_offsets={0: 0}),
+    start_offsets={0: 0},
+)
+FILTERS: tuple[Predicate | None, ...] = (
+    None,
+    Compare("kind", "eq", "k1"),
+    Compare("place", "gt", 20),
+    In("kind", ("k0", "k3")),
+)
+ALL = tuple(partial.name for partial in SCHEMA.partials)
+QUERIES = tuple(
+    PartialQuery(SCHEMA.cube.name, dimensions, ALL, Snapshot(), predicate)
+    for dimensions in ((), ("kind",), ("kind", "place"), ("minute_start",))
+    for predicate in FILTERS
+)
+
+
+class Core:
+    """A core over Kafka in memory that consumes, flushes and merges when it is told to."""
+
+    def __init__(self, folder: Path, seed: int = 0) -> None:
+        self.dice = random.Random(seed)
+        self.broker = MemoryBroker()
+        self.broker.create("sales", 1)
+        self.settings = ReceiverSettings(fragments_max=2, disk_free_bytes_min=0)
+        self.core = CubeReceiver(
+            SCHEMA,
+            replica_set="rs",
+            consumer=MemoryConsumer(self.broker, "sales"),
+            producer=MemoryProducer(self.broker),
+            folder=folder,
+            clock=ManualClock(START_MS),
+            settings=self.settings,
+        )
+
+    def take(self, events: int) -> None:
+        for _ in range(events):
+            row = {
+                "ts": START_MS + self.dice.randrange(3 * WINDOW_MS),
+                "kind": self.dice.choice((None, "k0", "k1", "k2", "k3")),
+                "place": self.dice.randrange(40),
+                "amount": self.dice.choice((None, -5, 7, 2**62)),
+                "price": self.dice.choice((None, "1.25", "-99999999.99")),
+            }
+            self.broker.append("sales", OutRecord(json.dumps(row).encode(), partition=0))
+        while self.core.step(VIEW):
+            pass
+
+    def merge(self) -> None:
+        while (job := fragments.merge_job(self.core.state.segments, self.settings)) is not None:
+            merged = fragments.merge(SCHEMA, self.core.file.fragments, job)
+            assert self.core.apply_merged(job, merged)
+
+    @property
+    def tables(self) -> list[LocalTable]:
+        return list(self.core.state.tables())
+
+
+def rows(table: pa.Table) -> list[str]:
+    """In any order; lists of a sketch as they are, for they are sorted."""
+    return sorted(map(repr, table.to_pylist()))
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", range(so_many(2)))
+def test_answers_are_those_of_all_rows_whatever_happens_in_between(seed: int, tmp_path: Path) -> None:
+    core = Core(tmp_path, seed)
+    cache = ResultCache(SCHEMA, 1 << 20, table_rows_min=core.dice.choice((1, 30)))
+    spared = 0
+    for _ in range(60):
+        act = core.dice.random()
+        if act < 0.7:
+            core.take(core.dice.choice((1, 5, 60)))
+        elif act < 0.85:
+            core.core.checkpoint()
+        else:
+            core.merge()
+        for query in core.dice.sample(QUERIES, 3):
+            tables = core.dice.sample(core.tables, max(0, len(core.tables) - core.dice.choice((0, 0, 0, 1))))
+            found, plain = cache.merged(query, tables), merged_plainly(SCHEMA, query, tables)
+            assert rows(found.table) == rows(plain.table), f"seed {seed}: {query}"
+            spared += plain.rows_scanned - found.rows_scanned
+    assert spared > 0
+
+
+def test_a_statement_that_comes_again_reads_its_result_and_what_is_new(tmp_path: Path) -> None:
+    core, cache, query = Core(tmp_path), ResultCache(SCHEMA, 1 << 20), QUERIES[4]
+    core.take(3000)
+    held = sum(table.rows for table in core.tables)
+    assert cache.merged(query, core.tables).rows_scanned == held
+    assert cache.merged(query, core.tables).rows_scanned == held, "nothing is kept of one that comes once"
+    assert cache.merged(query, core.tables).rows_scanned == 5
+    core.take(1)
+    assert cache.merged(query, core.tables).rows_scanned <= 5 + 1
+    core.core.checkpoint()
+    assert cache.merged(query, core.tables).rows_scanned == 5, "what was flushed was read before"
+
+
+def test_results_beyond_their_bytes_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rtolap.cubes.receiver.result_cache.LOOK_AT_BYTES_EVERY", 1)
+    core, cache = Core(tmp_path), ResultCache(SCHEMA, 10_000, table_rows_min=1)
+    core.take(2000)
+    for _ in range(3):
+        for query in QUERIES:
+            cache.merged(query, core.tables)
+    kept = [cache.merged(query, core.tables).rows_scanned for query in reversed(QUERIES)]
+    held = sum(table.rows for table in core.tables)
+    assert held in kept
+    assert min(kept) < held
+
+
+def test_statements_that_differ_in_a_value_alone_are_told_apart(tmp_path: Path) -> None:
+    core, cache = Core(tmp_path), ResultCache(SCHEMA, 1 << 20, table_rows_min=1)
+    core.take(500)
+    for place in (1, 2, 1.5, 1, 2, 1.5):
+        query = PartialQuery(SCHEMA.cube.name, (), ("__rows",), Snapshot(), Compare("place", "le", place))
+        expected = rows(merged_plainly(SCHEMA, query, core.tables).table)
+        assert rows(cache.merged(query, core.tables).table) == expected
