@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from rtolap.base.clock import SystemClock
-from rtolap.base.stopping import stop_event, wait_awake
+from rtolap.base.cycle_collection import CycleCollection
+from rtolap.base.stopping import stop_event
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
 from rtolap.cli.serving import end_now, service_settings, switch_often
 from rtolap.cubes.receiver.assembly import CubeAssembly
@@ -98,7 +99,7 @@ def serve(
     )
     switch_often()
     service.start()
-    wait_awake(stopping)
+    CycleCollection(clock).collect_until(stopping)
     drained = service.stop()
     store.close()
     if not drained:

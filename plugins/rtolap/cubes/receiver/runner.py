@@ -24,6 +24,7 @@ from rtolap.cubes.receiver.query_service import NotReady, answer
 from rtolap.cubes.receiver.requests import Requests
 from rtolap.cubes.receiver.result_cache import ResultCache
 from rtolap.cubes.receiver.states import READING
+from rtolap.cubes.receiver.step_pace import StepPace
 from rtolap.cubes.receiver.topic_watch import LOG_END_EVERY_S
 from rtolap.cubes.receiver.upload import Uploader
 from rtolap.cubes.receiver.views import ViewSource
@@ -185,11 +186,13 @@ class CubeRunner:
     # -- the core thread --------------------------------------------------------------------------------
 
     def _run_core(self) -> None:
-        epoch = -1
-        while not self._core_stopping.is_set():
+        epoch, pace = -1, StepPace()
+        while not self._core_stopping.wait(pace.wait_s(self._clock.monotonic_s())):
             self._requests.serve()
+            begun_s = self._clock.monotonic_s()
             try:
-                self.core.step(self._views.view(), POLL_S)
+                if self.core.step(self._views.view(), POLL_S):
+                    pace.stepped(begun_s, self._clock.monotonic_s())
                 self._commits.close_due()
             except RtolapError as error:
                 log.warning("cube %s: %s", self.schema.cube.name, error)
