@@ -1,8 +1,8 @@
 """Python's collector of reference cycles, moved out of a process's data path.
 
 A batch of records is tens of thousands of objects that refer to nothing and go with their last reference, but
-each of them counts towards the next look for cycles, and every look stops all threads: in a receiver at full
-speed 30 % of its time. So the clock decides when to look: at what is new every few seconds, at everything every
+each counts towards the next look for cycles, and every look stops all threads: in a receiver at full speed
+30 % of its time. So the clock decides when to look: at what is new every few seconds, at everything every
 few minutes. What a process has when it begins to serve is never looked at again.
 """
 

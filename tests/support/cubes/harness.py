@@ -45,6 +45,7 @@ ACTIONS: tuple[tuple[Callable[[Actions], object], float], ...] = (
     (Actions.upload, 15),
     (Actions.merge, 3),
     (Actions.checkpoint, 4),
+    (Actions.write_out, 8),
     (Actions.crash, 1),
     (Actions.lose_disk, 0.4),
     (Actions.elect, 1),

@@ -84,6 +84,10 @@ class Actions:
     def checkpoint(self) -> None:
         self._any().checkpoint()
 
+    def write_out(self) -> None:
+        """A checkpoint that is under way is written, but not taken over yet."""
+        self._any().write_out()
+
     def crash(self) -> None:
         self.counts["crashes"] += 1
         self._any().crash()

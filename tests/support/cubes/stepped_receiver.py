@@ -22,6 +22,8 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.model.cube import Schema
 from rtolap.object_store.store import ObjectStore
 
+from tests.support.later_executor import LaterExecutor
+
 
 class Surroundings(Protocol):
     """The parts of its cluster that a receiver needs."""
@@ -65,6 +67,7 @@ class Receiver:
             reader=self.reader,
         )
         self.view = CubeView()
+        self.beside = LaterExecutor()
         self.core = self._core()
         self.results = self._results()
 
@@ -77,6 +80,7 @@ class Receiver:
             folder=self.folder,
             clock=self.cluster.clock,
             settings=self.settings,
+            flush_beside=self.beside,
         )
 
     def _results(self) -> ResultCache:
@@ -84,6 +88,7 @@ class Receiver:
         return ResultCache(self.cluster.schema, self.settings.result_bytes_max, table_rows_min=1)
 
     def crash(self) -> None:
+        self.beside = LaterExecutor()  # what was still to be written out is not
         self.core, self.view, self.told_epoch = self._core(), CubeView(), -1
         self.results = self._results()
 
@@ -147,6 +152,10 @@ class Receiver:
         if job is not None:
             merged = fragments.merge(self.cluster.schema, self.core.file.fragments, job)
             self.core.apply_merged(job, merged)
+
+    def write_out(self) -> None:
+        """The checkpoint that is under way gets to the disk; the core takes it over with its next step."""
+        self.beside.run_all()
 
     def checkpoint(self) -> None:
         self.core.checkpoint()

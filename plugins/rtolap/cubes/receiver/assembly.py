@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -101,6 +102,7 @@ class CubeAssembly:
             settings=self.settings,
             ends_beside=True,
             create_dead_letter_topic=create_topic,
+            flush_beside=ThreadPoolExecutor(1, thread_name_prefix=f"flush-{schema.cube.name}"),
         )
         reader = RangeReader(
             schema,

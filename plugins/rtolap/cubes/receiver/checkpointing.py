@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
@@ -25,8 +29,31 @@ DEAD_LETTERS_WAIT_S = 10.0
 TOPIC_WAIT_S = 2.0
 
 
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A checkpoint to be written: all of one moment. `files`: those that may go once it is there. `before_s`:
+    when the one before was drafted."""
+
+    state: LocalState
+    checkpoint: Checkpoint
+    files: frozenset[str]
+    before_s: float
+
+
+@dataclass(frozen=True)
+class Written:
+    """A checkpoint that is on disk."""
+
+    draft: Draft
+    flushed: Sequence[fragments.Flushed]
+    named: frozenset[str]
+
+
 class Checkpoints:
-    """The checkpoints of one cube; owned by the core thread.
+    """The checkpoints of one cube; owned by the core thread, but for `write_out`.
 
     known     positions of partitions that are not assigned at present too; None before recovery
     written   positions of the last checkpoint
@@ -51,7 +78,7 @@ class Checkpoints:
         self._settings = settings
         self._clock = clock
         self._topic = topic
-        self._files: set[str] = set()
+        self._files: frozenset[str] = frozenset()
         self._saved_at_s = clock.monotonic_s()
 
     def recover(self, progress: Progress) -> LocalState:
@@ -61,8 +88,8 @@ class Checkpoints:
             self.file.clean(set())
             self.known = {}
             return LocalState()
-        self._files = {entry.name for entry in checkpoint.fragments}
-        self.file.clean(self._files)
+        self._files = frozenset(entry.name for entry in checkpoint.fragments)
+        self.file.clean(set(self._files))
         segments = self.file.recover(checkpoint)
         progress.recover(checkpoint)
         self._topic.expect(checkpoint.topic_id)
@@ -71,8 +98,9 @@ class Checkpoints:
         return LocalState(segments=segments)
 
     def due(self, state: LocalState) -> bool:
+        """Rows, bytes or time require a checkpoint. What is being written out already does not count."""
         settings = self._settings
-        memory = [table for table in state.tables() if table.in_memory]
+        memory = [table for table in state.tables() if table.in_memory and not table.sealed]
         if sum(table.rows for table in memory) >= settings.flush_rows:
             return True
         if sum(table.nbytes for table in memory) >= settings.flush_bytes:
@@ -80,42 +108,49 @@ class Checkpoints:
         waited_s = self._clock.monotonic_s() - self._saved_at_s
         return self.dirty and waited_s >= settings.checkpoint_interval_s
 
-    def write(self, state: LocalState, progress: Progress) -> LocalState:
-        """The state with its memory on disk. The order and what a crash leaves behind: `checkpoint`.
-
-        OSError: the disk; Refused, NotFound or Unavailable: dead dead_letters cannot be delivered, or the
-        topic is not known to be the same (TopicRecreated: it is another one).
-        """
+    def draft(self, state: LocalState, progress: Progress) -> Draft:
+        """Refused, NotFound or Unavailable: dead letters cannot be delivered."""
         assert self.known is not None, "before recovery, the checkpoint on disk stands for everything"
         self._dead_letters.settle(DEAD_LETTERS_WAIT_S)
-        topic_id = self._topic.confirm_reads(TOPIC_WAIT_S)
-        segments = fragments.flushed(self._schema, self.file.fragments, state)
-        named = entries(segments)
-        positions = {**self.known, **state.positions}
-        self.file.save(
-            Checkpoint(
-                cube=self._schema.cube.name,
-                positions=positions,
-                fragments=named,
-                counters=dict(progress.counters),
-                mark_ms=progress.mark_ms,
-                arrivals=progress.arrivals(),
-                hosts=progress.saved_hosts(),
-                saved_ms=self._clock.now_ms(),
-                topic_id=topic_id,
-            )
+        checkpoint = Checkpoint(
+            cube=self._schema.cube.name,
+            positions={**self.known, **state.positions},
+            counters=dict(progress.counters),
+            mark_ms=progress.mark_ms,
+            arrivals=progress.arrivals(),
+            hosts=progress.saved_hosts(),
+            saved_ms=self._clock.now_ms(),
         )
-        self.written = positions
+        before_s, self._saved_at_s = self._saved_at_s, self._clock.monotonic_s()
         self.dirty = False
-        self._saved_at_s = self._clock.monotonic_s()
-        before, self._files = self._files, {entry.name for entry in named}
-        for gone in before - self._files:
+        return Draft(fragments.sealed(state), checkpoint, self._files, before_s)
+
+    def abandon(self, draft: Draft) -> None:
+        """It could not be written: what it would have saved is still to be saved."""
+        self.dirty = True
+        self._saved_at_s = draft.before_s
+
+    def write_out(self, draft: Draft) -> Written:
+        """On any thread, one draft at a time. OSError: the disk; Unavailable: the topic is not known to be
+        the same; TopicMissing, TopicRecreated: it is not."""
+        topic_id = self._topic.confirm_reads(TOPIC_WAIT_S)
+        flushed = fragments.flush(self._schema, self.file.fragments, draft.state)
+        entries_ = entries(fragments.with_flushed(draft.state, flushed).segments)
+        self.file.save(msgspec.structs.replace(draft.checkpoint, fragments=entries_, topic_id=topic_id))
+        named = frozenset(entry.name for entry in entries_)
+        for gone in draft.files - named:
             delete_fragment(self.file.fragments, gone)
-        return replace(state, segments=segments)
+        return Written(draft, flushed, named)
+
+    def finish(self, state: LocalState, written: Written) -> LocalState:
+        """The state with fragments for what was written out."""
+        self.written = dict(written.draft.checkpoint.positions)
+        self._files = (self._files - written.draft.files) | written.named
+        return fragments.with_flushed(state, written.flushed)
 
     def adopt(self, name: str) -> None:
         """A fragment that came from beside: deleted with the next checkpoint, if that does not name it."""
-        self._files.add(name)
+        self._files |= {name}
 
     def replay_from(self, state: LocalState) -> Offsets:
         """Per partition the smallest offset that is not in history, as of the last checkpoint."""
@@ -127,19 +162,25 @@ class Checkpoints:
         return offsets
 
 
-log = logging.getLogger(__name__)
-
-
 class Persisting:
-    """The persistence of one cube's state; used by the core thread only."""
+    """The persistence of one cube's state; used by the core thread only. `beside`: one thread on which
+    checkpoints that are due are written out; None: the step itself writes them."""
 
     def __init__(
-        self, cube: str, checkpoints: Checkpoints, dead_letters: DeadLetterWriter, limits: Limits
+        self,
+        cube: str,
+        checkpoints: Checkpoints,
+        dead_letters: DeadLetterWriter,
+        limits: Limits,
+        beside: Executor | None = None,
     ) -> None:
         self._cube = cube
         self._checkpoints = checkpoints
         self._dead_letters = dead_letters
         self._limits = limits
+        self._beside = beside
+        self._underway: Future[Written] | None = None
+        self._draft: Draft | None = None
 
     def look_at_dead_letters(self) -> None:
         """Letters that Kafka will not take stop the consumer now, not at the next checkpoint."""
@@ -147,26 +188,79 @@ class Persisting:
         if not self._limits.flush_failing and (trouble := self._dead_letters.trouble) is not None:
             self._limits.flush_failed(trouble)
 
+    def take_over(self, state: LocalState) -> LocalState:
+        """The state with what was written out beside by now. Raises TopicMissing, TopicRecreated."""
+        if self._underway is None or not self._underway.done():
+            return state
+        return self._attempt(state, lambda: self._finished(state))
+
     def again_if_due(self, state: LocalState, progress: Progress) -> LocalState:
         """Another try, a while after one has failed. Raises TopicMissing, TopicRecreated."""
-        return self._attempt(state, progress) if self._limits.flush_due else state
+        if not self._limits.flush_due:
+            return state
+        return self._attempt(state, lambda: self.write(state, progress))
 
     def if_due(self, state: LocalState, progress: Progress) -> LocalState:
-        """Write when rows, bytes or time require it. Raises TopicMissing, TopicRecreated."""
-        return self._attempt(state, progress) if self._checkpoints.due(state) else state
+        """Write when rows, bytes or time require it; beside the core where it may. Another one waits for it,
+        which bounds what is in memory. Raises TopicMissing, TopicRecreated."""
+        if not self._checkpoints.due(state):
+            return state
+        if self._beside is None:
+            return self._attempt(state, lambda: self.write(state, progress))
+        finished = self._attempt(state, lambda: self._finished(state))
+        if self._limits.flush_failing:
+            return finished
+        return self._attempt(finished, lambda: self._begun(finished, progress))
 
     def write(self, state: LocalState, progress: Progress) -> LocalState:
         """The state with its tables in files; the same one where the checkpoint on disk still stands for
-        everything. Raises what `Checkpoints.write` raises; state and checkpoint then stay as they were."""
+        everything. Raises OSError, and what `Checkpoints.draft` and `write_out` raise; state and checkpoint
+        then stay as they were."""
         if self._checkpoints.known is None:
             return state
-        written = self._checkpoints.write(state, progress)
-        self._limits.flush_worked()
-        return written
-
-    def _attempt(self, state: LocalState, progress: Progress) -> LocalState:
         try:
-            return self.write(state, progress)
+            state = self._finished(state)  # or the older one would come after this one
+        except (TopicMissing, TopicRecreated):
+            raise
+        except (OSError, RtolapError) as error:
+            log.warning("cube %s: a checkpoint beside failed, it is written now: %s", self._cube, error)
+        draft = self._checkpoints.draft(state, progress)
+        try:
+            written = self._checkpoints.write_out(draft)
+        except BaseException:
+            self._checkpoints.abandon(draft)
+            raise
+        self._limits.flush_worked()
+        return self._checkpoints.finish(draft.state, written)
+
+    def close(self) -> None:
+        if self._beside is not None:
+            self._beside.shutdown()
+
+    def _begun(self, state: LocalState, progress: Progress) -> LocalState:
+        """The state whose memory is being written out beside."""
+        assert self._beside is not None, "asked for by `if_due`"
+        draft = self._checkpoints.draft(state, progress)
+        self._underway, self._draft = self._beside.submit(self._checkpoints.write_out, draft), draft
+        return draft.state
+
+    def _finished(self, state: LocalState) -> LocalState:
+        """Wait for the checkpoint that is being written beside, if any. Raises what `write_out` raises."""
+        underway, self._underway = self._underway, None
+        if underway is None:
+            return state
+        try:
+            written = underway.result()
+        except BaseException:
+            assert self._draft is not None, "set with `_underway`"
+            self._checkpoints.abandon(self._draft)
+            raise
+        self._limits.flush_worked()
+        return self._checkpoints.finish(state, written)
+
+    def _attempt(self, state: LocalState, work: Callable[[], LocalState]) -> LocalState:
+        try:
+            return work()
         except (TopicMissing, TopicRecreated):
             raise  # no checkpoint will ever work: the consumer fails
         except (OSError, RtolapError) as error:

@@ -5,7 +5,7 @@ A step
   1. aligns the local state with the records, drops what history has taken over,
   2. follows the assignment, the pause switch and its own limits,
   3. polls what has arrived, decodes, ranks, aggregates and swaps one new state in,
-  4. writes a checkpoint when rows, bytes or time require it.
+  4. has a checkpoint written when rows, bytes or time require it, and takes over one that was written beside.
 
 Other threads read `state` (one reference, immutable). Work that takes long (realigning, merging fragments,
 uploading) is handed out as values and comes back through `apply_realigned` and `apply_merged`.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Executor
 from pathlib import Path
 
 from rtolap.base.clock import Clock
@@ -60,8 +61,10 @@ class CubeReceiver:
         settings: ReceiverSettings,
         ends_beside: bool = False,
         create_dead_letter_topic: Callable[[], object] | None = None,
+        flush_beside: Executor | None = None,
     ) -> None:
-        """`ends_beside`: see `topic_watch`; `create_dead_letter_topic`: see `dead_letters`."""
+        """`ends_beside`: see `topic_watch`; `create_dead_letter_topic`: see `dead_letters`; `flush_beside`:
+        one thread, ended with the core, on which checkpoints are written out (see `checkpointing`)."""
         table = schema.table
         self.schema = schema
         self.settings = settings
@@ -78,7 +81,9 @@ class CubeReceiver:
         self._life = Lifecycle(schema.cube.name, consumer)
         self._limits = Limits(settings, folder, clock)
         self._lost = LostOffsets(consumer)
-        self._persisting = Persisting(schema.cube.name, self._checkpoints, dead_letters, self._limits)
+        self._persisting = Persisting(
+            schema.cube.name, self._checkpoints, dead_letters, self._limits, flush_beside
+        )
         self._replica_set = replica_set
         self._consumer = consumer
         self._clock = clock
@@ -171,6 +176,7 @@ class CubeReceiver:
                 self._aligned_records = None
             self._align(view)
             self._persisting.look_at_dead_letters()
+            self._swap_if_new(self._persisting.take_over(self.state))
             self._swap_if_new(self._persisting.again_if_due(self.state, self.progress))
             self._follow(view)  # first: one that has failed answers for what its positions say
             self._topic.expect(view.control.topic_id)
@@ -211,6 +217,7 @@ class CubeReceiver:
         self._asked_to_pause = asked
 
     def close(self) -> None:
+        self._persisting.close()
         self._consumer.close()
 
     def _align(self, view: CubeView) -> None:

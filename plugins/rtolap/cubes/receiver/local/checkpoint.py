@@ -1,15 +1,18 @@
 """The local checkpoint: next-to-read offsets and the fragments that hold what lies below, as one record.
 
-A checkpoint writes memory out for all segments, so positions and fragments are always of one moment.
-`CheckpointFile.save` is the last step of this order (`checkpointing.Checkpoints.write`):
+A checkpoint writes memory out for all segments, so positions and fragments are always of one moment: that of
+its draft. Steps 3 to 6 may be done beside the core, which goes on with later events meanwhile
+(`checkpointing.Checkpoints`):
 
   1. settle the dead letters         crash: some rejects are produced again, under the same key;
                                      not possible: no checkpoint, the consumer pauses and says why
-  2. confirm the topic               asked after everything in it was read; another one: no checkpoint
-  3. write the new fragments         crash: files that no checkpoint names; recovery deletes them
-  4. replace the checkpoint          crash: the old one stands (3.), or the new one
-  5. swap the local state            in memory only
+  2. draft: seal the memory tables   in memory only
+  3. confirm the topic               asked after everything in the draft was read; another one: no checkpoint
+  4. write the new fragments         crash: files that no checkpoint names; recovery deletes them
+  5. replace the checkpoint          crash: the old one stands (4.), or the new one
   6. delete fragments no longer named   crash: recovery deletes them
+  7. swap the local state            in memory only; what was realigned or dropped since the draft stays as it
+                                     is, and what the checkpoint names for it goes with the next one
 
 Recovery reads it, deletes fragment files that it does not name, opens the others with their checksums,
 aligns them with the records (dropping what is READY by now), and reads on at its positions.
@@ -17,6 +20,7 @@ aligns them with the records (dropping what is READY by now), and reads on at it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -114,7 +118,7 @@ class CheckpointFile:
         return segments
 
 
-def entries(segments: dict[int, LocalSegment]) -> tuple[FragmentEntry, ...]:
+def entries(segments: Mapping[int, LocalSegment]) -> tuple[FragmentEntry, ...]:
     return tuple(
         FragmentEntry(segment.start_ms, table.fragment.info.name, table.events, table.ranges)
         for segment in segments.values()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rtolap.base.errors import Corrupted
@@ -15,20 +15,50 @@ from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.model.cube import Schema
 
 
-def flushed(schema: Schema, folder: Path, state: LocalState) -> dict[int, LocalSegment]:
-    """Every segment with its memory written out. A table that straddles a vector gets its own fragment."""
-    return {start: _flush_segment(schema, folder, segment) for start, segment in state.segments.items()}
+@dataclass(frozen=True)
+class Flushed:
+    """`written` stands for the memory tables of `group`."""
+
+    start_ms: int
+    group: tuple[LocalTable, ...]
+    written: LocalTable
 
 
-def _flush_segment(schema: Schema, folder: Path, segment: LocalSegment) -> LocalSegment:
-    groups = runs(segment, lambda table: table.in_memory)
-    groups += [[table] for table in segment.tables if table.straddles and table.in_memory]
-    for group in groups:
-        written = _written(schema, folder, segment.start_ms, group)
-        after = substituted(segment, group, (written,))
-        assert after is not None, "the groups come from this very segment"
-        segment = after
-    return segment
+def sealed(state: LocalState) -> LocalState:
+    """The same state, whose memory tables are merged with no later ones: they are about to be written out."""
+    segments = {
+        start: replace(segment, tables=tuple(map(_sealed, segment.tables)))
+        for start, segment in state.segments.items()
+    }
+    return replace(state, segments=segments)
+
+
+def _sealed(table: LocalTable) -> LocalTable:
+    return replace(table, sealed=True) if table.in_memory and not table.sealed else table
+
+
+def flush(schema: Schema, folder: Path, state: LocalState) -> list[Flushed]:
+    """Write out the memory of every segment. A table that straddles a vector gets its own fragment."""
+    flushed: list[Flushed] = []
+    for segment in state.segments.values():
+        groups = runs(segment, lambda table: table.in_memory)
+        groups += [[table] for table in segment.tables if table.straddles and table.in_memory]
+        for group in groups:
+            written = _written(schema, folder, segment.start_ms, group)
+            flushed.append(Flushed(segment.start_ms, tuple(group), written))
+    return flushed
+
+
+def with_flushed(state: LocalState, flushed: Iterable[Flushed]) -> LocalState:
+    """The state with fragments for memory tables. Tables that have been realigned or dropped meanwhile stay
+    as they are."""
+    segments = dict(state.segments)
+    for one in flushed:
+        segment = segments.get(one.start_ms)
+        after = substituted(segment, one.group, (one.written,)) if segment is not None else None
+        if after is not None:
+            segments[one.start_ms] = after
+    return replace(state, segments=segments)
 
 
 def _written(schema: Schema, folder: Path, start_ms: int, group: list[LocalTable]) -> LocalTable:

@@ -45,6 +45,7 @@ class LocalTable:
     table      local form; memory-mapped when it stands in `fragment`
     ranges     partition → [start, end): the table holds the segment's events of exactly these offsets
     versions   what `align.versions_of` says of the ranges; more than one: straddles, to be realigned
+    sealed     a checkpoint is writing it out: it stands for itself until then
     results    what repeated statements have made of `table`; kept while only its versions change
     """
 
@@ -54,6 +55,7 @@ class LocalTable:
     versions: tuple[int, ...]
     fragment: Fragment | None = None
     level: int = 0
+    sealed: bool = False
     results: TableResults = field(default_factory=TableResults)
 
     @property
@@ -159,7 +161,8 @@ def _carry(tables: list[LocalTable], versions: tuple[int, ...], merge: Merge, fa
 
 
 def _tail(tables: Sequence[LocalTable], versions: tuple[int, ...]) -> list[int]:
-    """Indexes of the last memory tables of one version and level, with no other of that version between.
+    """Indexes of the last memory tables of one version and level that no checkpoint is writing out, with no
+    other of that version between.
 
     A table that was read again stands, with level 0, where the old one stood: taking it together with the
     newest would give the result a range that covers those between them too.
@@ -167,7 +170,7 @@ def _tail(tables: Sequence[LocalTable], versions: tuple[int, ...]) -> list[int]:
     tail: list[int] = []
     for index in range(len(tables) - 1, -1, -1):
         table = tables[index]
-        if table.straddles or not table.in_memory:
+        if table.straddles or not table.in_memory or table.sealed:
             break
         if table.versions != versions:
             continue
