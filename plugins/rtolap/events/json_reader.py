@@ -40,7 +40,7 @@ class JsonReader:
     @staticmethod
     def text(values: Sequence[bytes]) -> bytes:
         """The wrapped records. Raises TypeError when a value is None."""
-        return MARGIN + _OPEN + _BETWEEN.join(values) + _CLOSE
+        return b"".join((MARGIN, _OPEN, _BETWEEN.join(values), _CLOSE))
 
     @staticmethod
     def starts(lengths: Sequence[int]) -> list[int]:

@@ -22,7 +22,7 @@ _WALK_MAX = 400  # characters; a longer number, or more white space, is reported
 _WHOLE_DIGITS_MAX = 15  # beyond, the reader goes through a double for numbers with a point
 _BLOCK_BYTES = 1 << 17
 ANY_SCALE = 1 << 30
-_DOT, _QUOTE, _COLON, _ZERO, _BACKSLASH, _E = 46, 34, 58, 48, 92, 101
+_DOT, _QUOTE, _COLON, _ZERO, _NINE, _BACKSLASH, _E = 46, 34, 58, 48, 57, 92, 101
 _LOWER = np.uint8(32)
 
 
@@ -78,8 +78,14 @@ def _marks(chars: Bytes) -> Places:
         block = chars[first : first + _BLOCK_BYTES]
         dots = np.flatnonzero(block == _DOT) + first
         marks.append(dots[_is_digit(chars[np.minimum(dots + 1, len(chars) - 1)])])
-        exponents = np.flatnonzero((block | _LOWER) == _E) + first
-        marks.append(exponents[_of_number(chars[exponents - 1])])
+        # Letters are many and exponents few: what stands before is compared for all, and mostly none is left.
+        before = chars[first - 1 : first - 1 + len(block)] if first else block[:-1]
+        letters = block[len(block) - len(before) :]
+        possible = (letters | _LOWER) == _E
+        possible &= before - np.uint8(_DOT) <= _NINE - _DOT  # a point, a slash or a digit
+        if possible.any():
+            exponents = np.flatnonzero(possible) + first + len(block) - len(before)
+            marks.append(exponents[_of_number(chars[exponents - 1])])
     return np.concatenate(marks)
 
 

@@ -32,6 +32,7 @@ Problems = dict[int, Problem]
 
 CHUNK_RECORDS = 1024  # with 200-byte records, text and columns of a chunk stay in the processor's cache
 _NUL, _ESCAPED_NUL = b"\0", b"\\u0000"
+_BACKSLASH = b"\\"  # one byte is found many times faster than six
 
 
 class RowReader:
@@ -66,7 +67,7 @@ class RowReader:
         self, records: list[bytes], places: Places, problems: Problems
     ) -> tuple[pa.StructArray, Places]:
         """Like `read`."""
-        array = b"[" + b",".join(records) + b"]"
+        array = b"".join((b"[", b",".join(records), b"]"))
         if _holds_nul(array):
             # An error of the columnar reader that quotes a NUL aborts the process, at every restart again.
             odd = [at for at, record in enumerate(records) if _holds_nul(record)]
@@ -139,7 +140,7 @@ class RowReader:
 
 
 def _holds_nul(record: bytes) -> bool:
-    return _NUL in record or _ESCAPED_NUL in record
+    return _NUL in record or (_BACKSLASH in record and _ESCAPED_NUL in record)
 
 
 def at_path(rows: pa.StructArray, path: tuple[str, ...]) -> pa.Array:
