@@ -12,6 +12,7 @@ Invariants
     - Per partition, the ranges of a segment's local tables never overlap, and together with history they
       hold every event below the position exactly once.
     - A table that straddles a vector is never merged and never uploaded; it is re-read and split.
+    - A kept result is of immutable tables, and holds exactly their events.
     - What a checkpoint names is on disk; what it does not name is deleted at recovery.
     - A vector is persisted before anything is uploaded for it.
 
@@ -25,6 +26,8 @@ Modules
                 `closings`, `dead_letters`, `checkpointing`
     beside it   `background_work` calls `fragments`, `realign` and `upload`; `requests` brings results to the
                 core, `views` what the cluster says; `checkpoint` is the file
-    the server  `flight`; `query_service` answers, `reports` is what it shows
-    process     `process`: `assembly` of each cube, `heartbeats`; threads in `runner` (three a cube) too
+    the server  `flight`; `query_service` answers, out of `selection` of rows and, where a statement comes
+                again, of `result_cache` (`table_results`: of one table); `reports` is what it shows
+    process     `process`: `assembly` of each cube, `heartbeats`; threads in `runner` (three a cube, and one
+                that writes checkpoints out) too; `step_pace` says how often the core steps
 """
