@@ -28,8 +28,8 @@ from pathlib import Path
 import pyarrow as pa
 from arro3.io import read_json
 from rtolap.base.clock import SystemClock
+from rtolap.cubes.receiver.answers.query_service import answer
 from rtolap.cubes.receiver.ingest import CubeReceiver
-from rtolap.cubes.receiver.query_service import answer
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.consumer import KafkaConsumer

@@ -22,7 +22,7 @@ def test_every_answer_is_the_recount_of_a_prefix(seed: int) -> None:
 
 
 def test_history_goes_on_though_staged_parts_are_lost() -> None:
-    counts = run_seed(1, 200, losing_files=True)
+    counts = run_seed(5, 200, losing_files=True)
     assert counts["parts lost"] > 0
 
 

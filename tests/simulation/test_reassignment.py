@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from rtolap.base.errors import StaleSnapshot
-from rtolap.cubes.receiver.query_service import NotReady, answer
+from rtolap.cubes.receiver.answers.query_service import NotReady, answer
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
 

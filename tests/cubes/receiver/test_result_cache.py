@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from rtolap.base.clock import ManualClock
+from rtolap.cubes.receiver.answers.result_cache import ResultCache, merged_plainly
 from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.tables import LocalTable
-from rtolap.cubes.receiver.result_cache import ResultCache, merged_plainly
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord
@@ -136,7 +136,7 @@ def test_a_statement_that_comes_again_reads_its_result_and_what_is_new(tmp_path:
 
 
 def test_results_beyond_their_bytes_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rtolap.cubes.receiver.result_cache.LOOK_AT_BYTES_EVERY", 1)
+    monkeypatch.setattr("rtolap.cubes.receiver.answers.result_cache.LOOK_AT_BYTES_EVERY", 1)
     core, cache = Core(tmp_path), ResultCache(SCHEMA, 10_000, table_rows_min=1)
     core.take(2000)
     for _ in range(3):

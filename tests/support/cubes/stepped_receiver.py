@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Protocol
 
 from rtolap.base.clock import ManualClock
+from rtolap.cubes.receiver.answers.result_cache import ResultCache
 from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
-from rtolap.cubes.receiver.result_cache import ResultCache
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.upload import Uploader, close_segment, upload_job
 from rtolap.cubes.receiver.views import CubeView

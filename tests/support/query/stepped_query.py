@@ -15,8 +15,8 @@ import pyarrow as pa
 from rtolap.base.clock import Clock
 from rtolap.base.errors import Unavailable
 from rtolap.columnar.schema import physical_schema
+from rtolap.cubes.receiver.answers.query_service import answer
 from rtolap.cubes.receiver.local.align import Vectors
-from rtolap.cubes.receiver.query_service import answer
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore

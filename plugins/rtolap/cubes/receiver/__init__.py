@@ -26,8 +26,8 @@ Modules
                 `closings`, `dead_letters`, `checkpointing`
     beside it   `background_work` calls `fragments`, `realign` and `upload`; `requests` brings results to the
                 core, `views` what the cluster says; `checkpoint` is the file
-    the server  `flight`; `query_service` answers, out of `selection` of rows and, where a statement comes
-                again, of `result_cache` (`table_results`: of one table); `reports` is what it shows
+    the server  `flight`; `answers.query_service` answers, out of `answers.selection` of rows and, where a
+                statement comes again, of `answers.result_cache`; `reports` is what it shows
     process     `process`: `assembly` of each cube, `heartbeats`; threads in `runner` (three a cube, and one
                 that writes checkpoints out) too; `step_pace` says how often the core steps
 """

@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.cubes.receiver.answers.query_service import NotReady, answer
+from rtolap.cubes.receiver.answers.result_cache import ResultCache
 from rtolap.cubes.receiver.background_work import BackgroundWork
 from rtolap.cubes.receiver.closing.commits import ClosingCommits
 from rtolap.cubes.receiver.hosts.reports import WatermarkReports
 from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.realign import RangeReader
-from rtolap.cubes.receiver.query_service import NotReady, answer
 from rtolap.cubes.receiver.requests import Requests
-from rtolap.cubes.receiver.result_cache import ResultCache
 from rtolap.cubes.receiver.states import READING
 from rtolap.cubes.receiver.step_pace import StepPace
 from rtolap.cubes.receiver.topic_watch import LOG_END_EVERY_S

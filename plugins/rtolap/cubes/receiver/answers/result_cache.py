@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from rtolap.cubes.format.aggregate import merge_tables
-from rtolap.cubes.receiver.local.selection import Selected, select
+from rtolap.cubes.receiver.answers.selection import Selected, select
 from rtolap.cubes.receiver.local.table_results import Shape
 from rtolap.cubes.receiver.local.tables import LocalTable
 from rtolap.model.cube import Schema

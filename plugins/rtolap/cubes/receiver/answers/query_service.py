@@ -15,9 +15,9 @@ import pyarrow as pa
 from rtolap.base.errors import QueryError, StaleSnapshot, Unavailable
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.aggregate import to_plain
+from rtolap.cubes.receiver.answers.result_cache import ResultCache, merged_plainly
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
 from rtolap.cubes.receiver.partition_progress import Progress
-from rtolap.cubes.receiver.result_cache import ResultCache, merged_plainly
 from rtolap.model.cube import Schema
 from rtolap.model.segment import SegmentRange, parse_segment_name
 from rtolap.protocols.predicate import columns_of
