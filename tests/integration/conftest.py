@@ -20,7 +20,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rtolap.stack.artifacts import JavaArtifacts, java_artifacts
 from rtolap.stack.class_archives import spark_submit_options
@@ -30,6 +29,7 @@ from rtolap.stack.servers.kafka import kafka_spec
 from rtolap.stack.servers.mariadb import mariadb_spec
 from rtolap.stack.servers.zookeeper import zookeeper_spec
 
+from tests.support.kafka_topics import create_topic as made
 from tests.support.servers import running
 
 _OWNER = "RTOLAP_TEST_OWNER"
@@ -111,12 +111,11 @@ def unique_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def create_topic(kafka: str, unique_name: str) -> Callable[..., str]:
     """create_topic(name=None, partitions=1, config=None) -> name, when the topic can be used."""
-    admin = AdminClient({"bootstrap.servers": kafka})
 
     def create(name: str | None = None, partitions: int = 1, config: dict[str, str] | None = None) -> str:
         topic = name or unique_name
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
-        admin.create_topics([new], operation_timeout=20)[topic].result(30)
+        made(kafka, new)
         return topic
 
     return create

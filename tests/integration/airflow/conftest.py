@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rtolap.protocols.coordinator.messages import SegmentInfo
 
 from tests.support.airflow_stack import AirflowStack, airflow_stack
 from tests.support.cubes.day_stream import PARTITIONS, DayStream
+from tests.support.kafka_topics import create_topic
 
 PROJECT = Path(__file__).resolve().parents[3]
 DAGS = Path(__file__).parent / "dags"
@@ -56,12 +56,11 @@ def receiver(airflow: AirflowStack) -> None:
 @pytest.fixture(scope="package")
 def streams(airflow: AirflowStack, receiver: None, kafka: str) -> Callable[[str], DayStream]:
     """A new stream with its topic; not yet defined."""
-    admin = AdminClient({"bootstrap.servers": kafka})
 
     def create(name: str) -> DayStream:
         unique = f"{name}_{uuid.uuid4().hex[:6]}"
         new = NewTopic(unique, num_partitions=PARTITIONS, replication_factor=1)
-        admin.create_topics([new], operation_timeout=20)[unique].result(30)
+        create_topic(kafka, new)
         return DayStream(unique, kafka, airflow.coordinator, airflow.sql)
 
     return create

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rtolap.base.errors import Unavailable
 from rtolap.model.stored.table import RangePartitions, StoredColumn, StoredTable
@@ -29,6 +28,7 @@ from rtolap.stack.ports import free_port
 from rtolap.watermark_client.client import WatermarkClient
 
 from tests.support.airflow_stack import AirflowStack
+from tests.support.kafka_topics import create_topic
 from tests.support.scrape import Scrape, scrape
 from tests.support.stored.load_endpoint import PASSWORD, USER, LoadEndpoint, load_endpoint
 from tests.support.watermarks.definitions import hosts_source
@@ -158,8 +158,7 @@ def world(
     name = f"hits_{uuid.uuid4().hex[:6]}"
     folder = tmp_path_factory.mktemp("loader")
     new = NewTopic(name, num_partitions=PARTITIONS, replication_factor=1)
-    admin = AdminClient({"bootstrap.servers": kafka})
-    admin.create_topics([new], operation_timeout=20)[name].result(30)
+    create_topic(kafka, new)
     columns = (
         StoredColumn("id", "int", nullable=False),
         StoredColumn("host", "string"),

@@ -11,7 +11,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rtolap.sep.subscriptions.kept import names
 from rtolap.stack.artifacts import find_java, hbase_jars
@@ -22,6 +21,7 @@ from rtolap.stack.servers.hbase import hbase_spec
 from tests.support.airflow_stack import AirflowStack
 from tests.support.hbase import mutations
 from tests.support.hbase.client import HBaseClient
+from tests.support.kafka_topics import create_topic
 from tests.support.sep.numbered_rows import Topic, Writer
 
 pytestmark = pytest.mark.integration
@@ -60,8 +60,7 @@ def subscription(
     """Declared, and not made yet; its topic and table are there."""
     name = f"orders_{uuid.uuid4().hex[:6]}"
     topic = NewTopic(name, num_partitions=1, replication_factor=1)
-    admin = AdminClient({"bootstrap.servers": kafka})
-    admin.create_topics([topic], operation_timeout=20)[name].result(30)
+    create_topic(kafka, topic)
     hbase_client.create_table(name)
     definition = {
         "kind": "subscription",

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rtolap.model.application import CubeWatermark
 from rtolap.model.cube import Cube, Measure, SegmentPolicy
@@ -23,6 +22,7 @@ from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.protocols.coordinator.messages import SegmentInfo
 
 from tests.support.cubes.declarations import declare_cube, drop_cube
+from tests.support.kafka_topics import create_topic
 from tests.support.watermarks.definitions import hosts_source
 
 pytestmark = pytest.mark.integration
@@ -43,8 +43,7 @@ class Fleet:
 
     def define(self) -> None:
         new = NewTopic(self.name, num_partitions=2, replication_factor=1)
-        admin = AdminClient({"bootstrap.servers": self._kafka})
-        admin.create_topics([new], operation_timeout=20)[self.name].result(30)
+        create_topic(self._kafka, new)
         source = hosts_source("web")
         application = {"name": self.name, "sources": [source], "sinks": [{"name": "store"}]}
         self._coordinator.create_application({**application, "edges": [["web", "store"]]})

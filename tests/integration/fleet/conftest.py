@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.kafka.administration.values import Partition
@@ -22,6 +21,7 @@ from rtolap.stack.artifacts import JavaArtifacts
 
 from tests.support.fleet.administration_contract import World
 from tests.support.fleet.brokers import Brokers
+from tests.support.kafka_topics import create_topic
 
 
 @pytest.fixture(scope="package")
@@ -47,7 +47,6 @@ def fleet_world(brokers: Brokers, unique_name: str) -> Iterator[World]:
 
 
 def world_of(brokers: Brokers, name: str) -> World:
-    admin = AdminClient({"bootstrap.servers": brokers.cluster.servers})
     producer = Producer(
         {"bootstrap.servers": brokers.cluster.servers, "acks": "all", "linger.ms": 5, "log_level": 0}
     )
@@ -57,7 +56,7 @@ def world_of(brokers: Brokers, name: str) -> World:
         topic = f"{name}_{next(numbers)}"
         assignment = [list(of_partition) for of_partition in replicas]
         new = NewTopic(topic, num_partitions=len(assignment), replica_assignment=assignment)
-        admin.create_topics([new], operation_timeout=20)[topic].result(30)
+        create_topic(brokers.cluster.servers, new)
         return topic
 
     def fill(partition: Partition, size_bytes: int) -> None:

@@ -16,7 +16,6 @@ import httpx
 import numpy as np
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rtolap.base.clock import SystemClock
 from rtolap.base.metrics import Metrics
@@ -39,6 +38,7 @@ from typer.testing import CliRunner
 
 from tests.support.fleet.agents import PASSWORD, USER, Agents
 from tests.support.fleet.brokers import Brokers
+from tests.support.kafka_topics import create_topic
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -57,7 +57,6 @@ class Fleet:
         self.sources_file = sources
         self.sources: FleetSources = read_sources(sources)
         self.reader = StageReader(self.sources)
-        self._admin = AdminClient({"bootstrap.servers": brokers.cluster.servers})
         self._topics = 0
 
     def create(self, *replicas: int) -> str:
@@ -65,7 +64,7 @@ class Fleet:
         self._topics += 1
         topic = f"watched{self._topics}"
         new = NewTopic(topic, num_partitions=1, replica_assignment=[list(replicas)])
-        self._admin.create_topics([new], operation_timeout=20)[topic].result(30)
+        create_topic(self.brokers.cluster.servers, new)
         return topic
 
     def look(self, reader: StageReader | None = None) -> StageLook:

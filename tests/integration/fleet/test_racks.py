@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Unavailable
@@ -24,6 +23,7 @@ from rtolap.stack.artifacts import JavaArtifacts
 
 from tests.support.fleet.broker_lives import GreedyDrains
 from tests.support.fleet.brokers import Brokers
+from tests.support.kafka_topics import create_topic
 from tests.support.waiting import result_of, until
 
 pytestmark = pytest.mark.integration
@@ -53,13 +53,12 @@ def administration(six: Brokers) -> Iterator[KafkaAdministration]:
 
 
 def create(six: Brokers, topic: str, replicas: list[list[int]] | None = None) -> None:
-    admin = AdminClient({"bootstrap.servers": six.cluster.servers})
     config = {"min.insync.replicas": "2"}
     if replicas is None:
         new = NewTopic(topic, num_partitions=24, replication_factor=1)
     else:
         new = NewTopic(topic, num_partitions=len(replicas), replica_assignment=replicas, config=config)
-    admin.create_topics([new], operation_timeout=20)[topic].result(30)
+    create_topic(six.cluster.servers, new)
 
 
 def look(administration: KafkaAdministration) -> Snapshot:
@@ -140,7 +139,6 @@ def test_a_cordoned_broker_gets_no_new_partition_until_it_is_uncordoned(
 
     def placed(topic: str) -> set[int]:
         create(six, topic)
-        until(lambda: topic in administration.describe_topics([topic]), "the topic")
         return brokers_of(topic)
 
     assert placed("while_cordoned") == {1, 2, 3, 4, 5}

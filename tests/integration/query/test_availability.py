@@ -16,11 +16,11 @@ from functools import partial
 
 import httpx
 import pytest
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rtolap.stack.process import ManagedProcess
 
 from tests.support.cubes.services import Services, wait_for
+from tests.support.kafka_topics import create_topic
 from tests.support.query.prices import define_prices
 from tests.support.watermarks.gaps import Asking
 
@@ -55,8 +55,7 @@ def services(tmp_path_factory: pytest.TempPathFactory, zookeeper: str, kafka: st
 @pytest.fixture(scope="module")
 def cube(services: Services, kafka: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     name = f"available_{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": kafka})
-    admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=20)[name].result(60)
+    create_topic(kafka, NewTopic(name, 1, 1))
     folder = tmp_path_factory.mktemp("prices")
     rows = [{"ts": "2013-11-03T00:10:00Z", "kind": "pen", "price": f"{n}.25"} for n in range(EVENTS)]
     (folder / f"{name}.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -26,6 +26,7 @@ from rtolap.kafka.administration.values import (
 from tests.support.waiting import until
 
 BROKERS = (1, 2, 3)
+_EACH_BROKER = [ConfigResource(ConfigKind.BROKER, str(broker)) for broker in BROKERS]
 
 
 @dataclass
@@ -57,24 +58,24 @@ class World:
         return self.administration.describe_topics([partition.topic])[partition.topic].partitions[0].replicas
 
     def slow(self, partition: Partition, bytes_per_s: int) -> None:
-        """Bind copies of a partition to so few bytes."""
+        """Bind copies of a partition to so few bytes, on every broker when this returns.
+
+        Brokers learn changes in their order, and a reassignment that comes with its throttle begins without
+        it: so the topic is bound first, and then every broker is asked for the rate.
+        """
         listed = ",".join(f"{partition.number}:{broker}" for broker in BROKERS)
-        rate = str(bytes_per_s)
-        refused = self.administration.alter_configs(
-            {
-                ALL_BROKERS: {LEADER_RATE: rate, FOLLOWER_RATE: rate},
-                ConfigResource(ConfigKind.TOPIC, partition.topic): {
-                    LEADER_REPLICAS: listed,
-                    FOLLOWER_REPLICAS: listed,
-                },
-            }
-        )
-        assert refused == {}
+        of_topic = {LEADER_REPLICAS: listed, FOLLOWER_REPLICAS: listed}
+        of_broker = dict.fromkeys((LEADER_RATE, FOLLOWER_RATE), str(bytes_per_s))
+        topic = ConfigResource(ConfigKind.TOPIC, partition.topic)
+        assert self.administration.alter_configs({topic: of_topic}) == {}
+        wanted = dict.fromkeys(_EACH_BROKER, of_broker)
+        assert self.administration.alter_configs(wanted) == {}
+        self.until(lambda: self.administration.configs(_EACH_BROKER, of_broker) == wanted, "the throttle")
 
     def free(self, partition: Partition) -> None:
         self.administration.alter_configs(
             {
-                ALL_BROKERS: {LEADER_RATE: None, FOLLOWER_RATE: None},
+                **{broker: {LEADER_RATE: None, FOLLOWER_RATE: None} for broker in _EACH_BROKER},
                 ConfigResource(ConfigKind.TOPIC, partition.topic): {
                     LEADER_REPLICAS: None,
                     FOLLOWER_REPLICAS: None,
