@@ -20,7 +20,7 @@ from tests.support.hostile.well_behaved import WellBehaved
 from tests.support.seeds import so_many
 
 pytestmark = [pytest.mark.integration]
-INPUTS = so_many(10_000)  # of each server
+INPUTS = so_many(3_000)  # of each server
 SEED = int(os.environ.get("RTOLAP_HOSTILE_SEED", "1"))
 STEPS_BEFORE = 100
 P99_S_MAX, SLOWER_MAX = 1.0, 10.0
