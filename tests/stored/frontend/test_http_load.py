@@ -420,6 +420,7 @@ def test_loading_wants_the_right_to_load(endpoint: LoadEndpoint, label: str) -> 
         ("PUT", "/api/web/hits/_stream_load", {"label": f"{label}-refused"}),
         ("PUT", "/api/web/_stream_load_2pc", {"label": label, "txn_operation": "commit"}),
         ("PUT", "/api/web/_acknowledge_labels", {}),
+        ("PUT", f"/api/web/_close_label?label={label}", {}),
     ):
         for url in (endpoint.url, endpoint.body_url):
             response = http_calls.request(
@@ -605,6 +606,18 @@ def test_a_kept_label_is_given_up_by_its_user_only(endpoint: LoadEndpoint, label
     assert http_calls.put(url, json=body, auth=(OTHER_USER, PASSWORD)).json()["status"] == "Fail"
     assert state(endpoint, label) == "VISIBLE"
     assert http_calls.put(url, json=body, auth=AUTH).json()["status"] == "Success"
+
+
+def test_a_label_is_closed_by_the_user_of_its_load_only(endpoint: LoadEndpoint, label: str) -> None:
+    assert put(endpoint, b"93,a,1\n", label=label, two_phase_commit="true")["Status"] == "Success"
+    url = f"{endpoint.url}/api/web/_close_label"
+    refused = http_calls.put(url, params={"label": label}, auth=(OTHER_USER, PASSWORD)).json()
+    assert (refused["code"], "is another user's" in refused["msg"]) == (1, True)
+    assert state(endpoint, label) == "PRECOMMITTED"
+    assert http_calls.put(url, params={"label": label}, auth=AUTH).json()["data"] == "ABORTED"
+    assert "is closed" in put(endpoint, b"93,a,1\n", label=label)["Message"]
+    for wrong in ("", "a b"):
+        assert http_calls.put(url, params={"label": wrong}, auth=AUTH).json()["code"] == 1
 
 
 def test_metrics_move_with_loads(endpoint: LoadEndpoint, label: str) -> None:

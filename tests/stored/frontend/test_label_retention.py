@@ -117,6 +117,46 @@ def test_a_label_is_not_acknowledged_while_it_runs(ledger: Ledger) -> None:
     endpoint.manager.acknowledge("web", "never")
 
 
+def test_under_a_closed_label_nothing_is_loaded_until_it_is_acknowledged(
+    ledger: Ledger, clock: ManualClock
+) -> None:
+    endpoint = Endpoint(ledger, LabelPolicy(keep_ms=HOUR_MS))
+    refused: list[str] = []
+
+    def close(label: str) -> TransactionState:
+        found = endpoint.manager.close_label(
+            "web", label, "bert", lambda holder: refused.append(holder.label)
+        )
+        return found.state
+
+    assert close("unused") is TransactionState.ABORTED
+    running = endpoint.begin("running")
+    endpoint.nodes.receive("n1", running.txn_id, Tablet(PART, 0), ["row"])
+    assert close("running") is TransactionState.ABORTED
+    with pytest.raises(Refused, match="already aborted"):
+        endpoint.manager.commit("web", running.txn_id, (PART,))
+    failed = endpoint.begin("failed", keep=True)
+    endpoint.manager.abort("web", failed.txn_id, "enough")
+    assert close("failed") is TransactionState.ABORTED
+    endpoint.load("loaded", keep=True)
+    assert close("loaded") is TransactionState.VISIBLE
+    assert refused == ["running", "loaded"], "whoever closes must own what is there"
+    clock.advance_ms(10 * HOUR_MS)
+    endpoint.upkeep.run_once()
+    for label in ("unused", "running", "failed"):
+        with pytest.raises(Refused, match="is closed"):
+            endpoint.begin(label)
+        assert close(label) is TransactionState.ABORTED
+        endpoint.manager.acknowledge("web", label)
+    with pytest.raises(LabelUsed):
+        endpoint.begin("loaded")
+    endpoint.upkeep.run_once()
+    for label in ("unused", "running", "failed"):
+        assert endpoint.manager.find("web", label) is None
+        endpoint.begin(label)
+    assert not endpoint.nodes.nodes["n1"].received.get(running.txn_id)
+
+
 def test_a_node_that_lags_keeps_the_label_of_what_it_lacks(ledger: Ledger, clock: ManualClock) -> None:
     endpoint = Endpoint(ledger, LabelPolicy(keep_ms=HOUR_MS))
     transaction = endpoint.begin("committed")

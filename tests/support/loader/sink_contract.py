@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 import pytest
@@ -50,6 +50,12 @@ def seen(table: Table) -> list[tuple[Any, ...]]:
 
 
 EXPECTED = [(1, "a", 0), (2, 'q"\\\n,', 7)]
+
+
+class ClosesLabels(Protocol):
+    """What a sink that keeps labels can besides; loaders do not use it."""
+
+    def close_label(self, db: str, label: str) -> LoadState: ...
 
 
 class SinkContract:
@@ -147,3 +153,17 @@ class SinkContract:
         assert table.load("l_1_1").is_durable
         table.sink.acknowledge(table.db, ["l_1_1", "never_used"])
         table.sink.acknowledge(table.db, ["l_1_1"])
+
+    def test_under_a_closed_label_nothing_is_loaded(self, table: Table) -> None:
+        sink = cast(ClosesLabels, table.sink)
+        assert table.load("l_1_1").is_durable
+        assert sink.close_label(table.db, "l_1_1") in (LoadState.VISIBLE, LoadState.COMMITTED)
+        assert table.load("l_1_2", two_phase=True).is_durable
+        for label in ("l_1_2", "l_1_3"):
+            for _ in range(2):
+                assert sink.close_label(table.db, label) is LoadState.ABORTED
+            refused = table.load(label)
+            assert (refused.status, "is closed" in refused.message) == ("Fail", True)
+            assert table.state(label) is LoadState.ABORTED
+        assert seen(table) == EXPECTED
+        table.sink.acknowledge(table.db, ["l_1_2", "l_1_3"])

@@ -3,9 +3,10 @@
     python -m tests.support.stored.transaction_runs --seed N
 
 The model is what clients know: who got COMMITTED or VISIBLE finds each of his rows once, on every node,
-in the order of versions; who got ABORTED finds none; who got no response finds all or none. Two masters
-take turns. A master dies at a write of the ledger, before or after it is durable, or at a call to a node; an
-acknowledgement of a commit is lost; a request comes twice, or late; nodes stop and start.
+in the order of versions; who got ABORTED finds none; who got no response finds all or none; under a label
+that is closed nothing is loaded any more. Two masters take turns. A master dies at a write of the ledger,
+before or after it is durable, or at a call to a node; an acknowledgement of a commit is lost; a request comes
+twice, or late; nodes stop and start.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class Run:
         self.counts: Counter[str] = Counter()
         self.loads: list[Load] = []
         self.late: list[Callable[[Master], object]] = []
+        self.closed: dict[str, set[TransactionState]] = {}
         self.faults_on = False
         self.faulty = self.random.choice((0.0, 0.05, 0.15))
         self.parts = tuple(Partition(self.db, "t", name) for name in ("p", "q"))
@@ -145,7 +147,8 @@ class Run:
 
     def step(self) -> None:
         steps = (self.load, self.load, self.precommit, self.commit, self.commit, self.abort, self.upkeep,
-                 self.stop_or_start, self.pass_time, self.other_master, self.come_late)  # fmt: skip
+                 self.close_label, self.stop_or_start, self.pass_time, self.other_master,
+                 self.come_late)  # fmt: skip
         self.random.choice(steps)()
 
     def ask(self, request: Callable[[Master], object]) -> object:
@@ -218,6 +221,13 @@ class Run:
                 load, self.ask(lambda it: it.manager.abort(self.db, load.transaction.txn_id, "asked to"))
             )
 
+    def close_label(self) -> None:
+        label = self.random.choice(self.loads).transaction.label if self.loads else "label4"
+        answer = self.ask(lambda it: it.manager.close_label(self.db, label, "user", lambda _: None))
+        if isinstance(answer, Transaction):
+            self.counts[f"closed: {answer.state}"] += 1
+            self.closed.setdefault(label, set()).add(answer.state)
+
     def upkeep(self) -> None:
         self.ask(lambda master: master.upkeep.run_once())
         self.check_prefixes()
@@ -268,6 +278,9 @@ class Run:
         self.counts["visible"] += len(visible)
         labels = Counter(x.transaction.label for x in self.loads if x.transaction.txn_id in visible)
         assert max(labels.values(), default=1) == 1, labels
+        for label, states in self.closed.items():
+            assert states == {TransactionState.ABORTED} or states <= set(_DONE), (label, states)
+            assert labels[label] == (states != {TransactionState.ABORTED}), (label, states)
         for part in self.parts:
             wanted = {load.transaction.txn_id for load in self.loads if part in load.parts} & visible
             known = ledger.read("r", lambda it, part=part: partitions.versions(it, part))  # type: ignore[misc]

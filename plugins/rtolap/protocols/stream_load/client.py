@@ -94,17 +94,12 @@ class StreamLoadClient(Closeable):
         return self._second_phase(db, {"label": label, "txn_operation": "abort"})
 
     def state(self, db: str, label: str) -> LoadState:
-        answer = self._ask(
-            "GET", f"/api/{quote(db, safe='')}/get_load_state", StateAnswer, params={"label": label}
-        )
-        if answer.code != 0 or answer.data is None:
-            raise Refused(f"the state of label {label} is not told", found=answer.msg)
-        try:
-            return LoadState(answer.data)
-        except ValueError:
-            raise Refused(
-                f"label {label} is in a state this client does not know", found=repr(answer.data[:80])
-            ) from None
+        return self._state("GET", f"/api/{quote(db, safe='')}/get_load_state", label)
+
+    def close_label(self, db: str, label: str) -> LoadState:
+        """See to it that no load is taken under the label any more, where `keeps_labels`, and return what
+        became of it: COMMITTED, VISIBLE, or ABORTED. One under way is aborted."""
+        return self._state("PUT", f"/api/{quote(db, safe='')}/_close_label", label)
 
     def schema(self, db: str, table: str) -> TableSchema:
         """Raises NotFound."""
@@ -150,6 +145,17 @@ class StreamLoadClient(Closeable):
 
     def close(self) -> None:
         self._http.close()
+
+    def _state(self, method: str, path: str, label: str) -> LoadState:
+        answer = self._ask(method, path, StateAnswer, params={"label": label})
+        if answer.code != 0 or answer.data is None:
+            raise Refused(f"the state of label {label} is not told", found=answer.msg)
+        try:
+            return LoadState(answer.data)
+        except ValueError:
+            raise Refused(
+                f"label {label} is in a state this client does not know", found=repr(answer.data[:80])
+            ) from None
 
     def _second_phase(self, db: str, headers: Mapping[str, str]) -> TwoPhaseAnswer:
         path = f"/api/{quote(db, safe='')}/_stream_load_2pc"

@@ -11,6 +11,8 @@ Beyond Doris, for loaders that must know for certain what has become of a label,
 
     header `keep_label: until_acknowledged` of a load   the label is forgotten by no clock and no count
     PUT  /api/{db}/_acknowledge_labels      {"labels": […]} → TwoPhaseAnswer; unknown ones are harmless
+    PUT  /api/{db}/_close_label?label=      → StateAnswer: COMMITTED or VISIBLE where a load was taken, else
+                                            ABORTED, and from now on none is, until it is acknowledged
 
 `/` names which of the two a front end is: `ServerInfo`. A server that does not know the header ignores it.
 """

@@ -77,7 +77,7 @@ def find(connection: sa.Connection, db: str, txn_id: int) -> Transaction | None:
 
 
 def find_live(connection: sa.Connection, db: str, label: str) -> Transaction | None:
-    """The one that holds the label, if any does."""
+    """The one that holds the label, if any does: an aborted one that does closes it."""
     held = sa.select(*_KEPT).where(_t.c.db == db, _t.c.label == label, _t.c.live == 1)
     return _one(connection, held)
 
@@ -105,10 +105,13 @@ def move(
     txn_id: int,
     before: TransactionState,
     after: TransactionState,
+    *,
+    keeps_label: bool = False,
     **values: object,
 ) -> bool:
-    """Compare and set: False when it is not in the state `before`."""
-    if after is TransactionState.ABORTED:
+    """Compare and set: False when it is not in the state `before`. An abort frees the label, unless that one
+    `keeps_label`."""
+    if after is TransactionState.ABORTED and not keeps_label:
         values["live"] = None
     changed = connection.execute(
         sa.update(_t)

@@ -1,4 +1,4 @@
-"""Requests about transactions: the second phase, the state of a label, its acknowledgement.
+"""Requests about transactions: the second phase, the state of a label, its closing, its acknowledgement.
 
 An endpoint that is not master sends what changes something on to the master, by 307; what only reads is
 answered from the ledger by any front end.
@@ -12,7 +12,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from rtolap.base.errors import DefinitionError, NotLeader, RtolapError
+from rtolap.base.errors import DefinitionError, NotLeader, RtolapError, Unavailable
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.stream_load.messages import AcknowledgeRequest, LoadState, StateAnswer, TwoPhaseAnswer
 from rtolap.stored.frontend.election import Election
@@ -75,6 +75,23 @@ def transaction_routes(
         transaction = await run_in_threadpool(manager.find, db, label)
         state = LoadState.UNKNOWN if transaction is None else LoadState(transaction.state.value)
         return _json(StateAnswer(data=state.value))
+
+    @router.put("/api/{db}/_close_label")
+    async def close_label(request: Request, db: str, label: str = "") -> Response:
+        user = guard.loader(request)
+        election.require()
+        if not label:
+            return _json(StateAnswer("the parameter label is missing", code=1))
+        return _json(await run_in_threadpool(closed, db, label, user))
+
+    def closed(db: str, label: str, user: str) -> StateAnswer:
+        try:
+            transaction = manager.close_label(db, label, user, lambda holder: guard.owns(user, holder))
+        except (NotLeader, Unavailable):
+            raise
+        except RtolapError as error:
+            return StateAnswer(messages.on_the_wire(str(error)), code=1)
+        return StateAnswer(data=LoadState(transaction.state.value).value)
 
     @router.put("/api/{db}/_acknowledge_labels")
     async def acknowledge(request: Request, db: str) -> Response:

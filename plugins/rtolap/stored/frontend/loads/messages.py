@@ -7,6 +7,7 @@ from rtolap.stored.metastore.records import Tablet, TransactionState
 PREFIX = "errCode = 2, detailMessage = "
 VISIBLE_LATER = "transaction commit successfully, BUT data will be visible later"
 TIMED_OUT = "transaction is timeout and is cancelled automatically"
+LABEL_CLOSED = "its label was closed"
 
 
 def on_the_wire(message: str) -> str:
@@ -15,6 +16,10 @@ def on_the_wire(message: str) -> str:
 
 def label_used(label: str, txn_id: int) -> str:
     return f"Label [{label}] has already been used, relate to txn [{txn_id}]"
+
+
+def label_closed(label: str) -> str:
+    return f"Label [{label}] is closed, no load is taken under it"
 
 
 def label_format(label: str, pattern: str) -> str:

@@ -1,4 +1,4 @@
-"""Requests of transactions: begin, precommit, commit, abort, look up, acknowledge.
+"""Requests of transactions: begin, precommit, commit, abort, look up, close a label, acknowledge it.
 
 A commit, numbered by what a crash after each step leaves behind:
 
@@ -71,8 +71,8 @@ class TransactionManager:
     ) -> Transaction:
         """A new transaction in PREPARE; the old one when this very request has begun it and it still is.
 
-        Raises LabelUsed where another one holds the label, Refused where too many run in the database or the
-        request comes after `not_after_ms`, DefinitionError for a label that is none.
+        Raises LabelUsed where another one holds the label, Refused where that is closed, too many run in the
+        database or the request comes after `not_after_ms`, DefinitionError for a label that is none.
         """
         checked_label(label)
 
@@ -82,6 +82,8 @@ class TransactionManager:
             if holder is not None:
                 if holder.state is TransactionState.PREPARE and holder.request_id == request_id:
                     return holder
+                if holder.state is TransactionState.ABORTED:
+                    raise Refused(messages.label_closed(label))
                 raise label_used(holder)
             if not_after_ms is not None and now_ms > not_after_ms:
                 raise Refused(
@@ -168,6 +170,51 @@ class TransactionManager:
 
         return self._abort(db, txn_id, messages.TIMED_OUT, overdue)
 
+    def close_label(
+        self, db: str, label: str, user_name: str, check: Callable[[Transaction], None]
+    ) -> Transaction:
+        """See to it that no load is taken under the label from now on, and return what became of it: the one
+        that was committed, or one that is aborted and keeps the label until it is acknowledged.
+
+        One under way is aborted. Harmless when it was done before. `check` is called with the holder, in the
+        write, and may refuse.
+        """
+        checked_label(label)
+
+        def work(connection: Connection) -> int:
+            now_ms = self._mastership.fence(connection)
+            holder = rows.find_live(connection, db, label)
+            told = 0
+            if holder is not None:
+                check(holder)
+                told = 1  # nodes may have something of it
+            else:
+                holder = rows.insert(
+                    connection,
+                    db=db,
+                    label=label,
+                    request_id=label,
+                    tables=(),
+                    two_phase=False,
+                    keep_until_acknowledged=True,
+                    now_ms=now_ms,
+                    timeout_ms=0,
+                    user_name=user_name,
+                )
+            if holder.state in ABORTABLE:
+                changes = {"finished_at_ms": now_ms, "reason": messages.LABEL_CLOSED, "abort_pending": told}
+                self._move(
+                    connection,
+                    holder,
+                    TransactionEvent.ABORT,
+                    keeps_label=True,
+                    keep_until_acknowledged=1,
+                    **changes,
+                )
+            return holder.txn_id
+
+        return self.get(db, self._ledger.write(f"close label {label}", int, work))
+
     def acknowledge(self, db: str, label: str) -> None:
         """Its loader needs the label no more. Harmless when it is gone; Refused while it runs."""
 
@@ -240,10 +287,16 @@ class TransactionManager:
         return transaction
 
     def _move(
-        self, connection: Connection, present: Transaction, event: TransactionEvent, **values: object
+        self,
+        connection: Connection,
+        present: Transaction,
+        event: TransactionEvent,
+        *,
+        keeps_label: bool = False,
+        **values: object,
     ) -> None:
         after = transition(present, event)
-        if not rows.move(connection, present.txn_id, present.state, after, **values):
+        if not rows.move(connection, present.txn_id, present.state, after, keeps_label=keeps_label, **values):
             raise IllegalTransition(
                 f"transaction {present.txn_id} has changed under its master's lock",
                 expected=present.state,

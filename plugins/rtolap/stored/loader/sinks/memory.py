@@ -45,6 +45,7 @@ class Transaction:
     state: LoadState = LoadState.PREPARE
     rows: list[Row] = field(default_factory=list)
     filtered: int = 0
+    holds_label: bool = False  # though it is aborted
 
 
 class MemorySink:
@@ -101,6 +102,17 @@ class MemorySink:
             labelled = self._labels.get((db, label))
             return LoadState.UNKNOWN if labelled is None else labelled.state
 
+    def close_label(self, db: str, label: str) -> LoadState:
+        with self._lock:
+            self._answering()
+            labelled = self._labels.get((db, label))
+            if labelled is None or (labelled.state is LoadState.ABORTED and not labelled.holds_label):
+                labelled = self._labels[db, label] = Transaction(self._next, db, "", label, False, True)
+                self._next += 1
+            if labelled.state in (LoadState.PREPARE, LoadState.PRECOMMITTED):
+                labelled.state, labelled.holds_label, labelled.keep = LoadState.ABORTED, True, True
+            return labelled.state
+
     def schema(self, db: str, table: str) -> TableSchema:
         with self._lock:
             self._answering()
@@ -150,6 +162,8 @@ class MemorySink:
                     existing_job_status=_HELD[holder.state],
                     message=f"Label [{label}] has already been used, relate to txn [{holder.txn_id}]",
                 )
+            if holder is not None and holder.holds_label:
+                return LoadAnswer(label=label, message=f"Label [{label}] is closed")
             if self._now_ms is not None and self._now_ms() > (options.not_after_ms or math.inf):
                 return LoadAnswer(label=label, message="the request comes too late")
             begun = Transaction(self._next, db, table, label, two_phase, options.keep_label)
