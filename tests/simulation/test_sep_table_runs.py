@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from rtolap.protocols.stream_load.messages import LoadState
-from rtolap.sep.delivery.journal import Journal, LoadBegun
+from rtolap.sep.delivery.journal import Journal, LoadEnded
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.listeners import stored_table, table_rows
 from rtolap.sep.listeners.stored_table import StoredTableListener
@@ -31,11 +30,22 @@ def test_every_event_is_loaded_once_and_the_rows_are_those_of_hbase() -> None:
     # the runs meet what they are about
     for what in ("unique", "duplicate", "take-over", "arrived later", "killed: load", "killed: answer"):
         assert happened[what] > 10, happened
-    for what in ("killed: state", "killed: sent", "lost: load", "lost: answer", "lost: state"):
+    for what in ("killed: close", "killed: sent", "lost: load", "lost: answer", "lost: close"):
         assert happened[what] > 10, happened
-    for what in ("killed later: load", "lost later: load", "half done: load", "aborted: load", "late"):
+    for what in (
+        "killed after: close",
+        "lost after: close",
+        "killed later: load",
+        "lost later: load",
+        "half done: load",
+        "aborted: load",
+        "late",
+    ):
         assert happened[what] > 5, happened
     assert happened["rows as in HBase"] > 100
+
+
+LOADED = (LoadState.COMMITTED, LoadState.VISIBLE)
 
 
 class TakesOpenLoadsForLost(StoredTableListener):
@@ -44,26 +54,23 @@ class TakesOpenLoadsForLost(StoredTableListener):
         super().recover(journal)
 
 
-class ForgetsEarlierRequests(StoredTableListener):
-    """An aborted load is over, though an earlier request under its label may still arrive."""
+class AsksOnly(StoredTableListener):
+    """What is not loaded by now is taken for lost, though its label is open."""
 
-    def _settle(
-        self, journal: Journal, begun: LoadBegun, state: LoadState, asked_ms: int, *, is_refused: bool
-    ) -> bool:
-        only = msgspec.structs.replace(begun, requests=1)
-        return super()._settle(journal, only, state, asked_ms, is_refused=is_refused)
+    def _close_label(self, journal: Journal, label: str) -> bool:
+        is_taken = self._endpoint.state(self._database, label) in LOADED  # type: ignore[attr-defined]
+        journal.write([LoadEnded(label, is_taken)])
+        return is_taken
 
 
-@pytest.mark.parametrize(
-    ("make_listener", "first_seed"), [(TakesOpenLoadsForLost, 1), (ForgetsEarlierRequests, 145)]
-)
+@pytest.mark.parametrize(("make_listener", "first_seed"), [(TakesOpenLoadsForLost, 1), (AsksOnly, 1)])
 def test_the_runs_notice_a_listener_that_is_wrong(
     make_listener: type[StoredTableListener], first_seed: int
 ) -> None:
     assert notices(lambda seed: run_seed(seed, make_listener=make_listener), first_seed, "twice", seeds=200)
 
 
-def test_the_runs_notice_a_successor_that_does_not_wait_for_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_runs_notice_labels_that_are_given_back_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_table, "CLOCKS_APART_MS", 0)
     assert notices(run_seed, 3, "twice", seeds=60)
 

@@ -19,7 +19,7 @@ from rtolap.sep.events.edit_batch import CellType, EditBatch
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
 from rtolap.sep.listeners.stored_table import CLOCKS_APART_MS, TIMEOUT_S, StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
-from rtolap.stored.loader.sinks.memory import MemorySink, Transaction
+from rtolap.stored.loader.sinks.memory import MemorySink
 
 from tests.sep.delivery.test_delivery import LETTERS, journal_of, run
 from tests.support.sep.batches import Cell, Event, batch_of
@@ -133,37 +133,32 @@ class Killed(BaseException):
     pass
 
 
-def raising(*_: object) -> str:
-    raise Killed
-
-
-@pytest.mark.parametrize("reached", [False, True])
+@pytest.mark.parametrize("reached", ["not", "half", "whole"])
 def test_a_successor_finds_out_what_became_of_a_load_that_was_under_way(
-    reached: bool, endpoint: Endpoint, open_process: Callable[..., Delivery], clock: ManualClock
+    reached: str, endpoint: Endpoint, open_process: Callable[..., Delivery]
 ) -> None:
+    """And loads it at once where it was not taken: what was begun is aborted, what is on its way is late."""
     process = open_process()
-    if reached:
-        endpoint.lose = lambda: "answer"
-        endpoint.state = raising  # type: ignore[assignment, method-assign]
-        with pytest.raises(Killed):
-            run(process, batch(1, 2))
-        del endpoint.state  # type: ignore[attr-defined]
-        endpoint.lose = lambda: None
-    else:
-        endpoint.lose = raising
-        with pytest.raises(Killed):
-            run(process, batch(1, 2))
-        endpoint.lose = lambda: None
+    first: list[tuple[Any, ...]] = []
+    load = endpoint.load
+
+    def killed_in_mid_load(*arguments: Any, **named: Any) -> LoadAnswer:
+        first.append(arguments)
+        if reached == "half":
+            endpoint.begin(*arguments[:3], arguments[4], two_phase=False)
+        if reached == "whole":
+            load(*arguments, **named)
+        raise Killed
+
+    endpoint.load = killed_in_mid_load  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        run(process, batch(1, 2))
+    endpoint.load = load  # type: ignore[method-assign]
     successor = open_process()
-    [error] = run(successor, batch(1, 2, 3))
-    if not reached:
-        # the request may still be on its way
-        assert isinstance(error, Unavailable)
-        assert loaded(endpoint) == []
-        clock.advance_ms(WAIT_MS)
-        [error] = run(successor, batch(1, 2, 3))
-    assert error is None
+    assert run(successor, batch(1, 2, 3)) == [None]
+    assert load(*first[0]).status != "Success"
     assert loaded(endpoint) == [1, 2, 3]
+    assert successor.counts.duplicates == (2 if reached == "whole" else 0)
 
 
 def test_a_load_that_turns_out_to_be_there_is_not_loaded_again_by_the_next_group(
@@ -175,37 +170,48 @@ def test_a_load_that_turns_out_to_be_there_is_not_loaded_again_by_the_next_group
         raise Unavailable("nobody answers")
 
     with monkeypatch.context() as patched:
-        patched.setattr(endpoint, "state", unavailable)
+        patched.setattr(endpoint, "close_label", unavailable)
+        endpoint.lose = lambda: "answer"
         [error] = run(process, batch(1, 2))
         assert isinstance(error, Unavailable)
+    endpoint.lose = lambda: None
     assert run(process, batch(1, 2, 3)) == [None]
     assert loaded(endpoint) == [1, 2, 3]
     assert process.counts.duplicates == 2
 
 
-def test_an_aborted_load_is_not_over_while_an_earlier_request_may_arrive(
-    endpoint: Endpoint, open_process: Callable[..., Delivery], clock: ManualClock
+def test_requests_that_are_all_lost_cost_no_event_a_try(
+    endpoint: Endpoint, open_process: Callable[..., Delivery]
+) -> None:
+    process = open_process(PoisonPolicy("skip", 1))
+    endpoint.lose = lambda: "request"
+    for _ in range(3):
+        [error] = run(process, batch(1))
+        assert isinstance(error, Unavailable)
+        assert "are not answered" in str(error)
+    endpoint.lose = lambda: None
+    assert run(process, batch(1)) == [None]
+    assert loaded(endpoint) == [1]
+    assert process.counts.dead_letters == 0
+
+
+def test_a_request_that_arrives_when_its_load_was_given_up_is_not_taken(
+    endpoint: Endpoint, open_process: Callable[..., Delivery]
 ) -> None:
     process = open_process()
     first: list[tuple[Any, ...]] = []
     load = endpoint.load
 
-    def lost_then_aborted(*arguments: Any, **named: Any) -> LoadAnswer:
+    def late(*arguments: Any, **named: Any) -> LoadAnswer:
         if not first:
             first.append(arguments)
             raise Unavailable("the request is on its way")
-        begun = endpoint.begin(*arguments[:3], arguments[4], two_phase=False)
-        assert isinstance(begun, Transaction)
-        endpoint.abort_running()
-        return endpoint.finish(begun, *arguments[3:])
+        return load(*arguments, **named)
 
-    endpoint.load = lost_then_aborted  # type: ignore[method-assign]
-    [error] = run(process, batch(1, 2))
-    assert "may still be on its way" in str(error)
-    assert load(*first[0]).status == "Success"
-    endpoint.load = load  # type: ignore[method-assign]
-    clock.advance_ms(WAIT_MS)
+    endpoint.load = late  # type: ignore[method-assign]
     assert run(process, batch(1, 2)) == [None]
+    answer = load(*first[0])
+    assert (answer.status, "is closed" in answer.message) == ("Fail", True)
     assert loaded(endpoint) == [1, 2]
 
 

@@ -4,8 +4,9 @@
 
 Even seeds load a duplicate table, odd ones a unique table. Faults are those of `delivery_runs`, and of the
 table's front end: requests that are lost or arrive later, also after their sender was killed; answers that
-are lost; loads that are found half done, aborted by a restart, or not visible yet; a state that cannot be
-asked for; a consumer that is killed before and after each of these; a clock that is almost a minute behind.
+are lost; loads that are found half done, aborted by a restart, or not visible yet; a label that cannot be
+closed, or is without an answer; a consumer that is killed before and after each of these; a clock that is
+almost a minute behind.
 """
 
 from __future__ import annotations
@@ -118,13 +119,15 @@ class FaultySink(MemorySink):
                 raise Unavailable("the answer is lost")
         return answer
 
-    def state(self, db: str, label: str) -> LoadState:
-        match self._fault("state", ("killed", "lost")):
-            case "killed":
-                raise Killed
-            case "lost":
-                raise Unavailable("nobody answers")
-        return super().state(db, label)
+    def close_label(self, db: str, label: str) -> LoadState:
+        fault = self._fault("close", ("killed", "lost", "killed after", "lost after"))
+        if fault.endswith("after") or not fault:
+            state = super().close_label(db, label)
+        if fault.startswith("killed"):
+            raise Killed
+        if fault:
+            raise Unavailable("nobody answers")
+        return state
 
     def close(self) -> None: ...
 

@@ -2,7 +2,7 @@
 
     record        written                                                     means, when it is read again
     Delivered     in the transaction of the events, or after they are done    these edits are delivered
-    LoadBegun     before a load is sent under its label                       the label's state decides
+    LoadBegun     before a load is sent under its label                       closing the label decides
     LoadEnded     once the label's state is known                             delivered, or not
 
 `recover` shuts the process out that wrote before, then reads: nothing can be added behind its back. All
@@ -42,13 +42,11 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag="delivered"):
 
 
 class LoadBegun(msgspec.Struct, frozen=True, array_like=True, tag="load_begun"):
-    """No request under the label is taken after `not_after_ms`. `requests`: so many, the one that follows
-    included."""
+    """No request under the label is taken after `not_after_ms`."""
 
     label: str
     not_after_ms: int
     regions: tuple[RegionEdits, ...]
-    requests: int = 1
 
 
 class LoadEnded(msgspec.Struct, frozen=True, array_like=True, tag="load_ended"):

@@ -133,6 +133,13 @@ def open_listener(
             endpoint = StreamLoadClient(
                 settings.stream_load_urls(), declared.user, password, ca_file=settings.stream_load_ca
             )
+            if not endpoint.keeps_labels():
+                raise DefinitionError(
+                    f"subscription {subscription.name} cannot load each edit once",
+                    expected="front ends that keep labels until they are acknowledged",
+                    found=", ".join(endpoint.urls),
+                    action="name front ends of stored tables in RTOLAP_STREAM_LOAD_ENDPOINTS",
+                )
             schema = endpoint.schema(declared.database, declared.table)
             rows = TableRows(event_columns(subscription), schema)
             prefix = f"sep_{subscription.name}_{cluster_id[:8]}"

@@ -1,14 +1,16 @@
 """The listener that loads a stored table: each load once, whatever is killed when.
 
     1. note the label and its events in the journal      crash: 3, by whoever comes next
-    2. load under the label                              no answer, crash: 3
-    3. request the label's state                         it says what became of the load
+    2. load under the label                              no answer, a refusal, crash: 3
+    3. close the label                                   says whether it was loaded; from now on it never is
     4. note that in the journal                          crash: 3 again
 
-A request names the instant after which it is not taken any more, give or take a minute by which clocks are
-apart; until then a label that nobody knows, or whose load was aborted, may still be used by an earlier
-request. So whoever finds such a one waits that long, and labels are given back only then. Nothing is loaded
-while a load is open: its events may be those that come next.
+A load that the front end confirms needs no 3. A front end that was killed may have begun a load, and a
+request may still be on its way: closing the label aborts the one and keeps the other out, so that the same
+events may go under another label at once. Nothing is loaded while a load is open.
+
+A closed label is given back when no request under it is taken any more: each names the instant after which it
+is not, give or take a minute by which clocks are apart.
 """
 
 from __future__ import annotations
@@ -34,19 +36,16 @@ log = logging.getLogger(__name__)
 TIMEOUT_S: Final = 60
 TRIES: Final = 3
 CLOCKS_APART_MS: Final = 60_000
-_LOADED = (LoadState.COMMITTED, LoadState.VISIBLE)
 
 
 class LoadEndpoint(Protocol):
-    """The part of `protocols.stream_load` that the listener needs."""
+    """The part of `protocols.stream_load` that the listener needs, of a front end that keeps labels."""
 
     def load(
         self, db: str, table: str, label: str, body: bytes, options: SendOptions, *, two_phase: bool = False
     ) -> LoadAnswer: ...
 
-    def state(self, db: str, label: str) -> LoadState: ...
-
-    def keeps_labels(self) -> bool: ...
+    def close_label(self, db: str, label: str) -> LoadState: ...
 
     def acknowledge(self, db: str, labels: list[str]) -> None: ...
 
@@ -65,7 +64,6 @@ class StoredTableListener:
         self._clock = clock
         self._prefix = prefix
         self._journal: Journal | None = None
-        self._keeps_labels = endpoint.keeps_labels()
 
     def deliver(self, group: EventGroup) -> Outcome:
         assert self._journal is not None, "recover comes first"
@@ -91,37 +89,42 @@ class StoredTableListener:
     def recover(self, journal: Journal) -> None:
         """Unavailable: what became of a load is not known yet."""
         self._journal = journal
-        for begun in list(journal.open_loads.values()):
-            asked_ms = self._clock.now_ms()
-            state = self._endpoint.state(self._database, begun.label)
-            self._settle(journal, begun, state, asked_ms, is_refused=False)
+        for label in list(journal.open_loads):
+            self._close_label(journal, label)
 
     def close(self) -> None:
         self._endpoint.close()
 
     def _load(self, journal: Journal, group: EventGroup, load: TableLoad, some: I64) -> str | None:
-        """Return why the rows were not taken, None where they were. Unavailable: that is not known yet."""
+        """Return why the rows were refused, None where they were taken. Unavailable: they were not, or it is
+        not known yet."""
         mask = np.zeros(group.batch.num_events, bool)
         mask[load.places[some]] = True
-        label = f"{self._prefix}_{uuid.uuid4().hex}"
         edits = tuple(group.edits(mask))
         body = _arrow(load.rows.take(pa.array(some)))
-        for number in range(1, TRIES + 1):
-            begun = LoadBegun(label, self._clock.now_ms() + TIMEOUT_S * 1000, edits, number)
+        for _ in range(TRIES):
+            label = f"{self._prefix}_{uuid.uuid4().hex}"
+            begun = LoadBegun(label, self._clock.now_ms() + TIMEOUT_S * 1000, edits)
             journal.write([begun])
-            reason = self._send(begun, load, body)
-            asked_ms = self._clock.now_ms()
-            state = self._endpoint.state(self._database, label)
-            if state is LoadState.UNKNOWN and reason is None and number < TRIES:
-                continue  # it may have been lost on its way: the label takes the same rows once
-            if self._settle(journal, begun, state, asked_ms, is_refused=reason is not None):
+            answer = self._send(begun, load, body)
+            if answer is not None and answer.is_durable:
+                journal.write([LoadEnded(label, delivered=True)])
+                is_taken = True
+            else:
+                is_taken = self._close_label(journal, label)
+            if is_taken:
                 group.noted(mask)
                 return None
-            break
-        return reason or "the load was aborted"
+            if answer is not None and answer.status == "Fail":
+                return answer.message
+        raise Unavailable(
+            f"loads into {self._database}.{self._table} are not answered",
+            found=f"{TRIES} loads, none of them taken",
+            action="look at the front ends",
+        )
 
-    def _send(self, begun: LoadBegun, load: TableLoad, body: bytes) -> str | None:
-        """Return the words of a refusal; None where it was taken, or nothing is known."""
+    def _send(self, begun: LoadBegun, load: TableLoad, body: bytes) -> LoadAnswer | None:
+        """Return None where there is no answer."""
         headers = {"merge_type": "DELETE"} if load.deletes else {}
         if load.partial:
             headers["partial_columns"] = "true"
@@ -129,41 +132,24 @@ class StoredTableListener:
             format="arrow",
             columns=tuple(load.rows.schema.names),
             timeout_s=TIMEOUT_S,
-            keep_label=self._keeps_labels,
+            keep_label=True,
             not_after_ms=begun.not_after_ms,
             headers=headers,
         )
         try:
-            answer = self._endpoint.load(self._database, self._table, begun.label, body, options)
+            return self._endpoint.load(self._database, self._table, begun.label, body, options)
         except Unavailable as error:
             log.warning("load %s: %s", begun.label, error)
             return None
         except Refused as error:
-            return str(error)
-        return answer.message if answer.status == "Fail" else None
+            return LoadAnswer(label=begun.label, message=str(error))
 
-    def _settle(
-        self, journal: Journal, begun: LoadBegun, state: LoadState, asked_ms: int, *, is_refused: bool
-    ) -> bool:
-        """Note what became of a load, and return whether it was taken. Unavailable: not to be known yet.
-
-        `asked_ms`: when its state was asked for. `is_refused`: the last request was, so that it is not on its
-        way any more.
-        """
-        if state in (LoadState.UNKNOWN, LoadState.ABORTED):
-            left_ms = begun.not_after_ms + CLOCKS_APART_MS - asked_ms
-            is_only_request_over = begun.requests == 1 and (is_refused or state is LoadState.ABORTED)
-            if left_ms >= 0 and not is_only_request_over:
-                raise Unavailable(
-                    f"a request of load {begun.label} may still be on its way",
-                    found=state,
-                    action=f"it is not taken any more in {left_ms / 1000:.0f} s",
-                )
-        elif state not in _LOADED:
-            raise Unavailable(f"load {begun.label} is not done", found=state, action="wait")
-        delivered = state in _LOADED
-        journal.write([LoadEnded(begun.label, delivered)])
-        return delivered
+    def _close_label(self, journal: Journal, label: str) -> bool:
+        """Note for good what became of a load; return True if it was taken. Unavailable: not known yet."""
+        state = self._endpoint.close_label(self._database, label)
+        is_taken = state is not LoadState.ABORTED
+        journal.write([LoadEnded(label, is_taken)])
+        return is_taken
 
     def _give_labels_back(self, journal: Journal) -> None:
         now_ms = self._clock.now_ms()
@@ -175,8 +161,7 @@ class StoredTableListener:
         if not due:
             return
         try:
-            if self._keeps_labels:
-                self._endpoint.acknowledge(self._database, due)
+            self._endpoint.acknowledge(self._database, due)
         except RtolapError as error:
             log.info("%d labels stay for now: %s", len(due), error)
             return
@@ -185,7 +170,7 @@ class StoredTableListener:
 
 
 def _parts(load: TableLoad, singly: Mask, held: Mask) -> list[I64]:
-    """Rows of the load that go together: those that failed before go alone, and held ones do not go."""
+    """Return rows of the load that go together: those that failed before go alone, held ones do not go."""
     free = np.flatnonzero(~held[load.places])
     alone = singly[load.places[free]]
     if not alone.any():
