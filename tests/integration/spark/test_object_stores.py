@@ -15,11 +15,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import hdfs_native
+import httpx
 import msgspec
 import pyarrow as pa
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound, Unavailable
+from rtolap.cli.main import app
 from rtolap.coordinator.builds import Builds
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.views import Views
@@ -44,9 +47,12 @@ from rtolap.query.history_cache.keeper import HistoryKeeper
 from rtolap.query.history_cache.states import Condition
 from rtolap.query.lookups import Lookups
 from rtolap.query.statement_service import QueryService
+from rtolap.sep.status.sources import ReplicationSources
+from rtolap.sep.status.wal_sizes import WalSizes
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
+from typer.testing import CliRunner
 
 from tests.support.commands import kill_when
 from tests.support.cubes.built import assert_nothing_else, assert_recount
@@ -63,6 +69,7 @@ from tests.support.cubes.object_servers import (
 )
 from tests.support.cubes.object_store_contract import ObjectStoreContract
 from tests.support.cubes.staging import CUBE, SCHEMA, SEGMENT, TABLE, Staging, raw_events, roll_up
+from tests.support.sep.replication_looks import SERVERS, LookedAtCluster, log_name
 from tests.support.servers import running
 from tests.support.waiting import until
 
@@ -365,3 +372,55 @@ def test_a_store_that_is_down_is_unavailable_and_has_everything_when_it_is_back(
         other.wait_ready()
     assert store.read("a/manifest.json") == b"kept"
     assert [file.path for file in store.list()] == ["a/manifest.json"]
+
+
+LOG_BLOCK_BYTES = 1 << 20  # HDFS takes no smaller ones
+
+
+def test_replication_status_shows_what_hdfs_knows_of_logs_also_of_those_that_are_written(
+    hdfs_servers: tuple[ManagedProcess, ManagedProcess], unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namenode = hdfs_servers[0]
+    client = hdfs_native.Client(f"hdfs://{namenode.address}")
+    cluster, server = LookedAtCluster(), SERVERS[0]
+    sizes = {1000: 300_000, 2000: 2 * LOG_BLOCK_BYTES + 500_000, 3000: 700_000}
+    paths = {
+        created: f"/{unique_name}/{folder}/{log_name(server, created)}"
+        for created, folder in ((1000, "oldWALs"), (2000, f"WALs/{server}"), (3000, f"WALs/{server}"))
+    }
+    writers = {
+        created: client.create(path, hdfs_native.WriteOptions(block_size=LOG_BLOCK_BYTES))
+        for created, path in paths.items()
+    }
+    for created, writer in writers.items():
+        writer.write(bytes(sizes[created]))
+    writers[1000].close()
+
+    def of_hdfs(created: int) -> int:
+        page = f"http://127.0.0.1:{namenode.spec.ports[-1]}/webhdfs/v1{paths[created]}"
+        answer = httpx.get(page, params={"op": "GETFILESTATUS"}, trust_env=False).raise_for_status()
+        return int(answer.json()["FileStatus"]["length"])
+
+    def look(*further: int) -> str:
+        cluster.queue(server, "behind", {1000: 100_000, 2000: None, **dict.fromkeys(further)})
+        cluster.queue(server, "near", {3000: 600_000, **dict.fromkeys(further)})
+        sources = cluster.sources(wal_sizes=WalSizes(f"hdfs://{namenode.address}/{unique_name}"))
+        monkeypatch.setattr(ReplicationSources, "open", lambda *unused, **options: sources)
+        monkeypatch.setattr(sources, "close", lambda: None)
+        answer = CliRunner().invoke(app, ["sep", "status", "--every", "200ms"], catch_exceptions=False)
+        return answer.stdout.partition("further logs")[2]
+
+    for name in ("behind", "near"):
+        cluster.add_peer(name, sinks=1)
+    assert (of_hdfs(1000), of_hdfs(2000)) == (sizes[1000], 2 * LOG_BLOCK_BYTES), "its finished blocks"
+    assert of_hdfs(3000) == 0
+    behind, near = look().splitlines()[1:3]
+    assert "\tat least 2.1 MB\t33%\t" in behind
+    assert "\t0 B\t600.0 KB of at least 600.0 KB\t" in near, "as far as it was read"
+    for created in (2000, 3000):
+        writers[created].close()
+    assert [of_hdfs(created) for created in sizes] == list(sizes.values())
+    client.create(f"/{unique_name}/WALs/{server}/{log_name(server, 4000)}").close()
+    behind, near = look(4000).splitlines()[1:3]
+    assert "\tat least 2.6 MB\t33%\t" in behind
+    assert "\tat least 0 B\t86%\t" in near

@@ -6,13 +6,16 @@ import json
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from rtolap.base.errors import NotFound
 from rtolap.sep.status.collect import collect
 from rtolap.sep.status.jmx import JmxReader, parse_jmx
 from rtolap.sep.status.model import QueueStatus, ReplicationStatus
 from rtolap.sep.status.reasons import DISABLED, FAILING, NO_SINKS, NOTHING, STANDING, STOPPED
-from rtolap.sep.status.wal_sizes import WalSizes
+from rtolap.sep.status.summary import summarize
+from rtolap.sep.status.tables import queue_row, summary_row
+from rtolap.sep.status.wal_sizes import LogSizes, WalSizes
 
 from tests.support.sep.replication_looks import REPORTED_MS, SERVERS, LookedAtCluster, log_name
 
@@ -80,6 +83,33 @@ def test_every_column_comes_from_its_source(cluster: LookedAtCluster, tmp_path: 
     assert (caught_up.progress, caught_up.remaining_bytes) == (1.0, 0)
     assert (caught_up.reason, caught_up.since_ms) == (NOTHING, 2500)
     assert [missing.source for missing in status.missing] == ["JMX"]
+
+
+def test_logs_that_are_written_on_hdfs_have_at_least_the_sizes_that_are_told(
+    cluster: LookedAtCluster, tmp_path: Path
+) -> None:
+    cluster.add_peer("orders", sinks=1)
+    _behind(cluster)
+    cluster.queue(THIRD, f"orders-{FIRST}", {1000: 250})
+    on_disk = _logs(tmp_path)
+
+    class OnHdfs(WalSizes):
+        def read(self) -> LogSizes:
+            told = on_disk.read()
+            sizes = told.bytes_by_log | {log_name(FIRST, 3000): 64, log_name(SECOND, 1500): 0}
+            return told._replace(bytes_by_log=sizes, is_exact_while_written=False)
+
+    status = collect(cluster.sources(wal_sizes=OnHdfs("file:///unused")), NOW_MS)
+    row, open_log, recovered = status.queues
+    assert (row.progress, row.further_bytes, row.is_further_lower_bound) == (0.25, 564, True)
+    assert queue_row(row)[4:6] == ("at least 564 B", "25%")
+    assert (open_log.log_bytes, open_log.position_bytes, open_log.progress) == (900, 900, None)
+    assert queue_row(open_log)[4:6] == ("0 B", "900 B of at least 900 B")
+    assert (recovered.progress, recovered.is_remaining_lower_bound) == (0.25, False)
+    (peer,) = summarize(status, msgspec.structs.replace(status, at_ms=status.at_ms - 1000))
+    assert peer.is_remaining_lower_bound
+    assert (peer.remaining_trend_bytes_s, peer.catch_up_ms) == (None, None)
+    assert summary_row(peer)[7] == "at least 1.3 KB / 750 B / 2.1 KB"
 
 
 def test_a_log_that_is_read_further_than_its_size_says_has_no_progress() -> None:

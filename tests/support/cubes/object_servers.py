@@ -126,7 +126,7 @@ class HdfsPorts(NamedTuple):
 
 
 def namenode_spec(folder: Path, ports: HdfsPorts) -> ProcessSpec:
-    """Ready when it answers; it is writable only once a data node has come."""
+    """Ready when it answers; it is writable only once a data node has come. HTTP is at the last port."""
     folder = folder.absolute()
     java = _hadoop_java(folder)
     name = "org.apache.hadoop.hdfs.server.namenode.NameNode"
@@ -141,6 +141,7 @@ def namenode_spec(folder: Path, ports: HdfsPorts) -> ProcessSpec:
         name="namenode",
         folder=folder,
         address=f"{_HOST}:{ports.namenode}",
+        ports=(ports.namenode, ports.namenode_http),
         argv=(*java, name),
         prepare=prepare,
         ready=_connects(ports.namenode),

@@ -53,6 +53,11 @@ class QueuedLog(msgspec.Struct, frozen=True):
     position_bytes: int | None = None
 
     @property
+    def written_as(self) -> str:
+        """Return what the names of all logs of one writer begin with: a server may have several writers."""
+        return self.name.rpartition(".")[0]
+
+    @property
     def created_ms(self) -> int | None:
         """The instant at which the server began the log, milliseconds since 1970, as its name says."""
         match = _CREATED_MS.search(self.name)
@@ -65,6 +70,13 @@ class Queue(msgspec.Struct, frozen=True):
     server: ServerName
     id: QueueId
     logs: tuple[QueuedLog, ...]
+
+    @property
+    def open_logs(self) -> frozenset[str]:
+        """Return the names of those that are still written: of a server that lives, each writer's newest."""
+        if self.id.is_recovered:
+            return frozenset()
+        return frozenset({log.written_as: log.name for log in self.logs}.values())
 
 
 def read_queues(
@@ -113,13 +125,12 @@ def _with_positions(znodes: HBaseZnodes, path: str, logs: list[QueuedLog]) -> li
     current: set[str] = set()
     read: list[QueuedLog] = []
     for log in logs:
-        written_as = log.name.rpartition(".")[0]
-        if written_as in current:
+        if log.written_as in current:
             read.append(log)
             continue
         node = znodes.store.get(f"{path}/{log.name}")
         if node is not None:
-            current.add(written_as)
+            current.add(log.written_as)
             read.append(QueuedLog(log.name, parse_position(node.data, f"{path}/{log.name}")))
     return read
 

@@ -14,6 +14,7 @@ from rtolap.sep.status.load_reports import LoadReport, QueueKey, ServerReports
 from rtolap.sep.status.model import MissingSource, PeerStatus, QueueStatus, ReplicationStatus
 from rtolap.sep.status.reasons import reason_of, since_ms
 from rtolap.sep.status.sources import ReplicationSources
+from rtolap.sep.status.wal_sizes import LogSizes
 
 _NO_REPORTS = ServerReports({}, {})
 
@@ -76,7 +77,7 @@ def with_reasons(status: ReplicationStatus, before: ReplicationStatus | None = N
 def _rows(
     queues: Collection[Queue],
     reports: Mapping[QueueKey, LoadReport],
-    sizes: Mapping[str, int] | None,
+    sizes: LogSizes | None,
     only: Collection[str],
 ) -> list[QueueStatus]:
     """A row per queue that ZooKeeper or a server's report knows."""
@@ -95,19 +96,37 @@ def _rows(
     return sorted(rows.values(), key=lambda row: (row.peer, bool(row.recovered_from), row.server, row.queue))
 
 
-def _queue_status(queue: Queue, sizes: Mapping[str, int] | None) -> QueueStatus:
+def _queue_status(queue: Queue, sizes: LogSizes | None) -> QueueStatus:
     current = queue.logs[0] if queue.logs else None
-    further = [None if sizes is None else sizes.get(log.name) for log in queue.logs[1:]]
-    return QueueStatus(
+    row = QueueStatus(
         peer=queue.id.peer,
         server=str(queue.server),
         queue=str(queue.id),
         recovered_from=tuple(str(server) for server in reversed(queue.id.former_servers)),
         logs=len(queue.logs),
-        further_bytes=None if sizes is None or None in further else sum(size or 0 for size in further),
         log=None if current is None else current.name,
-        log_bytes=None if current is None or sizes is None else sizes.get(current.name),
         position_bytes=None if current is None else current.position_bytes,
+    )
+    return row if sizes is None else _with_sizes(row, queue, sizes)
+
+
+def _with_sizes(row: QueueStatus, queue: Queue, sizes: LogSizes) -> QueueStatus:
+    """Add the sizes of its logs. Of one whose size is not told whole it is at least what was read of it."""
+    told_in_part = frozenset() if sizes.is_exact_while_written else queue.open_logs
+    found = {log.name: sizes.bytes_by_log.get(log.name) for log in queue.logs}
+    known = {
+        log.name: max(found[log.name] or 0, log.position_bytes or 0)
+        if log.name in told_in_part
+        else found[log.name]
+        for log in queue.logs
+    }
+    further = [known[log.name] for log in queue.logs[1:]]
+    return msgspec.structs.replace(
+        row,
+        further_bytes=None if None in further else sum(size or 0 for size in further),
+        is_further_lower_bound=any(log.name in told_in_part for log in queue.logs[1:]),
+        log_bytes=None if row.log is None else known[row.log],
+        is_log_lower_bound=row.log in told_in_part,
     )
 
 
@@ -177,7 +196,7 @@ def _reports(sources: ReplicationSources, missing: list[MissingSource]) -> Serve
         return _NO_REPORTS
 
 
-def _sizes(sources: ReplicationSources, missing: list[MissingSource]) -> dict[str, int] | None:
+def _sizes(sources: ReplicationSources, missing: list[MissingSource]) -> LogSizes | None:
     if sources.wal_sizes is None:
         missing.append(MissingSource("sizes of logs", "HBase's root directory was not named"))
         return None

@@ -17,7 +17,7 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `recovered_from`: the servers that had it and are gone, the last one first; none: its server's own.
     `logs`: with the current one. `further_bytes`: of all logs but the current one. `log_bytes`: of the
-    current one; too few while it is written on HDFS, which tells only the length of finished blocks.
+    current one. Either is a lower bound where a log is still written on HDFS, which tells its size in part.
     `lag_ms`: of the oldest edit that is not shipped, 0 where there is none. `last_shipped_age_ms`: how old
     the last edit was when it was shipped. `reported_ms`: when the server told its master so.
     `reason`: what shipping waits for, None while it goes on; `since_ms`: for how long already.
@@ -29,8 +29,10 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
     recovered_from: tuple[str, ...] = ()
     logs: int | None = None
     further_bytes: int | None = None
+    is_further_lower_bound: bool = False
     log: str | None = None
     log_bytes: int | None = None
+    is_log_lower_bound: bool = False
     position_bytes: int | None = None
     lag_ms: int | None = None
     last_shipped_ms: int | None = None
@@ -46,16 +48,20 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def progress(self) -> float | None:
         """The part of the current log that is shipped, 0 to 1."""
-        if not self.log_bytes or (self.position_bytes or 0) > self.log_bytes:
+        if self.is_log_lower_bound or not self.log_bytes or (self.position_bytes or 0) > self.log_bytes:
             return None
         return (self.position_bytes or 0) / self.log_bytes
 
     @property
     def remaining_bytes(self) -> int | None:
-        """All that is not shipped, edits of other tables with it."""
+        """All that is not shipped, edits of other tables with it; see `is_remaining_lower_bound`."""
         if self.further_bytes is None or self.log_bytes is None:
             return None
         return self.further_bytes + max(0, self.log_bytes - (self.position_bytes or 0))
+
+    @property
+    def is_remaining_lower_bound(self) -> bool:
+        return self.is_log_lower_bound or self.is_further_lower_bound
 
 
 class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):

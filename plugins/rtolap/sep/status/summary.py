@@ -28,7 +28,8 @@ class Spread(msgspec.Struct, frozen=True):
 class PeerSummary(msgspec.Struct, frozen=True, kw_only=True):
     """`worst_server`: the one with the largest lag. `reasons`: what queues wait for, and how many do.
 
-    `lag_trend`: milliseconds a second, `remaining_trend_bytes_s` bytes a second; below 0 it shrinks.
+    `lag_trend`: milliseconds a second, `remaining_trend_bytes_s` bytes a second; below 0 it shrinks. Of what
+    `is_remaining_lower_bound`, because sizes of logs are told in part, nothing is said of the trend.
     `catch_up_ms`: 0 where all is shipped, None where it is not known or grows.
     """
 
@@ -41,6 +42,7 @@ class PeerSummary(msgspec.Struct, frozen=True, kw_only=True):
     logs: Spread | None
     lag_ms: Spread | None
     remaining_bytes: Spread | None
+    is_remaining_lower_bound: bool = False
     worst_server: str | None
     reasons: dict[str, int]
     lag_trend: float | None = None
@@ -62,6 +64,7 @@ def spread(values: Iterable[int | None]) -> Spread | None:
 def _summary(peer: PeerStatus, status: ReplicationStatus, before: ReplicationStatus | None) -> PeerSummary:
     queues = status.queues_of(peer.peer)
     lag, remaining = _lag(queues), _remaining(queues)
+    is_at_least = _is_at_least(queues)
     worst = max((row for row in queues if row.lag_ms), key=lambda row: row.lag_ms or 0, default=None)
     reasons: dict[str, int] = {}
     for row in queues:
@@ -74,7 +77,8 @@ def _summary(peer: PeerStatus, status: ReplicationStatus, before: ReplicationSta
         lag_before, remaining_before = _lag(queues_before), _remaining(queues_before)
         if lag is not None and lag_before is not None:
             lag_trend = (lag.worst - lag_before.worst) / span_s
-        if remaining is not None and remaining_before is not None:
+        is_told_in_part = is_at_least or _is_at_least(queues_before)
+        if remaining is not None and remaining_before is not None and not is_told_in_part:
             remaining_trend = (remaining.sum - remaining_before.sum) / span_s
     return PeerSummary(
         peer=peer.peer,
@@ -86,6 +90,7 @@ def _summary(peer: PeerStatus, status: ReplicationStatus, before: ReplicationSta
         logs=spread(row.logs for row in queues),
         lag_ms=lag,
         remaining_bytes=remaining,
+        is_remaining_lower_bound=is_at_least,
         worst_server=None if worst is None else worst.server,
         reasons=dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
         lag_trend=lag_trend,
@@ -117,3 +122,7 @@ def _lag(queues: Iterable[QueueStatus]) -> Spread | None:
 def _remaining(queues: Iterable[QueueStatus]) -> Spread | None:
     """A queue with nothing to replicate has nothing remaining, whatever else is in its log."""
     return spread(0 if row.reason == NOTHING else row.remaining_bytes for row in queues)
+
+
+def _is_at_least(queues: Iterable[QueueStatus]) -> bool:
+    return any(row.is_remaining_lower_bound and row.reason != NOTHING for row in queues)

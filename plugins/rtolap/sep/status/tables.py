@@ -10,7 +10,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.model.durations import format_duration
 from rtolap.sep.status.model import QueueStatus
 from rtolap.sep.status.reasons import NOTHING
-from rtolap.sep.status.summary import PeerSummary
+from rtolap.sep.status.summary import PeerSummary, Spread
 
 SUMMARY_COLUMNS = (
     "peer",
@@ -84,9 +84,7 @@ def summary_row(row: PeerSummary) -> tuple[Any, ...]:
         row.sinks,
         None if logs is None else f"{logs.worst} / {logs.median:g} / {logs.sum}",
         None if lag is None else f"{span(lag.worst)} / {span(lag.median)}",
-        None
-        if remaining is None
-        else " / ".join(size(number) for number in (remaining.worst, remaining.median, remaining.sum)),
+        None if remaining is None else _remaining(remaining, row.is_remaining_lower_bound),
         trend(row),
         None if row.catch_up_ms is None else span(row.catch_up_ms),
         row.worst_server,
@@ -101,7 +99,7 @@ def queue_row(row: QueueStatus) -> tuple[Any, ...]:
         row.server,
         ", ".join(row.recovered_from) or None,
         row.logs,
-        None if row.further_bytes is None else size(row.further_bytes),
+        None if row.further_bytes is None else _size(row.further_bytes, row.is_further_lower_bound),
         progress(row),
         None if row.lag_ms is None else span(row.lag_ms),
         None if row.last_shipped_age_ms is None else span(row.last_shipped_age_ms),
@@ -111,10 +109,22 @@ def queue_row(row: QueueStatus) -> tuple[Any, ...]:
 
 
 def progress(row: QueueStatus) -> str | None:
-    """The part of the current log, or how many bytes of it where its size is not known."""
+    """The part of the current log, or how many bytes of it where its size is not known whole."""
     if row.progress is not None:
         return f"{row.progress:.0%}"
-    return None if row.position_bytes is None else f"{size(row.position_bytes)} of ?"
+    if row.position_bytes is None:
+        return None
+    whole = _size(row.log_bytes, True) if row.is_log_lower_bound and row.log_bytes else "?"
+    return f"{size(row.position_bytes)} of {whole}"
+
+
+def _size(number: int, is_at_least: bool) -> str:
+    return f"at least {size(number)}" if is_at_least else size(number)
+
+
+def _remaining(remaining: Spread, is_at_least: bool) -> str:
+    numbers = " / ".join(size(number) for number in (remaining.worst, remaining.median, remaining.sum))
+    return f"at least {numbers}" if is_at_least else numbers
 
 
 def slept(row: QueueStatus) -> str | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
 from rtolap.base.errors import NotFound
 from rtolap.object_store.address import resolve
 from rtolap.object_store.store import ObjectStore
@@ -10,18 +13,25 @@ from rtolap.object_store.store import ObjectStore
 _FOLDERS = ("WALs", "oldWALs")
 
 
-class WalSizes:
-    """`root_dir`: HBase's `hbase.rootdir` (`hbase.wal.dir` where that is set) as a URI, see `object_store`.
-
-    A log that is written has at least the size that is told: HDFS tells that of finished blocks.
+class LogSizes(NamedTuple):
+    """`bytes_by_log`: by the log's name. `is_exact_while_written`: False on HDFS, whose NameNode counts of a
+    file that is being written the finished blocks only, unless its writer has it note more: HBase does not.
     """
+
+    bytes_by_log: dict[str, int]
+    is_exact_while_written: bool
+
+
+class WalSizes:
+    """`root_dir`: HBase's `hbase.rootdir`, or `hbase.wal.dir` where that is set, a URI of `object_store`."""
 
     def __init__(self, root_dir: str) -> None:
         address = resolve(root_dir)
         self._store = ObjectStore(address.filesystem, address.root, address.uri)
+        self._is_exact_while_written = urlsplit(root_dir).scheme != "hdfs"
 
-    def read(self) -> dict[str, int]:
-        """Bytes by the name of the log. Raises NotFound where no HBase has its logs there, or Unavailable."""
+    def read(self) -> LogSizes:
+        """Raises NotFound where no HBase has its logs there, or Unavailable."""
         if not self._store.exists(_FOLDERS[0]):
             raise NotFound(
                 "there are no logs of an HBase",
@@ -29,8 +39,9 @@ class WalSizes:
                 found="none",
                 action="name HBase's hbase.rootdir, or its hbase.wal.dir",
             )
-        return {
+        bytes_by_log = {
             file.path.rpartition("/")[2]: file.bytes
             for folder in _FOLDERS
             for file in self._store.list(folder)
         }
+        return LogSizes(bytes_by_log, self._is_exact_while_written)
