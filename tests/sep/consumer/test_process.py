@@ -10,7 +10,8 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.errors import SessionLost
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
-from rtolap.metadata.store import Create, Operation
+from rtolap.metadata.store import Create, Delete, Operation
+from rtolap.sep.consumer import process as consumer_process
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
 from rtolap.sep.consumer.process import SubscriptionProcess
 from rtolap.sep.consumer.server import ConsumerServer
@@ -34,7 +35,6 @@ class World:
         self.broker.create("changes", 1)
         self.ensemble = MemoryEnsemble()
         self.store = MemoryStore(self.ensemble)
-        self.wanted = True
         self.forgotten = 0
         self.store.commit([Create(PATHS.definition, b""), Create(PATHS.rs, b"")])
 
@@ -52,7 +52,7 @@ class World:
             host="localhost",
             bind="127.0.0.1",
             ports=[0, 0],
-            is_wanted=lambda: self.wanted and store.get(PATHS.definition) is not None,
+            is_wanted=lambda: store.get(PATHS.definition) is not None,
             forget=self._forget,
         )
 
@@ -164,7 +164,11 @@ def test_a_session_that_ends_while_ports_are_registered_ends_no_process(world: W
     asyncio.run(run())
 
 
-def test_while_kafka_is_away_a_leader_has_no_ports_and_tries_again(world: World) -> None:
+def test_while_kafka_is_away_a_leader_has_no_ports_and_tries_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_process, "_PAUSE_S", 0.01)
+
     async def run() -> None:
         world.broker.set_down(True)
         process = world.process()
@@ -184,7 +188,7 @@ def test_a_subscription_that_is_dropped_ends_its_processes_and_their_journal(wor
         process = world.process()
         running = asyncio.create_task(process.run())
         await until(lambda: process.leads)
-        world.wanted = False
+        world.store.commit([Delete(PATHS.definition)])
         await running
         assert world.ports == ()
 

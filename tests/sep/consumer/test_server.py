@@ -29,6 +29,7 @@ from tests.support.waiting import until
 
 ENTRIES = [Entry((Cell(b"r1"), Cell(b"r2")), 1), Entry((Cell(b"r1", value=b"w"),), 2)]
 PREFIX = "org.apache.hadoop.hbase."
+FLOOD_TIMEOUT_S = 300
 
 
 @pytest.fixture(scope="module")
@@ -298,18 +299,28 @@ def test_a_flood_fills_the_buffers_of_its_sender_and_not_ours() -> None:
 def test_a_flood_leaves_the_memory_of_the_process_bounded(entries: list[Entry]) -> None:
     mib = 1 << 20
     settings = ConsumerSettings(frame_bytes_max=4 * mib, bytes_in_flight_max=8 * mib)
-    frame, connections, frames = replicate(1, entries), 24, 10
+    # nothing of this is about time: the machine may have other work
+    frame, connections, frames = replicate(1, entries, timeout_ms=1000 * FLOOD_TIMEOUT_S), 24, 10
     with held_consumer(settings) as consumer, RegionServer(consumer.port) as first, ExitStack() as opened:
         first.send(replicate(0, ENTRIES))
         until(lambda: consumer.state().calls == 1)  # what is loaded with the first call does not count
         memory = watched(consumer.process.pid)
-        servers = [opened.enter_context(RegionServer(consumer.port)) for _ in range(connections)]
+        servers = [
+            opened.enter_context(RegionServer(consumer.port, timeout_s=FLOOD_TIMEOUT_S))
+            for _ in range(connections)
+        ]
         senders = [threading.Thread(target=server.send, args=(frame * frames,)) for server in servers]
         for sender in senders:
             sender.start()
+
+        def is_full() -> bool:
+            state = consumer.state()
+            return state.waiting == connections and state.taken_bytes > settings.bytes_in_flight_max - len(
+                frame
+            )
+
         # the listener stands still: as much as may be is in the process, the rest waits at its senders
-        until(lambda: consumer.state().taken_bytes > settings.bytes_in_flight_max - len(frame))
-        until(lambda: consumer.state().waiting == connections)
+        until(is_full, "a full consumer", timeout_s=FLOOD_TIMEOUT_S)
         consumer.go()
         for server in servers:
             for _ in range(frames):

@@ -14,6 +14,7 @@ from rtolap.base.errors import AlreadyExists, CommitUnknown, DefinitionError, No
 from rtolap.base.settings import Settings
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.producer import MemoryAdmin
+from rtolap.metadata import updates
 from rtolap.metadata.memory import MemoryStore
 from rtolap.metadata.store import Create, Put
 from rtolap.model.subscription import HBaseSource, Subscription, SubscriptionListener
@@ -195,7 +196,8 @@ def test_a_broken_connection_at_any_commit_changes_nothing() -> None:
         assert is_gone(model)
 
 
-def test_a_commit_that_never_succeeds_is_told() -> None:
+def test_a_commit_that_never_succeeds_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(updates, "_PAUSE_MAX_S", 0.0)
     model = ModelSource()
     model.ensemble.fault = lambda _: "before"
     with pytest.raises(CommitUnknown):

@@ -65,10 +65,18 @@ def replicate(call_id: int, entries: Sequence[Entry], timeout_ms: int | None = 6
 
 
 class RegionServer:
-    """One connection; `greets` False sends nothing by itself."""
+    """One connection; `greets` False sends nothing by itself. `timeout_s`: to send, and for each answer."""
 
-    def __init__(self, port: int, *, greets: bool = True, codec: str = CODEC, compressor: str = "") -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+    def __init__(
+        self,
+        port: int,
+        *,
+        greets: bool = True,
+        codec: str = CODEC,
+        compressor: str = "",
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         if greets:
             self.send(PREAMBLE + connection_header(codec, compressor))
 
