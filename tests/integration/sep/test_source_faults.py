@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
-from rtolap.model.subscription import HBaseSource
+from rtolap.model.subscription import HBaseSource, SubscriptionListener
 from rtolap.sep.subscriptions import commands
 from rtolap.sep.subscriptions.source import open_source
 from rtolap.stack.process import ManagedProcess
@@ -18,6 +19,7 @@ from rtolap.stack.process import ManagedProcess
 from tests.support.hbase.client import HBaseClient, Region
 from tests.support.hbase.distributed import REGION_SERVERS, DistributedHBase
 from tests.support.seeds import so_many
+from tests.support.sep import noted_events
 from tests.support.sep.consumers import ConsumerProcess, ports_of, wait_for_leader
 from tests.support.sep.numbered_rows import Topic, subscription_of
 from tests.support.sep.steady_writer import SteadyWriter
@@ -78,6 +80,25 @@ def followed(
         topic = Topic(kafka, f"{name}_changes")
         opened.callback(topic.close)
         yield Followed(client, table, name, writer, topic, processes)
+
+
+@contextmanager
+def followed_by_a_function(
+    hbase: DistributedHBase, kafka: str, run: Followed, folder: Path
+) -> Iterator[ConsumerProcess]:
+    """Another subscription of the same table, from its first write on."""
+    name = f"{run.name}_function"
+    subscription = msgspec.structs.replace(
+        subscription_of(name, run.table, hbase.address),
+        listener=SubscriptionListener("python", entry_point=noted_events.ENTRY_POINT, lanes=3),
+    )
+    with open_source(HBaseSource(hbase.address), timeout_s=60) as source, ExitStack() as opened:
+        commands.create(source, subscription, 0)
+        process = ConsumerProcess(name, hbase.address, kafka, folder / "function.log", session_timeout_s=2)
+        opened.callback(process.kill)
+        opened.callback(commands.drop, source, name)
+        wait_for_leader([process])
+        yield process
 
 
 class Faults:
@@ -159,12 +180,22 @@ def test_every_write_is_one_record_over_faults(
 
 
 @pytest.mark.parametrize("seed", range(so_many(1)))
-def test_every_write_is_one_record_though_all_of_hbase_stops_and_starts(
-    seed: int, hbase_processes: DistributedHBase, kafka: str, unique_name: str, tmp_path: Path
+def test_every_write_is_one_record_and_one_call_though_all_of_hbase_stops_and_starts(
+    seed: int,
+    hbase_processes: DistributedHBase,
+    kafka: str,
+    unique_name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Once in order and once by SIGKILL; then ZooKeeper stays away until a process has missed it."""
     hbase, random = hbase_processes, Random(seed)
-    with followed(hbase, kafka, unique_name, random, tmp_path) as run:
+    for name, value in noted_events.installed(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    with (
+        followed(hbase, kafka, unique_name, random, tmp_path) as run,
+        followed_by_a_function(hbase, kafka, run, tmp_path) as process,
+    ):
 
         def times_missed() -> int:
             return sum(process.told(WITHOUT_ZOOKEEPER) for process in run.processes)
@@ -187,4 +218,15 @@ def test_every_write_is_one_record_though_all_of_hbase_stops_and_starts(
         # those before where their session lives on and nobody has missed it, else others: never both
         until(lambda: len(run.ports()) == 2, "two ports")
         assert hbase.living(), "a process of HBase has ended by itself"
-        run.compare(f"seed {seed}, {[end.__name__ for end in order]}")
+        story = f"seed {seed}, {[end.__name__ for end in order]}"
+        run.compare(story)
+        written = run.writer.written()
+        try:
+            until(lambda: _sorted(noted_events.noted(tmp_path)) == written, "each write is one call")
+        except AssertionError as error:
+            raise AssertionError(f"{story}\n{process.log.read_text()[-3000:]}") from error
+        assert process.lives, story
+
+
+def _sorted(rows: dict[bytes, list[int]]) -> dict[bytes, list[int]]:
+    return {row: sorted(numbers) for row, numbers in rows.items()}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sqlite3
 import struct
 import uuid
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -22,6 +26,8 @@ from rtolap.sep.listeners.stored_table import StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
 from rtolap.sep.subscriptions.commands import create, drop
 from rtolap.sep.subscriptions.source import open_source
+from rtolap.stack.process import ManagedProcess
+from rtolap.stored.frontend.loads import messages
 
 from tests.sep.delivery.test_delivery import journal_of, run
 from tests.support.hbase import mutations
@@ -40,6 +46,7 @@ COLUMNS = EventColumns(
 ORDERS, FOLLOWED = TableName("shop", "orders"), TableName("shop", "followed")
 EDITS, ROWS = 300, 12
 NODE_KILLED_AFTER = (20, 40)  # writes
+FRONT_END_KILLED_AFTER, HBASE_KILLED_AFTER = 20, 40  # writes to the second consumer
 
 
 @pytest.fixture(scope="module")
@@ -100,15 +107,17 @@ def test_the_table_is_what_the_edits_make_of_their_rows(cluster: StreamLoadClust
     assert process.counts.delivered == EDITS
 
 
-def test_the_table_equals_a_scan_of_hbase_though_consumer_and_storage_node_are_killed(
+def test_the_table_equals_a_scan_of_hbase_though_everything_around_is_killed(
     cluster: StreamLoadCluster,
     hbase: str,
+    hbase_server: ManagedProcess,
     kafka: str,
     hbase_client: HBaseClient,
     unique_name: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Storage node, consumer, front end in mid-load, all of HBase."""
     password = tmp_path / "password"
     password.write_text(PASSWORD)
     monkeypatch.setenv("RTOLAP_STREAM_LOAD_ENDPOINTS", ",".join(cluster.urls))
@@ -127,6 +136,10 @@ def test_the_table_equals_a_scan_of_hbase_though_consumer_and_storage_node_are_k
         row=RowColumn("id", "string"),
         columns={"a": CellColumn("cf:a", "long"), "b": CellColumn("cf:b", "string")},
     )
+
+    def is_equal() -> bool:
+        return _stored(cluster) == _scanned(hbase_client, table)
+
     random, last = Random(3), b""
     processes: list[ConsumerProcess] = []
     with open_source(subscription.source) as source:
@@ -142,17 +155,48 @@ def test_the_table_equals_a_scan_of_hbase_though_consumer_and_storage_node_are_k
                     if number == 0 and at in NODE_KILLED_AFTER:
                         cluster.processes["node-0"].kill()
                         cluster.processes["node-0"].start()
+                    if number == 1 and at == FRONT_END_KILLED_AFTER:
+                        until(is_equal, "a table without a load under way", poll_s=0.2)
+                        with _standing_still(cluster.processes["node-0"]):
+                            hbase_client.write(table, mutations.put(b"row-0", {"cf:b": b"in mid-load"}))
+                            label = _label_under_way(cluster)
+                            cluster.kill("endpoint-0")
+                        cluster.restart("endpoint-0")
+                    if number == 1 and at == HBASE_KILLED_AFTER:
+                        hbase_server.kill()
+                        hbase_server.start()
                 if number == 0:
                     processes[0].kill()
-
-            def is_equal() -> bool:
-                return _stored(cluster) == _scanned(hbase_client, table)
-
-            until(is_equal, "a table that equals the scan", poll_s=0.5, timeout_s=180)
+            until(is_equal, "a table that equals the scan", poll_s=0.2)
+            assert _transactions(cluster, "label", label) == [(label, "ABORTED", messages.LABEL_CLOSED)]
         finally:
             drop(source, unique_name)
             for process in processes:
                 process.kill()
+
+
+@contextmanager
+def _standing_still(process: ManagedProcess) -> Iterator[None]:
+    pid = process.pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _label_under_way(cluster: StreamLoadCluster) -> str:
+    """Return the label of the load that the front end has begun and not committed."""
+    until(lambda: _transactions(cluster, "state", "PREPARE"), "a load under way", poll_s=0.05)
+    return _transactions(cluster, "state", "PREPARE")[0][0]
+
+
+def _transactions(cluster: StreamLoadCluster, column: str, value: str) -> list[tuple[str, str, str]]:
+    """Return label, state and reason of each, from the ledger."""
+    with closing(sqlite3.connect(f"file:{cluster.folder / 'ledger.db'}?mode=ro", uri=True)) as ledger:
+        asked = f"SELECT label, state, reason FROM load_transaction WHERE {column} = ?"
+        return ledger.execute(asked, (value,)).fetchall()
 
 
 ROW_KEYS = [b"row-%d" % number for number in range(10)]
