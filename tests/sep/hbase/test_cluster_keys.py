@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rtolap.base.errors import DefinitionError
-from rtolap.sep.hbase.cluster_keys import ClusterKey
+from rtolap.sep.hbase.cluster_keys import ClusterKey, cluster_key
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,15 @@ def test_a_key_names_every_server_with_its_port(text: str, zookeeper: str, paren
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(DefinitionError, match="host,host:2181:/hbase"):
         ClusterKey.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "key"),
+    [
+        ("h1:2181", "h1:2181:/p"),
+        ("h1:2181,h2:2181", "h1,h2:2181:/p"),
+        ("h1:2181, h2:2182", "h1:2181,h2:2182:2181:/p"),
+    ],
+)
+def test_the_cluster_key_names_every_server(zookeeper: str, key: str) -> None:
+    assert cluster_key(zookeeper, "/p") == key

@@ -74,10 +74,11 @@ def open_process(endpoint: Endpoint, clock: ManualClock) -> Callable[..., Delive
     broker = MemoryBroker()
     broker.create(LETTERS, 1)
 
-    def make(policy: PoisonPolicy = PoisonPolicy()) -> Delivery:
+    def make(policy: PoisonPolicy = PoisonPolicy(), rewrite_records: int = 1000) -> Delivery:
         rows = TableRows(COLUMNS, endpoint.schema("shop", "orders"))
         listener = StoredTableListener(endpoint, "shop", "orders", rows, clock, "sep")
-        return Delivery(listener, journal_of(broker), clock, policy=policy, dead_letter_topic=LETTERS)
+        journal = journal_of(broker, rewrite_records)
+        return Delivery(listener, journal, clock, policy=policy, dead_letter_topic=LETTERS)
 
     return make
 
@@ -240,6 +241,18 @@ def test_labels_are_given_back_once_no_request_of_theirs_is_taken(
     clock.advance_ms(WAIT_MS)
     run(process, batch(3))
     assert len(endpoint.labels("shop")) == 1
+
+
+def test_labels_are_given_back_by_a_successor_though_the_journal_was_rewritten(
+    endpoint: Endpoint, open_process: Callable[..., Delivery], clock: ManualClock
+) -> None:
+    process = open_process(rewrite_records=4)
+    for at in range(5):
+        run(process, batch(at))
+    clock.advance_ms(WAIT_MS)
+    run(open_process(), batch(9))
+    assert len(endpoint.labels("shop")) == 1
+    assert loaded(endpoint) == [0, 1, 2, 3, 4, 9]
 
 
 def test_loads_of_a_unique_table_keep_the_order_of_each_row() -> None:

@@ -23,7 +23,7 @@ from rtolap.sep.hbase.peers import Peer
 from rtolap.sep.listeners.assembly import journal_deleter
 from rtolap.sep.subscriptions import commands, states
 from rtolap.sep.subscriptions.kept import load
-from rtolap.sep.subscriptions.paths import ROOT, cluster_key
+from rtolap.sep.subscriptions.paths import ROOT
 from rtolap.sep.subscriptions.source import SourceCluster
 
 from tests.support.hbase.model_source import OWN_ID, Crash, ModelSource
@@ -312,15 +312,3 @@ def test_families_that_hbase_does_not_ship_are_named_with_the_statement_that_men
     everything = msgspec.structs.replace(ORDERS, tables={}, exclude_tables={"orders": ()})
     (warning,) = commands.scope_warnings(model.cluster, everything)
     assert warning.startswith("edits of test:t are not shipped")
-
-
-@pytest.mark.parametrize(
-    ("zookeeper", "key"),
-    [
-        ("h1:2181", "h1:2181:/p"),
-        ("h1:2181,h2:2181", "h1,h2:2181:/p"),
-        ("h1:2181, h2:2182", "h1:2181,h2:2182:2181:/p"),
-    ],
-)
-def test_the_cluster_key_names_every_server(zookeeper: str, key: str) -> None:
-    assert cluster_key(zookeeper, "/p") == key

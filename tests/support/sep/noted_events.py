@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from rtolap.sep.events.columns import deciding_cells
+from rtolap.sep.events.columns import column_values
 from rtolap.sep.events.edit_batch import EditBatch
 
 ENTRY_POINT = "noted"
@@ -17,7 +17,7 @@ _FILE_VARIABLE = "NOTED_EVENTS"
 
 def process_events(batch: EditBatch) -> None:
     """Called from several threads: a line is written at once."""
-    numbers = batch.cells["value"].take(deciding_cells(batch, b"cf", b"n")).to_pylist()
+    numbers = column_values(batch, b"cf", b"n").to_pylist()
     rows, late = batch.events["row"].to_pylist(), batch.events["late"].to_pylist()
     lines = [
         json.dumps((row.decode(), int.from_bytes(number, "big"), is_late)) + "\n"

@@ -60,10 +60,6 @@ class Registration:
 
         retrying(attempt)
 
-    def registered(self) -> tuple[ServerName, ...]:
-        """Return the ports of all processes that are registered now."""
-        return tuple(ServerName.parse(name) for name in self._store.children(f"{self._root}/rs"))
-
     def _attempt(self, fence: str | None) -> None:
         if fence is not None and self._store.get(fence) is None:
             raise NotLeader(f"{fence} is gone: another process registers its ports")

@@ -83,10 +83,6 @@ class DeliveredEdits:
         self._droppable: deque[tuple[str, BitMap64]] = deque()  # full generations, oldest first
         self.num_edits = 0
 
-    @property
-    def num_regions(self) -> int:
-        return len(self._regions)
-
     def highest(self, region: str) -> int:
         """Return the highest delivered id of the region, -1 where there is none."""
         known = self._regions.get(region)

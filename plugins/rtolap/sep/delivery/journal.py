@@ -6,7 +6,7 @@
     LoadEnded     once the label's state is known                             delivered, or not
 
 `recover` shuts the process out that wrote before, then reads: nothing can be added behind its back. All
-that is remembered is written again now and then, and what stands before that is deleted: the topic stays
+that is known is written again now and then, and what stands before that is deleted: the topic stays
 small, and a take-over short.
 """
 
@@ -179,7 +179,9 @@ class Journal:
         assert self.memory is not None
         try:
             before = self._admin.offsets(self.topic, "latest")
-            whole = [Delivered((region,)) for region in self.memory.records()]
+            whole: list[Record] = [Delivered((region,)) for region in self.memory.records()]
+            for label, not_after_ms in self.ended_loads.items():  # still to be given back
+                whole += [LoadBegun(label, not_after_ms, ()), LoadEnded(label, delivered=False)]
             self._producer.send([self._column(whole)], TIMEOUT_S)
             self._records = 0
             self._admin.delete_records(self.topic, before)

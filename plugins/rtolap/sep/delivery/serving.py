@@ -67,11 +67,6 @@ class DeliveryThread:
         self._over: RtolapError | None = None
         self._thread = threading.Thread(target=self._run, name="sep-delivery", daemon=True)
 
-    @property
-    def waiting(self) -> int:
-        """Return the number of calls that wait for their turn."""
-        return len(self._calls)
-
     def start(self) -> None:
         self._thread.start()
 

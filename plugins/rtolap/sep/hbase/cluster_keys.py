@@ -37,3 +37,18 @@ class ClusterKey(msgspec.Struct, frozen=True):
                 "not the key of an HBase cluster", expected="host,host:2181:/hbase", found=repr(text)
             )
         return ClusterKey(",".join(f"{host}:{server_port}" for host, server_port in servers), path)
+
+
+def cluster_key(zookeeper: str, path: str) -> str:
+    """The key by which HBase finds the cluster at `path`: `host,host:port:/path`.
+
+    `zookeeper`: host:port, separated by commas. Where ports differ, each host has its own and the first
+    port stands for those without.
+    """
+    servers = [server.strip().rpartition(":") for server in zookeeper.split(",")]
+    ports = [port for _, _, port in servers]
+    if len(set(ports)) == 1:
+        hosts = ",".join(host for host, _, _ in servers)
+    else:
+        hosts = ",".join(f"{host}:{port}" for host, _, port in servers)
+    return f"{hosts}:{ports[0]}:{path}"

@@ -28,7 +28,6 @@ TIMESTAMP: Final = "timestamp_ms"
 WRITE_TIME: Final = "write_time_ms"
 DELETED: Final = "deleted"
 PAYLOAD: Final = "payload"
-OWN_FIELDS: Final = (OPERATION, TIMESTAMP, WRITE_TIME, DELETED, PAYLOAD)
 _OPERATIONS: Final = pa.array(["put", "delete", "delete_cells"])
 
 

@@ -61,11 +61,13 @@ class TableRows:
                 "the sequence column of the table is not one that events have",
                 expected=SEQUENCE_ID,
                 found=schema.sequence_column,
+                action="load a table whose sequence column is that",
             )
         if self._is_unique and schema.sequence_column is None:
             raise DefinitionError(
                 "the unique table has no sequence column, so a late event would win over a newer one",
                 expected=f"a column {SEQUENCE_ID} BIGINT that is its sequence column",
+                action="create the table with it, or load a duplicate table",
             )
         self._columns = columns
         self._own = [

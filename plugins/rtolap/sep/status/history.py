@@ -62,7 +62,7 @@ def lag_by_peer(looks: Iterable[Look], only: Collection[str] = ()) -> list[PeerL
                 rows.setdefault(summary.peer, []).append((look.at_ms, summary))
     unknown = sorted(set(only) - set(rows))
     if unknown:
-        raise NotFound(f"no look has seen a peer {unknown[0]}")
+        raise NotFound(f"no look has seen a peer {unknown[0]}", found=", ".join(sorted(rows)) or "none")
     return [
         PeerLag(
             peer,

@@ -19,7 +19,6 @@ class SourceCounters(msgspec.Struct, frozen=True):
     """Since the server started."""
 
     failed_batches: int = 0
-    shipped_ops: int = 0
 
 
 class JmxPages(msgspec.Struct, frozen=True):
@@ -83,16 +82,13 @@ def parse_jmx(content: bytes) -> dict[str, SourceCounters]:
 
     Keys are `source.<queue id>.<counter>`; hosts in the id of a recovered queue hold dots too.
     """
-    counters: dict[str, dict[str, int]] = {}
+    counters: dict[str, SourceCounters] = {}
     for bean in msgspec.json.decode(content, type=_Beans).beans:
         for key, value in bean.items():
             queue, _, counter = key.removeprefix("source.").rpartition(".")
-            if key.startswith("source.") and queue and counter in ("failedBatches", "shippedOps"):
-                counters.setdefault(queue, {})[counter] = msgspec.json.decode(value, type=int)
-    return {
-        queue: SourceCounters(values.get("failedBatches", 0), values.get("shippedOps", 0))
-        for queue, values in counters.items()
-    }
+            if key.startswith("source.") and queue and counter == "failedBatches":
+                counters[queue] = SourceCounters(msgspec.json.decode(value, type=int))
+    return counters
 
 
 def _host(server: str) -> str:

@@ -97,7 +97,7 @@ def check_peer(master: MasterClient, peer: str) -> None:
     """Raises NotFound where HBase has no such peer, Refused where it is disabled: its queues only grow."""
     found = master.peers().get(peer)
     if found is None:
-        raise NotFound(f"HBase has no peer {peer}")
+        raise NotFound(f"HBase has no peer {peer}", action="`rtolap sep status` lists those that it has")
     if not found.enabled:
         raise Refused(
             f"peer {peer} is disabled, nothing is delivered",

@@ -72,5 +72,9 @@ def load(store: MetadataStore, name: str) -> KeptSubscription:
     read = find(store, name)
     if read is None:
         known = ", ".join(names(store)) or "none"
-        raise NotFound(f"there is no subscription {name}", expected=f"one of {known}")
+        raise NotFound(
+            f"there is no subscription {name}",
+            expected=f"one of {known}",
+            action="`rtolap sep create` makes one",
+        )
     return read.kept

@@ -4,7 +4,7 @@
 /rtolap/sep/<name>/definition       the subscription as it was created, see `kept`
 /rtolap/sep/<name>/hbaseid          the UUID of that cluster, as text
 /rtolap/sep/<name>/rs/<server>      its region servers: our ports, ephemeral; nothing else may be in there
-/rtolap/sep/<name>/delivery        how delivery stands, ephemeral, by the process that leads
+/rtolap/sep/<name>/delivery         how delivery stands, ephemeral, by the process that leads
 /rtolap/sep/<name>/leader/          candidates: the one process that has ports
 """
 
@@ -41,18 +41,3 @@ class SubscriptionPaths(msgspec.Struct, frozen=True):
     @property
     def leader(self) -> str:
         return f"{self.root}/leader"
-
-
-def cluster_key(zookeeper: str, path: str) -> str:
-    """The key by which HBase finds the cluster at `path`: `host,host:port:/path`.
-
-    `zookeeper`: host:port, separated by commas. Where ports differ, each host has its own and the first
-    port stands for those without.
-    """
-    servers = [server.strip().rpartition(":") for server in zookeeper.split(",")]
-    ports = [port for _, _, port in servers]
-    if len(set(ports)) == 1:
-        hosts = ",".join(host for host, _, _ in servers)
-    else:
-        hosts = ",".join(f"{host}:{port}" for host, _, port in servers)
-    return f"{hosts}:{ports[0]}:{path}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -16,14 +17,16 @@ from rtolap.sep.subscriptions.source import SourceCluster
 from rtolap.sep.subscriptions.steps import check_cluster_id
 from rtolap.sep.subscriptions.wanted_peer import is_as_wanted, wanted_peer
 
+State = Literal["running", "waiting", "stopped", "paused", "creating", "dropping", "broken"]
+
 
 class SubscriptionState(msgspec.Struct, frozen=True):
-    """state: running | waiting (no consumer has a port) | stopped (at an event that fails) | paused |
-    creating | dropping | broken, with its `problem` in words. `ports`: registered ones, host:port.
+    """`state`: `waiting` where no consumer has a port, `stopped` at an event that fails; of one that is
+    stopped, half made, half removed or broken the `problem` says why. `ports`: registered ones, host:port.
     `delivery`: as the process that leads has written it last."""
 
     name: str
-    state: str
+    state: State
     ports: tuple[str, ...]
     problem: str = ""
     kept: KeptSubscription | None = None

@@ -48,7 +48,10 @@ def put_definition(source: SourceCluster, kept: KeptSubscription) -> None:
         if read is None:
             source.store.commit([Create(kept.paths.definition, kept.encode())])
         elif read.kept != kept:
-            raise AlreadyExists(f"another subscription {kept.name} was created at the same time")
+            raise AlreadyExists(
+                f"another subscription {kept.name} was created at the same time",
+                action="give this one another name",
+            )
 
     retrying(attempt)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from rtolap.model.subscription import Subscription
+from rtolap.sep.hbase.cluster_keys import cluster_key
 from rtolap.sep.hbase.peers import Peer, TableFamilies, table_name, table_text
-from rtolap.sep.subscriptions.paths import SubscriptionPaths, cluster_key
+from rtolap.sep.subscriptions.paths import SubscriptionPaths
 
 _RATIO = "replication.source.ratio"
 
