@@ -183,33 +183,31 @@ class TransactionManager:
 
         def work(connection: Connection) -> int:
             now_ms = self._mastership.fence(connection)
-            holder = rows.find_live(connection, db, label)
-            told = 0
-            if holder is not None:
-                check(holder)
-                told = 1  # nodes may have something of it
-            else:
-                holder = rows.insert(
-                    connection,
-                    db=db,
-                    label=label,
-                    request_id=label,
-                    tables=(),
-                    two_phase=False,
-                    keep_until_acknowledged=True,
-                    now_ms=now_ms,
-                    timeout_ms=0,
-                    user_name=user_name,
-                )
+            running = rows.find_live(connection, db, label)
+            if running is not None:
+                check(running)
+            holder = running or rows.insert(
+                connection,
+                db=db,
+                label=label,
+                request_id=label,
+                tables=(),
+                two_phase=False,
+                keep_until_acknowledged=True,
+                now_ms=now_ms,
+                timeout_ms=0,
+                user_name=user_name,
+            )
             if holder.state in ABORTABLE:
-                changes = {"finished_at_ms": now_ms, "reason": messages.LABEL_CLOSED, "abort_pending": told}
                 self._move(
                     connection,
                     holder,
                     TransactionEvent.ABORT,
                     keeps_label=True,
                     keep_until_acknowledged=1,
-                    **changes,
+                    finished_at_ms=now_ms,
+                    reason=messages.LABEL_CLOSED,
+                    abort_pending=int(running is not None),  # nodes may hold something of it
                 )
             return holder.txn_id
 
