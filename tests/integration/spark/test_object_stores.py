@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import hdfs_native
 import httpx
@@ -397,7 +398,7 @@ def test_replication_status_shows_what_hdfs_knows_of_logs_also_of_those_that_are
     writers[1000].close()
 
     def of_hdfs(created: int) -> int:
-        page = f"http://127.0.0.1:{namenode.spec.ports[-1]}/webhdfs/v1{paths[created]}"
+        page = f"http://127.0.0.1:{namenode.spec.ports[-1]}/webhdfs/v1{quote(paths[created])}"
         answer = httpx.get(page, params={"op": "GETFILESTATUS"}, trust_env=False).raise_for_status()
         return int(answer.json()["FileStatus"]["length"])
 
