@@ -258,8 +258,14 @@ class TransactionManager:
             present = self._found(connection, db, txn_id)
             if done_before(present, TransactionEvent.ABORT) or not wanted(present, now_ms):
                 return False
-            changes = {"finished_at_ms": now_ms, "reason": reason, "abort_pending": 1}
-            self._move(connection, present, TransactionEvent.ABORT, **changes)
+            self._move(
+                connection,
+                present,
+                TransactionEvent.ABORT,
+                finished_at_ms=now_ms,
+                reason=reason,
+                abort_pending=1,
+            )
             return True
 
         return self._ledger.write(f"abort transaction {txn_id}", bool, work)
