@@ -15,6 +15,7 @@ from rtolap.query.sql.rules.pushdown import relation_name
 from rtolap.query.stored.relation import relation_key
 
 SCHEMA = pa.schema([("item", pa.string()), ("value", pa.string())])
+ENGINE, MERGE = "the engine", "a merge of partials"
 _Rows = list[tuple[str, str]]
 
 
@@ -41,6 +42,7 @@ def planned(
     if rewritten.latest is not None:
         key, enough = rewritten.latest.key, rewritten.latest.rows
         rows.append(("latest first", f"by {key}, until there are {enough} rows"))
+    rows.append(("answered by", ENGINE if rewritten.merge is None else MERGE))
     return _table(rows + _of_statement(rewritten, warnings))
 
 
@@ -51,6 +53,8 @@ def analyzed(
     result_rows: int,
     elapsed_ms: float,
     warnings: Sequence[QueryWarning],
+    *,
+    by_engine: bool,
 ) -> pa.Table:
     rows: _Rows = []
     for read, done in zip(rewritten.reads, stats, strict=True):
@@ -77,6 +81,7 @@ def analyzed(
             ("read views", str(table_stats.views)),
             ("fetch ms", f"{table_stats.fetch_ms:.1f}"),
         ]
+    rows.append(("answered by", ENGINE if by_engine else MERGE))
     rows += _of_statement(rewritten, warnings)
     rows += [
         ("result rows", str(result_rows)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from sqlglot import exp
 
@@ -86,10 +87,53 @@ class LatestRows:
 
 
 @dataclass(frozen=True)
+class MergedColumn:
+    """A column of a plain merge, out of the partials of one group.
+
+    | kind | is |
+    |---|---|
+    | value | the dimension, minimum or maximum `source` as it is |
+    | count | the number `source`, 0 where there is none |
+    | sum | the sum `source`, in the engine's type of a sum |
+    | mean | the sum `source` divided by the number `count` |
+    | distinct | the estimate of the sketch `source` |
+    """
+
+    kind: Literal["value", "count", "sum", "mean", "distinct"]
+    source: str
+    count: str = ""
+
+
+@dataclass(frozen=True)
+class MergedOrder:
+    """One key that the rows of a plain merge are ordered by."""
+
+    column: MergedColumn
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class PlainMerge:
+    """A statement over one cube whose rows are the merged partials of its groups: nothing is left to compute
+    above them, so that it needs no engine.
+
+    `columns`: name and column of the result. `limit`, `offset`: a number, or the name of the parameter.
+    """
+
+    columns: tuple[tuple[str, MergedColumn], ...]
+    order: tuple[MergedOrder, ...] = ()
+    limit: int | str | None = None
+    offset: int | str | None = None
+
+
+@dataclass(frozen=True)
 class Rewritten:
     """SQL for the engine, and the relations it stands on. `parameters` names those the SQL still holds.
 
-    `warnings`: where the SQL is not run exactly as written.
+    `merge`: the same statement without an engine, where it can be. `is_constant`: it stands on nothing but
+    literals, so that its answer is always the same. `warnings`: where the SQL is not run
+    exactly as written.
     """
 
     tree: exp.Expr
@@ -101,6 +145,8 @@ class Rewritten:
     latest: LatestRows | None = None
     tables: tuple[TableRead, ...] = ()
     warnings: tuple[QueryWarning, ...] = ()
+    merge: PlainMerge | None = None
+    is_constant: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Generic, TypeVar
 
+import pyarrow as pa
 from sqlglot import exp
 
 from rtolap.query.catalogue import Catalogue
@@ -17,6 +18,8 @@ from rtolap.query.sql.rules import Context, rewrite
 
 STATEMENTS_KEPT = 256
 TEXT_KEPT_MAX = 8_192  # characters; longer texts are written by programs, mostly once
+
+ANSWER_BYTES_MAX = 4_096  # of a constant statement: pools send SELECT 1 before each of their own
 
 V = TypeVar("V")
 # What always gives the same value; anything else may be the clock or a die.
@@ -39,6 +42,7 @@ class PreparedStatements:
         self._parsed: _Recent[Statement] = _Recent()
         self._fixed: _Recent[tuple[Statement, Catalogue, Rewritten]] = _Recent()
         self._bound: _Recent[tuple[Statement, Catalogue, Rewritten]] = _Recent()
+        self._answers: _Recent[pa.Table] = _Recent()
         self.rewrites = 0  # that were not found here
 
     def parse(self, sql: str, database: str | None = None) -> Statement:
@@ -72,6 +76,18 @@ class PreparedStatements:
             with self._lock:
                 kept.keep(key, (statement, context.catalogue, rewritten))
         return rewritten
+
+    def constant_answer(self, rewritten: Rewritten) -> pa.Table | None:
+        """What `keep_constant_answer` was given for a constant statement."""
+        if not rewritten.is_constant:
+            return None
+        with self._lock:
+            return self._answers.find(rewritten.sql)
+
+    def keep_constant_answer(self, rewritten: Rewritten, answer: pa.Table) -> None:
+        if answer.nbytes <= ANSWER_BYTES_MAX and len(rewritten.sql) <= TEXT_KEPT_MAX:
+            with self._lock:
+                self._answers.keep(rewritten.sql, answer)
 
 
 class _Recent(Generic[V]):

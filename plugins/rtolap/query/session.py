@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Protocol
@@ -10,6 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from rtolap.base.closeable import Closeable
+from rtolap.base.errors import Unavailable
 from rtolap.query.cancel import Cancellation
 from rtolap.query.sql.dialect import engine_sql
 
@@ -26,6 +28,20 @@ class Result(Protocol):
 
     def drain(self) -> int:
         """Return the number of rows left, without sending them."""
+
+
+class TableResult(Result):
+    """The rows of a table that is whole already."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.schema = table.schema
+        self._batches = iter(table.to_batches(max_chunksize=BATCH_ROWS))
+
+    def next_batch(self) -> pa.RecordBatch | None:
+        return next(self._batches, None)
+
+    def drain(self) -> int:
+        return sum(batch.num_rows for batch in self._batches)
 
 
 class Session(Closeable):
@@ -73,3 +89,51 @@ class Sessions(Closeable):
     @abstractmethod
     def session(self, ending: Cancellation) -> Session:
         """`ending`: of the statement that it is for."""
+
+
+class LateSession(Session):
+    """A session that takes one of `engine` when something is first done: some statements need none."""
+
+    def __init__(self, engine: Sessions, ending: Cancellation) -> None:
+        self._engine = engine
+        self._ending = ending
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+        self._closed = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._session is not None
+
+    def register(self, name: str, table: pa.Table) -> None:
+        self._opened().register(name, table)
+
+    def value(self, sql: str, parameters: Mapping[str, object]) -> object:
+        return self._opened().value(sql, parameters)
+
+    def run(self, sql: str, parameters: Mapping[str, object]) -> Result:
+        return self._opened().run(sql, parameters)
+
+    def interrupt(self) -> None:
+        session = self._session
+        if session is not None:
+            session.interrupt()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            session = self._session
+        if session is not None:
+            session.close()
+
+    def _opened(self) -> Session:
+        if self._session is None:
+            self._ending.check()
+            session = self._engine.session(self._ending)
+            with self._lock:
+                if not self._closed:
+                    self._session = session
+            if self._session is None:
+                session.close()
+                raise Unavailable("the query was closed")
+        return self._session

@@ -19,6 +19,7 @@ from rtolap.query.cubes.fetch import Fetcher
 from rtolap.query.cubes.history import HistoryEngine
 from rtolap.query.cubes.latest import narrowed
 from rtolap.query.cubes.merge import merge
+from rtolap.query.cubes.merged_answer import merged_answer
 from rtolap.query.cubes.realtime import Realtime, RealtimeSource
 from rtolap.query.information_schema import (
     INFORMATION_PREFIX,
@@ -30,7 +31,7 @@ from rtolap.query.metrics import QueryMetrics
 from rtolap.query.outcome import Outcome, ResultStream
 from rtolap.query.plan import CubeRead, LatestRows, ReadStats, Rewritten, TableStats
 from rtolap.query.prepared import PreparedStatements
-from rtolap.query.session import Result, Session, Sessions
+from rtolap.query.session import Result, Session, Sessions, TableResult
 from rtolap.query.sql.parser import Parameters, Statement
 from rtolap.query.sql.rules import Context
 from rtolap.query.sql.rules.pushdown import relation_name
@@ -174,24 +175,50 @@ class QueryService:
             self._bound(rewritten, used, session)  # what the engine would refuse is raised now
             warnings = _warnings(rewritten, estimates)
             table = explain.planned(rewritten, estimates, warnings)
-            return Outcome(table.schema, self._stream(_read(table), session, ending), warnings=warnings)
+            stream = self._stream(TableResult(table).next_batch, session, ending)
+            return Outcome(table.schema, stream, warnings=warnings)
         began_s = self.clock.monotonic_s()
         tables = self._read_tables(rewritten, session, ending)
-        result: Result | None = None
+        result: Result
         if rewritten.latest is not None:
             stats, latest = self._run_latest(rewritten, rewritten.latest, used, session, ending)
-            schema, read = latest.schema, _read(latest)
+            result = TableResult(latest)
         else:
-            stats = [self._fetch(cube_read, session, ending) for cube_read in rewritten.reads]
-            result = session.run(rewritten.sql, used)
-            schema, read = result.schema, result.next_batch
+            fetched = [self._fetch(cube_read, ending) for cube_read in rewritten.reads]
+            stats = [done for _, done in fetched]
+            result = self._run(rewritten, [table for table, _ in fetched], used, session)
         warnings = _warnings(rewritten, stats)
         if statement.explain == "analyze":
-            rows = latest.num_rows if result is None else result.drain()
+            rows = result.drain()
+            by_engine = rewritten.merge is None or not isinstance(result, TableResult)
             elapsed_ms = (self.clock.monotonic_s() - began_s) * 1000
-            table = explain.analyzed(rewritten, stats, tables, rows, elapsed_ms, warnings)
-            schema, read = table.schema, _read(table)
-        return Outcome(schema, self._stream(read, session, ending), stats, tables, warnings)
+            result = TableResult(
+                explain.analyzed(rewritten, stats, tables, rows, elapsed_ms, warnings, by_engine=by_engine)
+            )
+        stream = self._stream(result.next_batch, session, ending)
+        return Outcome(result.schema, stream, stats, tables, warnings)
+
+    def _run(
+        self,
+        rewritten: Rewritten,
+        fetched: Sequence[pa.Table],
+        values: Mapping[str, object],
+        session: Session,
+    ) -> Result:
+        """The statement over what was fetched of its cubes: by the engine, unless it is a plain merge."""
+        if rewritten.merge is not None:
+            answer = merged_answer(rewritten.reads[0], rewritten.merge, fetched[0], values)
+            if answer is not None:
+                return TableResult(answer)
+        if rewritten.is_constant:
+            known = self._prepared.constant_answer(rewritten)
+            if known is None:
+                known = session.read(rewritten.sql, {})
+                self._prepared.keep_constant_answer(rewritten, known)
+            return TableResult(known)
+        for read, table in zip(rewritten.reads, fetched, strict=True):
+            session.register(read.relation, table)
+        return session.run(rewritten.sql, values)
 
     def _read_tables(self, rewritten: Rewritten, session: Session, ending: Cancellation) -> list[TableStats]:
         began_s = self.clock.monotonic_s()
@@ -203,14 +230,13 @@ class QueryService:
         ending.check()
         return stats
 
-    def _fetch(self, read: CubeRead, session: Session, ending: Cancellation) -> ReadStats:
+    def _fetch(self, read: CubeRead, ending: Cancellation) -> tuple[pa.Table, ReadStats]:
         ending.check()
         began_s = self.clock.monotonic_s()
         table, done = self._fetcher.fetch(read, ending)
         done.fetch_ms = (self.clock.monotonic_s() - began_s) * 1000
-        session.register(read.relation, table)
         ending.check()
-        return done
+        return table, done
 
     def _run_latest(
         self,
@@ -223,7 +249,8 @@ class QueryService:
         (read,) = rewritten.reads
         rows_read, fetch_ms, files_cached, files_remote = 0, 0.0, 0, 0
         for narrower in narrowed(read, latest, self._fetcher.segments(read.cube)):
-            done = self._fetch(narrower, session, ending)
+            fetched, done = self._fetch(narrower, ending)
+            session.register(read.relation, fetched)
             done.rows_read += rows_read
             done.fetch_ms += fetch_ms
             done.files_cached += files_cached
@@ -287,12 +314,6 @@ class QueryService:
         self, read: Callable[[], pa.RecordBatch | None], session: Session, ending: Cancellation
     ) -> Iterator[pa.RecordBatch]:
         return ResultStream(read, lambda: self._turns.finish(session, ending), ending)
-
-
-def _read(table: pa.Table) -> Callable[[], pa.RecordBatch | None]:
-    """Its batches one after the other, then None."""
-    batches = iter(table.to_batches())
-    return lambda: next(batches, None)
 
 
 def _warnings(rewritten: Rewritten, stats: Sequence[ReadStats]) -> tuple[QueryWarning, ...]:

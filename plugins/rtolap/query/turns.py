@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rtolap.base.errors import QueryError, TooManyAtOnce, Unavailable
 from rtolap.query.admission import AdmissionControl
 from rtolap.query.cancel import Cancellation
-from rtolap.query.session import Session, Sessions
+from rtolap.query.session import LateSession, Session, Sessions
 
 
 class Turns:
@@ -21,8 +21,8 @@ class Turns:
 
     @contextmanager
     def open(self, ending: Cancellation, *, is_over: bool = True) -> Iterator[Session]:
-        """A session of the engine, and what ends it. It is given back behind the block where that `is_over`;
-        otherwise only if the block fails, with what ended it as the error."""
+        """Yield a session, which takes one of the engine when it needs it. It is given back behind the block
+        where that `is_over`; otherwise only if the block fails, with what ended it as the error."""
         if not self._admission.acquire(ending.user, self._queue_wait_s):
             ending.close()
             raise TooManyAtOnce(
@@ -30,12 +30,7 @@ class Turns:
                 expected=f"at most {self._admission.total} at a time, {self._admission.per_user} of one user",
                 action="ask again later",
             )
-        try:
-            session = self._engine.session(ending)
-        except BaseException:
-            ending.close()
-            self._admission.release(ending.user)
-            raise
+        session = LateSession(self._engine, ending)
         try:
             ending.on_cancel(session.interrupt, until_over=True)
             yield session

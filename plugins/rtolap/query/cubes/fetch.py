@@ -129,10 +129,14 @@ class Fetcher:
     ) -> pa.Table:
         at_least = self.positions.seen(read.cube)
         tables = self._realtime.read(read, history.snapshot, sets, at_least, stats, cancellation)
-        tables.append(self._history.read(read, history.segments, stats, cancellation))
+        is_one_source = not history.segments and sum(table.num_rows > 0 for table in tables) < 2
+        if history.segments:
+            tables.append(self._history.read(read, history.segments, stats, cancellation))
         cancellation.check()
         self.positions.advance(read.cube, stats.positions)
-        merged = group_partials(read, merge(read, tables))
+        merged = merge(read, tables)
+        if not is_one_source:  # what one receiver answers it has grouped as far as is worth it
+            merged = group_partials(read, merged)
         stats.partial_rows = merged.num_rows
         return merged
 

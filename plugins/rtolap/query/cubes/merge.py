@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from rtolap.columnar.groups import code, group, single_chunk
 from rtolap.columnar.hll_groups import merge_groups
@@ -14,16 +17,17 @@ from rtolap.model.cube import Partial
 from rtolap.query.plan import CubeRead
 
 _GROUP = "__group"
+_LARGEST = {"bigint": (1 << 63) - 1, "decimal": (10**38 - 1) >> 64}  # of a sum, in its upper 64 bits
 
 
 def group_partials(read: CubeRead, table: pa.Table) -> pa.Table:
-    """One row per combination of dimensions; sketches are united.
+    """One row per combination of dimensions; sketches are united. Rows whose sums may overflow stay apart.
 
     A read without dimensions over no rows stays empty. Raises Corrupted for bytes that are no sketch.
     """
     schema = physical_schema(read.schema, read.dimensions, read.partials, plain=True)
     partials = select_partials(read.schema, read.partials)
-    if table.num_rows < 2:
+    if table.num_rows < 2 or _may_overflow(table, partials):
         return table.select(schema.names).cast(schema)
     if any(partial.op == "hll" for partial in partials):
         return _group_sketches(read, table, partials).select(schema.names).cast(schema)
@@ -33,6 +37,46 @@ def group_partials(read: CubeRead, table: pa.Table) -> pa.Table:
         [name if name in read.dimensions else name.rsplit("_", 1)[0] for name in grouped.column_names]
     )
     return renamed.select(schema.names).cast(schema)
+
+
+def is_grouped(read: CubeRead, table: pa.Table) -> bool:
+    """Return True if no two rows have the same dimensions."""
+    if table.num_rows < 2:
+        return True
+    if len(read.dimensions) == 1:
+        distinct = pc.count_distinct(table.column(read.dimensions[0]), mode="all").as_py()
+        return bool(distinct == table.num_rows)
+    keys = [code(single_chunk(table.column(name))) for name in read.dimensions]
+    return bool(group(keys, table.num_rows).size == table.num_rows)
+
+
+def _may_overflow(table: pa.Table, partials: Sequence[Partial]) -> bool:
+    """Return True if a sum of all rows might leave its type, which Arrow's kernels would not notice."""
+    for partial in partials:
+        if partial.op != "sum" or partial.type.kind not in _LARGEST:
+            continue
+        largest = max((_largest(chunk) for chunk in table.column(partial.name).chunks), default=0)
+        if largest * table.num_rows > _LARGEST[partial.type.kind]:
+            return True
+    return False
+
+
+def _largest(numbers: pa.Array[Any]) -> int:
+    """Return a bound of their absolute values: for decimals of their upper 64 bits."""
+    words = whole_words(numbers)
+    upper = words[:, -1]
+    largest = max(int(upper.max(initial=0)), -int(upper.min(initial=0)))
+    return largest + 1 if words.shape[1] > 1 else largest
+
+
+def whole_words(numbers: Any) -> NDArray[np.int64]:
+    """Return the memory of an int64 or decimal128 array: a row of 64-bit words each, the lowest first. What
+    stands in place of nulls is anything."""
+    width = numbers.type.bit_width // 64
+    if not len(numbers):
+        return np.zeros((0, width), np.int64)
+    words: NDArray[np.int64] = np.frombuffer(numbers.buffers()[1], np.int64).reshape(-1, width)
+    return words[numbers.offset : numbers.offset + len(numbers)]
 
 
 def _group_sketches(read: CubeRead, table: pa.Table, partials: Sequence[Partial]) -> pa.Table:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import select
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -14,6 +12,7 @@ from rtolap.base.errors import RtolapError, Unauthorized, UnsupportedSql
 from rtolap.query.cancel import Cancellation
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.answers import Answers, Encode
+from rtolap.query.mysql.client_watch import ClientWatch
 from rtolap.query.mysql.handshake import Verify, change_user
 from rtolap.query.mysql.packets import Fields, PacketStream
 from rtolap.query.mysql.prepared import Prepared, PreparedStatements
@@ -41,6 +40,7 @@ class Connection:
         service: QueryService,
         executor: Executor,
         verify: Verify,
+        watch: ClientWatch,
     ) -> None:
         self.session = session
         self._stream = stream
@@ -48,6 +48,7 @@ class Connection:
         self._service = service
         self._executor = executor
         self._verify = verify
+        self._watch = watch
         self._prepared = PreparedStatements()
         self._lock = threading.Lock()
         self._running: Cancellation | None = None
@@ -181,11 +182,10 @@ class Connection:
         with self._lock:
             self._running = cancellation
         self.session.running = "query"
-        watch = ClientWatch(self._stream.sock, cancellation)
         try:
-            yield cancellation
+            with self._watch.watch(self._stream.sock, cancellation):
+                yield cancellation
         finally:
-            watch.stop()
             with self._lock:
                 self._running = None
             self.session.running = None
@@ -231,28 +231,3 @@ class Connection:
 def _text(payload: bytes) -> str:
     """Return the text behind the command's byte."""
     return payload[1:].decode("utf-8", "replace")
-
-
-POLL_MS = 200  # how often a running query looks whether its client is still there
-_POLLRDHUP = getattr(select, "POLLRDHUP", 0x2000)
-
-
-class ClientWatch:
-    """Watches from its creation until `stop`, in a thread of its own."""
-
-    def __init__(self, sock: socket.socket, cancellation: Cancellation) -> None:
-        self._over = threading.Event()
-        self._poll = select.poll()
-        self._poll.register(sock.fileno(), _POLLRDHUP)
-        self._cancellation = cancellation
-        self._thread = threading.Thread(target=self._run, name="client-watch", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._over.set()
-
-    def _run(self) -> None:
-        while not self._over.is_set():
-            if self._poll.poll(POLL_MS) and not self._over.is_set():
-                self._cancellation.cancel("the client went away")
-                return

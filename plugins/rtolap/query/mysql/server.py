@@ -26,6 +26,7 @@ from rtolap.base.http_server import ACCEPT_AGAIN_S, EXHAUSTED
 from rtolap.base.login_delays import LoginDelays
 from rtolap.base.users import Users
 from rtolap.query.mysql.answers import error_packet
+from rtolap.query.mysql.client_watch import ClientWatch
 from rtolap.query.mysql.connection import Connection
 from rtolap.query.mysql.handshake import Login, Tls, Verify, log_in
 from rtolap.query.mysql.packets import ConnectionClosed, PacketStream, ReaderTooSlow
@@ -81,6 +82,7 @@ class MySqlServer:
         self._next_id = 1
         self._logins = Connections(total_max=limits.logins_max, per_address_max=limits.logins_per_address_max)
         self._delays = LoginDelays()
+        self._watch = ClientWatch()
         self._closing = threading.Event()
         self._listener: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
@@ -111,6 +113,7 @@ class MySqlServer:
             self._acceptor.join(self._limits.stop_timeout_s)
         if self._listener is not None:
             self._listener.close()
+        self._watch.close()
 
     def kill(self, connection_id: int, user: str, *, connection: bool) -> None:
         """Interrupt a query, or end a connection, of the same user. Raises QueryError if there is none."""
@@ -209,7 +212,7 @@ class MySqlServer:
             if login.database:
                 session.use(login.database)
             connection = Connection(
-                stream, login.capabilities, session, self._service, self._executor, verify
+                *(stream, login.capabilities, session, self._service, self._executor, verify, self._watch)
             )
             place.leave()
             self._enter(identity, connection, stream)

@@ -17,6 +17,7 @@ Each rule takes the tree and the context and gives the tree back; each is exact 
 | `latest` | notes where the latest groups are answer enough |
 | `pushdown` | takes from WHERE what receivers and history can filter, and notes what each cube has to give |
 | `stored_tables` | notes what each stored table has to give, and what its nodes may filter |
+| `plain_merge` | notes where the merged partials of one cube are the answer already |
 """
 
 from __future__ import annotations
@@ -38,9 +39,13 @@ from rtolap.query.sql.rules.functions import functions
 from rtolap.query.sql.rules.latest import latest
 from rtolap.query.sql.rules.names import names, qualify
 from rtolap.query.sql.rules.operators import operators
+from rtolap.query.sql.rules.plain_merge import plain_merge
 from rtolap.query.sql.rules.pushdown import pushdown
 from rtolap.query.sql.rules.roll_up import roll_up, stars
 from rtolap.query.sql.rules.stored import stored_sketches, stored_tables
+
+# Of a SELECT of literals. A function may give something else each time, or much out of little.
+_CONSTANT = (exp.Select, exp.Alias, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Neg, exp.Paren)
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +63,7 @@ RULES: tuple[Rule, ...] = (
     latest,
     pushdown,
     stored_tables,
+    plain_merge,
 )
 
 
@@ -87,6 +93,8 @@ def _rewrite(tree: exp.Expr, context: Context) -> Rewritten:
         latest=context.latest,
         tables=context.tables,
         warnings=tuple(dict.fromkeys(context.warnings)),
+        merge=context.merge,
+        is_constant=all(isinstance(node, _CONSTANT) for node in rewritten.walk()),
     )
 
 

@@ -14,7 +14,7 @@ from rtolap.model.cube import Schema
 from rtolap.model.predicate import Or, Predicate
 from rtolap.protocols.query.warning import QueryWarning
 from rtolap.query.catalogue import Catalogue
-from rtolap.query.plan import CubeRead, LatestRows, TableRead
+from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, TableRead
 
 S = TypeVar("S")
 Fold = Callable[[exp.Expr], object]  # a constant expression → its value; LookupError if it has none yet
@@ -38,6 +38,7 @@ class Context:
     rolls_up: bool = False
     latest: LatestRows | None = None
     tables: tuple[TableRead, ...] = ()
+    merge: PlainMerge | None = None
     warnings: list[QueryWarning] = field(default_factory=list)
 
 
