@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 from pyarrow.fs import FSSpecHandler, PyFileSystem
@@ -71,8 +72,9 @@ def test_a_store_that_stays_away_is_an_outage(reader: QueryService, disk: Disk) 
 
 
 def test_a_file_damaged_after_it_was_verified_is_damage(reader: QueryService, world: QueryWorld) -> None:
-    record = next(r for r in world.metadata.segments("flights").values() if r.version > 0)
-    file = Path(world.store.absolute(f"{record.location}/day_start/part-0.parquet"))
+    records = [record for record in world.metadata.segments("flights").values() if record.version > 0]
+    files = [(r, Path(world.store.absolute(f"{r.location}/day_start/part-0.parquet"))) for r in records]
+    record, file = next((r, file) for r, file in files if pq.read_metadata(file).num_rows)
     whole = file.read_bytes()
     file.write_bytes(b"\0" * len(whole))
     with pytest.raises(Corrupted, match=rf"{record.name}.*day_start/part-0\.parquet is damaged"):

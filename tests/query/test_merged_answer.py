@@ -18,11 +18,12 @@ from rtolap.base.errors import Corrupted, QueryError, RtolapError
 from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.model.cube import Cube, Measure, Schema
 from rtolap.model.table import Column, Table, TimeColumn
+from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.cubes import merged_answer as merged_answers
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.cubes.merged_answer import merged_answer
-from rtolap.query.engine import Engine
+from rtolap.query.engine import Engine, EngineSession
 from rtolap.query.plan import CubeRead, Rewritten
 from rtolap.query.sql.parser import parse
 from rtolap.query.sql.rules import Context, rewrite
@@ -266,7 +267,12 @@ def test_the_service_needs_no_session_of_the_engine_for_it(
     sql = "select carrier, count(*) n, avg(price) p from flights group by carrier order by n desc, carrier"
     opened: list[object] = []
     session = Engine.session
-    monkeypatch.setattr(Engine, "session", lambda *args: opened.append(args) or session(*args))
+
+    def counted(engine: Engine, ending: Cancellation) -> EngineSession:
+        opened.append(ending)
+        return session(engine, ending)
+
+    monkeypatch.setattr(Engine, "session", counted)
     plain = service.execute(sql).table()
     assert not opened
     assert explained(service, f"explain {sql}")["answered by"] == "a merge of partials"

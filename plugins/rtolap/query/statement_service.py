@@ -81,6 +81,7 @@ class QueryService:
         self.clock = clock
         self.metrics = QueryMetrics()
         self._cluster = cluster
+        self._history = history
         self._lookups = lookups
         self._limits = limits
         self._realtime = Realtime(source, clock)
@@ -101,6 +102,7 @@ class QueryService:
         self._tables.close()
         self._stored.close()
         self._realtime.close()
+        self._history.close()
         self._cluster.close()
         self._engine.close()
 

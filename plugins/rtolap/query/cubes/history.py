@@ -1,31 +1,38 @@
 """History: READY versions in the object store. The engine that reads them is a seam.
 
 `EmbeddedHistory` reads the smallest cuboid that holds the dimensions that are read and filtered by, prunes
-row groups by the filter, and groups each segment by what was requested.
+row groups by the filter, and groups what it read by what was requested where that is many rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from rtolap.base.errors import Corrupted
-from rtolap.columnar.schema import physical_schema, select_partials
+from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.predicate import columns_of
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.cancel import Cancellation
-from rtolap.query.cubes.arrow_filter import arrow_filter
-from rtolap.query.cubes.history_files import HistoryFile, HistoryFiles
+from rtolap.query.cubes.history_files import HistoryFiles
+from rtolap.query.cubes.history_footers import HistoryFile
+from rtolap.query.cubes.history_rows import SegmentRows, has_sketches
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.plan import CubeRead, ReadStats
 
-SKETCH_ROWS = 8_192  # read at a time where sketches are among the columns
+SEGMENTS_AT_ONCE = 8  # of one statement, so that a long one leaves threads to others
+READS_MAX = 32  # of all statements
+GROUPED_ROWS = 65_536  # that wait until they are grouped: a call costs as much as some thousands of rows
+
+T = TypeVar("T")
 
 
 class HistoryEngine(Protocol):
@@ -45,45 +52,100 @@ class HistoryEngine(Protocol):
         """Fills in `stats` as `read` would, out of manifests and statistics: no row is read."""
         ...
 
+    def close(self) -> None: ...
+
 
 class EmbeddedHistory:
-    """Thread-safe."""
+    """Thread-safe. Segments of a remote store are read beside each other, SEGMENTS_AT_ONCE of a statement."""
 
     def __init__(self, store: ObjectStore, cache: HistoryCache | None = None) -> None:
         """`cache`: where copies of the store's files may be found."""
         self._files = HistoryFiles(store, cache)
+        self._reads: ThreadPoolExecutor | None = None
+        if not store.is_local:  # a disk answers before another thread has begun
+            self._reads = ThreadPoolExecutor(READS_MAX, thread_name_prefix="history-read")
+
+    def close(self) -> None:
+        if self._reads is not None:
+            self._reads.shutdown(wait=False, cancel_futures=True)
 
     def read(
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
     ) -> pa.Table:
-        tables = []
-        for segment in segments:
-            cancellation.check()
-            tables.append(self._read_segment(read, segment, stats))
-        empty = physical_schema(read.schema, read.dimensions, read.partials, plain=True).empty_table()
-        return pa.concat_tables([empty, *tables])
+        schema = physical_schema(read.schema, read.dimensions, read.partials, plain=True)
+        grouped = schema.empty_table()
+        pending: list[pa.Table] = []
+        rows = 0
+        for table, done in self._tables(read, segments, cancellation):
+            _add(stats, done)
+            pending.append(table)
+            rows += table.num_rows
+            if rows >= max(GROUPED_ROWS, grouped.num_rows) and not has_sketches(read):
+                grouped, pending, rows = group_partials(read, pa.concat_tables([grouped, *pending])), [], 0
+        return pa.concat_tables([grouped, *pending])
 
     def estimate(
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
     ) -> None:
-        condition = _condition(read)
-        for segment in segments:
-            cancellation.check()
-            location, cuboid = self._choose(read, segment, stats)
+        def look(segment: SegmentRecord) -> ReadStats:
+            done = ReadStats(read.cube)
+            location, cuboid = self._choose(read, segment, done)
             kept = self._files.use(
-                *(segment, location, cuboid, stats),
-                lambda files: _rows_kept(_dataset(read, files), condition),
+                *(segment, location, cuboid, done),
+                lambda files: SegmentRows(read, self._files.footers, files).kept,
                 verified=False,
             )
-            _count(stats, cuboid, kept)
+            _count(done, cuboid, kept)
+            return done
 
-    def _read_segment(self, read: CubeRead, segment: SegmentRecord, stats: ReadStats) -> pa.Table:
-        location, cuboid = self._choose(read, segment, stats)
-        table, kept = self._files.use(
-            *(segment, location, cuboid, stats), lambda files: _read_files(read, files), verified=True
-        )
-        _count(stats, cuboid, kept)
-        return table if _has_sketches(read) else group_partials(read, table)
+        for done in self._beside(look, segments, cancellation):
+            _add(stats, done)
+
+    def _tables(
+        self, read: CubeRead, segments: Sequence[SegmentRecord], cancellation: Cancellation
+    ) -> Iterator[tuple[pa.Table, ReadStats]]:
+        """The rows of each segment, in order."""
+
+        def read_segment(segment: SegmentRecord) -> tuple[pa.Table, ReadStats]:
+            done = ReadStats(read.cube)
+            location, cuboid = self._choose(read, segment, done)
+
+            def rows_of(files: Sequence[HistoryFile]) -> tuple[pa.Table, int]:
+                rows = SegmentRows(read, self._files.footers, files)
+                return rows.read(), rows.kept
+
+            table, kept = self._files.use(*(segment, location, cuboid, done), rows_of, verified=True)
+            _count(done, cuboid, kept)
+            return table, done
+
+        return self._beside(read_segment, segments, cancellation, alone=has_sketches(read))
+
+    def _beside(
+        self,
+        call: Callable[[SegmentRecord], T],
+        segments: Sequence[SegmentRecord],
+        cancellation: Cancellation,
+        *,
+        alone: bool = False,
+    ) -> Iterator[T]:
+        """What `call` returns for each segment, in order. `alone`: one after the other: sketches are
+        kilobytes each, and no more of them is held than those of one segment."""
+        if self._reads is None or alone or len(segments) < 2:
+            for segment in segments:
+                cancellation.check()
+                yield call(segment)
+            return
+        left = iter(segments)
+        running = deque(self._reads.submit(call, segment) for segment in islice(left, SEGMENTS_AT_ONCE))
+        try:
+            while running:
+                cancellation.check()
+                result = running.popleft().result()
+                running.extend(self._reads.submit(call, segment) for segment in islice(left, 1))
+                yield result
+        finally:
+            for future in running:
+                future.cancel()
 
     def _choose(self, read: CubeRead, segment: SegmentRecord, stats: ReadStats) -> tuple[str, CuboidEntry]:
         location = segment.location
@@ -103,53 +165,13 @@ def _count(stats: ReadStats, cuboid: CuboidEntry, kept: int) -> None:
     stats.rows_pruned += cuboid.rows - kept
 
 
-def _read_files(read: CubeRead, files: Sequence[HistoryFile]) -> tuple[pa.Table, int]:
-    """The rows that pass the filter, sketches grouped already, and how many statistics did not rule out."""
-    dataset, condition = _dataset(read, files), _condition(read)
-    kept = _rows_kept(dataset, condition)
-    columns = [*read.dimensions, *read.partials]
-    if _has_sketches(read):
-        return _grouped_in_pieces(read, dataset, columns, condition), kept
-    return dataset.to_table(columns=columns, filter=condition, use_threads=True), kept
-
-
-def _has_sketches(read: CubeRead) -> bool:
-    return any(partial.op == "hll" for partial in select_partials(read.schema, read.partials))
-
-
-def _condition(read: CubeRead) -> ds.Expression | None:
-    return None if read.filter is None else arrow_filter(read.filter, read.schema)
-
-
-def _dataset(read: CubeRead, files: Sequence[HistoryFile]) -> ds.Dataset:
-    needed = (*read.dimensions, *sorted(columns_of(read.filter) - set(read.dimensions)))
-    schema = physical_schema(read.schema, needed, read.partials, plain=True)
-    parquet = ds.ParquetFileFormat()
-    fragments = [parquet.make_fragment(file.path, file.filesystem) for file in files]
-    return ds.FileSystemDataset(fragments, schema, parquet)
-
-
-def _grouped_in_pieces(
-    read: CubeRead, dataset: ds.Dataset, columns: list[str], condition: ds.Expression | None
-) -> pa.Table:
-    """Sketches are kilobytes each: no more of them is held than a piece and what was grouped so far."""
-    grouped = physical_schema(read.schema, read.dimensions, read.partials, plain=True).empty_table()
-    batches = dataset.to_batches(
-        columns=columns,
-        filter=condition,
-        batch_size=SKETCH_ROWS,
-        batch_readahead=1,
-        fragment_readahead=1,
-        use_threads=False,
-    )
-    pending: list[pa.Table] = []
-    rows = 0
-    for batch in batches:
-        pending.append(group_partials(read, pa.Table.from_batches([batch])))
-        rows += pending[-1].num_rows
-        if rows >= max(SKETCH_ROWS, grouped.num_rows):  # so that regrouping costs no more than reading
-            grouped, pending, rows = group_partials(read, pa.concat_tables([grouped, *pending])), [], 0
-    return group_partials(read, pa.concat_tables([grouped, *pending]))
+def _add(stats: ReadStats, segment: ReadStats) -> None:
+    for name, number in segment.cuboids.items():
+        stats.cuboids[name] = stats.cuboids.get(name, 0) + number
+    stats.rows_read += segment.rows_read
+    stats.rows_pruned += segment.rows_pruned
+    stats.files_cached += segment.files_cached
+    stats.files_remote += segment.files_remote
 
 
 def choose_cuboid(manifest: HistoryManifest, read: CubeRead) -> CuboidEntry:
@@ -164,12 +186,3 @@ def choose_cuboid(manifest: HistoryManifest, read: CubeRead) -> CuboidEntry:
             action="queue the segment to be built again",
         )
     return min(fitting, key=lambda cuboid: (cuboid.rows, len(cuboid.dimensions)))
-
-
-def _rows_kept(dataset: ds.Dataset, condition: ds.Expression | None) -> int:
-    """Rows of the row groups that statistics do not rule out."""
-    kept = 0
-    for fragment in dataset.get_fragments():
-        chosen = fragment if condition is None else fragment.subset(condition, schema=dataset.schema)
-        kept += sum(group.num_rows for group in chosen.row_groups)
-    return kept

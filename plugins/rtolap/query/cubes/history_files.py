@@ -8,37 +8,32 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
-from pyarrow import fs
 
 from rtolap.base.errors import Corrupted, NotFound, Unavailable
 from rtolap.cubes.format.history import REBUILD
 from rtolap.cubes.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry, HistoryManifest, decode
 from rtolap.metadata.records import SegmentRecord
 from rtolap.object_store.store import ObjectStore
+from rtolap.query.cubes.byte_bounded import ByteBounded
+from rtolap.query.cubes.history_footers import Footers, HistoryFile
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.plan import ReadStats
 
 log = logging.getLogger(__name__)
 
-MANIFESTS_KEPT = 2000  # a few kilobytes each
+MANIFEST_BYTES_MAX = 16 << 20  # of manifests as they are stored: a few kilobytes each
 FILES_KEPT = 20_000  # names of files whose checksum was found right
 
 
 T = TypeVar("T")
 
 
-class HistoryFile(NamedTuple):
-    """A file of history where it is read: `path` is one that `filesystem` knows."""
-
-    filesystem: fs.FileSystem
-    path: str
-
-
 class HistoryFiles:
-    """Thread-safe. A file's checksum is taken once, when this process first opens it, and after a failure.
+    """Thread-safe. A file's size and checksum are taken once, when this process first reads it, and after a
+    failure: no file is written a second time. Manifests and `footers` are kept, too.
 
     Everything raises Unavailable when the store does not answer.
     """
@@ -47,19 +42,20 @@ class HistoryFiles:
         self._store = store
         self._cache = cache
         self._lock = threading.Lock()
-        self._manifests: OrderedDict[str, HistoryManifest] = OrderedDict()
+        self._manifests: ByteBounded[HistoryManifest] = ByteBounded(MANIFEST_BYTES_MAX)
+        self.footers = Footers()
         self._verified: OrderedDict[str, None] = OrderedDict()
 
     def manifest(self, location: str, segment: SegmentRecord) -> HistoryManifest:
         """Raises Corrupted when it is missing, damaged or another version's."""
-        with self._lock:
-            if location in self._manifests:
-                self._manifests.move_to_end(location)
-                return self._manifests[location]
+        known = self._manifests.find(location)
+        if known is not None:
+            return known
         path = f"{location}/{MANIFEST_NAME}"
         copy = None if self._cache is None else self._cache.read(path)
         try:
-            manifest = decode(copy or self._store.read(path), HistoryManifest, path)
+            data = copy or self._store.read(path)
+            manifest = decode(data, HistoryManifest, path)
         except NotFound as error:
             raise _missing(path) from error
         if (manifest.cube, manifest.segment, manifest.version) != (
@@ -72,10 +68,7 @@ class HistoryFiles:
                 expected=f"{segment.cube}/{segment.name} v{segment.version}",
                 found=f"{manifest.cube}/{manifest.segment} v{manifest.version}",
             )
-        with self._lock:
-            self._manifests[location] = manifest
-            while len(self._manifests) > MANIFESTS_KEPT:
-                self._manifests.popitem(last=False)
+        self._manifests.keep(location, manifest, len(data))
         return manifest
 
     def use(
@@ -101,8 +94,9 @@ class HistoryFiles:
         if verified:
             for path, file in zip(paths, cuboid.files, strict=True):
                 self._verify(path, file)
-        with self._readable(segment, location, cuboid):
-            result = do([self._stored(path) for path in paths])
+        files = [self._stored(path, file) for path, file in zip(paths, cuboid.files, strict=True)]
+        with self._readable(segment, location, cuboid, files):
+            result = do(files)
         stats.files_remote += len(paths)
         return result
 
@@ -122,36 +116,44 @@ class HistoryFiles:
             copies = {copy.path for copy in leased if copy and copy.sha256 == named[copy.path].sha256}
             if not copies:
                 return None
+            files = [
+                _copied(cache, path, file) if path in copies else self._stored(path, file)
+                for path, file in named.items()
+            ]
             try:
                 for path, file in named.items():
                     if verified and path not in copies:
                         self._verify(path, file)
-                result = do(
-                    [_copied(cache, path) if path in copies else self._stored(path) for path in named]
-                )
+                result = do(files)
             except (OSError, pa.ArrowException, Corrupted) as error:
                 log.warning("reading copies of %s failed, the store is read: %s", location, error)
+                for each in files:
+                    self.footers.discard(each)
                 cache.check_again([copy for copy in leased if copy is not None])
                 return None
         stats.files_cached += len(copies)
         stats.files_remote += len(named) - len(copies)
         return (result,)
 
-    def _stored(self, path: str) -> HistoryFile:
-        return HistoryFile(self._store.fs, self._store.absolute(path))
+    def _stored(self, path: str, file: FileEntry) -> HistoryFile:
+        return HistoryFile(self._store.fs, self._store.absolute(path), file.bytes)
 
     def _verify(self, path: str, file: FileEntry) -> None:
-        """Its size each time, its checksum once. Raises Corrupted when it is missing or damaged."""
+        """Compare its size and checksum, once. Raises Corrupted when it is missing or damaged."""
         with self._lock:
-            is_known = path in self._verified
-        self._compare(path, file, with_checksum=not is_known)
+            if path in self._verified:
+                self._verified.move_to_end(path)
+                return
+        self._compare(path, file)
         with self._lock:
             self._verified[path] = None
             while len(self._verified) > FILES_KEPT:
                 self._verified.popitem(last=False)
 
     @contextmanager
-    def _readable(self, segment: SegmentRecord, location: str, cuboid: CuboidEntry) -> Iterator[None]:
+    def _readable(
+        self, segment: SegmentRecord, location: str, cuboid: CuboidEntry, files: Sequence[HistoryFile]
+    ) -> Iterator[None]:
         """Translate what the engine raises while it reads the cuboid into Unavailable or Corrupted.
 
         A store that went away in mid-read and a damaged file raise alike, so the files are looked at again.
@@ -159,8 +161,10 @@ class HistoryFiles:
         try:
             yield
         except (OSError, pa.ArrowException) as error:
+            for each in files:
+                self.footers.discard(each)
             for file in cuboid.files:
-                self._compare(f"{location}/{file.name}", file, with_checksum=True)
+                self._compare(f"{location}/{file.name}", file)
             name = f"history of {segment.cube}/{segment.name} v{segment.version}"
             if isinstance(error, OSError):
                 raise Unavailable(
@@ -174,20 +178,19 @@ class HistoryFiles:
                 action=REBUILD,
             ) from error
 
-    def _compare(self, path: str, file: FileEntry, *, with_checksum: bool) -> None:
+    def _compare(self, path: str, file: FileEntry) -> None:
         try:
-            size = self._store.size_bytes(path)
-            digest = self._store.sha256(path)[0] if with_checksum and size == file.bytes else None
+            digest, size = self._store.sha256(path)
         except NotFound as error:
             raise _missing(path) from error
         if size != file.bytes:
             raise _damaged(path, f"{file.bytes} bytes", f"{size} bytes")
-        if digest is not None and digest != file.sha256:
+        if digest != file.sha256:
             raise _damaged(path, f"sha256 {file.sha256}", digest)
 
 
-def _copied(cache: HistoryCache, path: str) -> HistoryFile:
-    return HistoryFile(cache.folder.files.fs, cache.folder.files.absolute(path))
+def _copied(cache: HistoryCache, path: str, file: FileEntry) -> HistoryFile:
+    return HistoryFile(cache.folder.files.fs, cache.folder.files.absolute(path), file.bytes)
 
 
 def _missing(path: str) -> Corrupted:
