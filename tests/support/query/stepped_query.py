@@ -147,6 +147,9 @@ class _Tables:
     ) -> None:
         """Only EXPLAIN asks for it."""
 
+    def close(self) -> None:
+        """It holds nothing."""
+
 
 class _SilentStore(MemoryStore):
     """A store whose watches never fire."""
