@@ -52,13 +52,17 @@ def schema(topic: str) -> Schema:
     return Schema(table, cube)
 
 
-def values(count: int, seed: int, *, span_ms: int = 600_000) -> list[bytes]:
-    """`count` JSON records in event-time order, of 10 × 4 × 25 × 5 combinations, some far more frequent."""
+def values(count: int, seed: int, *, span_ms: int = 600_000, pages: int = len(_PAGES)) -> list[bytes]:
+    """`count` JSON records in event-time order, of 10 × 4 × 25 × 5 combinations, some far more frequent.
+
+    `pages`: others than 25, so that less or more is left of them by the roll-up.
+    """
     rng = np.random.default_rng(seed)
     ts = START_MS + np.sort(rng.integers(0, span_ms, count))
     country = rng.integers(0, len(_COUNTRIES), count)
     device = rng.integers(0, len(_DEVICES), count)
-    page = np.minimum(rng.geometric(0.08, count) - 1, len(_PAGES) - 1)
+    names = _PAGES if pages == len(_PAGES) else tuple(f"/section-{n:04d}/i.html" for n in range(pages))
+    page = np.minimum(rng.geometric(2 / pages, count) - 1, pages - 1)
     campaign = rng.integers(0, len(_CAMPAIGNS), count)
     user = rng.integers(10**9, 10**10, count)
     duration = rng.integers(1, 60_000, count)
@@ -67,7 +71,7 @@ def values(count: int, seed: int, *, span_ms: int = 600_000) -> list[bytes]:
     new = rng.integers(0, 2, count)
     return [
         (
-            f'{{"ts":{t},"country":"{_COUNTRIES[c]}","device":"{_DEVICES[d]}","page":"{_PAGES[p]}",'
+            f'{{"ts":{t},"country":"{_COUNTRIES[c]}","device":"{_DEVICES[d]}","page":"{names[p]}",'
             f'"campaign":"{_CAMPAIGNS[m]}","user_id":{u},"duration_ms":{n},"bytes_sent":{b},'
             f'"price":{x // 100}.{x % 100:02d},"is_new":{"true" if f else "false"}}}'
         ).encode()

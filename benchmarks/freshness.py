@@ -1,12 +1,15 @@
 """Time from a record's create time to the arrival of the first SQL answer that holds it, of every record.
 
-    python -m benchmarks.freshness [--rate 100000] [--seconds 20] [--json]
+    python -m benchmarks.freshness [--rate 100000] [--seconds 20] [--preload 0] [--askers 1] [--json]
 
 Real ZooKeeper, Kafka, coordinator, receiver and query service on loopback. One process sends 200-byte JSON to
 4 partitions in small even slices and notes when each offset was made: just before it is handed to the client,
 so the client's own batching counts. One asker sends a group-by over HTTP, again as soon as it has
 the answer, and checks its count. An answer names the positions that it holds; an event is visible when the
 first answer with a position beyond its offset has arrived. All events but those of the warm-up are measured.
+
+`--preload`: so many events are held already when it begins, spread over 24 hours and 80 000 combinations.
+`--askers`: all but the first ask five other group-bys in turn.
 
 `ratio` is p50 over the round trip of the same query on the same cube when it is idle. An asker that never
 rests sees 1.5 at best: an event waits half a round for the question that can see it, and a whole round for
@@ -20,6 +23,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +37,7 @@ from confluent_kafka import Producer
 
 from benchmarks import events
 from benchmarks.command_line import new_parser
-from benchmarks.servers import create_topic, kafka, zookeeper
+from benchmarks.servers import create_topic, fill, kafka, zookeeper
 from tests.support.cubes.services import Services, wait_for
 
 TOPIC = "fresh"
@@ -44,7 +48,18 @@ WARM_UP_S = 3.0
 IDLE_ROUNDS = 200
 P50_MS_MAX, P99_MS_MAX = 100.0, 500.0
 PEER_P50_MS, PEER_P99_MS = 30.0, 72.0  # the best peer measured on such a machine, at 106 k events/s
-CATCH_UP_S = 120.0
+CATCH_UP_S = 300.0
+SETTLE_S = 5.0
+
+PRELOAD_BASE = 1_000_000
+PRELOAD_SPAN_MS, PRELOAD_PAGES = 86_400_000, 400
+OTHER_STATEMENTS = (
+    "SELECT device, COUNT(*) FROM {cube} GROUP BY device",
+    "SELECT page, COUNT(*), SUM(price) FROM {cube} GROUP BY page",
+    "SELECT country, device, SUM(duration_ms) FROM {cube} GROUP BY country, device",
+    "SELECT campaign, MAX(duration_ms) FROM {cube} WHERE device = 'tv' GROUP BY campaign",
+    "SELECT country, COUNT(*), SUM(bytes_sent) FROM {cube} WHERE country IN ('de', 'fr') GROUP BY country",
+)
 
 Int64s = npt.NDArray[np.int64]
 
@@ -89,6 +104,15 @@ def produce(bootstrap: str, rate: int, seconds: float, path: Path) -> None:
     np.savez(path, made_ns=made_ns, per_slice=per_partition)
 
 
+def preload(bootstrap: str, count: int) -> None:
+    """Send `count` events, the same number to each partition."""
+    for number, left in enumerate(range(count, 0, -PRELOAD_BASE)):
+        values = events.values(
+            min(left, PRELOAD_BASE), seed=100 + number, span_ms=PRELOAD_SPAN_MS, pages=PRELOAD_PAGES
+        )
+        fill(bootstrap, TOPIC, values, partitions=PARTITIONS, create=False)
+
+
 # -- the asker ----------------------------------------------------------------------------------------------
 
 
@@ -108,6 +132,9 @@ class Asker:
         self.cube = cube
         self._sql = f"SELECT country, COUNT(*), SUM(bytes_sent) FROM {cube} GROUP BY country"
 
+    def ask_other(self, number: int) -> None:
+        self._services.sql(OTHER_STATEMENTS[number % len(OTHER_STATEMENTS)].format(cube=self.cube))
+
     def ask(self) -> tuple[int, ...]:
         asked_ns = time.monotonic_ns()
         body = self._services.sql(self._sql)
@@ -126,15 +153,15 @@ class Asker:
 
 
 def latencies_ms(
-    made_ns: Int64s, per_slice: int, answers: Answers, first_slice: int
+    made_ns: Int64s, per_slice: int, answers: Answers, first_slice: int, begin: int
 ) -> npt.NDArray[np.float64]:
-    """Return the latencies of every event from `first_slice` on."""
+    """Return the latencies of every event from `first_slice` on. `begin`: the first offset that was sent."""
     arrived_ns = np.array(answers.arrived_ns)
     positions = np.array(answers.positions)
     latencies = []
     for partition in range(PARTITIONS):
         created_ns = np.repeat(made_ns[first_slice:, partition], per_slice)
-        offsets = np.arange(len(created_ns)) + first_slice * per_slice
+        offsets = np.arange(len(created_ns)) + begin + first_slice * per_slice
         first = np.searchsorted(positions[:, partition], offsets, side="right")
         latencies.append((arrived_ns[first] - created_ns) / 1e6)
     return np.concatenate(latencies)
@@ -175,7 +202,16 @@ def cpu_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def measure(bootstrap: str, ensemble: str, folder: Path, rate: int, seconds: float) -> dict[str, float]:
+def ask_others(asker: Asker, stopping: threading.Event) -> None:
+    number = 0
+    while not stopping.is_set():
+        asker.ask_other(number)
+        number += 1
+
+
+def measure(
+    bootstrap: str, ensemble: str, folder: Path, rate: int, seconds: float, held: int, askers: int
+) -> dict[str, float]:
     create_topic(bootstrap, TOPIC, PARTITIONS)
     services = Services(folder, zookeeper=ensemble, root="/bench", kafka=bootstrap, coordinators=1)
     try:
@@ -184,20 +220,37 @@ def measure(bootstrap: str, ensemble: str, folder: Path, rate: int, seconds: flo
         services.start_query()
         asker = Asker(services, declare(services))
         wait_for("the cube answers", lambda: answering(asker))
+        if held:
+            command = [sys.executable, "-m", "benchmarks.freshness", "--worker", bootstrap, "-"]
+            subprocess.run([*command, "--preload", str(held)], check=True)
+            wait_for("what is held was read", lambda: sum(asker.ask()) == held, CATCH_UP_S)
+            time.sleep(SETTLE_S)  # fragments are merged
+        held_bytes = service_process("receiver").memory_info().rss
         watched = {word: service_process(word) for word in ("receiver", "query")}
         before = {word: cpu_s(process) for word, process in watched.items()}
         asker.answers = Answers([], [], [])
         noted = folder / "produced.npz"
         command = [sys.executable, "-m", "benchmarks.freshness", "--worker", bootstrap, str(noted)]
         command += ["--rate", str(rate), "--seconds", str(seconds + WARM_UP_S)]
+        stopping = threading.Event()
+        others = [
+            threading.Thread(target=ask_others, args=(asker, stopping), daemon=True)
+            for _ in range(askers - 1)
+        ]
         with subprocess.Popen(command) as producer:
+            for thread in others:
+                thread.start()
             while producer.poll() is None:
                 asker.ask()
+        stopping.set()
+        for thread in others:
+            thread.join()
         if producer.returncode:
             raise SystemExit("the producer failed")
         with np.load(noted) as produced:
             made_ns, per_slice = produced["made_ns"], int(produced["per_slice"])
-        ends = (len(made_ns) * per_slice,) * PARTITIONS
+        begin = held // PARTITIONS
+        ends = (begin + len(made_ns) * per_slice,) * PARTITIONS
         wait_for("every event is visible", lambda: asker.ask() == ends, CATCH_UP_S)
         used = {word: cpu_s(process) - before[word] for word, process in watched.items()}
         busy = asker
@@ -207,7 +260,7 @@ def measure(bootstrap: str, ensemble: str, folder: Path, rate: int, seconds: flo
     finally:
         services.close()
     first = round(WARM_UP_S / SLICE_S)
-    latencies = latencies_ms(made_ns, per_slice, busy.answers, first)
+    latencies = latencies_ms(made_ns, per_slice, busy.answers, first, begin)
     took_s = (made_ns[-1, -1] - made_ns[first, 0]) / 1e9 + SLICE_S
     p50, p99 = np.percentile(latencies, (50, 99))
     during = np.array(busy.answers.asked_ns) <= made_ns[-1, -1]
@@ -225,6 +278,8 @@ def measure(bootstrap: str, ensemble: str, folder: Path, rate: int, seconds: flo
         "query_p99_ms": float(busy_p99),
         "idle_query_p50_ms": float(idle_p50),
         "idle_query_p99_ms": float(idle_p99),
+        "held_events": held,
+        "receiver_held_mb": held_bytes / (1 << 20),
         "receiver_cpu_s": used["receiver"] / (seconds + WARM_UP_S),
         "query_cpu_s": used["query"] / (seconds + WARM_UP_S),
     }
@@ -246,19 +301,33 @@ def report(figures: dict[str, float], rate: int) -> None:
         f"  {figures['queries']:.0f} queries; CPU a second of events: "
         f"receiver {figures['receiver_cpu_s']:.2f} s, query {figures['query_cpu_s']:.2f} s"
     )
+    print(f"  {figures['held_events']:.0f} events held before, receiver {figures['receiver_held_mb']:.0f} MB")
 
 
 def main() -> None:
     parser = new_parser(__doc__, worker=("BOOTSTRAP", "FILE"))
     parser.add_argument("--rate", type=int, default=100_000, help="events per second")
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--preload", type=int, default=0, help="events that are held before")
+    parser.add_argument("--askers", type=int, default=1, help="statements at the same time")
     arguments = parser.parse_args()
     if arguments.worker:
         bootstrap, path = arguments.worker
+        if arguments.preload:
+            preload(bootstrap, arguments.preload)
+            return
         produce(bootstrap, arguments.rate, arguments.seconds, Path(path))
         return
     with kafka() as bootstrap, zookeeper() as ensemble, tempfile.TemporaryDirectory() as folder:
-        figures = measure(bootstrap, ensemble, Path(folder), arguments.rate, arguments.seconds)
+        figures = measure(
+            bootstrap,
+            ensemble,
+            Path(folder),
+            arguments.rate,
+            arguments.seconds,
+            arguments.preload // PARTITIONS * PARTITIONS,
+            arguments.askers,
+        )
     report(figures, arguments.rate)
     if arguments.json:
         print(
