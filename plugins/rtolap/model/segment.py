@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -42,6 +43,7 @@ def parse_segment_name(name: str) -> SegmentRange:
         ) from None
 
 
+@lru_cache(maxsize=4096)  # a day of minutes twice over: names are made with every statement and step
 def _stamp(instant_ms: int) -> str:
     return datetime.fromtimestamp(instant_ms / 1000, UTC).strftime(_NAME_FORMAT)
 

@@ -6,6 +6,7 @@ A fragment is immutable, opened by memory map, and may be deleted while it is re
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.index import Entry, InvertedIndex, build
 from rtolap.cubes.format.ranges import ColumnRange, can_match, column_range
 from rtolap.model.cube import ROWS, Schema
-from rtolap.model.predicate import Predicate
+from rtolap.model.predicate import Predicate, columns_of
 
 SUFFIX = ".fragment"
 ARROW_SUFFIX = ".arrow"
@@ -73,17 +74,22 @@ class Fragment:
     def can_match(self, predicate: Predicate | None) -> bool:
         return can_match(self.info.ranges, self._types, predicate)
 
-    def select(self, predicate: Predicate | None) -> Selection:
+    def select(self, predicate: Predicate | None, columns: Sequence[str] | None = None) -> Selection:
+        """The rows that the predicate keeps, with these columns alone (None: all)."""
         rows = self.table.num_rows
+        wanted = self.table if columns is None else self.table.select(list(columns))
         if predicate is None:
-            return Selection(self.table, rows, 0)
+            return Selection(wanted, rows, 0)
         if not self.can_match(predicate):
-            return Selection(self.table.schema.empty_table(), 0, rows)
+            return Selection(wanted.schema.empty_table(), 0, rows)
+        judged = self.table.select(sorted(columns_of(predicate)) or self.table.column_names)
         candidates = self._index.candidates(predicate)
         if candidates is None or len(candidates) == rows:
-            return Selection(self.table.filter(mask(self.table, predicate)), rows, 0)
-        some = self.table.take(pa.array(np.frombuffer(candidates.to_array(), np.uint32)))
-        return Selection(some.filter(mask(some, predicate)), some.num_rows, rows - some.num_rows)
+            return Selection(wanted.filter(mask(judged, predicate)), rows, 0)
+        some = pa.array(np.frombuffer(candidates.to_array(), np.uint32))
+        kept = mask(judged.take(some), predicate)
+        places = some if pc.all(kept, min_count=0).as_py() else some.filter(kept)
+        return Selection(wanted.take(places), len(some), rows - len(some))
 
 
 def write_fragment(folder: Path, name: str, table: pa.Table, schema: Schema) -> FragmentInfo:

@@ -100,7 +100,7 @@ class ResultCache:
         """The rows of one table, or its result; a result that is made is kept."""
         pieces = local.results.pieces(shape)
         if pieces is None:
-            chosen = select(local, query.filter)
+            chosen = select(local, query)
             if local.rows < self._table_rows_min:
                 return chosen
             result = self._merge(query, [chosen.table])
@@ -144,7 +144,7 @@ class ResultCache:
 
 def merged_plainly(schema: Schema, query: PartialQuery, tables: Iterable[LocalTable]) -> Selected:
     """The same as `ResultCache.merged`, out of rows alone."""
-    chosen = [select(local, query.filter) for local in tables]
+    chosen = [select(local, query) for local in tables]
     kept = [one.table for one in chosen if one.table.num_rows]
     return Selected(
         merge_tables(schema, kept, query.dimensions, query.partials),

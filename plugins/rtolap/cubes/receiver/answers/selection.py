@@ -1,4 +1,4 @@
-"""The rows of one local table that a predicate keeps."""
+"""The rows of one local table that a query keeps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from rtolap.columnar.filter import mask
 from rtolap.cubes.receiver.local.tables import LocalTable
-from rtolap.model.predicate import Predicate
+from rtolap.protocols.receiver.messages import PartialQuery
 
 
 class Selected(NamedTuple):
@@ -19,11 +19,14 @@ class Selected(NamedTuple):
     rows_pruned: int
 
 
-def select(local: LocalTable, predicate: Predicate | None) -> Selected:
+def select(local: LocalTable, query: PartialQuery) -> Selected:
+    """The rows that the query's filter keeps, with the columns that it wants."""
+    columns, predicate = [*query.dimensions, *query.partials], query.filter
     if local.fragment is not None:
-        return Selected(*local.fragment.select(predicate))
+        return Selected(*local.fragment.select(predicate, columns))
+    wanted = local.table.select(columns)
     if predicate is None:
-        return Selected(local.table, local.rows, 0)
+        return Selected(wanted, local.rows, 0)
     if local.statistics.excludes(predicate):
-        return Selected(local.table.slice(0, 0), 0, local.rows)
-    return Selected(local.table.filter(mask(local.table, predicate)), local.rows, 0)
+        return Selected(wanted.slice(0, 0), 0, local.rows)
+    return Selected(wanted.filter(mask(local.table, predicate)), local.rows, 0)
