@@ -18,11 +18,12 @@ def until(
     timeout_s: float = TIMEOUT_S,
     poll_s: float = _POLL_S,
 ) -> None:
-    """Until `is_so` holds; AssertionError with `what` after the time. Whatever `is_so` raises goes on."""
+    """Until `is_so` holds; after the time AssertionError with `what`, or with what it says when it is called.
+    Whatever `is_so` raises goes on."""
     deadline_s = time.monotonic() + timeout_s
     while not is_so():
         if time.monotonic() > deadline_s:
-            raise AssertionError(f"not within {timeout_s:g} s: {what}")
+            raise AssertionError(f"not within {timeout_s:g} s: {what() if callable(what) else what}")
         time.sleep(poll_s)
 
 

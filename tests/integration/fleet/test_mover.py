@@ -46,8 +46,8 @@ from tests.integration.fleet.conftest import world_of
 from tests.support.fleet.administration_contract import World
 from tests.support.fleet.brokers import Brokers
 from tests.support.fleet.counted_records import RunningConsumer, RunningProducer
+from tests.support.fleet.kafka_tools import verify_plan
 from tests.support.fleet.mover_process import MoverProcess
-from tests.support.fleet.reassignment_tool import verify_plan
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration

@@ -5,7 +5,7 @@ import pytest
 from rtolap.base.errors import Forbidden, Refused
 from rtolap.kafka.administration.memory import MemoryAdministration
 from rtolap.kafka.administration.memory_cluster import NETWORK_BYTES_PER_S, MemoryCluster
-from rtolap.kafka.administration.values import ALL_BROKERS, LOG_DIRS_RATE, Partition, Replica
+from rtolap.kafka.administration.values import ALL_BROKERS, LOG_DIRS_RATE, OffsetSpec, Partition, Replica
 
 from tests.support.fleet.administration_contract import BROKERS, AdministrationContract, World
 
@@ -36,6 +36,7 @@ class TestMemoryAdministration(AdministrationContract):
         def fill(partition: Partition, size_bytes: int) -> None:
             known = cluster.partitions[partition]
             known.size_bytes += size_bytes
+            known.offsets[OffsetSpec.LATEST] += size_bytes // 10_240 + 1  # as many as a real world writes
             for broker in known.replicas:
                 cluster.replicas[Replica(partition, broker)].size_bytes += size_bytes
 

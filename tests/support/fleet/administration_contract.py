@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rtolap.base.errors import NotFound, Refused
+from rtolap.base.errors import NotFound, Refused, Unavailable
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.kafka.administration.values import (
     ALL_BROKERS,
@@ -16,9 +16,11 @@ from rtolap.kafka.administration.values import (
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
+    NO_OFFSET,
     ConfigKind,
     ConfigResource,
     LogDirDescription,
+    OffsetSpec,
     Partition,
     Replica,
 )
@@ -127,6 +129,28 @@ class AdministrationContract:
             assert len(sizes) == 1
             assert sizes[0] >= 100_000
         assert not any(log_dir.replicas for log_dir in world.log_dirs(partition, 3).values())
+
+    def test_offsets_are_listed_by_the_brokers_that_lead(self, world: World) -> None:
+        topic = world.create([[1, 2], [3, 2]])
+        led = {Partition(topic, 0): 1, Partition(topic, 1): 3}
+        world.fill(Partition(topic, 0), 100_000)
+
+        def listed(spec: OffsetSpec) -> list[object]:
+            return list(world.administration.list_offsets(led, spec).values())
+
+        assert listed(OffsetSpec.LATEST) == [10, 0]
+        assert listed(OffsetSpec.EARLIEST) == listed(OffsetSpec.EARLIEST_LOCAL) == [0, 0]
+        assert listed(OffsetSpec.LATEST_TIERED) == [NO_OFFSET, NO_OFFSET]
+
+    def test_offsets_that_nobody_can_list_are_refused_by_themselves(self, world: World) -> None:
+        topic = world.create([[1, 2], [3, 2], [2]])
+        known, absent = Partition(topic, 0), Partition(f"{topic}_not", 0)
+        asked = {known: 1, Partition(topic, 1): 1, Partition(topic, 2): 99, absent: 2}
+        told = world.administration.list_offsets(asked, OffsetSpec.LATEST)
+        assert told[known] == 0
+        assert isinstance(told[Partition(topic, 1)], Unavailable)
+        assert isinstance(told[Partition(topic, 2)], Unavailable)
+        assert isinstance(told[absent], NotFound)
 
     def test_a_broker_that_is_not_there_is_missing_and_the_others_answer(self, world: World) -> None:
         told = world.administration.describe_log_dirs([1, 99])

@@ -20,10 +20,11 @@ from rtolap.cli.fleet.serve import serve
 from rtolap.cli.fleet.slow import slow
 from rtolap.cli.fleet.snapshot import snapshot
 from rtolap.cli.fleet.stages import stages
+from rtolap.cli.fleet.tiers import tiers
 
 app = typer.Typer(no_args_is_help=True, help="Care of the Kafka brokers: what is where, and moving it.")
 for _command in (
-    *(snapshot, stages, slow, clients, logs, audit, quotas),
+    *(snapshot, tiers, stages, slow, clients, logs, audit, quotas),
     *(submit, moves, pause, resume, cancel, serve),
     *(brokers, join, cordon, uncordon, drain, repair, retire, policies),
 ):

@@ -43,7 +43,7 @@ _GAUGES = {
     "request_queue": ("kafka.network:type=RequestChannel,name=RequestQueueSize", "Value"),
 }
 _LOG_DIRS = "kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory=*"
-_IDS = "kafka.server:type=app-info,id=*"
+IDS_BEAN = "kafka.server:type=app-info,id=*"
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
@@ -56,14 +56,14 @@ class _Answer(msgspec.Struct):
 def _requests() -> Iterator[dict[str, object]]:
     for name in REQUEST_NAMES.values():
         # also matches histograms that are no times: a read each of 21 beans would be longer both ways
-        yield _read(f"kafka.network:type=RequestMetrics,name=*,request={name}", list(_HISTOGRAM))
+        yield read_request(f"kafka.network:type=RequestMetrics,name=*,request={name}", list(_HISTOGRAM))
     for bean, attribute in _GAUGES.values():
-        yield _read(bean, [attribute])
-    yield _read(_LOG_DIRS, ["Value"])
-    yield _read(_IDS, ["Version"])
+        yield read_request(bean, [attribute])
+    yield read_request(_LOG_DIRS, ["Value"])
+    yield read_request(IDS_BEAN, ["Version"])
 
 
-def _read(bean: str, attributes: list[str]) -> dict[str, object]:
+def read_request(bean: str, attributes: list[str]) -> dict[str, object]:
     return {"type": "read", "mbean": bean, "attribute": attributes, "config": {"ignoreErrors": "true"}}
 
 
@@ -73,14 +73,8 @@ _REQUESTS_SENT = len(REQUEST_NAMES) + len(_GAUGES) + 2
 
 def parse_bulk_answer(content: bytes) -> BrokerReading:
     """Beans that the broker does not have yet are left out. Raises Corrupted for what is no such answer."""
-    try:
-        answers = msgspec.json.decode(content, type=list[_Answer])
-    except msgspec.DecodeError as error:
-        raise Corrupted("this is no answer of a Jolokia agent to a bulk read", found=error) from error
-    if len(answers) != _REQUESTS_SENT:
-        raise Corrupted("a Jolokia agent has answered", expected=_REQUESTS_SENT, found=len(answers))
     times: dict[tuple[RequestType, Stage], StageTimes] = {}
-    values = [_beans(answer) for answer in answers]
+    values = parse_answers(content, _REQUESTS_SENT)
     for beans in values[: len(REQUEST_NAMES)]:
         for bean, attributes in beans.items():
             keys = bean_keys(bean)
@@ -89,17 +83,36 @@ def parse_bulk_answer(content: bytes) -> BrokerReading:
                 times[request, stage] = _times(attributes)
     gauges: dict[str, float | None] = {}
     for (name, (_, attribute)), beans in zip(_GAUGES.items(), values[len(REQUEST_NAMES) :], strict=False):
-        gauges[name] = _number(beans.get(attribute))
+        gauges[name] = number_of(beans.get(attribute))
     dirs, ids = values[-2:]
     offline = sorted(
         bean_keys(bean).get("logDirectory", "")
         for bean, attributes in dirs.items()
-        if _number(_attributes(attributes).get("Value"))
+        if number_of(_attributes(attributes).get("Value"))
     )
     return BrokerReading(
         times,
         BrokerGauges(**gauges, offline_log_dirs=tuple(offline) if dirs else None),
-        tuple(sorted({int(keys["id"]) for keys in map(bean_keys, ids) if keys.get("id", "").isdecimal()})),
+        broker_ids(ids),
+    )
+
+
+def parse_answers(content: bytes, requests: int) -> list[Mapping[str, Any]]:
+    """What each of so many read requests found: of a pattern, attributes by bean; of one bean, values by
+    attribute. Raises Corrupted for what is no answer to them."""
+    try:
+        answers = msgspec.json.decode(content, type=list[_Answer])
+    except msgspec.DecodeError as error:
+        raise Corrupted("this is no answer of a Jolokia agent to a bulk read", found=error) from error
+    if len(answers) != requests:
+        raise Corrupted("a Jolokia agent has answered", expected=requests, found=len(answers))
+    return [_beans(answer) for answer in answers]
+
+
+def broker_ids(beans: Mapping[str, Any]) -> tuple[int, ...]:
+    """By what was found for `IDS_BEAN`, the nodes that the agent's process is."""
+    return tuple(
+        sorted({int(keys["id"]) for keys in map(bean_keys, beans) if keys.get("id", "").isdecimal()})
     )
 
 
@@ -139,7 +152,7 @@ def _attributes(value: object) -> Mapping[str, Any]:
 
 def _times(value: object) -> StageTimes:
     found = _attributes(value)
-    numbers = {ours: _number(found.get(theirs)) for theirs, ours in _HISTOGRAM.items()}
+    numbers = {ours: number_of(found.get(theirs)) for theirs, ours in _HISTOGRAM.items()}
     count = numbers.pop("count")
     return StageTimes(
         count=-1 if count is None else int(count),
@@ -147,7 +160,7 @@ def _times(value: object) -> StageTimes:
     )
 
 
-def _number(value: object) -> float | None:
+def number_of(value: object) -> float | None:
     """None for NaN too, which Jolokia writes as a text, and for the error of one attribute."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None

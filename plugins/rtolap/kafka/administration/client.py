@@ -10,7 +10,7 @@ from typing import Any
 from kafka import errors as kafka_errors
 from kafka.protocol.admin import DescribeClientQuotasRequest, DescribeClusterRequest
 
-from rtolap.base.errors import Forbidden, NotFound, Refused, RtolapError
+from rtolap.base.errors import Forbidden, NotFound, Refused, RtolapError, Unavailable
 from rtolap.kafka.administration import requests
 from rtolap.kafka.administration.connection import AdministrationConnection
 from rtolap.kafka.administration.errors import of_code, raised
@@ -25,6 +25,7 @@ from rtolap.kafka.administration.values import (
     ConfigResource,
     HostedReplica,
     LogDirDescription,
+    OffsetSpec,
     Partition,
     PartitionDescription,
     Replica,
@@ -37,6 +38,8 @@ _CONFIGS_A_REQUEST = 1000
 # of the sources of a value: those that were set on the resource itself, or for all brokers
 _DYNAMIC_TOPIC, _DYNAMIC_BROKER, _DYNAMIC_ALL_BROKERS = 1, 2, 3
 _DESCRIBE, _ALTER = "Describe on the cluster", "Alter on the cluster"
+_DESCRIBE_TOPICS = "Describe on the topics"
+_LIST_OFFSETS = "list offsets"
 _DESCRIBE_CONFIGS = "DescribeConfigs on the topics and the cluster"
 _ALTER_CONFIGS = "AlterConfigs on the topics and the cluster"
 
@@ -85,7 +88,7 @@ class KafkaAdministration:
         answer = self._connection.ask(
             lambda: requests.metadata(topics),
             "describe topics",
-            "Describe on the topics",
+            _DESCRIBE_TOPICS,
             failed=lambda _: None,
         )
         return {topic.name: _topic(topic) for topic in answer.topics if topic.partitions}
@@ -108,6 +111,33 @@ class KafkaAdministration:
             sorted((_log_dir(result) for result in answer.results), key=lambda log_dir: log_dir.path)
         )
         return BrokerLogDirs(broker, found)
+
+    def list_offsets(
+        self, leaders: Mapping[Partition, int], spec: OffsetSpec
+    ) -> dict[Partition, int | RtolapError]:
+        by_broker: dict[int, list[Partition]] = defaultdict(list)
+        for partition, broker in leaders.items():
+            by_broker[broker].append(partition)
+        answers = self._connection.ask_each(
+            {broker: partial(requests.offsets, led, spec) for broker, led in by_broker.items()},
+            _LIST_OFFSETS,
+            _DESCRIBE_TOPICS,
+        )
+        found: dict[Partition, int | RtolapError] = {}
+        for broker, answer in answers.items():
+            if isinstance(answer, RtolapError):
+                found |= dict.fromkeys(by_broker[broker], answer)
+                continue
+            for topic, partition in _each_partition(answer.topics):
+                at = Partition(topic, partition.partition_index)
+                found[at] = self._offset(at, broker, partition)
+        return found
+
+    def _offset(self, at: Partition, broker: int, told: Any) -> int | RtolapError:
+        if told.error_code == kafka_errors.NotLeaderForPartitionError.errno:
+            return Unavailable(f"broker {broker} does not lead {at} any more", action="retry")
+        error = self._error(told.error_code, None, _LIST_OFFSETS, _DESCRIBE_TOPICS)
+        return int(told.offset) if error is None else error
 
     def reassign(self, targets: Mapping[Partition, Sequence[int] | None]) -> Outcomes:
         if not targets:

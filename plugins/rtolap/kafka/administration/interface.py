@@ -22,6 +22,7 @@ from rtolap.kafka.administration.values import (
     ClientQuota,
     ClusterDescription,
     ConfigResource,
+    OffsetSpec,
     Partition,
     Replica,
     RunningReassignment,
@@ -50,6 +51,13 @@ class FleetAdministration(Protocol):
 
         `partitions`: only their replicas. A directory is told of even where it holds none of them.
         """
+        ...
+
+    def list_offsets(
+        self, leaders: Mapping[Partition, int], spec: OffsetSpec
+    ) -> dict[Partition, int | RtolapError]:
+        """The offset of each partition, asked of the broker that is named with it; `NO_OFFSET` where there is
+        none of the kind. Unavailable where another broker leads by now. Needs Describe on the topics."""
         ...
 
     def reassign(self, targets: Mapping[Partition, Sequence[int] | None]) -> Outcomes:

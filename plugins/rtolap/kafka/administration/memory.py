@@ -18,6 +18,7 @@ from rtolap.kafka.administration.values import (
     ConfigResource,
     HostedReplica,
     LogDirDescription,
+    OffsetSpec,
     Partition,
     PartitionDescription,
     Replica,
@@ -99,6 +100,22 @@ class MemoryAdministration:
                 for path, disk in sorted(broker.disks.items())
             ),
         )
+
+    def list_offsets(
+        self, leaders: Mapping[Partition, int], spec: OffsetSpec
+    ) -> dict[Partition, int | RtolapError]:
+        self._reach("list_offsets")
+        return {partition: self._offset(partition, broker, spec) for partition, broker in leaders.items()}
+
+    def _offset(self, partition: Partition, broker: int, spec: OffsetSpec) -> int | RtolapError:
+        known = self._cluster.partitions.get(partition)
+        if not self._alive(broker):
+            return Unavailable(f"broker {broker} does not answer")
+        if known is None:
+            return NotFound(f"cannot list offsets of {partition}: it is not there")
+        if known.leader != broker:
+            return Unavailable(f"broker {broker} does not lead {partition} any more")
+        return known.offsets[spec]
 
     def reassign(self, targets: Mapping[Partition, Sequence[int] | None]) -> Outcomes:
         self._reach("reassign")

@@ -23,13 +23,21 @@ from rtolap.kafka.administration.values import (
     LOG_DIRS_RATE,
     MIN_IN_SYNC,
     NO_BROKER,
+    NO_OFFSET,
     ConfigKind,
     ConfigResource,
+    OffsetSpec,
     Partition,
     Replica,
 )
 
 NETWORK_BYTES_PER_S = 100_000_000
+_EMPTY_LOG = {
+    OffsetSpec.EARLIEST: 0,
+    OffsetSpec.EARLIEST_LOCAL: 0,
+    OffsetSpec.LATEST_TIERED: NO_OFFSET,
+    OffsetSpec.LATEST: 0,
+}
 
 
 @dataclass
@@ -57,6 +65,7 @@ class MemoryPartition:
     adding: set[int] = field(default_factory=set)
     target: list[int] | None = None
     stuck: bool = False
+    offsets: dict[OffsetSpec, int] = field(default_factory=lambda: dict(_EMPTY_LOG))
 
 
 @dataclass

@@ -16,15 +16,17 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
 )
+from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from rtolap.kafka.administration.values import ConfigKind, ConfigResource, Partition
+from rtolap.kafka.administration.values import ConfigKind, ConfigResource, OffsetSpec, Partition
 
 _TIMEOUT_MS = 15_000  # for a controller to answer
 _CODES = {ConfigKind.TOPIC: 2, ConfigKind.BROKER: 4}
 _KINDS = {code: kind for kind, code in _CODES.items()}
 _SET, _DELETE = 0, 1
 _PREFERRED = 0
+_OFFSETS_VERSION_MIN = 1
 
 
 def quorum() -> Any:
@@ -45,6 +47,24 @@ def log_dirs(partitions: Collection[Partition] | None) -> Any:
     named = DescribeLogDirsRequest.DescribableLogDirTopic
     return DescribeLogDirsRequest(
         topics=[named(topic=topic, partitions=numbers) for topic, numbers in _by_topic(partitions)]
+    )
+
+
+def offsets(partitions: Iterable[Partition], spec: OffsetSpec) -> Any:
+    """For one broker. One that does not know the spec would take it for a time, hence the least version."""
+    kind = ListOffsetsRequest.ListOffsetsTopic
+    return ListOffsetsRequest(
+        topics=[
+            kind(
+                name=topic,
+                partitions=[
+                    kind.ListOffsetsPartition(partition_index=number, timestamp=int(spec))
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in _by_topic(partitions)
+        ],
+        min_version=max(_OFFSETS_VERSION_MIN, ListOffsetsRequest.min_version_for_timestamp(spec)),
     )
 
 

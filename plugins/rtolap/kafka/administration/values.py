@@ -6,7 +6,7 @@ Brokers are named by their ids, log directories by broker and path, replicas by 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from rtolap.base.errors import RtolapError
@@ -20,6 +20,12 @@ CORDONED_LOG_DIRS = "cordoned.log.dirs"  # of a broker: paths, or * for all; sin
 LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+REMOTE_STORAGE_SYSTEM = "remote.log.storage.system.enable"  # of a broker, since its start
+REMOTE_STORAGE = "remote.storage.enable"  # of a topic, as are those that follow
+REMOTE_COPY_DISABLED = "remote.log.copy.disable"
+LOCAL_RETENTION_MS, LOCAL_RETENTION_BYTES = "local.retention.ms", "local.retention.bytes"
+RETENTION_MS, RETENTION_BYTES = "retention.ms", "retention.bytes"
+SEGMENT_BYTES = "segment.bytes"
 
 
 class Partition(NamedTuple):
@@ -33,6 +39,22 @@ class Partition(NamedTuple):
 class Replica(NamedTuple):
     partition: Partition
     broker: int
+
+
+class OffsetSpec(IntEnum):
+    """What offset of a partition is asked for, by the timestamps that stand for it in ListOffsets.
+
+    LATEST: the next record's. EARLIEST: of the first record, wherever it lies. EARLIEST_LOCAL: of the first
+    on the leader's disk. LATEST_TIERED: of the last record in remote storage.
+    """
+
+    LATEST = -1
+    EARLIEST = -2
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+
+
+NO_OFFSET = -1
 
 
 @dataclass(frozen=True)

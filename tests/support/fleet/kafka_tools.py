@@ -1,4 +1,4 @@
-"""Kafka's own reassignment tool, as an oracle: it reads the same plan, and says where partitions are."""
+"""Kafka's own tools, as oracles: where partitions are by the plan that was read, and their offsets."""
 
 from __future__ import annotations
 
@@ -24,14 +24,35 @@ _TIMEOUT_S = 120
 
 def verify_plan(java: JavaArtifacts, cluster: KafkaCluster, plan: Path) -> str:
     """Return what `--verify` prints; the plan's throttles, if any, stay."""
+    return _run(
+        java,
+        "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+        *("--bootstrap-server", cluster.servers, "--reassignment-json-file", str(plan)),
+        *("--verify", "--preserve-throttles"),
+    )
+
+
+def offsets_by_tool(
+    java: JavaArtifacts, cluster: KafkaCluster, topic: str, time: int
+) -> dict[int, int | None]:
+    """What `kafka-get-offsets` prints, by partition; None where it prints no offset."""
+    printed = _run(
+        java,
+        "org.apache.kafka.tools.GetOffsetShell",
+        *("--bootstrap-server", cluster.servers, "--topic", topic, "--time", str(time)),
+    )
+    found: dict[int, int | None] = {}
+    for line in printed.splitlines():
+        name, partition, offset = line.rsplit(":", 2)
+        assert name == topic, printed
+        found[int(partition)] = int(offset) if offset else None
+    return found
+
+
+def _run(java: JavaArtifacts, *command: str) -> str:
     jars = sorted((_folder() / "tools").glob("*.jar"))
     done = subprocess.run(
-        [
-            *(java.java, "-Xmx128m", "-cp", class_path([*java.kafka, *jars])),
-            "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-            *("--bootstrap-server", cluster.servers, "--reassignment-json-file", str(plan)),
-            *("--verify", "--preserve-throttles"),
-        ],
+        [java.java, "-Xmx128m", "-cp", class_path([*java.kafka, *jars]), *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

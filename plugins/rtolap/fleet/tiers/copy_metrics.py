@@ -1,0 +1,141 @@
+"""What brokers' Jolokia agents tell of the copying: one bulk read a broker, all of them at once.
+
+Kafka counts by topic, of the partitions that a broker leads; a Prometheus exporter by its usual rules has
+other names, so only agents are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from rtolap.base.errors import Corrupted, RtolapError
+from rtolap.fleet.monitoring.collect import TIMEOUT_S
+from rtolap.fleet.monitoring.http_pages import read_page
+from rtolap.fleet.monitoring.jolokia import (
+    IDS_BEAN,
+    bean_keys,
+    broker_ids,
+    number_of,
+    parse_answers,
+    read_request,
+)
+from rtolap.fleet.monitoring.sources import FleetSources, open_http
+from rtolap.fleet.snapshot.model import UNKNOWN
+from rtolap.fleet.tiers.view import CopyReadings, MissingTier, TierView
+
+_THREADS = 32
+_ANSWER_BYTES_MAX = 64 << 20  # some 150 bytes for each of four numbers of a topic
+# of CopyReadings: Kafka's metric, and its attribute
+_METRICS = {
+    "lag_segments": ("RemoteCopyLagSegments", "Value"),
+    "lag_bytes": ("RemoteCopyLagBytes", "Value"),
+    "remote_bytes": ("RemoteLogSizeBytes", "Value"),
+    "errors": ("RemoteCopyErrorsPerSec", "Count"),
+}
+BULK_READ = msgspec.json.encode(
+    [
+        *(
+            read_request(f"kafka.server:type=BrokerTopicMetrics,name={name},topic=*", [attribute])
+            for name, attribute in _METRICS.values()
+        ),
+        read_request(IDS_BEAN, ["Version"]),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class TopicCopies:
+    """values: in the order of CopyReadings' columns."""
+
+    topic: str
+    values: tuple[int, ...]
+
+
+def read_copies(view: TierView, sources: FleetSources, *, timeout_s: float = TIMEOUT_S) -> TierView:
+    """The view with what agents tell. Of brokers without one, and of silent ones, `missing` says so."""
+    leaders = sorted(set(view.partitions.leaders.tolist()) - {UNKNOWN})
+    with_agent = [
+        broker for broker in leaders if broker in sources.brokers and sources.brokers[broker].jolokia
+    ]
+    missing = [
+        MissingTier(f"bytes in remote storage at broker {broker}", "no Jolokia agent of it is declared")
+        for broker in leaders
+        if broker not in with_agent
+    ]
+    rows: list[tuple[int, int, tuple[int, ...]]] = []
+    topic_rows = {name: row for row, name in enumerate(view.topics.names) if view.topics.tiered[row]}
+    for broker, answer in _answers(with_agent, sources, timeout_s).items():
+        if isinstance(answer, RtolapError):
+            missing.append(MissingTier(f"bytes in remote storage at broker {broker}", str(answer)))
+            continue
+        rows += [(topic_rows[told.topic], broker, told.values) for told in answer if told.topic in topic_rows]
+    rows.sort()
+    columns = [np.array([values[at] for _, _, values in rows], np.int64) for at in range(len(_METRICS))]
+    copies = CopyReadings(
+        np.array([topic for topic, _, _ in rows], np.int32),
+        np.array([broker for _, broker, _ in rows], np.int32),
+        *columns,
+    )
+    return TierView(
+        view.cluster_id,
+        view.taken_at_ms,
+        view.tiering,
+        view.not_tiering,
+        view.topics,
+        view.partitions,
+        copies,
+        (*view.missing, *missing),
+    )
+
+
+def _answers(
+    brokers: Sequence[int], sources: FleetSources, timeout_s: float
+) -> Mapping[int, list[TopicCopies] | RtolapError]:
+    if not brokers:
+        return {}
+
+    def ask(broker: int) -> list[TopicCopies] | RtolapError:
+        url = sources.brokers[broker].jolokia.rstrip("/") + "/"
+        try:
+            with open_http(sources.access_of(broker), f"broker {broker}", timeout_s) as http:
+                return parse_copies(
+                    read_page(
+                        http,
+                        "POST",
+                        url,
+                        content=BULK_READ,
+                        bytes_max=_ANSWER_BYTES_MAX,
+                        timeout_s=timeout_s,
+                    ),
+                    broker,
+                )
+        except RtolapError as error:
+            return error
+
+    with ThreadPoolExecutor(min(_THREADS, len(brokers))) as pool:
+        return dict(zip(brokers, pool.map(ask, brokers), strict=True))
+
+
+def parse_copies(content: bytes, broker: int) -> list[TopicCopies]:
+    """By topic; a number that is not there is `UNKNOWN`. Raises Corrupted for what is no such answer, and for
+    another broker's."""
+    *metrics, ids = parse_answers(content, len(_METRICS) + 1)
+    known = broker_ids(ids)
+    if known and broker not in known:
+        raise Corrupted(f"the agent of broker {broker} is another one's", found=", ".join(map(str, known)))
+    by_topic: dict[str, dict[str, int]] = {}
+    for (column, (_, attribute)), beans in zip(_METRICS.items(), metrics, strict=True):
+        for bean, attributes in beans.items():
+            topic = bean_keys(bean).get("topic", "")
+            value = number_of(attributes.get(attribute) if isinstance(attributes, dict) else None)
+            if topic and value is not None:
+                by_topic.setdefault(topic, {})[column] = int(value)
+    return [
+        TopicCopies(topic, tuple(values.get(column, UNKNOWN) for column in _METRICS))
+        for topic, values in sorted(by_topic.items())
+    ]

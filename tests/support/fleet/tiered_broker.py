@@ -1,0 +1,52 @@
+"""One real broker with tiered storage, whose remote storage is a folder: Kafka's own `LocalTieredStorage`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rtolap.stack.artifacts import JavaArtifacts, fetch_jars
+
+from tests.support.fleet.brokers import Brokers
+
+_IVY = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+<info organisation="local" module="tiers"/><configurations><conf name="tiers"/></configurations>
+<dependencies><dependency org="org.apache.kafka" name="kafka-storage" rev="4.3.1" transitive="false"
+ conf="tiers-&gt;default"><artifact name="kafka-storage" type="jar" ext="jar" m:classifier="test"/>
+</dependency></dependencies></ivy-module>
+"""
+_CHECKSUMS = {
+    "tiers/kafka-storage-4.3.1-test.jar": "f3236936854c13815ffaa7f35a3f2d6861c125616cba5395b538b8680dded886"
+}
+
+
+@contextmanager
+def tiered_broker(
+    folder: Path, java: JavaArtifacts, jvm_options: Callable[[int], Sequence[str]]
+) -> Iterator[Brokers]:
+    """It copies closed segments, and looks for what local retention removes, twice a second."""
+    jars = fetch_jars(_IVY, ("tiers",), "Kafka's tiered storage", checksums=_CHECKSUMS)
+    (jar,) = (jars / "tiers").glob("*.jar")
+    overrides = {
+        # a broker with remote storage takes one log directory
+        "log.dirs": str(folder.absolute() / "disk"),
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": (
+            "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+        ),
+        "remote.log.storage.manager.class.path": str(jar.absolute()),
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "rsm.config.dir": str(remote_folder(folder)),
+        "rlmm.config.remote.log.metadata.topic.replication.factor": 1,
+        "rlmm.config.remote.log.metadata.topic.num.partitions": 1,
+        "remote.log.manager.task.interval.ms": 500,
+        "log.retention.check.interval.ms": 500,
+        "file.delete.delay.ms": 100,
+    }
+    with Brokers(folder, java, 1, overrides=overrides, jvm_options=jvm_options) as started:
+        yield started
+
+
+def remote_folder(folder: Path) -> Path:
+    return folder.absolute() / "remote"
