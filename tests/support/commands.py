@@ -19,6 +19,21 @@ def rtolap(environment: Mapping[str, str], *arguments: str, columns: int = 200) 
     )
 
 
+def ended(
+    environment: Mapping[str, str], *arguments: str, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """What a process of `rtolap` says on its two outputs, into pipes, and its exit code."""
+    return subprocess.run(
+        [sys.executable, "-m", "rtolap.cli.main", *arguments],
+        env={**os.environ, **environment},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
 def install_apart(folder: Path, packages: Sequence[str], *, timeout_s: float) -> None:
     """Install packages into a folder of their own, without what they need."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]

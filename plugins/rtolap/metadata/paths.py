@@ -199,5 +199,9 @@ def fleet_audit_entry(cluster_id: str, broker: int, number: int) -> str:
     return f"{fleet_audit(cluster_id, broker)}/{number}"
 
 
+def fleet_quota_changes(cluster_id: str) -> str:
+    return f"{fleet(cluster_id)}/quotas"
+
+
 def fleet_quota_change(cluster_id: str, operation_id: str) -> str:
-    return f"{fleet(cluster_id)}/quotas/{checked(operation_id)}"
+    return f"{fleet_quota_changes(cluster_id)}/{checked(operation_id)}"

@@ -1,8 +1,15 @@
-"""A real broker is drained by the mover, stopped, repaired and taken back, by operations alone."""
+"""A real broker is drained by the mover, stopped, repaired and taken back: by operations, and by commands."""
 
 from __future__ import annotations
 
+import json
+import secrets
+import tempfile
 import threading
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 from rtolap.base.clock import SystemClock
@@ -19,9 +26,12 @@ from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.kafka.administration.values import Partition
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create
+from rtolap.stack.artifacts import JavaArtifacts
 
 from tests.integration.fleet.conftest import world_of
+from tests.support.commands import ended
 from tests.support.fleet.brokers import Brokers
+from tests.support.fleet.mover_process import MoverProcess
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -29,8 +39,18 @@ pytestmark = pytest.mark.integration
 TOKEN, FENCE = "token", "/fence"
 
 
-def test_a_broker_is_drained_repaired_and_serves_again(own_brokers: Brokers, unique_name: str) -> None:
-    world = world_of(own_brokers, unique_name)
+@pytest.fixture(scope="module")
+def lived(java: JavaArtifacts) -> Iterator[Brokers]:
+    """Three brokers, all serving and not cordoned before each test and after it."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rtolap-lives-") as folder,
+        Brokers(Path(folder), java) as started,
+    ):
+        yield started
+
+
+def test_a_broker_is_drained_repaired_and_serves_again(lived: Brokers, unique_name: str) -> None:
+    world = world_of(lived, unique_name)
     topic = world.create([[3, 1], [2, 3], [3, 2]])
     for number in range(3):
         world.fill(Partition(topic, number), 200_000)
@@ -64,14 +84,14 @@ def test_a_broker_is_drained_repaired_and_serves_again(own_brokers: Brokers, uni
         until(lambda: state() is BrokerLife.DRAINED, "the broker is empty", poll_s=0.3)
         assert held() == 0
         assert operations.operate(3, BrokerEvent.REPAIR, "ann", "disk", look()).state is BrokerLife.REPAIRING
-        own_brokers.servers[3].stop()
-        own_brokers.wait_alive((1, 2))
+        lived.servers[3].stop()
+        lived.wait_alive((1, 2))
         with pytest.raises(Refused):
             operations.operate(3, BrokerEvent.CORDON, "ann", "too late", look())
         operations.operate(3, BrokerEvent.REPAIRED, "ann", "a new disk", look())
         assert state() is BrokerLife.JOINING
-        own_brokers.servers[3].start()
-        own_brokers.wait_alive((1, 2, 3))
+        lived.servers[3].start()
+        lived.wait_alive((1, 2, 3))
         # one that has joined a moment ago may not be known to the client yet: then it is asked again
         until(lambda: not operations.observe(look()), "its setting is taken", poll_s=0.3)
         assert state() is BrokerLife.SERVING
@@ -91,3 +111,127 @@ def test_a_broker_is_drained_repaired_and_serves_again(own_brokers: Brokers, uni
         (BrokerEvent.REPAIRED, BrokerLife.JOINING),
         (BrokerEvent.JOINED, BrokerLife.SERVING),
     ]
+
+
+class Commands:
+    """Processes of `rtolap fleet` on real brokers and ZooKeeper, with the cluster's token and without."""
+
+    def __init__(self, brokers: Brokers, zookeeper: str, name: str, folder: Path) -> None:
+        self._token = folder / "token"
+        self._token.write_text(secrets.token_urlsafe(20))
+        self.environment = {
+            "RTOLAP_KAFKA": brokers.cluster.servers,
+            "RTOLAP_ZOOKEEPER": zookeeper,
+            "RTOLAP_ZOOKEEPER_ROOT": f"/{name}",
+            "RTOLAP_TOKEN_FILE": str(self._token),
+            "RTOLAP_SESSION_TIMEOUT_S": "2",
+        }
+
+    def __call__(self, *arguments: str, stdin: str = "") -> CompletedProcess[str]:
+        return ended(self.environment, "fleet", *arguments, stdin=stdin)
+
+    def without_token(self, *arguments: str) -> CompletedProcess[str]:
+        absent = {"RTOLAP_TOKEN_FILE": str(self._token.with_name("absent"))}
+        return ended({**self.environment, **absent}, "fleet", *arguments)
+
+    def done(self, *arguments: str) -> Any:
+        """The document of a command that ends well."""
+        found = self(*arguments, "--json")
+        assert found.returncode == 0, (arguments, found.stdout, found.stderr)
+        return json.loads(found.stdout)
+
+    def state(self, broker: int) -> str:
+        """After what happened by itself is noted."""
+        documents = {each["broker"]: each for each in self.done("brokers", "--note")}
+        assert documents[broker]["problem"] is None
+        return str(documents[broker]["state"])
+
+    def audit(self, broker: int) -> list[tuple[str, str, str]]:
+        entries = self.done("brokers", str(broker))
+        return [(each["event"], each["by"], each["reason"]) for each in entries if each["event"]]
+
+
+def test_commands_lead_a_broker_through_its_life_and_leave_who_and_why(
+    lived: Brokers, zookeeper: str, unique_name: str, tmp_path: Path
+) -> None:
+    world = world_of(lived, unique_name)
+    commands = Commands(lived, zookeeper, unique_name, tmp_path)
+    spread, alone = world.create([[3, 1], [2, 3]]), world.create([[3]])
+    why = ("--by", "ann", "--reason", "disk fails")
+
+    def cordoned() -> bool:
+        return any(log_dir.cordoned for log_dir in world.log_dirs(Partition(spread, 0), 3).values())
+
+    def held() -> int:
+        described = world.administration.describe_topics([spread, alone])
+        return sum(3 in each.replicas for topic in described.values() for each in topic.partitions)
+
+    for refused in (
+        *(commands.without_token(name, "3", *why) for name in ("cordon", "repair", "retire")),
+        commands.without_token("drain", "3", "--yes", *why),
+        commands("retire", "3", *why),  # it serves
+        commands("cordon", "99", *why),
+        commands("cordon", "3"),  # no reason
+    ):
+        assert refused.returncode == (2 if "--reason" in refused.stderr else 1), refused
+        assert refused.stdout == ""
+        assert "Traceback" not in refused.stderr
+    assert "token" in commands.without_token("cordon", "3", *why).stderr
+    assert not cordoned()
+    assert commands.audit(3) == []
+
+    record = commands.done("cordon", "3", *why)
+    assert (record["broker"], record["state"]) == (3, "CORDONED")
+    until(cordoned, "the broker says so")
+    stopped = commands("repair", "3", *why)
+    assert stopped.returncode == 1
+    assert f"{alone}:0" in stopped.stderr  # nobody else has it
+    assert commands.done("uncordon", "3", *why)["state"] == "SERVING"
+    until(lambda: not cordoned(), "the broker says so")
+
+    declined = commands("drain", "3", *why, stdin="n\n")
+    assert declined.returncode == 1
+    assert f"{alone}:0" in declined.stdout  # what it would move is shown before it is asked
+    assert commands.state(3) == "SERVING"
+    with MoverProcess(commands.environment, tmp_path / "mover.log"):
+        drained = commands("drain", "3", "--yes", *why)
+        assert drained.returncode == 0, drained
+        assert "broker 3: DRAINING" in drained.stdout
+        until(lambda: commands.state(3) == "DRAINED", "the broker is empty", poll_s=0.3)
+    assert held() == 0
+    requests = json.loads(commands("moves", "--audit", "--json").stdout)
+    assert [(each["by"], "disk fails" in str(each)) for each in requests] == [("ann", True)]
+
+    assert commands.done("repair", "3", *why)["state"] == "REPAIRING"
+    lived.servers[3].stop()
+    lived.wait_alive((1, 2))
+    assert commands.done("repair", "3", "--done", *why)["state"] == "JOINING"
+    lived.servers[3].start()
+    lived.wait_alive((1, 2, 3))
+    until(lambda: commands.state(3) == "SERVING", "it serves again", poll_s=0.3)
+
+    assert commands.done("drain", "3", "--yes", *why)["state"] == "DRAINING"  # it holds nothing
+    until(lambda: commands.state(3) == "DRAINED", "the broker is empty", poll_s=0.3)
+    assert commands.done("retire", "3", *why)["state"] == "RETIRING"
+    lived.servers[3].stop()
+    lived.wait_alive((1, 2))
+    until(lambda: commands.state(3) == "RETIRED", "it is gone", poll_s=0.3)
+    assert commands("uncordon", "3", *why).returncode == 1
+    assert commands.done("join", "3", "--host", "another", *why)["state"] == "JOINING"
+    lived.servers[3].start()
+    lived.wait_alive((1, 2, 3))
+    until(lambda: commands.state(3) == "SERVING", "the new machine's broker", poll_s=0.3)
+    world.administration.close()
+
+    told = commands.audit(3)
+    asked = [event for event, by, _ in told if by == "ann"]
+    assert asked == [
+        *("CORDON", "UNCORDON", "DRAIN", "REPAIR", "REPAIRED"),
+        *("DRAIN", "RETIRE", "ADD", "JOIN"),
+    ]
+    assert {reason for _, by, reason in told if by == "ann"} == {"disk fails"}
+    observed = [event for event, by, _ in told if by == "observation"]
+    assert observed == ["EMPTIED", "JOINED", "EMPTIED", "GONE", "JOINED"]
+    shown = commands("brokers", "3")
+    assert shown.returncode == 0
+    assert shown.stdout.count("\tann\t") == len(asked)

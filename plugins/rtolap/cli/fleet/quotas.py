@@ -1,6 +1,6 @@
 """`rtolap fleet quotas`: client quotas, as declared and as they are.
 
-Exit codes: 0 they are as declared, or are now; 1 an error; 3 they differ.
+Exit codes: 0 they are as declared, or are now; 1 an error; 2 --apply without a reason; 3 they differ.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from rtolap.cli.fleet.audit import EXIT_FOUND
 from rtolap.cli.fleet.metadata_access import open_metadata
 from rtolap.cli.fleet.registry import ByOption, RegistryOption, operator, read_registry
 from rtolap.cli.output import JsonOption, print_json, print_table, success
-from rtolap.fleet.isolation.apply_quotas import apply_quotas, live_differences
+from rtolap.fleet.isolation.apply_quotas import apply_quotas, live_differences, quota_changes
 from rtolap.fleet.isolation.quotas import QuotaDifference
 
 COLUMNS = ("entity", "key", "declared", "live", "applying")
+AUDIT_COLUMNS = ("at_ms", "by", "entity", "key", "declared", "live", "taken", "why")
 
 
 def quotas(
     cluster: Annotated[str, typer.Argument(help="Cluster of the fleet.")],
     apply: Annotated[bool, typer.Option("--apply", help="Set them as declared, and look again.")] = False,
     reason: Annotated[str, typer.Option(help="Why, for the log of changes; with --apply.")] = "",
+    audit: Annotated[bool, typer.Option("--audit", help="Who applied what, instead.")] = False,
     by: ByOption = None,
     registry: RegistryOption = None,
     as_json: JsonOption = False,
@@ -38,6 +40,9 @@ def quotas(
     declared = fleet.cluster(cluster)
     if apply and not reason:
         raise typer.BadParameter("say why, with --reason", param_hint="--apply")
+    if audit:
+        _print_audit(fleet.kafka_cluster(cluster), settings, as_json)
+        return
     with open_administration(fleet.kafka_cluster(cluster)) as administration:
         differences = live_differences(declared, administration)
         if apply:
@@ -61,6 +66,23 @@ def quotas(
         success(f"quotas of {cluster} are as declared")
     if any(each.applies for each in differences):
         raise typer.Exit(EXIT_FOUND)
+
+
+def _print_audit(kafka_cluster: str, settings: Settings, as_json: bool) -> None:
+    """One line for each value that was changed; `live`: what it was before."""
+    with open_administration(kafka_cluster) as administration:
+        cluster_id = administration.describe_cluster().cluster_id
+    with open_metadata(settings) as store:
+        changes = quota_changes(store, cluster_id)
+    if as_json:
+        print_json(msgspec.to_builtins(changes))
+        return
+    rows = [
+        (change.at_ms, change.by, each.named, each.key, each.declared, each.live, change.taken, change.reason)
+        for change in changes
+        for each in change.differences
+    ]
+    print_table(AUDIT_COLUMNS, rows)
 
 
 def _row(each: QuotaDifference) -> tuple[object, ...]:

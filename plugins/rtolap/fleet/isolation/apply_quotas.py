@@ -37,6 +37,14 @@ class QuotaChange(msgspec.Struct, frozen=True, kw_only=True):
     taken: bool = False
 
 
+def quota_changes(store: MetadataStore, cluster_id: str) -> tuple[QuotaChange, ...]:
+    """Return every change of a cluster's quotas, the oldest first."""
+    folder = paths.fleet_quota_changes(cluster_id)
+    nodes = ((name, store.get(f"{folder}/{name}")) for name in store.children(folder))
+    found = (codec.decode(node.data, QuotaChange, f"{folder}/{name}") for name, node in nodes if node)
+    return tuple(sorted(found, key=lambda change: (change.at_ms, change.operation_id)))
+
+
 def live_differences(
     cluster: FleetCluster, administration: FleetAdministration
 ) -> tuple[QuotaDifference, ...]:
