@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -36,9 +37,13 @@ from rtolap.kafka.statistics import ClientStatistics
 from rtolap.stack.artifacts import JavaArtifacts
 from typer.testing import CliRunner
 
+from tests.support.commands import ended
+from tests.support.cubes.services import Services
 from tests.support.fleet.agents import PASSWORD, USER, Agents
 from tests.support.fleet.brokers import Brokers
+from tests.support.fleet.slow_disk import SlowDisk
 from tests.support.kafka_topics import create_topic
+from tests.support.query.prices import define_prices
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -52,18 +57,19 @@ _ROUNDING_MS = 0.5 * (len(PARTS) + 1)
 class Fleet:
     """Brokers with agents, topics on them, and looks at them."""
 
-    def __init__(self, brokers: Brokers, sources: Path) -> None:
+    def __init__(self, brokers: Brokers, sources: Path, disks: SlowDisk) -> None:
         self.brokers = brokers
+        self.disks = disks
         self.sources_file = sources
         self.sources: FleetSources = read_sources(sources)
         self.reader = StageReader(self.sources)
         self._topics = 0
 
-    def create(self, *replicas: int) -> str:
+    def create(self, *replicas: int, config: dict[str, str] | None = None) -> str:
         """A topic of one partition, led by the first of them."""
         self._topics += 1
         topic = f"watched{self._topics}"
-        new = NewTopic(topic, num_partitions=1, replica_assignment=[list(replicas)])
+        new = NewTopic(topic, num_partitions=1, replica_assignment=[list(replicas)], config=config or {})
         create_topic(self.brokers.cluster.servers, new)
         return topic
 
@@ -85,17 +91,22 @@ class Fleet:
 @pytest.fixture(scope="module")
 def fleet(java: JavaArtifacts) -> Iterator[Fleet]:
     with tempfile.TemporaryDirectory(prefix="rtolap-watched-") as folder:
-        agents = Agents(Path(folder) / "agents")
+        agents, disks = Agents(Path(folder) / "agents"), SlowDisk(Path(folder) / "disks")
         overrides = {
             "broker.session.timeout.ms": 20_000,  # who is stopped for seconds stays in the cluster
             "replica.lag.time.max.ms": 20_000,
             "replica.high.watermark.checkpoint.interval.ms": 500,
         }
         brokers = Brokers(
-            Path(folder), java, overrides=overrides, jvm_options=agents.jvm_options, log_level="info"
+            Path(folder),
+            java,
+            overrides=overrides,
+            jvm_options=agents.jvm_options,
+            environment=disks.environment,
+            log_level="info",
         )
         with brokers:
-            fleet = Fleet(brokers, agents.write_sources(Path(folder) / "sources.yaml", brokers))
+            fleet = Fleet(brokers, agents.write_sources(Path(folder) / "sources.yaml", brokers), disks)
             yield fleet
             fleet.reader.close()
 
@@ -351,6 +362,101 @@ def test_a_client_of_a_broker_that_is_stopped_again_and_again_finds_it_slow(
         until(told, rtt_p99_s)
     consumer.close()
     assert statistics.rows() == {}
+
+
+@pytest.fixture
+def services(fleet: Fleet, zookeeper: str, unique_name: str, tmp_path: Path) -> Iterator[Services]:
+    """A coordinator, and a receiver that waits for little at a broker."""
+    clusters = tmp_path / "clusters.yaml"
+    servers = fleet.brokers.cluster.servers
+    clusters.write_text(f"clusters: {{default: {{bootstrap.servers: '{servers}', fetch.wait.max.ms: 10}}}}\n")
+    clusters.chmod(0o600)
+    started = Services(tmp_path, zookeeper=zookeeper, root=f"/{unique_name}", kafka=servers, coordinators=1)
+    started.environment["RTOLAP_KAFKA_CLUSTERS"] = str(clusters)
+    started.environment["RTOLAP_FLEET_SOURCES"] = str(fleet.sources_file)
+    try:
+        started.start_coordinators()
+        started.start_receiver("r1", "only")
+        started.coordinator.put_replica_set("only", ["r1"])
+        until(lambda: started.coordinator.receivers(), "the receiver lives", poll_s=0.1)
+        yield started
+    finally:
+        started.close()
+
+
+def test_from_a_receiver_that_reads_slowly_commands_go_to_broker_stage_and_disk(
+    fleet: Fleet, services: Services, tmp_path: Path
+) -> None:
+    """A whole receiver, which its coordinator names, reads from a broker one of whose disks becomes slow."""
+    node, wait_ms = 3, 150
+    # every batch in the index: a fetch reads the log once or twice to find where to begin
+    topic = fleet.create(node, config={"index.interval.bytes": "0"})
+    producer = Producer({"bootstrap.servers": fleet.brokers.cluster.servers, "linger.ms": 0})
+    event = json.dumps({"ts": "2024-05-01T01:00:00", "kind": "pen", "price": "1.10"}).encode()
+    for _ in range(20_000):  # most of what the broker's disks hold
+        producer.produce(topic, event)
+    assert producer.flush(60) == 0
+    disk = next(log_dir for log_dir in fleet.brokers.log_dirs(node) if (log_dir / f"{topic}-0").is_dir())
+    created = ended(services.environment, "create", str(define_prices(tmp_path, topic)), "--enable")
+    assert created.returncode == 0, created
+
+    def write_on(stopping: threading.Event) -> None:
+        while not stopping.wait(0.02):
+            producer.produce(topic, event)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    def command(name: str, *arguments: str) -> tuple[int, Any]:
+        done = ended(services.environment, "fleet", name, "--json", "--every", "2s", *arguments)
+        assert done.returncode in (0, 3), done
+        return done.returncode, json.loads(done.stdout)
+
+    def client() -> tuple[int, Any]:
+        """The exit code, and what is told of the receiver at the broker."""
+        code, told = command("clients", "--threshold", "100ms", "--cluster", "default")
+        assert told["missing"] == []
+        rows = [row for row in told["clients"] if (row["topic"], row["broker"]) == (topic, node)]
+        return code, rows[0] if rows else None
+
+    def is_well() -> bool:
+        code, row = client()
+        return code == 0 and row is not None and row["requests"] >= 20
+
+    def is_behind_the_disk() -> bool:
+        code, row = client()
+        return (
+            code == 3 and row is not None and row["behind"] is not None and row["behind"]["stage"] == "local"
+        )
+
+    with under_way(write_on):
+        until(is_well, client, poll_s=1)
+        _, well = client()
+        assert well["service"] == "receiver"
+        assert 0 < well["rtt_p50_ms"] <= well["rtt_p99_ms"] < 100
+        assert well["lag_p99"] is not None
+        with fleet.disks.slow(disk, wait_ms):
+            until(is_behind_the_disk, client, poll_s=1)
+            _, slow = client()
+            assert slow["is_slow"]
+            assert slow["rtt_p99_ms"] >= wait_ms
+            assert slow["behind"]["log_dir"] == str(disk)
+            assert f"broker {node}, local" in slow["behind"]["text"]
+            assert slow["behind"]["broker"]["broker"] == node
+
+            code, told = command(
+                *("slow", "--threshold", "100ms", "--recovered", "80ms", "--cluster", "default"),
+                *("--requests-min", "3", "--readings", "2"),
+            )
+            (row,) = [row for row in told["rows"] if row["request"] == "FetchConsumer" and row["is_slow"]]
+            assert (code, told["slow_brokers"], row["broker"], row["stage"]) == (3, [node], node, "local")
+            assert row["log_dir"] == str(disk)
+
+            _, told = command("stages")
+            (row,) = [
+                row for row in told["stages"] if (row["broker"], row["request"]) == (node, "FetchConsumer")
+            ]
+            assert row["stages"]["local"]["mean_ms"] >= wait_ms / 2
+        until(is_well, client, poll_s=1)
 
 
 def test_a_lost_disk_is_found_by_the_log_and_by_the_agent(fleet: Fleet) -> None:

@@ -37,6 +37,7 @@ class Brokers:
         controllers: Collection[int] = (1,),
         overrides: Mapping[str, object] | None = None,
         jvm_options: Callable[[int], Sequence[str]] = lambda node: (),
+        environment: Mapping[str, str] | None = None,
         log_level: str = "warn",
     ) -> None:
         self.folder = folder
@@ -83,6 +84,7 @@ class Brokers:
                 jvm_options=jvm_options(node),
                 log_level=log_level,
             )
+            spec = replace(spec, env=dict(environment or {}))
             if node not in controllers:
                 spec = replace(spec, ports=(ports[node],))
             self.servers[node] = ManagedProcess(spec)
