@@ -81,3 +81,49 @@ def test_a_snapshot_of_nobody_and_a_registry_without_a_fleet_are_told(
     with pytest.raises(SystemExit), errors():
         app(["audit", "--registry", str(tmp_path / "none.yaml")], standalone_mode=False)
     assert "one fleet is to be declared" in capsys.readouterr().err
+
+
+CLIENTS = """kind: kafka_fleet
+name: f
+topics: [{match: ["shop.*"], business: shop}, {match: ["late.*"], business: delivery}]
+clusters:
+  one: {businesses: [shop], kafka_cluster: default}
+  other: {businesses: [delivery], kafka_cluster: far}
+---
+kind: table
+name: %(table)s
+topic: late.parcels
+kafka_cluster: %(cluster)s
+time: {column: at}
+columns: [{name: at, type: bigint}]
+---
+kind: subscription
+name: orders
+source: {zookeeper: "z:2181"}
+tables: {orders: []}
+listener: {kind: kafka, topic: shop.orders, cluster: far}
+"""
+
+
+def test_tables_and_subscriptions_whose_topics_belong_elsewhere_are_found(tmp_path: Path) -> None:
+    """They read, or write, in another cluster than the registry has their topics in."""
+    file = _recorded(tmp_path / "one.snapshot", [1, 3, 4])
+    registry = tmp_path / "declared.yaml"
+    registry.write_text(CLIENTS % {"table": "parcels", "cluster": "default"})
+    arguments = ("--registry", str(registry), "--snapshot", f"one={file}", "--json")
+    told = json.loads(run(*arguments).stdout)
+    found = [each for each in told["findings"] if each["kind"] == "client_in_wrong_cluster"]
+    assert [(each["cluster"], each["subject"], each["expected"]) for each in found] == [
+        ("one", "table parcels", "other"),
+        ("other", "subscription orders", "one"),
+    ]
+    assert "reads late.parcels, a topic of delivery" in found[0]["message"]
+    assert "writes shop.orders, a topic of shop" in found[1]["message"]
+    assert found[1]["repair"] == "name Kafka cluster default in its definition"
+    only_one = json.loads(run(*arguments, "--cluster", "one").stdout)["findings"]
+    assert [each["subject"] for each in only_one if each["kind"] == "client_in_wrong_cluster"] == [
+        "table parcels"
+    ]
+    registry.write_text(CLIENTS % {"table": "parcels", "cluster": "unknown"})
+    told = json.loads(run(*arguments).stdout)
+    assert "table parcels: Kafka cluster unknown, which the registry does not have" in told["unchecked"]

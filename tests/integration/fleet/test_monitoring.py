@@ -94,7 +94,7 @@ def fleet(java: JavaArtifacts) -> Iterator[Fleet]:
         agents, disks = Agents(Path(folder) / "agents"), SlowDisk(Path(folder) / "disks")
         overrides = {
             "broker.session.timeout.ms": 20_000,  # who is stopped for seconds stays in the cluster
-            "replica.lag.time.max.ms": 20_000,
+            "replica.lag.time.max.ms": 8_000,
             "replica.high.watermark.checkpoint.interval.ms": 500,
         }
         brokers = Brokers(
@@ -457,6 +457,39 @@ def test_from_a_receiver_that_reads_slowly_commands_go_to_broker_stage_and_disk(
             ]
             assert row["stages"]["local"]["mean_ms"] >= wait_ms / 2
         until(is_well, client, poll_s=1)
+
+
+def test_a_storm_of_isr_shrinks_is_counted_in_the_log_of_the_leader(fleet: Fleet) -> None:
+    """A follower that gets no time leaves the ISR of every partition that it follows, within a moment."""
+    partitions, leader, follower = 24, 2, 3
+    admin = AdminClient({"bootstrap.servers": fleet.brokers.cluster.servers})
+    new = NewTopic(
+        "shrinking", num_partitions=partitions, replica_assignment=[[leader, follower]] * partitions
+    )
+    admin.create_topics([new], operation_timeout=20)["shrinking"].result(30)
+    administration = KafkaAdministration(fleet.brokers.cluster)
+
+    def in_sync() -> bool:
+        described = administration.describe_topics(["shrinking"]).get("shrinking")
+        return described is not None and all(len(each.in_sync) == 2 for each in described.partitions)
+
+    def shrinks() -> tuple[int, dict[str, Any]]:
+        """The exit code, and what is counted at the leader since its start."""
+        answer = CliRunner().invoke(app, ["fleet", "logs", "--json", "--sources", str(fleet.sources_file)])
+        rows = json.loads(answer.stdout)["rules"]
+        found = [row for row in rows if (row["rule"], row["broker"]) == ("isr_shrink", leader)]
+        return answer.exit_code, found[0] if found else {"lines": 0}
+
+    until(in_sync, "followers in sync", poll_s=0.1)
+    before = shrinks()[1]["lines"]
+    with fleet.stopped(follower):
+        until(lambda: shrinks()[1]["lines"] >= before + partitions, shrinks, poll_s=0.3)
+    code, row = shrinks()
+    assert code == 3
+    assert row["serious"]
+    assert row["storm_ms"] is not None
+    until(in_sync, "followers in sync again", poll_s=0.2)
+    administration.close()
 
 
 def test_a_lost_disk_is_found_by_the_log_and_by_the_agent(fleet: Fleet) -> None:

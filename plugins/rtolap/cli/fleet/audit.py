@@ -16,9 +16,10 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError, RtolapError
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import open_administration
-from rtolap.cli.fleet.registry import RegistryOption, read_registry
+from rtolap.cli.fleet.registry import RegistryOption, read_clients, read_registry
 from rtolap.cli.output import EXIT_ERROR, JsonOption, print_json, print_table, success, warn
 from rtolap.fleet.isolation.audit import audit as audit_fleet
+from rtolap.fleet.isolation.clients import clients_elsewhere
 from rtolap.fleet.isolation.findings import SEVERITIES, Audit, Severity
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
@@ -43,8 +44,10 @@ def audit(
     fail_on: Annotated[Severity, typer.Option(help="End with 3 from this severity on.")] = Severity.WARNING,
     as_json: JsonOption = False,
 ) -> None:
-    """Find what differs from the registry: racks, placement, replicas, owners, roles, reserves and quotas."""
-    fleet = read_registry(registry, Settings())
+    """Find what differs from the registry: racks, placement, replicas, owners, roles, reserves, quotas.
+
+    Tables, loaders and subscriptions that the same files declare are held against it too."""
+    fleet, clients = read_registry(registry, Settings()), read_clients(registry, Settings())
     names = cluster or list(fleet.clusters)
     for name in names:
         fleet.cluster(name)
@@ -53,8 +56,11 @@ def audit(
         snapshots = _loaded(fleet, names, snapshot)
     else:
         snapshots, silent = _collected(fleet, names)
-    result = audit_fleet(fleet, snapshots)
+    reached = {fleet.kafka_cluster(name) for name in names}
+    result = audit_fleet(fleet, snapshots, [each for each in clients if each.kafka_cluster in reached])
     passed_over = [f"{name}: {reason}" for name, reason in silent.items()]
+    if not cluster:
+        passed_over += clients_elsewhere(fleet, clients)
     unchecked = [each for each in result.unchecked if each.partition(":")[0] in snapshots] + passed_over
     _show(Audit(result.findings, tuple(unchecked)), as_json)
     severest = SEVERITIES.index(fail_on)

@@ -10,6 +10,7 @@ import typer
 
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
+from rtolap.fleet.isolation.clients import DeclaredClient, declared_clients
 from rtolap.fleet.isolation.registry import (
     RegisteredCluster,
     cluster_of_snapshot,
@@ -19,6 +20,7 @@ from rtolap.fleet.isolation.registry import (
 from rtolap.fleet.isolation.registry import read_registry as read_declared_fleet
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.model.fleet import KafkaFleet
+from rtolap.model.yaml_files import read_definitions
 
 RegistryOption = Annotated[
     list[Path] | None,
@@ -39,6 +41,11 @@ ByOption = Annotated[str | None, typer.Option("--by", help="Who; by default the 
 def read_registry(paths: list[Path] | None, settings: Settings) -> KafkaFleet:
     """Raises DefinitionError where there is none, or more than one."""
     return read_declared_fleet(*(paths or [settings.include_dir]))
+
+
+def read_clients(paths: list[Path] | None, settings: Settings) -> tuple[DeclaredClient, ...]:
+    """Return what the registry's files declare beside it that reads or writes topics."""
+    return declared_clients(read_definitions(*(paths or [settings.include_dir])))
 
 
 def read_cluster(name: str, paths: list[Path] | None, settings: Settings) -> RegisteredCluster:

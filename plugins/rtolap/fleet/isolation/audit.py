@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rtolap.base.errors import Refused
 from rtolap.fleet.isolation.capacity import reserve_findings, role_findings, unknown_disks
+from rtolap.fleet.isolation.clients import DeclaredClient, client_findings
 from rtolap.fleet.isolation.findings import SEVERITIES, Audit, Finding
 from rtolap.fleet.isolation.placement import placement_rules
 from rtolap.fleet.isolation.quotas import quota_differences, quota_findings
@@ -22,8 +23,10 @@ from rtolap.model.fleet import FleetCluster, KafkaFleet
 QUOTAS_FACT = "client quotas"
 
 
-def audit(fleet: KafkaFleet, snapshots: Mapping[str, Snapshot]) -> Audit:
-    """`snapshots`: by the fleet's names of clusters, any of them.
+def audit(
+    fleet: KafkaFleet, snapshots: Mapping[str, Snapshot], clients: Sequence[DeclaredClient] = ()
+) -> Audit:
+    """`snapshots`: by the fleet's names of clusters, any of them. `clients`: our own, which need no snapshot.
 
     Raises Refused where a snapshot is another cluster's than its name says.
     """
@@ -33,12 +36,13 @@ def audit(fleet: KafkaFleet, snapshots: Mapping[str, Snapshot]) -> Audit:
     findings: list[Finding] = []
     unchecked: list[str] = []
     for name in fleet.clusters:
-        if name not in snapshots:
+        found = list(client_findings(fleet, name, clients))
+        if name in snapshots:
+            found += [*owner_findings(fleet, name, topics_of), *_of_cluster(name, fleet, snapshots[name])]
+            unchecked += _unchecked(name, snapshots[name])
+        else:
             unchecked.append(f"{name}: no snapshot of it")
-            continue
-        found = [*owner_findings(fleet, name, topics_of), *_of_cluster(name, fleet, snapshots[name])]
         findings += sorted(found, key=lambda each: (SEVERITIES.index(each.severity), each.kind, each.subject))
-        unchecked += _unchecked(name, snapshots[name])
     return Audit(tuple(findings), tuple(unchecked))
 
 

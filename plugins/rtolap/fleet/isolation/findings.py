@@ -22,6 +22,7 @@ class Severity(StrEnum):
 
 class FindingKind(StrEnum):
     WRONG_CLUSTER = "wrong_cluster"
+    CLIENT_IN_WRONG_CLUSTER = "client_in_wrong_cluster"
     NO_OWNER = "no_owner"
     COMBINED_ROLES = "combined_roles"
     ABSENT_BROKER = "absent_broker"
@@ -39,8 +40,9 @@ class FindingKind(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """subject: the topic, broker, log directory, pool or entity that it is about. partitions: of the topic,
-    where it is about some of them; brokers: that have part in it. repair: the command, or what to do."""
+    """subject: the topic, broker, log directory, pool, entity or definition that it is about. partitions: of
+    the topic, where it is about some of them; brokers: that have part in it. repair: the command, or what to
+    do."""
 
     cluster: str
     kind: FindingKind

@@ -1,4 +1,4 @@
-"""Client quotas of real brokers by the command: reviewed, applied with the token, and kept who and why."""
+"""Isolation on real brokers by commands: what stands in the wrong cluster, and client quotas."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rtolap.kafka.administration.client import KafkaAdministration
 
+from tests.integration.fleet.conftest import world_of
 from tests.support.commands import ended
 from tests.support.fleet.brokers import Brokers
 from tests.support.waiting import until
@@ -97,3 +98,40 @@ def test_quotas_are_reviewed_applied_with_the_token_and_reviewed_again(
             }
         )
         administration.close()
+
+
+def test_topics_and_their_consumers_in_the_wrong_cluster_are_found_without_a_token(
+    brokers: Brokers, unique_name: str, tmp_path: Path
+) -> None:
+    world = world_of(brokers, unique_name)
+    topic = world.create([[1, 2, 3]])
+    until(lambda: topic in world.administration.describe_topics([topic]), "the topic")
+    world.administration.close()
+    definitions = tmp_path / "definitions.yaml"
+    definitions.write_text(
+        f"""kind: kafka_fleet
+name: f
+topics: [{{match: ["{topic}"], business: delivery}}, {{match: ["*"], business: shop}}]
+clusters:
+  here: {{businesses: [shop], kafka_cluster: default, roles: combined, min_in_sync: 1}}
+  right: {{businesses: [delivery], kafka_cluster: far}}
+---
+kind: table
+name: parcels
+topic: {topic}
+time: {{column: at}}
+columns: [{{name: at, type: bigint}}]
+"""
+    )
+    environment = {
+        "RTOLAP_KAFKA": brokers.cluster.servers,
+        "RTOLAP_TOKEN_FILE": str(tmp_path / "absent"),
+    }
+    done = ended(
+        environment, *("fleet", "audit", "--registry", str(definitions), "--cluster", "here", "--json")
+    )
+    assert done.returncode == 3, done
+    found = {each["kind"]: each for each in json.loads(done.stdout)["findings"] if "wrong" in each["kind"]}
+    assert (found["wrong_cluster"]["subject"], found["wrong_cluster"]["expected"]) == (topic, "right")
+    assert found["client_in_wrong_cluster"]["subject"] == "table parcels"
+    assert found["client_in_wrong_cluster"]["expected"] == "right"
