@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import CommitUnknown, Refused, Unavailable
-from rtolap.fleet.isolation.apply_quotas import QuotaChange, apply_quotas, live_differences
+from rtolap.fleet.isolation.apply_quotas import QuotaChange, apply_quotas, live_differences, quota_changes
 from rtolap.fleet.isolation.quotas import QuotaDifference, quota_alterations, quota_differences
 from rtolap.fleet.snapshot.model import Quota
 from rtolap.kafka.administration.memory import MemoryAdministration
@@ -78,6 +78,8 @@ def test_applying_leaves_no_difference_and_says_who_and_why() -> None:
     assert len(change.differences) == 3
     assert world.apply("two") == ()
     assert world.store.get(paths.fleet_quota_change("Mk", "two")) is None
+    assert quota_changes(world.store, "Mk") == (change,)
+    assert quota_changes(world.store, "another") == ()
 
 
 def test_commits_whose_answers_are_lost_make_no_second_entry() -> None:
