@@ -7,6 +7,7 @@ import os
 import random
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rtolap.cli.main import app
@@ -43,6 +44,14 @@ def told(*arguments: str) -> dict[str, object]:
     return dict(json.loads(result.stdout))
 
 
+def page_of_broker(page: str) -> list[dict[str, Any]]:
+    """What `rtolap fleet clients` reads of a process whose consumers have had answers."""
+    answer = CliRunner().invoke(app, ["fleet", "clients", "--endpoint", page, "--json"])
+    document = json.loads(answer.stdout)
+    assert document["missing"] == [], answer.output
+    return [client for client in document["clients"] if client["requests"] > 0]
+
+
 def test_a_loader_is_managed_by_command(world: LoaderWorld, tmp_path: Path) -> None:
     chooser = random.Random(1)
     try:
@@ -58,6 +67,12 @@ def test_a_loader_is_managed_by_command(world: LoaderWorld, tmp_path: Path) -> N
         rows = json.loads(rtolap("lag", world.name, "--json").stdout)
         assert [row["lag"] for row in rows] == [0, 0]
         assert sum(row["loaded"] for row in rows) == RECORDS
+        page = f"http://{world.process.address}/metrics"
+        wait_for("librdkafka has told of its broker", lambda: page_of_broker(page), 60)
+        client = page_of_broker(page)[0]
+        assert (client["service"], client["topic"], client["broker"]) == ("loader", world.loader.topic, 1)
+        assert 0 < client["rtt_p50_ms"] <= client["rtt_p99_ms"]
+        assert client["lag_p99"] == 0
 
         assert told("pause", world.name)["state"] == "PAUSED"
         world.wait_until(lambda it: it.phase == "paused")
