@@ -92,7 +92,7 @@ class TieredFleet:
 
     def check_by_tool(self, java: JavaArtifacts, topic: str, bounds: list[int]) -> None:
         told = {
-            spec: offsets_by_tool(java, self.brokers.cluster, topic, spec)[0]
+            spec: offsets_by_tool(java, self.brokers.cluster, topic, spec).get(0)
             for spec in (
                 *(OffsetSpec.EARLIEST, OffsetSpec.EARLIEST_LOCAL),
                 *(OffsetSpec.LATEST_TIERED, OffsetSpec.LATEST),
@@ -122,6 +122,10 @@ def reached(fleet: TieredFleet, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def command(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["fleet", "tiers", *arguments])
+
+
+def described(topic: str) -> Any:
+    return json.loads(command(topic, "--json").stdout)["topics"][0]
 
 
 def test_records_are_on_disk_only_then_copied_too_then_in_remote_storage_only(
@@ -156,15 +160,15 @@ def test_records_are_on_disk_only_then_copied_too_then_in_remote_storage_only(
     fleet.check_by_tool(java, topic, bounds)
     assert fleet.view(topic).topics.local_retention_bytes.tolist() == [2 * SEGMENT_BYTES]
 
-    def told() -> Any:
-        answer = command(topic, "--json")
-        assert answer.exit_code == 0, answer.output
-        return json.loads(answer.stdout)["topics"][0]
-
+    assert command(topic, "--json").exit_code == 0
     # brokers' agents tell the bytes of remote storage from time to time
     remote_bytes = sum(log.stat().st_size for log in fleet.remote_logs(topic))
-    until(lambda: told()["remote_bytes"] == remote_bytes, lambda: (told(), remote_bytes), poll_s=0.5)
-    document = told()
+    until(
+        lambda: described(topic)["remote_bytes"] == remote_bytes,
+        lambda: (described(topic), remote_bytes),
+        poll_s=0.5,
+    )
+    document = described(topic)
     assert document["offsets"] == {
         "remote_only": earliest_local,
         "local_and_remote": active - earliest_local,
@@ -198,17 +202,43 @@ def test_partitions_whose_copying_lags_are_named_until_it_has_caught_up(
         assert f"{topic}:0: copying lags" in told.stderr
         assert f"{topic}:1: copying lags" not in told.stderr
 
-        def counted() -> Any:
-            return json.loads(command(topic, "--json").stdout)["topics"][0]
-
-        until(lambda: (counted()["lag_segments"] or 0) >= 2, counted, poll_s=0.5)
-        document = counted()
+        document = described(topic)
         assert document["lagging"] == [0]
         assert 2 <= document["segments_behind_min"] <= 8
     finally:
         fleet.set(ALL_BROKERS, COPY_RATE, None)
     until(lambda: command(topic).exit_code == 0, lambda: command(topic).output, poll_s=0.5)
     assert fleet.bounds(topic)[2] == fleet.local_bases(topic)[-1]
+
+
+def test_copies_that_fail_are_counted_with_what_they_leave_to_copy(
+    fleet: TieredFleet, unique_name: str
+) -> None:
+    """By the agent: brokers count what is left whenever a round of copying has ended, or failed."""
+    topic = unique_name
+    fleet.create(topic, tiered=True)
+    remote = remote_folder(fleet.folder)
+    away = remote.with_name("away")
+    remote.rename(away)
+    remote.touch()  # in place of the folder
+    try:
+        fleet.write(topic, 4 * RECORDS_A_SEGMENT)
+        closed = len(fleet.local_bases(topic)) - 1
+
+        def all_fail() -> bool:
+            document = described(topic)
+            return bool(document["copy_errors"]) and document["lag_segments"] == closed
+
+        until(all_fail, lambda: described(topic), poll_s=0.5)
+        told = command(topic)
+        assert told.exit_code == 3
+        assert f"{topic}:0: copying lags" in told.stderr
+        assert "copies have failed since the brokers' start" in told.stderr
+    finally:
+        remote.unlink()
+        away.rename(remote)
+    until(lambda: described(topic)["lag_segments"] == 0, lambda: described(topic), poll_s=0.5)
+    assert command(topic).exit_code == 0
 
 
 def test_a_topic_without_tiers_says_so_and_has_no_states(fleet: TieredFleet, unique_name: str) -> None:

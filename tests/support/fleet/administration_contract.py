@@ -143,7 +143,7 @@ class AdministrationContract:
         assert listed(OffsetSpec.LATEST_TIERED) == [NO_OFFSET, NO_OFFSET]
 
     def test_offsets_that_nobody_can_list_are_refused_by_themselves(self, world: World) -> None:
-        topic = world.create([[1, 2], [3, 2], [2]])
+        topic = world.create([[1, 2], [3, 2], [2, 3]])
         known, absent = Partition(topic, 0), Partition(f"{topic}_not", 0)
         asked = {known: 1, Partition(topic, 1): 1, Partition(topic, 2): 99, absent: 2}
         told = world.administration.list_offsets(asked, OffsetSpec.LATEST)

@@ -32,20 +32,18 @@ def verify_plan(java: JavaArtifacts, cluster: KafkaCluster, plan: Path) -> str:
     )
 
 
-def offsets_by_tool(
-    java: JavaArtifacts, cluster: KafkaCluster, topic: str, time: int
-) -> dict[int, int | None]:
-    """What `kafka-get-offsets` prints, by partition; None where it prints no offset."""
+def offsets_by_tool(java: JavaArtifacts, cluster: KafkaCluster, topic: str, time: int) -> dict[int, int]:
+    """What `kafka-get-offsets` prints, by partition; those without such an offset are not in it."""
     printed = _run(
         java,
         "org.apache.kafka.tools.GetOffsetShell",
         *("--bootstrap-server", cluster.servers, "--topic", topic, "--time", str(time)),
     )
-    found: dict[int, int | None] = {}
+    found: dict[int, int] = {}
     for line in printed.splitlines():
         name, partition, offset = line.rsplit(":", 2)
         assert name == topic, printed
-        found[int(partition)] = int(offset) if offset else None
+        found[int(partition)] = int(offset)
     return found
 
 

@@ -3,8 +3,8 @@
 Brokers tell offsets and the bytes on their disks. The bytes of what is local only are estimated: the share of
 its offsets in the local bytes. A closed segment has at most `segment.bytes`, and the active one, which is not
 copied, too; so what is local only holds at least estimate / segment.bytes - 1 closed segments. Where segments
-are closed by time they are smaller, and there are more: then brokers' agents, which count them, tell more
-than the estimate.
+are closed by time they are smaller, and there are more: then brokers' agents, which count them after each
+round of copying, tell more than the estimate.
 """
 
 from __future__ import annotations

@@ -82,7 +82,8 @@ class CopyReadings:
     """What the brokers' agents tell of the partitions that each leads, by topic and broker. topics: rows.
 
     lag_segments, lag_bytes: closed, and not copied yet. remote_bytes: in remote storage. errors: failed
-    copies since the broker's start.
+    copies since the broker's start. Brokers count all of it when a round of copying has ended or failed: in
+    one that a quota holds up it stands as before.
     """
 
     topics: Int32s
