@@ -13,6 +13,11 @@ from tests.support.scrape import Scrape
 PREFIX = "rtolap_receiver_kafka_client_"
 
 
+def offsets(app: int, last_stable: int, eof: int = -1001) -> dict[str, int]:
+    """Of a consumer that joins no group, to which librdkafka tells no lag."""
+    return {"app_offset": app, "ls_offset": last_stable, "eof_offset": eof, "consumer_lag": -1}
+
+
 def document(topic: str, *, rtt_us: int = 2000, lag: int = 5, requests: int = 40) -> str:
     """As librdkafka 2 writes it, the parts that nobody reads left out but for a few."""
     window = {"min": 1, "max": 9, "avg": 2, "sum": 9, "cnt": requests, "p50": rtt_us // 2, "p99": rtt_us}
@@ -24,10 +29,10 @@ def document(topic: str, *, rtt_us: int = 2000, lag: int = 5, requests: int = 40
         "GroupCoordinator": {"nodeid": -1, "rtt": none},
     }
     partitions = {
-        "0": {"leader": 1, "fetchq_cnt": 3, "consumer_lag": lag, "fetch_state": "active"},
-        "1": {"leader": 1, "fetchq_cnt": 0, "consumer_lag": -1, "fetch_state": "active"},
-        "2": {"leader": 2, "fetchq_cnt": 0, "consumer_lag": 9, "fetch_state": "none"},
-        "-1": {"leader": -1, "fetchq_cnt": 0, "consumer_lag": -1, "fetch_state": "none"},
+        "0": {"leader": 1, "fetchq_cnt": 3, **offsets(100 - lag, 100), "fetch_state": "active"},
+        "1": {"leader": 1, "fetchq_cnt": 0, **offsets(-1001, -1001), "fetch_state": "active"},
+        "2": {"leader": 2, "fetchq_cnt": 0, **offsets(91, 100), "fetch_state": "none"},
+        "-1": {"leader": -1, "fetchq_cnt": 0, **offsets(-1001, -1001), "fetch_state": "none"},
     }
     topics = {topic: {"topic": topic, "partitions": partitions}, "other": {"partitions": partitions}}
     return json.dumps({"name": "c-1", "ts": 1, "brokers": brokers, "topics": topics, "cgrp": {"state": "up"}})
@@ -70,3 +75,22 @@ def test_a_consumer_that_has_told_nothing_yet_or_is_closed_is_not_shown() -> Non
     feed.close()
     assert statistics.rows() == {}
     assert statistics.fetch_waits_s() == {}
+
+
+@pytest.mark.parametrize(
+    ("partition", "lag"),
+    [
+        (offsets(40, 100), 60),
+        (offsets(100, 100, 100), 0),
+        (offsets(99, 100, 100), 0),  # the last offset is a transaction's marker
+        (offsets(-1001, 100, 100), 0),  # begun at the end
+        (offsets(-1001, 100), None),
+        (offsets(5, -1001), None),
+        ({**offsets(40, 100, 100), "fetchq_cnt": 7}, 60),  # all is fetched, and not taken yet
+    ],
+)
+def test_the_lag_is_what_the_process_has_not_taken(partition: dict[str, int], lag: int | None) -> None:
+    statistics = ClientStatistics()
+    told = {"partitions": {"0": {"leader": 1, "fetch_state": "active", **partition}}}
+    statistics.feed("flights", 0.1).hear(json.dumps({"topics": {"flights": told}}))
+    assert statistics.rows()["flights", 1].lags == ([] if lag is None else [lag])

@@ -42,12 +42,25 @@ class _Broker(msgspec.Struct):
 
 
 class _Partition(msgspec.Struct):
-    """consumer_lag: -1 while it is not known."""
+    """Offsets are below 0 while they are not known. librdkafka's own lags are by what a group has committed or
+    stored, which these consumers never do."""
 
     leader: int = -1
     fetchq_cnt: int = 0
-    consumer_lag: int = -1
+    app_offset: int = -1
+    eof_offset: int = -1
+    ls_offset: int = -1
     fetch_state: str = "none"
+
+    @property
+    def lag(self) -> int | None:
+        """Records that the process has not taken yet. At the end of the log it is none, even where the last
+        offsets are no records but markers of transactions."""
+        if self.ls_offset < 0:
+            return None
+        if self.fetchq_cnt == 0 and self.eof_offset == self.ls_offset:
+            return 0
+        return None if self.app_offset < 0 else max(self.ls_offset - self.app_offset, 0)
 
 
 class _Topic(msgspec.Struct):
@@ -87,8 +100,9 @@ class BrokerStatistics:
 
     def add_partition(self, partition: _Partition) -> None:
         self.queued.append(partition.fetchq_cnt)
-        if partition.consumer_lag >= 0:
-            self.lags.append(partition.consumer_lag)
+        lag = partition.lag
+        if lag is not None:
+            self.lags.append(lag)
 
 
 class ConsumerFeed:

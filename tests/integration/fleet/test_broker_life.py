@@ -191,7 +191,7 @@ def test_commands_lead_a_broker_through_its_life_and_leave_who_and_why(
 
     declined = commands("drain", "3", *why, stdin="n\n")
     assert declined.returncode == 1
-    assert f"{alone}:0" in declined.stdout  # what it would move is shown before it is asked
+    assert f"\n{alone}\t0\t3:" in declined.stdout  # what it would move is shown before it is asked
     assert commands.state(3) == "SERVING"
     with MoverProcess(commands.environment, tmp_path / "mover.log"):
         drained = commands("drain", "3", "--yes", *why)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import tempfile
 import threading
@@ -433,7 +432,7 @@ def test_from_a_receiver_that_reads_slowly_commands_go_to_broker_stage_and_disk(
         _, well = client()
         assert well["service"] == "receiver"
         assert 0 < well["rtt_p50_ms"] <= well["rtt_p99_ms"] < 100
-        assert well["lag_p99"] is not None
+        assert well["lag_p99"] >= 0
         with fleet.disks.slow(disk, wait_ms):
             until(is_behind_the_disk, client, poll_s=1)
             _, slow = client()
@@ -482,7 +481,11 @@ def test_a_storm_of_isr_shrinks_is_counted_in_the_log_of_the_leader(fleet: Fleet
 
     until(in_sync, "followers in sync", poll_s=0.1)
     before = shrinks()[1]["lines"]
+    producer = Producer({"bootstrap.servers": fleet.brokers.cluster.servers, "acks": 1})
     with fleet.stopped(follower):
+        for number in range(partitions):  # a follower that has all stays in sync
+            producer.produce("shrinking", b"x", partition=number)
+        assert producer.flush(60) == 0
         until(lambda: shrinks()[1]["lines"] >= before + partitions, shrinks, poll_s=0.3)
     code, row = shrinks()
     assert code == 3
@@ -501,7 +504,7 @@ def test_a_lost_disk_is_found_by_the_log_and_by_the_agent(fleet: Fleet) -> None:
     counts.add(watch.hits())
     assert watch.missing == ()
     assert "disk_error" not in {row.rule for row in counts.rows()}
-    shutil.rmtree(lost)
+    lost.rename(lost.with_name("lost"))
 
     def found() -> bool:
         counts.add(watch.hits())
