@@ -42,8 +42,8 @@ class _Broker(msgspec.Struct):
 
 
 class _Partition(msgspec.Struct):
-    """Offsets are below 0 while they are not known. librdkafka's own lags are by what a group has committed or
-    stored, which these consumers never do."""
+    """Offsets are below 0 while they are not known. librdkafka's own lags are by what a group has committed
+    or stored, which these consumers never do."""
 
     leader: int = -1
     fetchq_cnt: int = 0

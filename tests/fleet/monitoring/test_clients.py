@@ -22,7 +22,7 @@ def page(service: str, topic: str, *, rtt_ms: float, throttle_ms: int = 0, reque
         "outbuf_latency": {"cnt": 1, "p50": 10, "p99": 20},
         "throttle": throttle,
     }
-    partition = {"leader": 3, "fetchq_cnt": 2, "consumer_lag": 7, "fetch_state": "active"}
+    partition = {"leader": 3, "fetchq_cnt": 2, "app_offset": 3, "ls_offset": 10, "fetch_state": "active"}
     statistics, metrics = ClientStatistics(), Metrics(service)
     statistics.show(metrics)
     feed = statistics.feed(topic, 0.1)
