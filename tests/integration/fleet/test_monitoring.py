@@ -448,13 +448,13 @@ def test_from_a_receiver_that_reads_slowly_commands_go_to_broker_stage_and_disk(
             )
             (row,) = [row for row in told["rows"] if row["request"] == "FetchConsumer" and row["is_slow"]]
             assert (code, told["slow_brokers"], row["broker"], row["stage"]) == (3, [node], node, "local")
-            assert row["log_dir"] == str(disk)
+            assert row["cause"]["log_dir"] == str(disk)
 
             _, told = command("stages")
             (row,) = [
                 row for row in told["stages"] if (row["broker"], row["request"]) == (node, "FetchConsumer")
             ]
-            assert row["stages"]["local"]["mean_ms"] >= wait_ms / 2
+            assert row["stages"]["local"]["p99_ms"] >= wait_ms
         until(is_well, client, poll_s=1)
 
 
