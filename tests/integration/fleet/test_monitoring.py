@@ -461,11 +461,10 @@ def test_from_a_receiver_that_reads_slowly_commands_go_to_broker_stage_and_disk(
 def test_a_storm_of_isr_shrinks_is_counted_in_the_log_of_the_leader(fleet: Fleet) -> None:
     """A follower that gets no time leaves the ISR of every partition that it follows, within a moment."""
     partitions, leader, follower = 24, 2, 3
-    admin = AdminClient({"bootstrap.servers": fleet.brokers.cluster.servers})
     new = NewTopic(
         "shrinking", num_partitions=partitions, replica_assignment=[[leader, follower]] * partitions
     )
-    admin.create_topics([new], operation_timeout=20)["shrinking"].result(30)
+    create_topic(fleet.brokers.cluster.servers, new)
     administration = KafkaAdministration(fleet.brokers.cluster)
 
     def in_sync() -> bool:
