@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from rtolap.kafka.catch_up import CatchUpBounds, LaneChooser
 from rtolap.kafka.catch_up_consumer import CatchUpConsumer
-from rtolap.kafka.interfaces import OffsetsGone, OutRecord
+from rtolap.kafka.interfaces import BATCH_BYTES_MAX, OffsetsGone, OutRecord
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer
 
@@ -50,24 +51,28 @@ def test_a_paused_partition_stays_where_it_is() -> None:
 
 
 class _World:
-    """A topic of four partitions, and a clock that the test sets."""
+    """A topic of four partitions, and a clock that the test sets. opened: the consumers; the last is that of
+    the backlog, once there is one."""
 
-    def __init__(self, bounds: CatchUpBounds) -> None:
+    def __init__(self, bounds: CatchUpBounds, partitions: int = 4) -> None:
         self.broker = MemoryBroker()
-        self.broker.create("t", 4)
+        self.broker.create("t", partitions)
         self.now_s = 0.0
-        self.consumer = CatchUpConsumer(
-            lambda: MemoryConsumer(self.broker, "t"), bounds, now_s=lambda: self.now_s
-        )
+        self.opened: list[MemoryConsumer] = []
+        self.consumer = CatchUpConsumer(self._open, bounds, now_s=lambda: self.now_s)
 
-    def produce(self, partition: int, count: int) -> None:
+    def _open(self) -> MemoryConsumer:
+        self.opened.append(MemoryConsumer(self.broker, "t"))
+        return self.opened[-1]
+
+    def produce(self, partition: int, count: int, value: bytes = b"x") -> None:
         for _ in range(count):
-            self.broker.append("t", OutRecord(b"x", partition=partition))
+            self.broker.append("t", OutRecord(value, partition=partition))
 
-    def poll(self, records_max: int = 40) -> dict[int, list[int]]:
+    def poll(self, records_max: int = 40, bytes_max: int = BATCH_BYTES_MAX) -> dict[int, list[int]]:
         """Partition → offsets, of one poll, a second later than the last."""
         self.now_s += 1.0
-        batch = self.consumer.poll(records_max, 0.0)
+        batch = self.consumer.poll(records_max, 0.0, bytes_max=bytes_max)
         found: dict[int, list[int]] = {}
         for partition, offset in zip(batch.partitions.tolist(), batch.offsets.tolist(), strict=True):
             found.setdefault(partition, []).append(offset)
@@ -98,6 +103,41 @@ def test_so_many_catch_up_at_a_time_and_each_has_its_turn() -> None:
     turns = [sorted(world.poll()) for _ in range(13)][1:]
     assert all(len(turn) == 1 for turn in turns)
     assert {partition for turn in turns for partition in turn} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("live", [0, 1000])
+def test_a_backlog_takes_no_more_bytes_of_a_batch_than_its_share(live: int) -> None:
+    """Whether or not others take theirs: what one batch may hold is bounded, and how long it takes."""
+    world = _World(_BOUNDS)
+    world.produce(0, 1000, b"x" * 100)
+    world.consumer.assign({0: 0, 3: 0})
+    for _ in range(2):
+        world.poll()
+    assert world.consumer.apart == {0}
+    world.produce(3, live, b"x" * 50)
+    found = world.poll(records_max=1000, bytes_max=4000)
+    assert len(found[0]) * 100 == 1000
+    assert len(found.get(3, ())) * 50 == (3000 if live else 0)
+
+
+@pytest.mark.parametrize(("behind", "at_a_time"), [(3, 1), (3, 2), (5, 2), (5, 3)])
+def test_no_more_partitions_catch_up_at_a_time_than_may_and_turns_are_fair(
+    behind: int, at_a_time: int
+) -> None:
+    bounds = CatchUpBounds(
+        behind_records=100, near_records=10, looks=1, look_every_s=1.0, partitions_max=at_a_time, turn_s=2.0
+    )
+    world = _World(bounds, partitions=behind + 1)
+    for partition in range(behind):
+        world.produce(partition, 1000)
+    world.consumer.assign(dict.fromkeys(range(behind + 1), 0))
+    read: Counter[int] = Counter()
+    for _ in range(2 * behind):
+        world.poll()
+        lane = world.opened[-1].position()
+        assert len(lane) == at_a_time
+        read.update(lane.keys())
+    assert read == dict.fromkeys(range(behind), 2 * at_a_time)
 
 
 def test_live_records_are_given_out_before_an_error_of_the_backlog_and_it_stays() -> None:

@@ -46,6 +46,7 @@ class CatchUpConsumer:
         self._chooser = LaneChooser(self._bounds)
         self._live = open_consumer()
         self._behind: StreamConsumer | None = None
+        self._read: list[int] = []  # what the second has read, in the order in which it came to it
         self._waiting: Offsets = {}  # behind too, and not read until it is their turn; the next one first
         self._paused: set[int] = set()
         self._pending: RtolapError | None = None
@@ -187,17 +188,18 @@ class CatchUpConsumer:
             self._behind = None
 
     def _take_turns(self, now_s: float) -> None:
-        """So many as may be caught up at a time are; who has had its turn goes behind those that wait."""
-        read = [] if self._behind is None else sorted(self._behind.position())
+        """So many as may be caught up at a time are; who has had its turn goes behind those that wait, in
+        the order in which they came to it: nobody has two turns while another has one."""
+        there = {} if self._behind is None else self._behind.position()
+        read = self._read = [partition for partition in self._read if partition in there]
         if not self._waiting:
             return
         if now_s >= self._next_turn_s and len(read) >= self._bounds.partitions_max:
             assert self._behind is not None
-            positions = self._behind.position()
             over = [partition for partition in read if partition not in self._paused]
             self._behind.remove_partitions(over)
-            self._waiting |= {partition: positions[partition] for partition in over}
-            read = [partition for partition in read if partition not in over]
+            self._waiting |= {partition: there[partition] for partition in over}
+            read = self._read = [partition for partition in read if partition not in over]
         free = self._bounds.partitions_max - len(read)
         if free > 0:
             self._next_turn_s = now_s + self._bounds.turn_s
@@ -208,6 +210,7 @@ class CatchUpConsumer:
         if self._behind is None:
             self._behind = self._open()
         self._behind.add_partitions({partition: position})
+        self._read.append(partition)
         if partition in self._paused:
             self._behind.pause([partition])
 
