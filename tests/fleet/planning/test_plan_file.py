@@ -18,13 +18,13 @@ from rtolap.base.errors import (
     PlanRefused,
     SchemaTooNew,
 )
+from rtolap.fleet.planning.applies import check_applies
 from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.drain import plan_drain
 from rtolap.fleet.planning.leaders import plan_leaders
 from rtolap.fleet.planning.plan import Assignment, Plan
 from rtolap.fleet.planning.plan_diff import difference
 from rtolap.fleet.planning.plan_file import (
-    check_applies,
     kafka_json,
     load_plan,
     plan_digest,

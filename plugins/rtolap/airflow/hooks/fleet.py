@@ -22,10 +22,11 @@ from rtolap.fleet.lifecycle.states import BrokerEvent
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.moves.submitting import MoverRequests
+from rtolap.fleet.planning.applies import check_applies
 from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.drain import plan_drain
 from rtolap.fleet.planning.plan import Kind, Limits, Plan
-from rtolap.fleet.planning.plan_file import check_applies, plan_digest, plan_from, plan_json
+from rtolap.fleet.planning.plan_file import plan_digest, plan_from, plan_json
 from rtolap.fleet.planning.racks import plan_racks
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import Snapshot

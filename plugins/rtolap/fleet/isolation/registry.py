@@ -14,8 +14,8 @@ from rtolap.base.errors import DefinitionError
 from rtolap.fleet.isolation.audit import check_cluster_id
 from rtolap.fleet.isolation.placement import placement_rules
 from rtolap.fleet.planning.allowed import AllowedBrokers
+from rtolap.fleet.planning.applies import check_applies
 from rtolap.fleet.planning.plan import Plan
-from rtolap.fleet.planning.plan_file import check_applies
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.model.fleet import FleetCluster, KafkaFleet
 from rtolap.model.yaml_files import read_definitions

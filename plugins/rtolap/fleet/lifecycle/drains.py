@@ -12,9 +12,9 @@ from rtolap.base.errors import NotFound, Unavailable
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.requests import MoveRequest, RequestKind
 from rtolap.fleet.moves.submitting import MoverRequests
+from rtolap.fleet.planning.applies import check_applies
 from rtolap.fleet.planning.drain import plan_drain
 from rtolap.fleet.planning.plan import Limits, Plan
-from rtolap.fleet.planning.plan_file import check_applies
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.kafka.administration.interface import FleetAdministration
 

@@ -19,14 +19,13 @@ import hashlib
 import io
 import zipfile
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from rtolap.base.errors import Corrupted, NotFound, RtolapError, SchemaTooNew
-from rtolap.base.files import write_atomic
+from rtolap.fleet.file_format import FileFormat
 from rtolap.fleet.snapshot.model import (
     Brokers,
     LogDirs,
@@ -38,8 +37,7 @@ from rtolap.fleet.snapshot.model import (
     Topics,
 )
 
-FORMAT = "rtolap fleet snapshot"
-VERSION = 1
+FORMAT = FileFormat("rtolap fleet snapshot", 1, "snapshot")
 
 _HEADER = "snapshot.json"
 _TEXT = "text"
@@ -102,29 +100,14 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
     digest: str
 
 
-class _Version(msgspec.Struct):
-    format: str
-    version: int
-
-
 def save(snapshot: Snapshot, path: Path) -> None:
     """Raises Corrupted where the snapshot contradicts itself, RtolapError where no file can be written."""
-    data = to_bytes(snapshot)
-    try:
-        write_atomic(path, data)
-    except OSError as error:
-        raise RtolapError(f"{path} cannot be written", found=error.strerror or str(error)) from error
+    FORMAT.write(path, to_bytes(snapshot))
 
 
 def load(path: Path) -> Snapshot:
     """Raises NotFound, Corrupted for a file that is none or is damaged, SchemaTooNew for a later version."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise NotFound(f"there is no snapshot {path}") from error
-    except OSError as error:
-        raise RtolapError(f"{path} cannot be read", found=error.strerror or str(error)) from error
-    return from_bytes(data, str(path))
+    return from_bytes(FORMAT.read(path), str(path))
 
 
 def digest_of(snapshot: Snapshot) -> str:
@@ -148,8 +131,8 @@ def to_bytes(snapshot: Snapshot) -> bytes:
     """Raises Corrupted where the snapshot contradicts itself."""
     snapshot.check()
     header = _Header(
-        FORMAT,
-        VERSION,
+        FORMAT.name,
+        FORMAT.version,
         snapshot.cluster_id,
         snapshot.taken_at_ms,
         snapshot.controller,
@@ -181,12 +164,14 @@ def from_bytes(data: bytes, name: str) -> Snapshot:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = {member: archive.read(member) for member in archive.namelist()}
     except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError, RuntimeError) as error:
-        _damaged(name, str(error), error)
-    header = _read_header(members.get(_HEADER), name)
+        FORMAT.damaged(name, str(error), error)
+    if _HEADER not in members:
+        FORMAT.damaged(name, f"no {_HEADER}")
+    header = FORMAT.decode(members[_HEADER], _Header, name)
     tables = {table: _read_table(members.get(f"{table}.arrow"), table, name) for table in _TABLES}
     counts = tables["partitions"].pop(_COUNTS)
     if (counts < 0).any():
-        _damaged(name, "partitions with fewer than no replicas")
+        FORMAT.damaged(name, "partitions with fewer than no replicas")
     tables["partitions"]["first_replicas"] = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     snapshot = Snapshot(
         header.cluster_id,
@@ -198,7 +183,7 @@ def from_bytes(data: bytes, name: str) -> Snapshot:
     )
     snapshot.check()
     if digest_of(snapshot) != header.digest:
-        _damaged(name, "its content does not have the digest that it states")
+        FORMAT.damaged(name, "its content does not have the digest that it states")
     return snapshot
 
 
@@ -218,47 +203,23 @@ def _member(name: str) -> zipfile.ZipInfo:
     return zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
 
 
-def _read_header(data: bytes | None, name: str) -> _Header:
-    if data is None:
-        _damaged(name, f"no {_HEADER}")
-    try:
-        found = msgspec.json.decode(data, type=_Version)
-        if found.format == FORMAT and found.version > VERSION:
-            raise SchemaTooNew(
-                f"{name} was written by a newer program",
-                expected=f"version {VERSION} or earlier",
-                found=f"version {found.version}",
-            )
-        if (found.format, found.version) != (FORMAT, VERSION):
-            _damaged(name, f"{found.format!r} of version {found.version}")
-        return msgspec.json.decode(data, type=_Header)
-    except msgspec.DecodeError as error:
-        _damaged(name, f"{_HEADER}: {error}", error)
-
-
 def _read_table(data: bytes | None, table: str, name: str) -> dict[str, Any]:
     if data is None:
-        _damaged(name, f"no {table}.arrow")
+        FORMAT.damaged(name, f"no {table}.arrow")
     try:
         with pa.ipc.open_file(pa.py_buffer(data)) as reader:
             read = reader.read_all()
         read.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
-        _damaged(name, f"{table}.arrow: {error}", error)
+        FORMAT.damaged(name, f"{table}.arrow: {error}", error)
     columns = _TABLES[table][1]
     expected = pa.schema([(column, _arrow_type(kind)) for column, kind in columns.items()])
     if not read.schema.equals(expected):
-        _damaged(name, f"{table}.arrow has other columns")
+        FORMAT.damaged(name, f"{table}.arrow has other columns")
     values: dict[str, Any] = {}
     for column, kind in columns.items():
         stored = read.column(column).combine_chunks()
         if stored.null_count and (table, column) != ("brokers", "racks"):
-            _damaged(name, f"{table}.{column} has gaps")
+            FORMAT.damaged(name, f"{table}.{column} has gaps")
         values[column] = tuple(stored.to_pylist()) if kind == _TEXT else stored.to_numpy(zero_copy_only=False)
     return values
-
-
-def _damaged(name: str, problem: str, cause: Exception | None = None) -> NoReturn:
-    raise Corrupted(
-        f"{name} is no readable snapshot", expected=f"{FORMAT}, version {VERSION}", found=problem
-    ) from cause

@@ -1,0 +1,72 @@
+"""What files of snapshots and of plans have in common: how they are read, told apart and found damaged.
+
+Each is, or holds, a JSON document of which `format` and `version` are looked at first, so that a file of a
+newer program is told by them alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+import msgspec
+
+from rtolap.base.errors import Corrupted, NotFound, RtolapError, SchemaTooNew
+from rtolap.base.files import write_atomic
+
+Header = TypeVar("Header")
+
+
+class _Version(msgspec.Struct):
+    format: str
+    version: int
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """name, version: as they stand in the file. noun: what it holds, for messages."""
+
+    name: str
+    version: int
+    noun: str
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Raises RtolapError where no file can be written."""
+        try:
+            write_atomic(path, data)
+        except OSError as error:
+            raise RtolapError(f"{path} cannot be written", found=error.strerror or str(error)) from error
+
+    def read(self, path: Path) -> bytes:
+        """Raises NotFound, and RtolapError where it cannot be read."""
+        try:
+            return path.read_bytes()
+        except FileNotFoundError as error:
+            raise NotFound(f"there is no {self.noun} {path}") from error
+        except OSError as error:
+            raise RtolapError(f"{path} cannot be read", found=error.strerror or str(error)) from error
+
+    def decode(self, data: bytes, header: type[Header], file: str) -> Header:
+        """Return the JSON document. file: its name, for messages. Raises SchemaTooNew for a later version,
+        and Corrupted for any other document."""
+        try:
+            found = msgspec.json.decode(data, type=_Version)
+            if found.format == self.name and found.version > self.version:
+                raise SchemaTooNew(
+                    f"{file} was written by a newer program",
+                    expected=f"version {self.version} or earlier",
+                    found=f"version {found.version}",
+                )
+            if (found.format, found.version) != (self.name, self.version):
+                self.damaged(file, f"{found.format!r} of version {found.version}")
+            return msgspec.json.decode(data, type=header)
+        except msgspec.DecodeError as error:
+            self.damaged(file, str(error), error)
+
+    def damaged(self, file: str, problem: str, cause: Exception | None = None) -> NoReturn:
+        raise Corrupted(
+            f"{file} is no readable {self.noun}",
+            expected=f"{self.name}, version {self.version}",
+            found=problem,
+        ) from cause
