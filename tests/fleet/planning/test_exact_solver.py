@@ -1,4 +1,7 @@
-"""Disk plans of small fleets beside an exact solver: in the band where that can be, with few bytes more."""
+"""Disk plans of small fleets beside an exact solver: in the band wherever that can be, with few bytes more.
+
+So many fleets: `RTOLAP_SEEDS=10 pytest tests/fleet/planning/test_exact_solver.py`; one: `-k "[seed]"`.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,22 @@ from tests.support.seeds import so_many
 TOLERANCE = 0.1
 REPLICAS_MAX = 60
 TO_LEAST = 1.1
+GROUPS = 4
+SEEDS = so_many(100)
 # What is left outside the band below this share of what was is less than moving for it is worth.
-LEFT_MAX = 0.01
+LEFT_MAX = 0.001
 
 
 @pytest.mark.seeded
-def test_bands_that_can_be_reached_are_reached_with_few_bytes_more_than_the_fewest() -> None:
-    """Each disk holds a handful of replicas, where whole replicas matter most. In nine of ten fleets at most
-    a tenth more bytes move than must."""
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_bands_that_can_be_reached_are_reached_with_at_most_a_tenth_more_than_the_fewest_bytes(
+    group: int,
+) -> None:
+    """Each disk holds a handful of replicas, where whole replicas matter most. Of three fleets that are drawn
+    one is outside the band, small enough for the solver, and can be brought into it."""
     ratios: dict[int, float] = {}
-    missed: list[int] = []
-    for seed in range(so_many(40)):
+    missed: dict[int, float] = {}
+    for seed in range(group, SEEDS, GROUPS):
         fleet = random_fleet(seed, odd=NONE, brokers_max=6, factor_max=3)
         placement = Placement(fleet)
         dirs = np.flatnonzero(placement.takes)
@@ -39,12 +47,9 @@ def test_bands_that_can_be_reached_are_reached_with_few_bytes_more_than_the_fewe
         if least is None:
             continue
         plan = plan_disks(fleet, tolerance=TOLERANCE)
-        if plan.bounds.after_bytes > LEFT_MAX * plan.bounds.before_bytes:
-            missed.append(seed)
-        else:
-            ratios[seed] = plan.moved_bytes / least
-    assert len(ratios) >= 8
-    assert len(missed) <= len(ratios) // 5, missed
-    above = {seed: ratio for seed, ratio in ratios.items() if ratio > TO_LEAST}
-    assert len(above) <= len(ratios) / 10, above
-    assert np.mean(list(ratios.values())) <= 1.05
+        ratios[seed] = plan.moved_bytes / least
+        missed[seed] = plan.bounds.after_bytes / plan.bounds.before_bytes
+    assert len(ratios) >= SEEDS // GROUPS // 5
+    assert not {seed: left for seed, left in missed.items() if left > LEFT_MAX}
+    assert not {seed: ratio for seed, ratio in ratios.items() if ratio > TO_LEAST}
+    assert np.mean(list(ratios.values())) <= 1.03

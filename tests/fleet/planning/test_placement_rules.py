@@ -11,11 +11,11 @@ import pytest
 from rtolap.base.errors import ImpossiblePlan, PlanRefused
 from rtolap.fleet.isolation.placement import placement_rules
 from rtolap.fleet.planning.add_brokers import plan_add
+from rtolap.fleet.planning.applies import check_applies
 from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.drain import plan_drain, plan_remove_disk
 from rtolap.fleet.planning.factor import plan_factor
 from rtolap.fleet.planning.plan import Limits, Plan
-from rtolap.fleet.planning.plan_file import check_applies
 from rtolap.fleet.planning.racks import plan_racks
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.model.fleet import BrokerPool, FleetCluster, PlacementRule
@@ -102,7 +102,7 @@ def test_disks_are_evened_out_within_the_groups_that_rules_make() -> None:
         log_dirs=replace(fleet.log_dirs, usable_bytes=fleet.log_dirs.total_bytes - used),
     )
     limits = _limits(fleet)
-    plan = plan_disks(fleet, limits=limits, tolerance=0.01, width=0)
+    plan = plan_disks(fleet, limits=limits, tolerance=0.01, runs=0)
     check_applies(plan, fleet, allowed=limits.allowed)
     after = dict(zip(plan.disks.brokers.tolist(), plan.disks.after_bytes.tolist(), strict=True))
     for brokers, mean in ((VIP, 200), ((2, 3, 6), 500)):

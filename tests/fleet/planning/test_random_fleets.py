@@ -14,19 +14,21 @@ import pytest
 from rtolap.base.errors import DefinitionError, ImpossiblePlan, IncompleteSnapshot, NotYet
 from rtolap.fleet.isolation.placement import placement_rules
 from rtolap.fleet.planning.add_brokers import plan_add
+from rtolap.fleet.planning.applies import check_applies
 from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.drain import plan_drain, plan_remove_disk
 from rtolap.fleet.planning.factor import plan_factor
 from rtolap.fleet.planning.leaders import plan_leaders
 from rtolap.fleet.planning.plan import Limits, Plan
-from rtolap.fleet.planning.plan_file import check_applies, plan_from, plan_json
+from rtolap.fleet.planning.plan_file import plan_from, plan_json
 from rtolap.fleet.planning.racks import plan_racks
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, ReplicaState, Snapshot
 
 from tests.support.fleet.exact_leaders import fewest_most_leading
+from tests.support.fleet.hand_made import hand_made
 from tests.support.fleet.random_fleets import Oddities, random_fleet
 from tests.support.fleet.random_rules import may_stand, random_rules
-from tests.support.fleet.slow_cluster import SlowCluster
+from tests.support.fleet.slow_cluster import Replica, SlowCluster
 from tests.support.seeds import so_many
 
 GROUPS = 5
@@ -94,9 +96,9 @@ def _spread(cluster: SlowCluster, plan: Plan) -> tuple[float, float]:
 
 def _check_disks(drawn: Drawn, seed: int, outcomes: Counter[str]) -> None:
     snapshot = drawn.snapshot
-    width = 0 if seed % 4 else 50
+    runs = 0 if seed % 4 else 1
     plan = _planned(
-        drawn, lambda: plan_disks(snapshot, tolerance=0.05, limits=drawn.limits, width=width), seed, outcomes
+        drawn, lambda: plan_disks(snapshot, tolerance=0.05, limits=drawn.limits, runs=runs), seed, outcomes
     )
     if plan is None or not len(plan.moves):
         return
@@ -198,6 +200,15 @@ CHECKS = (
 )
 
 
+SPOILT: tuple[tuple[Callable[[SlowCluster], object], str], ...] = (
+    (lambda cluster: cluster.racks.update({4: "a"}), "stands in fewer racks"),
+    (lambda cluster: cluster.running.add(("t", 0)), "is being moved already"),
+    (lambda cluster: cluster.led.update({("t", 0): False}), "has no leader to copy from"),
+    (lambda cluster: cluster.sizes.update({("t", 0): UNKNOWN}), "is of unknown size"),
+    (lambda cluster: cluster.replicas[("t", 0)].append(Replica(3, "/d", 1)), "loses replicas"),
+)
+
+
 @pytest.mark.seeded
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_every_rule_holds_after_every_move(group: int) -> None:
@@ -230,7 +241,43 @@ def test_a_planner_that_breaks_a_rule_is_noticed() -> None:
     nowhere = {topic: set[int]() for topic in snapshot.topics.names}
     with pytest.raises(AssertionError, match="may not stand"):
         SlowCluster(snapshot, disk_limit=0.9, may_stand=nowhere).carry_out(plan, 0)
-    cluster = SlowCluster(snapshot, disk_limit=0.9)
-    cluster.racks = dict.fromkeys(cluster.racks, "one")
-    for replicas in cluster.replicas.values():
-        assert np.all([replica.broker in cluster.racks for replica in replicas])
+    fleet = hand_made({1: "a", 2: "b", 3: "c", 4: "d"}, {"t": [[1, 2]]}, used_bytes={3: 10})
+    drain = plan_drain(fleet, [2])
+    assert drain.after.brokers.tolist() == [1, 4]
+    for spoil, said in SPOILT:
+        cluster = SlowCluster(fleet, disk_limit=0.9)
+        spoil(cluster)
+        with pytest.raises(AssertionError, match=said):
+            cluster.carry_out(drain, 0)
+    SlowCluster(fleet, disk_limit=0.9).carry_out(drain, 0)
+
+
+def test_the_drawn_fleets_have_what_makes_planning_hard() -> None:
+    met: Counter[str] = Counter()
+    for seed in range(FLEETS):
+        drawn = _drawn(seed)
+        snapshot, dirs = drawn.snapshot, drawn.snapshot.log_dirs
+        known = (dirs.total_bytes > 0) & (dirs.usable_bytes >= 0)
+        used = np.where(known, 1 - dirs.usable_bytes / np.maximum(dirs.total_bytes, 1), 0)
+        met["one broker"] += len(snapshot.brokers) == 1
+        met["many brokers"] += len(snapshot.brokers) >= 40
+        met["no racks"] += set(snapshot.brokers.racks) == {None}
+        met["racks"] += len(set(snapshot.brokers.racks)) > 2
+        met["absent brokers"] += bool((snapshot.brokers.states == BrokerState.ABSENT).any())
+        met["fenced brokers"] += bool((snapshot.brokers.states == BrokerState.FENCED).any())
+        met["offline disks"] += bool(dirs.offline.any())
+        met["cordoned disks"] += bool(dirs.cordoned.any())
+        met["disks of several sizes"] += len(set(np.round(np.log2(dirs.total_bytes[known])).tolist())) > 1
+        met["disks above the limit"] += bool((used > 0.9).any())
+        met["unknown capacities"] += not known.all()
+        met["unknown sizes"] += bool((snapshot.replicas.size_bytes == UNKNOWN).any())
+        met["running moves"] += bool((snapshot.replicas.states != ReplicaState.STAYING).any())
+        met["partitions without leader"] += bool((snapshot.partitions.leaders == UNKNOWN).any())
+        met["placement rules"] += drawn.may_stand is not None
+        met["misplaced replicas"] += drawn.may_stand is not None and any(
+            replica.broker not in drawn.may_stand[topic]
+            for (topic, _), replicas in drawn.cluster(0.9).replicas.items()
+            for replica in replicas
+        )
+    rare = {name: count for name, count in met.items() if count < FLEETS // 40}
+    assert not rare, met

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from rtolap.base.errors import DefinitionError
-from rtolap.fleet.planning.improve import WIDTH, improve
+from rtolap.fleet.planning.improve import RUNS, improve
 from rtolap.fleet.planning.levels import Band, band_of, levels
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
@@ -33,10 +33,10 @@ def plan_disks(
     *,
     tolerance: float = TOLERANCE,
     limits: Limits = Limits(),
-    width: int = WIDTH,
+    runs: int = RUNS,
 ) -> Plan:
-    """tolerance: in shares of a disk. width: how widely a small fleet is searched. Raises IncompleteSnapshot,
-    and DefinitionError for no tolerance."""
+    """tolerance: in shares of a disk. runs: how often at most a small fleet is searched. Raises
+    IncompleteSnapshot, and DefinitionError for no tolerance."""
     if not 0 < tolerance < 1:
         raise DefinitionError(
             "a tolerance is a share of a disk", expected="above 0, below 1", found=tolerance
@@ -53,7 +53,7 @@ def plan_disks(
         transfers.within(dirs, down, up)
         _even_groups(placement, transfers, dirs, band, tolerance)
         _finish(placement, transfers, dirs, band)
-        improve(placement, transfers, dirs, band, width=width)
+        improve(placement, dirs, band, _least(band, before, dirs), transfers.leading_max, runs=runs)
         if _unevenness(placement, dirs, band, placement.after_bytes()) >= _unevenness(
             placement, dirs, band, before
         ):
