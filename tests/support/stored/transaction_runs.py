@@ -146,9 +146,9 @@ class Run:
     # --- steps ----------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        steps = (self.load, self.load, self.precommit, self.commit, self.commit, self.abort, self.upkeep,
-                 self.close_label, self.stop_or_start, self.pass_time, self.other_master,
-                 self.come_late)  # fmt: skip
+        steps = (self.load, self.load, self.load, self.precommit, self.commit, self.commit, self.commit,
+                 self.abort, self.close_label, self.upkeep, self.stop_or_start, self.pass_time,
+                 self.other_master, self.come_late)  # fmt: skip
         self.random.choice(steps)()
 
     def ask(self, request: Callable[[Master], object]) -> object:

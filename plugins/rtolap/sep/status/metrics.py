@@ -56,7 +56,9 @@ class ReplicationMetrics:
         gauge, labels = self._metrics.gauge_family, ["peer", "server", "queue"]
         logs = gauge("queue_logs", "Logs that are not shipped, with the current one.", labels)
         lag = gauge("queue_lag_seconds", "Age of the oldest edit that is not shipped.", labels)
-        remaining = gauge("queue_remaining_bytes", "Of its logs, not read yet.", labels)
+        remaining = gauge(
+            "queue_remaining_bytes", "Of its logs, not read yet; at least, while HDFS has one open.", labels
+        )
         shipped = gauge("queue_last_shipped_seconds", "When an edit was last shipped, since 1970.", labels)
         failed = gauge("queue_failed_batches", "Calls that failed since the server started.", labels)
         for row in status.queues:
