@@ -114,8 +114,8 @@ def _by_address(combined: Ids, radix: int) -> Groups:
     row_at[combined] = np.arange(len(combined))
     present = np.flatnonzero(row_at >= 0)
     first = row_at[present]
-    if len(present) == radix:
-        return Groups(combined, radix, first)
+    if len(present) == 0 or present[-1] == len(present) - 1:  # none is missing before the last: dense already
+        return Groups(combined, len(present), first)
     row_at[present] = np.arange(len(present))
     return Groups(row_at[combined], len(present), first)
 

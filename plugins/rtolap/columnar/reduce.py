@@ -120,15 +120,14 @@ def _fits(low: NDArray[np.uint64], high: NDArray[np.uint64] | None, rows: int) -
     """True when no sum of `rows` such values can leave 64 bits."""
     if rows == 0:
         return True
+    # All bits of all values together are no smaller than the largest: mostly that is proof enough.
+    bits = int(np.bitwise_or.reduce(low))
+    if bits * rows <= _INT64_MAX and (high is None or not np.bitwise_or.reduce(high)):
+        return True
     values = low.view(np.int64)
-    smallest, largest = int(values.min()), int(values.max())
-    if high is not None:
-        if smallest >= 0:  # the usual case: one look at the high words, and no array is made
-            if np.bitwise_or.reduce(high):
-                return False
-        elif not np.array_equal(high.view(np.int64), values >> 63):
-            return False
-    return max(largest, -smallest) * rows <= _INT64_MAX
+    if high is not None and not np.array_equal(high.view(np.int64), values >> 63):
+        return False
+    return max(int(values.max()), -int(values.min())) * rows <= _INT64_MAX
 
 
 def _sum_limbs(

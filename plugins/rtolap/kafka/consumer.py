@@ -157,9 +157,9 @@ class KafkaConsumer:
         while len(messages) < records_max and size < bytes_max:
             group = self._consumer.consume(min(GROUP_RECORDS, records_max - len(messages)), 0)
             messages += group
-            size += value_bytes(group)
             if len(group) < GROUP_RECORDS:
                 break
+            size += value_bytes(group)
         return messages
 
     def _raise_pending(self) -> None:
