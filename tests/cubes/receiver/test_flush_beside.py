@@ -24,7 +24,7 @@ from rtolap.metadata.records import CubeControl
 from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
 
 from tests.support.cubes.builders import START_MS, small_schema
-from tests.support.later_executor import LaterExecutor
+from tests.support.cubes.later_executor import LaterExecutor
 
 VIEW = CubeView(
     control=CubeControl(enabled=True, assignment={"rs": (0,)}, assignment_epoch=1, first_offsets={0: 0}),

@@ -22,7 +22,7 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.model.cube import Schema
 from rtolap.object_store.store import ObjectStore
 
-from tests.support.later_executor import LaterExecutor
+from tests.support.cubes.later_executor import LaterExecutor
 
 
 class Surroundings(Protocol):

@@ -10,6 +10,7 @@ hour, as a reader of local times expects.
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -34,21 +35,30 @@ class TimeKeys(NamedTuple):
 
 def time_keys(schema: Schema, event_ms: NDArray[np.int64]) -> TimeKeys:
     """Segment start and all time dimensions of every event, dictionary-encoded together."""
-    window_ms = schema.cube.segment.window_ms
     bucket_ms = _bucket_ms(schema, event_ms)
     buckets = pa.array(event_ms // bucket_ms).dictionary_encode()
     start_ms = buckets.dictionary.to_numpy() * bucket_ms
+    units = tuple(unit for unit in TIME_UNITS if unit in schema.cube.time_dimensions)
+    first_weekday, window_ms = schema.cube.days_to_first_weekday, schema.cube.segment.window_ms
+    known = _of_buckets(start_ms.tobytes(), schema.table.time.zone, units, first_weekday, window_ms)
+    return known._replace(codes=known.codes[buckets.indices.to_numpy()])
+
+
+@lru_cache(maxsize=64)  # one batch after the other has the same few minutes
+def _of_buckets(
+    starts_ms: bytes, zone: str, units: tuple[TimeUnit, ...], first_weekday: int, window_ms: int
+) -> TimeKeys:
+    """The keys of bucket starts (little-endian 64-bit). Nobody writes into them."""
+    start_ms = np.frombuffer(starts_ms, np.int64)
     segment_ms = start_ms // window_ms * window_ms
-    local = local_time(start_ms, schema.table.time.zone)
-    units = [unit for unit in TIME_UNITS if unit in schema.cube.time_dimensions]
-    first_weekday = schema.cube.days_to_first_weekday
+    local = local_time(start_ms, zone)
     starts = [floor_local(local, unit, first_weekday).cast(pa.int64()).to_numpy() for unit in units]
     distinct, inverse = np.unique(np.stack([segment_ms, *starts], axis=1), axis=0, return_inverse=True)
     columns = {
         f"{unit}_start": pa.array(np.ascontiguousarray(distinct[:, place])).cast(pa.timestamp("us"))
         for place, unit in enumerate(units, start=1)
     }
-    codes = inverse.reshape(-1).astype(np.int64)[buckets.indices.to_numpy()]
+    codes = inverse.reshape(-1).astype(np.int64)
     return TimeKeys(codes, np.ascontiguousarray(distinct[:, 0]), columns)
 
 

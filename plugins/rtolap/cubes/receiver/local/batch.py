@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rtolap.columnar.groups import Coded, code, group
 from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION
 from rtolap.cubes.format.aggregate import aggregate_events
 from rtolap.cubes.receiver.local.align import NO_VECTORS, Int64s, Ranges, Vectors, split_batch
@@ -109,30 +110,48 @@ class _Group(NamedTuple):
 
 def _grouped(columns: dict[str, Int64s], kept: npt.NDArray[np.bool_] | None) -> list[_Group]:
     chosen = columns if kept is None else {name: column[kept] for name, column in columns.items()}
-    grouped = (
-        pa.table(chosen)
-        .group_by(["segment", "partition"], use_threads=False)
-        .aggregate([("offset", "min"), ("offset", "max"), ("event_ms", "max"), ("event_ms", "count")])
+    rows = len(chosen["offset"])
+    keys = [_coded(chosen["segment"]), _coded(chosen["partition"])]
+    groups = group(keys, rows)
+    ids, largest = groups.ids, np.iinfo(np.int64)
+    offset_min, offset_max = np.full(groups.size, largest.max), np.full(groups.size, largest.min)
+    event_ms_max = offset_max.copy()
+    np.minimum.at(offset_min, ids, chosen["offset"])
+    np.maximum.at(offset_max, ids, chosen["offset"])
+    np.maximum.at(event_ms_max, ids, chosen["event_ms"])
+    columns_of_groups = (
+        chosen["segment"][groups.first],
+        chosen["partition"][groups.first],
+        offset_min,
+        offset_max,
+        event_ms_max,
+        np.bincount(ids, minlength=groups.size),
     )
-    names = ("segment", "partition", "offset_min", "offset_max", "event_ms_max", "event_ms_count")
-    return [_Group(*row) for row in zip(*(grouped.column(name).to_pylist() for name in names), strict=True)]
+    return [_Group(*row) for row in zip(*(column.tolist() for column in columns_of_groups), strict=True)]
+
+
+def _coded(numbers: Int64s) -> Coded:
+    """Codes of few values, most often of one."""
+    if len(numbers) and (numbers == numbers[0]).all():
+        return Coded(np.zeros(len(numbers), np.int64), 1, None)
+    return code(pa.array(numbers))
 
 
 def _ranges(groups: Iterable[_Group]) -> dict[int, Ranges]:
     ranges: dict[int, Ranges] = {}
-    for group in groups:
-        ranges.setdefault(group.segment_ms, {})[group.partition] = (group.offset_min, group.offset_max + 1)
+    for each in groups:
+        ranges.setdefault(each.segment_ms, {})[each.partition] = (each.offset_min, each.offset_max + 1)
     return ranges
 
 
 def _seen(groups: Iterable[_Group], late: Int64s, dropped: Int64s) -> dict[int, Seen]:
     counts: dict[int, Seen] = {}
-    for group in groups:
-        part = group.partition
-        before = counts.get(part, Seen(0, group.event_ms_max, int(late[part]), int(dropped[part])))
+    for each in groups:
+        part = each.partition
+        before = counts.get(part, Seen(0, each.event_ms_max, int(late[part]), int(dropped[part])))
         counts[part] = replace(
             before,
-            events=before.events + group.rows,
-            watermark_ms=max(before.watermark_ms, group.event_ms_max),
+            events=before.events + each.rows,
+            watermark_ms=max(before.watermark_ms, each.event_ms_max),
         )
     return counts
