@@ -8,7 +8,7 @@ from rtolap.query.cubes.fetch import Positions
 from tests.support.cubes.harness import run_seed
 from tests.support.seeds import notices, so_many
 
-SEEDS = so_many(5)
+SEEDS = so_many(4)
 FORGETFUL_SEED = 0
 LOSING_SEEDS = (3, 9)
 

@@ -20,7 +20,7 @@ from tests.support.sep.delivery_runs import FunctionWorld, run_seed
 @pytest.mark.seeded
 def test_every_event_is_delivered_once_and_those_of_a_row_in_order() -> None:
     happened: Counter[str] = Counter()
-    for seed in range(so_many(320)):
+    for seed in range(so_many(300)):
         try:
             happened += run_seed(seed)
         except AssertionError as error:
@@ -45,7 +45,7 @@ def test_every_event_is_delivered_once_and_those_of_a_row_in_order() -> None:
 @pytest.mark.seeded
 def test_a_function_gets_every_event_and_again_only_what_was_under_way() -> None:
     happened: Counter[str] = Counter()
-    for seed in range(so_many(60)):
+    for seed in range(so_many(40)):
         try:
             happened += run_seed(seed, make_world=FunctionWorld)
         except AssertionError as error:

@@ -20,7 +20,7 @@ from tests.support.sep.table_runs import run_seed
 @pytest.mark.seeded
 def test_every_event_is_loaded_once_and_the_rows_are_those_of_hbase() -> None:
     happened: Counter[str] = Counter()
-    for seed in range(so_many(80)):
+    for seed in range(so_many(40)):
         try:
             happened += run_seed(seed)
         except AssertionError as error:

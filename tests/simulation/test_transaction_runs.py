@@ -10,7 +10,7 @@ from tests.support.seeds import so_many
 from tests.support.stored.transaction_runs import World, run_seed
 
 LONG_SEEDS, LONG_STEPS = range(500, 500 + so_many(2)), 150
-SEEDS = so_many(100)
+SEEDS = so_many(60)
 
 
 @pytest.mark.seeded
