@@ -2,16 +2,18 @@
 
     spark-submit --master local[2] build_segment.py SPEC [SPEC ...]
 
-SPEC is a path or URI of JSON: one BuildSpec, or a list of them. Specs of one cube are built together, so
-many segments cost one Spark job a cuboid. `rtolap` has to be importable in the driver (PYTHONPATH or
---py-files); executors run no Python.
+SPEC is a path or URI of JSON: one BuildSpec, or a list of them. Specs of one cube are built together: many
+small segments in one Spark job for all of their cuboids, their rows in the driver's memory; large ones in a
+few jobs through files. `rtolap` has to be importable in the driver (PYTHONPATH or --py-files); executors run
+no Python.
 
 One batch, and what a crash after each step leaves behind:
 
 1. inputs are verified (ranges join, manifests, checksums)     nothing
 2. leftovers of an earlier try are deleted                     nothing
-3. base cuboid, then every cuboid from its smallest parent     files in a scratch folder, never read
-4. each segment's files move to its `location`                 folders without a manifest, never read
+3. all cuboids are grouped: small segments in one job          nothing
+   large ones: the base, then the others from small parents    files in a scratch folder, never read
+4. each segment's files are written, or moved, to `location`   folders without a manifest, never read
 5. events are counted again from the files                     the same
 6. the manifests are written, each atomically, in order        versions that can be promoted
 
@@ -38,7 +40,7 @@ from rtolap.cubes.format.build_batch import batches
 from rtolap.cubes.format.build_inputs import read_specs
 
 EXIT_USAGE = 2
-SEGMENTS_MAX = 128  # in one job; a plan has one scan for each
+SEGMENTS_MAX = 128  # in one job: a failure in one has all of them built again
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -96,7 +96,7 @@ def test_every_answer_is_a_recount_of_a_prefix(
                 zookeeper_server.start()
             case "spark":
                 wait_for("something can be built", lambda: _can_build(client), 90)
-                services.build_queue(JOBS, kill_at="cuboid")
+                services.build_queue(JOBS, kill_at="read")
                 services.build_queue(JOBS)
         asker.wait_for_more()
     wait_for("all events are visible", world.caught_up, 120)

@@ -27,14 +27,18 @@ def day(staging: Staging, number: int, events: int) -> tuple[Staging, BuildSpec,
     return of, of.spec(f"b{number}", part, covered={number: events or 1}), raw
 
 
-def test_each_segment_of_a_batch_equals_its_recount(staging: Staging, submit: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("in_files", [False, True], ids=["in memory", "in files"])
+def test_each_segment_of_a_batch_equals_its_recount(
+    staging: Staging, submit: Callable[..., Any], in_files: bool
+) -> None:
     days = [day(staging, number, events) for number, events in enumerate((200, 0, 1, 50, 120))]
-    done = submit(*(spec for _, spec, _ in days))
+    done = submit(*(spec for _, spec, _ in days), in_files=in_files)
     assert done.exit_code == 0, done.errors
     manifests = {spec.location: assert_recount(of, spec, raw) for of, spec, raw in days}
     assert_nothing_else(staging, manifests)
-    jobs = [line for line in done.progress if line["event"] == "cuboid"]
-    assert len(jobs) == len(next(iter(manifests.values())).cuboids)
+    written = [line for line in done.progress if line["event"] == "cuboid"]
+    assert len(written) == len(next(iter(manifests.values())).cuboids)
+    assert any(line["event"] == "moved" for line in done.progress) is in_files
 
 
 def test_a_segment_that_spark_cannot_build_does_not_cost_the_others(

@@ -45,11 +45,12 @@ def two_versions(staging: Staging) -> tuple[BuildSpec, pa.Table, BuildSpec, pa.T
     return first, raw, second, pa.concat_tables([raw, late])
 
 
+@pytest.mark.parametrize("in_files", [False, True], ids=["in memory", "in files"])
 def test_both_versions_equal_a_recount_and_a_repeated_build_changes_nothing(
-    staging: Staging, submit: Callable[..., Any]
+    staging: Staging, submit: Callable[..., Any], in_files: bool
 ) -> None:
     first, raw, second, all_raw = two_versions(staging)
-    done = submit(first, second)
+    done = submit(first, second, in_files=in_files)
     assert done.exit_code == 0, done.errors
     assert_recount(staging, first, raw)
     assert_recount(staging, second, all_raw)
@@ -67,7 +68,7 @@ def test_both_versions_equal_a_recount_and_a_repeated_build_changes_nothing(
     recreated = staging.spec(  # one whose base cuboid is lost: the part holds all of the segment
         "b4", whole, version=4, base_lost=True, covered=second.covered, first_offsets={0: 100, 1: 0, 2: 7}
     )
-    again = submit(first, rebuilt, recreated)
+    again = submit(first, rebuilt, recreated, in_files=in_files)
     assert again.exit_code == 0, again.errors
     assert again.last("b1")["event"] == "built"
     assert staging.store.read(history.manifest_path(first.location)) == manifest

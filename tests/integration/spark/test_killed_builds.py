@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from rtolap.base.errors import NotFound
 from rtolap.cubes.format import history
 from rtolap.model.build_spec import BuildSpec
@@ -23,7 +24,16 @@ SECOND = "20130102000000_20130103000000"
 Command = Callable[..., tuple[list[str], dict[str, str]]]
 
 # Progress line and how many of it: after the first "built" of two, one version is whole.
-STEPS = [
+STEPS_IN_MEMORY = [
+    ("verified", 2),
+    ("read", 1),
+    ("grouped", 1),
+    ("cuboid", 1),
+    ("cuboid", len(cuboids(CUBE))),
+    ("counted", 1),
+    ("built", 1),
+]
+STEPS_IN_FILES = [
     ("verified", 2),
     ("cuboid", 1),
     ("cuboid", len(cuboids(CUBE))),
@@ -34,8 +44,16 @@ STEPS = [
 LONG_BEFORE_THE_END = 2  # a Spark job at least lies ahead; later steps may be over before the kill arrives
 
 
+@pytest.mark.parametrize(
+    ("in_files", "steps"), [(False, STEPS_IN_MEMORY), (True, STEPS_IN_FILES)], ids=["in memory", "in files"]
+)
 def test_a_build_killed_after_any_step_leaves_no_half_version_and_is_built_whole_afterwards(
-    staging: Staging, submit: Callable[..., Any], submit_command: Command, tmp_path: Path
+    staging: Staging,
+    submit: Callable[..., Any],
+    submit_command: Command,
+    tmp_path: Path,
+    in_files: bool,
+    steps: list[tuple[str, int]],
 ) -> None:
     raws = [raw_events(SEED, 0, 0, 200), raw_events(SEED, 1, 0, 100, SECOND)]
     stagings = [staging.of(SEGMENT), staging.of(SECOND)]
@@ -46,13 +64,13 @@ def test_a_build_killed_after_any_step_leaves_no_half_version_and_is_built_whole
     ]  # fmt: skip
     file = tmp_path / "killed.json"
     file.write_bytes(msgspec.json.encode(specs))
-    for event, count in STEPS:
-        kill_after(event, count, *submit_command(str(file)), tmp_path)
+    for event, count in steps:
+        kill_after(event, count, *submit_command(str(file), in_files=in_files), tmp_path)
         for of, spec, raw in zip(stagings, specs, raws, strict=True):
             if is_finished(of, spec):
-                assert (event, count) not in STEPS[:LONG_BEFORE_THE_END]
+                assert (event, count) not in steps[:LONG_BEFORE_THE_END]
                 assert_recount(of, spec, raw)
-    done = submit(*specs)
+    done = submit(*specs, in_files=in_files)
     assert done.exit_code == 0, done.errors
     found = {
         spec.location: assert_recount(of, spec, raw)

@@ -217,7 +217,7 @@ def test_a_segment_is_staged_built_after_a_kill_promoted_answered_and_cleaned_up
 
     specs = tmp_path / "killed.json"
     specs.write_bytes(msgspec.json.encode(spec))
-    command, environment = submit_command(str(specs))
+    command, environment = submit_command(str(specs), in_files=True)
     environment.pop("AWS_SHARED_CREDENTIALS_FILE", None)  # here keys in the environment, below their file
     keys = {"AWS_ACCESS_KEY_ID": s3_keys.access, "AWS_SECRET_ACCESS_KEY": s3_keys.secret}
     kill_in_mid_build(command, {**environment, **keys}, tmp_path)
@@ -225,7 +225,7 @@ def test_a_segment_is_staged_built_after_a_kill_promoted_answered_and_cleaned_up
     with pytest.raises(NotFound):
         history.read_manifest(store, spec.location)
 
-    done = submit(spec)
+    done = submit(spec, in_files=True)
     assert done.exit_code == 0, done.errors
     assert s3_keys.secret not in done.errors
     staging = Staging(store, uri, tmp_path)

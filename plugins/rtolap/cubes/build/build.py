@@ -14,12 +14,16 @@ from pyspark.sql import SparkSession
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
 from rtolap.cubes.build.cuboid_writer import CuboidWriter
 from rtolap.cubes.build.job_progress import report
+from rtolap.cubes.build.session import list_in_driver
+from rtolap.cubes.build.small_batch import group_rows, is_small
 from rtolap.cubes.format import history
 from rtolap.cubes.format.build_batch import adopt, check_events, finish
 from rtolap.cubes.format.build_inputs import BuildInputs, check_finished, verify_inputs
-from rtolap.cubes.format.manifest import HistoryManifest
+from rtolap.cubes.format.build_rows import VersionWriter, read_rows
+from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.model.build_spec import BuildResult, BuildSpec
-from rtolap.object_store.store import open_store
+from rtolap.model.cuboids import cuboids
+from rtolap.object_store.store import ObjectStore, open_store
 
 EXIT_REFUSED, EXIT_FAILED = 3, 4
 ERROR_CHARS = 2000
@@ -67,20 +71,52 @@ def attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
 def build(spark: SparkSession, wanted: Sequence[Verified]) -> Iterator[tuple[BuildSpec, HistoryManifest]]:
     """Steps 2 to 6 of a batch. Each version as soon as it is whole, in order."""
     specs = [each.spec for each in wanted]
-    events = [each.inputs.events for each in wanted]
+    inputs = [each.inputs for each in wanted]
+    events = [each.events for each in inputs]
     store = open_store(specs[0].object_store)
-    for key, value in store.spark_settings.items():
-        spark.conf.set(key, value)
     for spec in specs:
         store.delete_tree(spec.location)
-    writer = CuboidWriter(spark, store, specs)
-    writer.write_all([each.inputs.files for each in wanted])
-    entries = adopt(store, writer.folder, specs, writer.cuboids)
-    report("moved", specs[0], segments=len(specs), files=sum(len(e.files) for of in entries for e in of))
+    if is_small(spark, specs[0].schema, cuboids(specs[0].cube_definition), inputs):
+        entries = _in_memory(spark, store, specs, inputs)
+    else:
+        entries = _in_files(spark, store, specs, inputs)
     check_events(store, specs, events, entries)
     report("counted", specs[0], segments=len(specs), events=sum(events))
     for spec, held, of_spec in zip(specs, events, entries, strict=True):
         yield spec, finish(store, spec, held, of_spec)
+
+
+def _in_memory(
+    spark: SparkSession, store: ObjectStore, specs: Sequence[BuildSpec], inputs: Sequence[BuildInputs]
+) -> list[list[CuboidEntry]]:
+    """Steps 3 and 4 of small segments: files are written once, where they stay."""
+    schema, of_cube = specs[0].schema, cuboids(specs[0].cube_definition)
+    rows = read_rows(store, schema, [each.files for each in inputs])
+    report("read", specs[0], segments=len(specs), rows=rows.num_rows)
+    grouped = group_rows(spark, schema, of_cube, rows)
+    report("grouped", specs[0], segments=len(specs), rows=grouped.num_rows)
+    writer = VersionWriter(store, specs, of_cube, grouped)
+    by_cuboid = []
+    for number, cuboid in enumerate(of_cube):
+        by_cuboid.append(writer.write(number))
+        size = sum(file.bytes for entry in by_cuboid[-1] for file in entry.files)
+        report("cuboid", specs[0], name=cuboid.name, bytes=size, done=number + 1, total=len(of_cube))
+    return [list(of_spec) for of_spec in zip(*by_cuboid, strict=True)]
+
+
+def _in_files(
+    spark: SparkSession, store: ObjectStore, specs: Sequence[BuildSpec], inputs: Sequence[BuildInputs]
+) -> list[list[CuboidEntry]]:
+    """Steps 3 and 4 of large segments: Spark writes below a scratch folder, and its files are moved."""
+    for key, value in store.spark_settings.items():
+        spark.conf.set(key, value)
+    if store.is_local:
+        list_in_driver(spark)
+    writer = CuboidWriter(spark, store, specs)
+    writer.write_all([each.files for each in inputs])
+    entries = adopt(store, writer.folder, specs, writer.cuboids, writer.folders)
+    report("moved", specs[0], segments=len(specs), files=sum(len(e.files) for of in entries for e in of))
+    return entries
 
 
 def _verified(spec: BuildSpec) -> Verified | HistoryManifest | RtolapError:

@@ -1,125 +1,141 @@
-"""The cuboids of a batch of segments: one Spark job each, split by segment as they are written."""
+"""The cuboids of a batch of any size, through files: a Spark job for the base, then few for the others."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from rtolap.cubes.build.grouping import GROUPED_DIMENSIONS_MAX, group, spark_schema
 from rtolap.cubes.build.job_progress import report
-from rtolap.cubes.format import history
-from rtolap.cubes.format.build_batch import SEGMENT_COLUMN, new_scratch
+from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN, new_scratch
 from rtolap.model.build_spec import BuildSpec
-from rtolap.model.cube import Partial, Schema
 from rtolap.model.cuboids import Cuboid, cuboids, smallest_parents
-from rtolap.model.types import ColumnType
 from rtolap.object_store.store import ObjectStore
+
+PARENT_BYTES_SMALL = 16 << 20  # reading less than this costs less than another job
+_PATH_PARTS = 4  # segment/version/part/file or segment/version/cuboid/file: all that differs in a batch
+_PATH = "__path"
+
+
+class CuboidJob(NamedTuple):
+    """Cuboids that one job writes out of one parent."""
+
+    parent: Cuboid
+    cuboids: tuple[Cuboid, ...]
 
 
 class CuboidWriter:
-    """Writes the cuboids of a batch into its scratch folder, one Spark job each, split by segment."""
+    """Writes the cuboids of a batch into its scratch folder, split by cuboid and segment."""
 
     def __init__(self, spark: SparkSession, store: ObjectStore, specs: Sequence[BuildSpec]) -> None:
         self._spark = spark
         self._store = store
         self._specs = specs
         self._schema = specs[0].schema
+        self._folders: dict[str, str] = {}  # of cuboids, by name, below `folder`
+        self._sizes: dict[str, int] = {}
         self.folder = new_scratch(specs)
         self.cuboids = cuboids(specs[0].cube_definition)
 
+    @property
+    def folders(self) -> list[str]:
+        """Return the folder of each cuboid, below which files lie by segment."""
+        return [self._folders[cuboid.name] for cuboid in self.cuboids]
+
     def write_all(self, inputs: Sequence[Sequence[str]]) -> None:
-        """Base first; each other cuboid out of the smallest one written so far that contains it.
+        """Base first; the others out of the smallest written so far that contain them, few jobs for all.
 
         `inputs`: files of each segment of the batch, in its order.
         """
-        base = self.cuboids[0]
-        sizes = {base.name: self._write(self._inputs(base, inputs), base, 1)}
-        for done, cuboid in enumerate(self.cuboids[1:], start=2):
-            parent = smallest_parents(self.cuboids[:done], sizes)[cuboid.name]
-            source = next(each for each in self.cuboids if each.name == parent)
-            sizes[cuboid.name] = self._write(self._written(source), cuboid, done)
+        self._write(self._inputs(inputs), self.cuboids[:1])
+        while (job := next_job(self.cuboids, self._sizes)) is not None:
+            self._write(self._written(job.parent), job.cuboids)
 
-    def _inputs(self, base: Cuboid, inputs: Sequence[Sequence[str]]) -> DataFrame:
-        """Rows of all segments, each with its place in the batch."""
-        columns = spark_schema(self._schema, base)
-        frames = [
-            self._spark.read.schema(columns)
-            .parquet(*(self._store.spark_uri(path) for path in paths))
-            .withColumn(SEGMENT_COLUMN, F.lit(place))
-            for place, paths in enumerate(inputs)
-            if paths
-        ]
-        if not frames:
+    def _inputs(self, inputs: Sequence[Sequence[str]]) -> DataFrame:
+        """Rows of all segments in one scan, each with its place in the batch, out of its file's path."""
+        columns = spark_schema(self._schema, self.cuboids[0])
+        paths = [(path, place) for place, of_segment in enumerate(inputs) for path in of_segment]
+        if not paths:
             return self._spark.createDataFrame([], columns.add(SEGMENT_COLUMN, T.IntegerType()))
-        return functools.reduce(DataFrame.unionByName, frames)
+        files = sorted({path for path, _ in paths})
+        rows = self._spark.read.schema(columns).parquet(*(self._store.spark_uri(path) for path in files))
+        if len(inputs) == 1:
+            return rows.withColumn(SEGMENT_COLUMN, F.lit(0))
+        places = self._spark.createDataFrame(
+            [("/".join(path.split("/")[-_PATH_PARTS:]), place) for path, place in paths],
+            f"{_PATH} string, {SEGMENT_COLUMN} int",
+        )
+        path = F.substring_index(F.col("_metadata.file_path"), "/", -_PATH_PARTS)
+        return rows.withColumn(_PATH, path).join(F.broadcast(places), _PATH).drop(_PATH)
 
     def _written(self, cuboid: Cuboid) -> DataFrame:
         """A cuboid of this batch; Spark finds the place in the batch in the folders' names."""
         columns = spark_schema(self._schema, cuboid).add(SEGMENT_COLUMN, T.IntegerType())
-        folder = f"{self.folder}/{history.cuboid_folder(cuboid)}"
+        folder = self._folders[cuboid.name]
         if not self._store.exists(folder):  # nothing was written: there are no events
             return self._spark.createDataFrame([], columns)
         return self._spark.read.schema(columns).parquet(self._store.spark_uri(folder))
 
-    def _write(self, source: DataFrame, cuboid: Cuboid, done: int) -> int:
-        """Bytes of the cuboid, all segments together."""
-        folder = f"{self.folder}/{history.cuboid_folder(cuboid)}"
-        frame = group(source, self._schema, cuboid)
+    def _write(self, source: DataFrame, written: Sequence[Cuboid]) -> None:
+        """Rows sorted in their files. Of several segments each is one file unless it is large: rows are
+        rebalanced into files of about `session.FILE_BYTES`; of one, the groups' own shuffle has done that."""
+        folder = f"{self.folder}/job-{len(self._folders)}"
+        numbers = [self.cuboids.index(cuboid) for cuboid in written]
+        frame = group(source, self._schema, written, numbers)
+        if len(self._specs) > 1:
+            frame = frame.hint("rebalance", CUBOID_COLUMN, SEGMENT_COLUMN)
+        wanted = {name for cuboid in written for name in cuboid.dimensions}
+        keys = [name for name in self.cuboids[0].dimensions if name in wanted]
+        if len(written) == 1:
+            frame = frame.sortWithinPartitions(SEGMENT_COLUMN, *keys)
+        else:
+            frame = frame.sortWithinPartitions(CUBOID_COLUMN, SEGMENT_COLUMN, *keys)
         frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").partitionBy(
-            SEGMENT_COLUMN
+            CUBOID_COLUMN, SEGMENT_COLUMN
         ).parquet(self._store.spark_uri(folder), compression="zstd")
-        size = sum(file.bytes for file in self._store.list(folder))
-        report("cuboid", self._specs[0], name=cuboid.name, bytes=size, done=done, total=len(self.cuboids))
-        return size
+        sizes = dict.fromkeys(numbers, 0)
+        files = self._store.list(folder)
+        for cuboid, number in zip(written, numbers, strict=True):
+            own = f"{folder}/{CUBOID_COLUMN}={number}"
+            sizes[number] = sum(file.bytes for file in files if file.path.startswith(f"{own}/"))
+            self._folders[cuboid.name], self._sizes[cuboid.name] = own, sizes[number]
+            report(
+                "cuboid",
+                self._specs[0],
+                name=cuboid.name,
+                bytes=sizes[number],
+                done=len(self._sizes),
+                total=len(self.cuboids),
+            )
 
 
-_SIMPLE_TYPES: dict[str, T.DataType] = {
-    "string": T.StringType(),
-    "boolean": T.BooleanType(),
-    "int": T.IntegerType(),
-    "bigint": T.LongType(),
-    "double": T.DoubleType(),
-    "date": T.DateType(),
-    "timestamp": T.TimestampNTZType(),
-    "binary": T.BinaryType(),
-}
+def next_job(all_cuboids: tuple[Cuboid, ...], sizes: dict[str, int]) -> CuboidJob | None:
+    """The next cuboids to write, and out of which one; None when all are.
 
-
-def group(source: DataFrame, schema: Schema, cuboid: Cuboid) -> DataFrame:
-    """Merge partial aggregates by segment and dimensions; nulls are a group of their own, as in SQL.
-
-    Rebalanced, so that a segment is one file unless it is large: files of about `session.FILE_BYTES`,
-    however many segments there are.
+    `sizes`: bytes of those that are written, by name; the base, the first, is. Of the largest cuboids that
+    are missing, those that share their smallest parent make one job. Where that parent is small, whatever
+    else is missing and contained in it goes along.
     """
-    keys = [SEGMENT_COLUMN, *cuboid.dimensions]
-    merged = source.groupBy(*keys).agg(*[_merge(partial) for partial in schema.partials])
-    return merged.hint("rebalance", SEGMENT_COLUMN).sortWithinPartitions(*keys)
-
-
-def _merge(partial: Partial) -> Column:
-    column = F.col(partial.name)
-    match partial.op:
-        case "sum":
-            merged = F.sum(column)
-        case "min":
-            merged = F.min(column)
-        case "max":
-            merged = F.max(column)
-        case "hll":  # Spark would make an empty sketch of a default size out of nulls alone
-            merged = F.when(F.count(column) > 0, F.hll_union_agg(column))
-    return merged.cast(spark_type(partial.type)).alias(partial.name)
-
-
-def spark_schema(schema: Schema, cuboid: Cuboid) -> T.StructType:
-    fields = [T.StructField(name, spark_type(schema.dimension_type(name))) for name in cuboid.dimensions]
-    fields += [T.StructField(partial.name, spark_type(partial.type)) for partial in schema.partials]
-    return T.StructType(fields)
-
-
-def spark_type(column_type: ColumnType) -> T.DataType:
-    if column_type.kind == "decimal":
-        return T.DecimalType(column_type.precision, column_type.scale)
-    return _SIMPLE_TYPES[column_type.kind]
+    missing = [cuboid for cuboid in all_cuboids if cuboid.name not in sizes]
+    if not missing:
+        return None
+    written = tuple(cuboid for cuboid in all_cuboids if cuboid.name in sizes)
+    first, level = missing[0], len(missing[0].dimensions)
+    parents = smallest_parents((*written, *missing), sizes)
+    parent = next(cuboid for cuboid in written if cuboid.name == parents[first.name])
+    if len(parent.dimensions) > GROUPED_DIMENSIONS_MAX:
+        return CuboidJob(parent, (first,))
+    small = sizes[parent.name] <= PARENT_BYTES_SMALL
+    return CuboidJob(
+        parent,
+        tuple(
+            cuboid
+            for cuboid in missing
+            if (small and set(cuboid.dimensions) <= set(parent.dimensions))
+            or (len(cuboid.dimensions) == level and parents[cuboid.name] == parent.name)
+        ),
+    )

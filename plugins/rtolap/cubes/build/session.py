@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 FILE_BYTES = 128 << 20  # adaptive execution joins small partitions into files of about this size
+ROWS_IN_MEMORY_MAX = 1_000_000
+ROWS_SETTING = "spark.rtolap.rowsInMemoryMax"  # batches of more rows go through files
 
 # Set unless spark-submit set them: small shuffles, few files, decimals and overflows that fail loudly.
 _DEFAULTS = {
@@ -16,11 +22,20 @@ _DEFAULTS = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
+_LOCAL_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
 def open_session() -> SparkSession:
-    """The session of spark-submit, with its own settings where the caller made none."""
-    spark = SparkSession.builder.appName("rtolap-build").getOrCreate()
+    """The session of spark-submit, with its own settings where the caller made none.
+
+    On a local master nobody watches the pages of a session that is over in seconds: they are not served.
+    """
+    SparkContext._ensure_initialized()
+    conf = SparkConf()
+    builder = SparkSession.builder.appName("rtolap-build")
+    if conf.get("spark.master", "").startswith("local") and not conf.contains("spark.ui.enabled"):
+        builder = builder.config("spark.ui.enabled", "false")
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     given = spark.sparkContext.getConf()
     for key, value in _DEFAULTS.items():
@@ -29,3 +44,29 @@ def open_session() -> SparkSession:
     if not given.contains("spark.sql.shuffle.partitions"):
         spark.conf.set("spark.sql.shuffle.partitions", str(2 * spark.sparkContext.defaultParallelism))
     return spark
+
+
+def list_in_driver(spark: SparkSession) -> None:
+    """Have the driver list folders itself: for a local disk, where a job of Spark's takes longer."""
+    spark.conf.set(_LOCAL_LISTING, str(1 << 20))
+
+
+def rows_in_memory_max(spark: SparkSession) -> int:
+    """Return how many rows a batch may have that is grouped in memory."""
+    return int(spark.conf.get(ROWS_SETTING, str(ROWS_IN_MEMORY_MAX)) or ROWS_IN_MEMORY_MAX)
+
+
+@contextmanager
+def changed_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session for what runs inside."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)

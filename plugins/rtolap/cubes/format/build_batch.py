@@ -1,9 +1,9 @@
 """Many segments in one Spark job: which specs go together, and how one job's files become their versions.
 
-A job writes cuboid by cuboid below one scratch folder, split by segment:
-`<scratch>/<cuboid>/__segment=<place in the batch>/part-*.parquet`. The scratch folder lies inside the first
-attempt's own location, so that whatever sweeps a dead attempt sweeps it too; and each try has one of its own,
-so that nothing a killed driver had still under way can fall into it. No Spark in here.
+Jobs write below one scratch folder, split by cuboid and segment:
+`<scratch>/<job>/__cuboid=<number>/__segment=<place in the batch>/part-*.parquet`. The scratch folder lies
+inside the first attempt's own location, so that whatever sweeps a dead attempt sweeps it too; and each try
+has one of its own, so that nothing a killed driver had still under way can fall into it. No Spark in here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from rtolap.model.completeness import late_ppm
 from rtolap.model.cuboids import Cuboid
 from rtolap.object_store.store import ObjectStore
 
-SEGMENT_COLUMN = "__segment"  # place in the batch; no column of a cube begins with two underscores
+# Place in the batch, and place among the cuboids; no column of a cube begins with two underscores.
+SEGMENT_COLUMN, CUBOID_COLUMN = "__segment", "__cuboid"
 SCRATCH_FOLDER = "_batch"
 _WORKERS = 8  # mostly waiting for a disk or a remote store
 
@@ -51,14 +52,22 @@ def new_scratch(batch: Sequence[BuildSpec]) -> str:
 
 
 def adopt(
-    store: ObjectStore, scratch_folder: str, specs: Sequence[BuildSpec], cuboids: Iterable[Cuboid]
+    store: ObjectStore,
+    scratch_folder: str,
+    specs: Sequence[BuildSpec],
+    cuboids: Sequence[Cuboid],
+    folders: Sequence[str],
 ) -> list[list[CuboidEntry]]:
     """Move every file of the scratch folder to the version that it belongs to; entries per spec.
 
-    When this returns the files are durable, and the scratch folder is gone. A crash before leaves folders
-    without a manifest.
+    `folders`: of each cuboid, inside the scratch folder, with a folder for each segment that has rows. When
+    this returns the files are durable, and the scratch folder is gone. A crash before leaves folders without
+    a manifest.
     """
-    names = [(history.cuboid_folder(cuboid), cuboid) for cuboid in cuboids]
+    names = [
+        (history.cuboid_folder(cuboid), scratch, cuboid)
+        for cuboid, scratch in zip(cuboids, folders, strict=True)
+    ]
     listed: dict[str, list[str]] = {}
     for stored in store.list(scratch_folder):
         folder, _, name = stored.path.rpartition("/")
@@ -67,8 +76,8 @@ def adopt(
 
     def move_segment(place: int, spec: BuildSpec) -> list[CuboidEntry]:
         entries = []
-        for folder, cuboid in names:
-            source = f"{scratch_folder}/{folder}/{SEGMENT_COLUMN}={place}"
+        for folder, scratch, cuboid in names:
+            source = f"{scratch}/{SEGMENT_COLUMN}={place}"
             files = tuple(
                 _move(store, source, spec.location, folder, name) for name in listed.get(source, ())
             )

@@ -12,7 +12,7 @@ import msgspec
 
 from rtolap.base.errors import Corrupted, DefinitionError, Refused
 from rtolap.cubes.format import history
-from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, StagedManifest, decode
+from rtolap.cubes.format.manifest import MANIFEST_NAME, FileEntry, HistoryManifest, StagedManifest, decode
 from rtolap.model.build_spec import BuildPart, BuildSpec
 from rtolap.model.cuboids import cuboids
 from rtolap.model.offsets import Offsets, PartRange
@@ -28,10 +28,12 @@ _READ_AGAIN = (
 
 
 class BuildInputs(NamedTuple):
-    """Parquet files to read, relative to the store's root, and the events that they hold."""
+    """Parquet files to read, relative to the store's root, and what they hold."""
 
     files: list[str]
     events: int
+    rows: int
+    bytes: int
 
 
 def read_specs(argument: str) -> list[BuildSpec]:
@@ -50,6 +52,7 @@ def verify_inputs(store: ObjectStore, spec: BuildSpec) -> BuildInputs:
     """Manifests, checksums and ranges of everything that goes in. Raises Refused, Corrupted or NotFound."""
     check_ranges_join(spec)
     files: list[str] = []
+    entries: list[FileEntry] = []
     events = 0
     for part in spec.parts:
         path = f"{part.path}/{MANIFEST_NAME}"
@@ -57,6 +60,7 @@ def verify_inputs(store: ObjectStore, spec: BuildSpec) -> BuildInputs:
         check_part(spec, part, manifest)
         history.verify_files(store, part.path, manifest.files, action=_UPLOAD_AGAIN)
         files += [f"{part.path}/{file.name}" for file in manifest.files]
+        entries += manifest.files
         events += manifest.events
     if spec.previous_location is not None:
         previous = history.read_manifest(store, spec.previous_location)
@@ -64,10 +68,11 @@ def verify_inputs(store: ObjectStore, spec: BuildSpec) -> BuildInputs:
         base = history.entry_of(previous, cuboids(spec.cube_definition)[0])
         history.verify_files(store, spec.previous_location, base.files, action=_READ_AGAIN)
         files += [f"{spec.previous_location}/{file.name}" for file in base.files]
+        entries += base.files
         events += previous.events
     elif spec.version != 1 and not spec.base_lost:
         raise Refused(f"version {spec.version} of {spec.cube}/{spec.segment} needs a previous version")
-    return BuildInputs(files, events)
+    return BuildInputs(files, events, sum(file.rows for file in entries), sum(file.bytes for file in entries))
 
 
 def check_ranges_join(spec: BuildSpec) -> None:

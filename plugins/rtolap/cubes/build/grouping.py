@@ -1,0 +1,82 @@
+"""A cube's columns in Spark, and merging partial aggregates into cuboids, several in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN
+from rtolap.model.cube import Partial, Schema
+from rtolap.model.cuboids import Cuboid
+from rtolap.model.types import ColumnType
+
+GROUPED_DIMENSIONS_MAX = 63  # bits of Spark's `grouping_id`, less one of the segment
+
+_SIMPLE_TYPES: dict[str, T.DataType] = {
+    "string": T.StringType(),
+    "boolean": T.BooleanType(),
+    "int": T.IntegerType(),
+    "bigint": T.LongType(),
+    "double": T.DoubleType(),
+    "date": T.DateType(),
+    "timestamp": T.TimestampNTZType(),
+    "binary": T.BinaryType(),
+}
+
+
+def spark_schema(schema: Schema, cuboid: Cuboid) -> T.StructType:
+    fields = [T.StructField(name, spark_type(schema.dimension_type(name))) for name in cuboid.dimensions]
+    fields += [T.StructField(partial.name, spark_type(partial.type)) for partial in schema.partials]
+    return T.StructType(fields)
+
+
+def spark_type(column_type: ColumnType) -> T.DataType:
+    if column_type.kind == "decimal":
+        return T.DecimalType(column_type.precision, column_type.scale)
+    return _SIMPLE_TYPES[column_type.kind]
+
+
+def group(source: DataFrame, schema: Schema, cuboids: Sequence[Cuboid], numbers: Sequence[int]) -> DataFrame:
+    """Merge partial aggregates by segment and dimensions, into each of these cuboids in one pass.
+
+    Rows carry their segment and the number of their cuboid; a dimension that a cuboid lacks is null in its
+    rows. Nulls of the data are a group of their own, as in SQL: the cuboid's number tells them apart. More
+    than one cuboid needs at most GROUPED_DIMENSIONS_MAX dimensions.
+    """
+    merged = [_merge(partial) for partial in schema.partials]
+    if len(cuboids) == 1:
+        keys = [SEGMENT_COLUMN, *cuboids[0].dimensions]
+        return source.groupBy(*keys).agg(F.lit(numbers[0]).alias(CUBOID_COLUMN), *merged)
+    wanted = {name for cuboid in cuboids for name in cuboid.dimensions}
+    dimensions = [name for name in source.columns if name in wanted]
+    sets = [[SEGMENT_COLUMN, *cuboid.dimensions] for cuboid in cuboids]
+    grouped = source.groupingSets(sets, SEGMENT_COLUMN, *dimensions)
+    number = F.lit(None).cast("int")
+    for cuboid, of_cuboid in zip(cuboids, numbers, strict=True):
+        lacking = _grouping_id(dimensions, cuboid)
+        number = F.when(F.grouping_id() == F.lit(lacking), F.lit(of_cuboid)).otherwise(number)
+    return grouped.agg(number.alias(CUBOID_COLUMN), *merged)
+
+
+def _grouping_id(dimensions: Sequence[str], cuboid: Cuboid) -> int:
+    """Spark's number of a grouping set: a bit for each dimension, the last one lowest, set where it is
+    grouped away. The segment never is."""
+    bits = "".join("0" if name in cuboid.dimensions else "1" for name in dimensions)
+    return int(bits or "0", 2)
+
+
+def _merge(partial: Partial) -> Column:
+    column = F.col(partial.name)
+    match partial.op:
+        case "sum":
+            merged = F.sum(column)
+        case "min":
+            merged = F.min(column)
+        case "max":
+            merged = F.max(column)
+        case "hll":  # Spark would make an empty sketch of a default size out of nulls alone
+            merged = F.when(F.count(column) > 0, F.hll_union_agg(column))
+    return merged.cast(spark_type(partial.type)).alias(partial.name)
