@@ -104,16 +104,15 @@ class Run(NamedTuple):
 def staged_rows(connection: duckdb.DuckDBPyConnection, seed: int, rows: int, begin_ms: int) -> pa.Table:
     """Rows of the base cuboid as a few replica sets upload them: some share their dimensions."""
     table: pa.Table = connection.sql(
-        f"""SELECT make_timestamp(
-                {begin_ms * 1000} + (hash(i, {seed}) % 24)::BIGINT * {_HOUR_MS * 1000}) AS hour_start,
-            'shop-' || (hash(i, {seed} + 1) % 500)::INT AS shop,
-            (hash(i, {seed} + 2) % greatest(200, {rows} // 25000))::INT AS item,
+        f"""SELECT make_timestamp({begin_ms * 1000} + drawn(i, 0, 24) * {_HOUR_MS * 1000}) AS hour_start,
+            'shop-' || drawn(i, 1, 500) AS shop,
+            drawn(i, 2, greatest(200, {rows} // 25000))::INT AS item,
             1::BIGINT AS __rows,
-            (hash(i, {seed} + 3) % 100)::DECIMAL(38,0) AS units__sum,
-            ((hash(i, {seed} + 4) % 100000)::DECIMAL(38,2) / 100)::DECIMAL(38,2) AS price__sum,
-            ((hash(i, {seed} + 4) % 100000)::DECIMAL(38,2) / 100)::DECIMAL(12,2) AS price__max,
-            (hash(i, {seed} + 5) % 1000)::DOUBLE / 8 AS weight__sum
-        FROM range({rows}) AS made(i)"""
+            drawn(i, 3, 100)::DECIMAL(38,0) AS units__sum,
+            (drawn(i, 4, 100000)::DECIMAL(38,2) / 100)::DECIMAL(38,2) AS price__sum,
+            (drawn(i, 4, 100000)::DECIMAL(38,2) / 100)::DECIMAL(12,2) AS price__max,
+            drawn(i, 5, 1000)::DOUBLE / 8 AS weight__sum
+        FROM range({seed} * {rows}, ({seed} + 1) * {rows}) AS made(i)"""
     ).to_arrow_table()
     expected = physical_schema(_SCHEMA, plain=True)
     return table.select(expected.names).cast(expected)
@@ -124,6 +123,7 @@ def staged_case(folder: Path, segments: int, rows: int, *, lean: bool, driver_me
     store.claim()
     specs = []
     connection = duckdb.connect()
+    connection.execute("CREATE MACRO drawn(i, k, n) AS (hash(i * 8 + k) % n)::BIGINT")
     for number in range(segments):
         begin_ms = _BEGIN_MS + number * 24 * _HOUR_MS
         segment = SegmentRange(begin_ms, begin_ms + 24 * _HOUR_MS)

@@ -8,14 +8,19 @@ has one of its own, so that nothing a killed driver had still under way can fall
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from rtolap.base.errors import Corrupted
 from rtolap.base.files import fsync_dir, fsync_file
+from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format import history
 from rtolap.cubes.format.manifest import CuboidEntry, FileEntry, HistoryManifest
 from rtolap.model.build_spec import BuildSpec
@@ -27,6 +32,7 @@ from rtolap.object_store.store import ObjectStore
 SEGMENT_COLUMN, CUBOID_COLUMN = "__segment", "__cuboid"
 SCRATCH_FOLDER = "_batch"
 _WORKERS = 8  # mostly waiting for a disk or a remote store
+_GROUP_ROWS = 1 << 18  # held in memory while a file is written again
 
 
 def batches(specs: Sequence[BuildSpec], segments_max: int) -> list[list[BuildSpec]]:
@@ -58,7 +64,8 @@ def adopt(
     cuboids: Sequence[Cuboid],
     folders: Sequence[str],
 ) -> list[list[CuboidEntry]]:
-    """Move every file of the scratch folder to the version that it belongs to; entries per spec.
+    """Move every file of the scratch folder to the version that it belongs to; entries per spec. One that
+    several cuboids share a job with has columns of others, without values, and is written again without them.
 
     `folders`: of each cuboid, inside the scratch folder, with a folder for each segment that has rows. When
     this returns the files are durable, and the scratch folder is gone. A crash before leaves folders without
@@ -78,8 +85,10 @@ def adopt(
         entries = []
         for folder, scratch, cuboid in names:
             source = f"{scratch}/{SEGMENT_COLUMN}={place}"
+            schema = physical_schema(spec.schema, cuboid.dimensions, plain=True)
             files = tuple(
-                _move(store, source, spec.location, folder, name) for name in listed.get(source, ())
+                _adopt_file(store, f"{source}/{name}", spec.location, f"{folder}/{name}", schema)
+                for name in listed.get(source, ())
             )
             entries.append(CuboidEntry(folder, cuboid.dimensions, sum(file.rows for file in files), files))
         _make_durable(store, spec.location, entries)
@@ -133,9 +142,29 @@ def _check_events(store: ObjectStore, spec: BuildSpec, expected: int, entries: S
             )
 
 
-def _move(store: ObjectStore, source: str, location: str, folder: str, name: str) -> FileEntry:
-    store.move(f"{source}/{name}", f"{location}/{folder}/{name}")
-    return history.describe_file(store, location, f"{folder}/{name}")
+def _adopt_file(store: ObjectStore, source: str, location: str, name: str, schema: pa.Schema) -> FileEntry:
+    with store.open(source) as opened:
+        parquet = pq.ParquetFile(opened)
+        if parquet.schema_arrow.names != schema.names:
+            batches = parquet.iter_batches(_GROUP_ROWS, columns=schema.names)
+            return write_file(store, location, name, schema, batches)
+    store.move(source, f"{location}/{name}")
+    return history.describe_file(store, location, name)
+
+
+def write_file(
+    store: ObjectStore, location: str, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> FileEntry:
+    """Write a file of history, durably and in one step. Its bytes are held in memory, its rows are not."""
+    sink = pa.BufferOutputStream()
+    rows = 0
+    with pq.ParquetWriter(sink, schema, compression="zstd", coerce_timestamps="us", version="2.6") as writer:
+        for batch in batches:
+            writer.write_batch(batch.cast(schema))
+            rows += batch.num_rows
+    data = sink.getvalue().to_pybytes()
+    store.write(f"{location}/{name}", data)
+    return FileEntry(name, rows, len(data), hashlib.sha256(data).hexdigest())
 
 
 def _make_durable(store: ObjectStore, location: str, entries: Iterable[CuboidEntry]) -> None:

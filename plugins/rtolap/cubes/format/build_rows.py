@@ -6,7 +6,6 @@ them cost more than what they hold, so the driver reads and writes them itself, 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,8 +17,8 @@ from numpy.typing import NDArray
 from rtolap.base.errors import Corrupted
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format import history
-from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN
-from rtolap.cubes.format.manifest import CuboidEntry, FileEntry
+from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN, write_file
+from rtolap.cubes.format.manifest import CuboidEntry
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.cube import Schema
 from rtolap.model.cuboids import Cuboid
@@ -90,10 +89,6 @@ def _write(store: ObjectStore, location: str, cuboid: Cuboid, table: pa.Table) -
     folder = history.cuboid_folder(cuboid)
     if not table.num_rows:
         return CuboidEntry(folder, cuboid.dimensions, 0, ())
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", coerce_timestamps="us", version="2.6")
-    data = sink.getvalue().to_pybytes()
-    name = f"{folder}/part-00000.parquet"
-    store.write(f"{location}/{name}", data)
-    file = FileEntry(name, table.num_rows, len(data), hashlib.sha256(data).hexdigest())
+    batches = table.combine_chunks().to_batches()
+    file = write_file(store, location, f"{folder}/part-00000.parquet", table.schema, batches)
     return CuboidEntry(folder, cuboid.dimensions, table.num_rows, (file,))
