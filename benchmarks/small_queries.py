@@ -24,6 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +196,7 @@ def ask(ports: tuple[int, int], count: int, clients: int) -> dict[str, dict[str,
     found: dict[str, dict[str, Any]] = {"mysql": {}, "http": {}}
     with closing(_connected(ports[0])) as connection, connection.cursor() as cursor:
         for name, sql in STATEMENTS.items():
-            found["mysql"][name] = timed(lambda sql=sql: cursor.execute(sql), count)  # type: ignore[misc]
+            found["mysql"][name] = timed(partial(cursor.execute, sql), count)
     credentials = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
     headers = {"Content-Type": "application/json", "Authorization": f"Basic {credentials}"}
     web = http.client.HTTPConnection("127.0.0.1", ports[1])
@@ -207,7 +208,7 @@ def ask(ports: tuple[int, int], count: int, clients: int) -> dict[str, dict[str,
         assert response.status == 200
 
     for name, sql in STATEMENTS.items():
-        found["http"][name] = timed(lambda sql=sql: post(sql), count)  # type: ignore[misc]
+        found["http"][name] = timed(partial(post, sql), count)
     web.close()
     if clients > 1:
         found["per_s"] = {str(many): _rate(ports[0], count, many) for many in (1, clients)}
@@ -240,10 +241,11 @@ def ask_duckdb(table: pa.Table, count: int) -> dict[str, list[float]]:
     with duckdb.connect(config={"threads": 2}) as connection:
         connection.register("rows", table)
         connection.execute("CREATE TABLE cube AS SELECT * FROM rows")
-        return {
-            name: timed(lambda sql=sql: connection.execute(sql).fetchall(), count)  # type: ignore[misc]
-            for name, sql in BY_DUCKDB.items()
-        }
+        return {name: timed(partial(_fetched, connection, sql), count) for name, sql in BY_DUCKDB.items()}
+
+
+def _fetched(connection: Any, sql: str) -> object:
+    return connection.execute(sql).fetchall()
 
 
 def rolled_up(port: int) -> pa.Table:
@@ -251,7 +253,7 @@ def rolled_up(port: int) -> pa.Table:
     query = PartialQuery(
         cube=schema.cube.name,
         dimensions=schema.cube.all_dimensions,
-        partials=tuple(partial.name for partial in schema.partials),
+        partials=tuple(each.name for each in schema.partials),
         snapshot=Snapshot(assignment_epoch=1),
     )
     with closing(ReceiverClients(TOKEN)) as clients:
@@ -277,7 +279,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         table = rolled_up(port)
         for _ in range(arguments.rounds):
             for way, most in (("merge", bytes_max), ("engine", -1)):
-                merged_answer.BYTES_MAX = most  # type: ignore[misc]
+                merged_answer.BYTES_MAX = most
                 found = in_client(ports, arguments.statements, arguments.clients)
                 for client in ("mysql", "http"):
                     for name, took_ms in found[client].items():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from rtolap.query.cubes import history, history_rows
 from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.cubes.history import SEGMENTS_AT_ONCE, EmbeddedHistory
 from rtolap.query.cubes.history_footers import Footers, HistoryFile
@@ -29,6 +30,7 @@ STATEMENTS = (
     "select carrier, approx_count_distinct(passenger) n from flights group by carrier order by carrier",
     "select count(*) n from flights where gate > 100",
 )
+FURTHER = "select day_start, sum(delay) s from flights group by day_start order by day_start"
 
 
 class Remote:
@@ -86,19 +88,21 @@ def files_with_rows(world: QueryWorld, cuboid: str) -> int:
     return sum(pq.read_metadata(file).num_rows > 0 for folder in folders for file in folder.iterdir())
 
 
-def test_a_second_statement_asks_for_rows_alone(built: QueryWorld, remote: Remote, far: QueryService) -> None:
-    sql = STATEMENTS[0]
-    segments = len(built.built["flights"])
-    first = far.execute(sql).table()
+def test_a_statement_asks_for_what_none_before_it_has_read(
+    built: QueryWorld, remote: Remote, far: QueryService
+) -> None:
+    segments, files = len(built.built["flights"]), files_with_rows(built, "day_start")
+    first = far.execute(STATEMENTS[0]).table()
     asked = remote.taken()
     assert asked["manifest.json"] == 3 * segments, "opened, read, and read to its end"
-    data = asked["part-0.parquet"] + asked["part-1.parquet"]
-    # Of each file: the whole for its checksum and its footer, three requests each; and the rows.
-    assert data <= 2 * 6 * segments + 2 * files_with_rows(built, "day_start")
-    assert far.execute(sql).table().equals(first)
+    # Of each file: the whole for its checksum, and its footer, three requests each; and the rows.
+    assert asked["part-0.parquet"] + asked["part-1.parquet"] <= 2 * 6 * segments + 3 * files
+    assert far.execute(STATEMENTS[0]).table().equals(first)
+    assert remote.taken().total() == 0, "the columns are in memory"
+    far.execute(FURTHER).table()
     asked = remote.taken()
     assert set(asked) <= {"part-0.parquet", "part-1.parquet"}
-    assert asked.total() == 2 * files_with_rows(built, "day_start"), "opened, and read once"
+    assert asked.total() == 2 * files, "opened, and one column read"
 
 
 def test_an_explain_of_what_was_read_asks_for_nothing(remote: Remote, far: QueryService) -> None:
@@ -112,7 +116,21 @@ def test_segments_of_a_remote_store_are_read_beside_each_other(remote: Remote, f
     far.execute(STATEMENTS[0]).table()
     remote.taken()
     remote.meet = SEGMENTS_AT_ONCE
-    far.execute(STATEMENTS[0]).table()
+    far.execute(FURTHER).table()
+
+
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_large_files_and_many_rows_are_read_piece_by_piece_to_the_same_answer(
+    sql: str, built: QueryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(built.service()) as service:
+        expected = rows_of(service.execute(sql).table(), in_order=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(history, "RAW_ROWS", 5)
+            patch.setattr(history, "GROUPED_ROWS", 3)
+            assert rows_of(service.execute(sql).table(), in_order=True) == expected
+            patch.setattr(history_rows, "SMALL_ROWS", 0)
+            assert rows_of(service.execute(sql).table(), in_order=True) == expected
 
 
 @pytest.mark.parametrize("sql", STATEMENTS)
@@ -173,7 +191,7 @@ def test_footers_beyond_the_bound_are_read_again(built: QueryWorld) -> None:
     )
     footers = Footers(bytes_max=footer_bytes(first) + footer_bytes(second) - 1)
     for file in (first, first, second, first):
-        footers.fragment(file)
+        footers.footer(file)
     asked = remote.taken()
     assert asked["part-0.parquet"] == 2 * asked["part-1.parquet"]
 

@@ -7,7 +7,7 @@ row groups by the filter, and groups what it read by what was requested where th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Protocol, TypeVar
@@ -15,21 +15,19 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted
-from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.metadata.records import SegmentRecord
-from rtolap.model.predicate import columns_of
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cubes.history_files import HistoryFiles
-from rtolap.query.cubes.history_footers import HistoryFile
-from rtolap.query.cubes.history_rows import SegmentRows, has_sketches
+from rtolap.query.cubes.history_rows import CuboidRows, FileColumns, HistoryRows
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.plan import CubeRead, ReadStats
 
 SEGMENTS_AT_ONCE = 8  # of one statement, so that a long one leaves threads to others
 READS_MAX = 32  # of all statements
+RAW_ROWS = 1 << 20  # that wait until they are filtered
 GROUPED_ROWS = 65_536  # that wait until they are grouped: a call costs as much as some thousands of rows
 
 T = TypeVar("T")
@@ -61,6 +59,7 @@ class EmbeddedHistory:
     def __init__(self, store: ObjectStore, cache: HistoryCache | None = None) -> None:
         """`cache`: where copies of the store's files may be found."""
         self._files = HistoryFiles(store, cache)
+        self._columns = FileColumns(self._files.footers)
         self._reads: ThreadPoolExecutor | None = None
         if not store.is_local:  # a disk answers before another thread has begun
             self._reads = ThreadPoolExecutor(READS_MAX, thread_name_prefix="history-read")
@@ -72,53 +71,47 @@ class EmbeddedHistory:
     def read(
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
     ) -> pa.Table:
-        schema = physical_schema(read.schema, read.dimensions, read.partials, plain=True)
-        grouped = schema.empty_table()
-        pending: list[pa.Table] = []
-        rows = 0
-        for table, done in self._tables(read, segments, cancellation):
+        rows = HistoryRows(read, self._files.footers, self._columns)
+
+        def read_segment(segment: SegmentRecord) -> tuple[CuboidRows, ReadStats]:
+            done = ReadStats(read.cube)
+            location, cuboid = self._choose(rows.needed, segment, done)
+            found = self._files.use(*(segment, location, cuboid, done), rows.of, verified=True)
+            _count(done, cuboid, found.kept)
+            return found, done
+
+        grouped, ready, raw = rows.empty, list[pa.Table](), list[pa.Table]()
+        raw_rows = ready_rows = 0
+        for found, done in self._beside(read_segment, segments, cancellation, alone=rows.has_sketches):
             _add(stats, done)
-            pending.append(table)
-            rows += table.num_rows
-            if rows >= max(GROUPED_ROWS, grouped.num_rows) and not has_sketches(read):
-                grouped, pending, rows = group_partials(read, pa.concat_tables([grouped, *pending])), [], 0
-        return pa.concat_tables([grouped, *pending])
+            if found.is_filtered:
+                ready.append(found.table)
+                ready_rows += found.table.num_rows
+            else:
+                raw.append(found.table)
+                raw_rows += found.table.num_rows
+            if raw_rows >= RAW_ROWS:
+                ready.append(rows.filtered(raw))
+                ready_rows += ready[-1].num_rows
+                raw, raw_rows = [], 0
+            if ready_rows >= max(GROUPED_ROWS, grouped.num_rows) and not rows.has_sketches:
+                grouped, ready, ready_rows = group_partials(read, pa.concat_tables([grouped, *ready])), [], 0
+        return pa.concat_tables([grouped, *ready, rows.filtered(raw)])
 
     def estimate(
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
     ) -> None:
+        rows = HistoryRows(read, self._files.footers, self._columns)
+
         def look(segment: SegmentRecord) -> ReadStats:
             done = ReadStats(read.cube)
-            location, cuboid = self._choose(read, segment, done)
-            kept = self._files.use(
-                *(segment, location, cuboid, done),
-                lambda files: SegmentRows(read, self._files.footers, files).kept,
-                verified=False,
-            )
+            location, cuboid = self._choose(rows.needed, segment, done)
+            kept = self._files.use(*(segment, location, cuboid, done), rows.kept, verified=False)
             _count(done, cuboid, kept)
             return done
 
         for done in self._beside(look, segments, cancellation):
             _add(stats, done)
-
-    def _tables(
-        self, read: CubeRead, segments: Sequence[SegmentRecord], cancellation: Cancellation
-    ) -> Iterator[tuple[pa.Table, ReadStats]]:
-        """The rows of each segment, in order."""
-
-        def read_segment(segment: SegmentRecord) -> tuple[pa.Table, ReadStats]:
-            done = ReadStats(read.cube)
-            location, cuboid = self._choose(read, segment, done)
-
-            def rows_of(files: Sequence[HistoryFile]) -> tuple[pa.Table, int]:
-                rows = SegmentRows(read, self._files.footers, files)
-                return rows.read(), rows.kept
-
-            table, kept = self._files.use(*(segment, location, cuboid, done), rows_of, verified=True)
-            _count(done, cuboid, kept)
-            return table, done
-
-        return self._beside(read_segment, segments, cancellation, alone=has_sketches(read))
 
     def _beside(
         self,
@@ -147,14 +140,16 @@ class EmbeddedHistory:
             for future in running:
                 future.cancel()
 
-    def _choose(self, read: CubeRead, segment: SegmentRecord, stats: ReadStats) -> tuple[str, CuboidEntry]:
+    def _choose(
+        self, needed: Collection[str], segment: SegmentRecord, stats: ReadStats
+    ) -> tuple[str, CuboidEntry]:
         location = segment.location
         if location is None:
             raise Corrupted(
-                f"{read.cube}/{segment.name} is at version {segment.version} without a location",
+                f"{segment.cube}/{segment.name} is at version {segment.version} without a location",
                 action="queue the segment to be built again",
             )
-        cuboid = choose_cuboid(self._files.manifest(location, segment), read)
+        cuboid = choose_cuboid(self._files.manifest(location, segment), needed)
         stats.cuboids[cuboid.name] = stats.cuboids.get(cuboid.name, 0) + 1
         return location, cuboid
 
@@ -174,14 +169,14 @@ def _add(stats: ReadStats, segment: ReadStats) -> None:
     stats.files_remote += segment.files_remote
 
 
-def choose_cuboid(manifest: HistoryManifest, read: CubeRead) -> CuboidEntry:
+def choose_cuboid(manifest: HistoryManifest, needed: Collection[str]) -> CuboidEntry:
     """Return the one with the fewest rows that holds every dimension that is read or filtered by."""
-    needed = {*read.dimensions, *columns_of(read.filter)}
-    fitting = [cuboid for cuboid in manifest.cuboids if needed <= set(cuboid.dimensions)]
+    wanted = frozenset(needed)
+    fitting = [cuboid for cuboid in manifest.cuboids if wanted.issubset(cuboid.dimensions)]
     if not fitting:
         raise Corrupted(
             f"history of {manifest.cube}/{manifest.segment} v{manifest.version} has no fitting cuboid",
-            expected=f"one with {', '.join(sorted(needed))}",
+            expected=f"one with {', '.join(sorted(wanted))}",
             found=", ".join(cuboid.name for cuboid in manifest.cuboids) or "none",
             action="queue the segment to be built again",
         )

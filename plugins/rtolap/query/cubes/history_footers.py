@@ -24,26 +24,36 @@ class HistoryFile(NamedTuple):
     bytes: int
 
 
+class Footer(NamedTuple):
+    """`fragment`: the file as part of a data set, which holds the parsed footer."""
+
+    fragment: ds.ParquetFileFragment
+    rows: int
+    columns: frozenset[str]
+
+
 class Footers:
     """Thread-safe."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._format = ds.ParquetFileFormat()
-        self._fragments: ByteBounded[ds.ParquetFileFragment] = ByteBounded(bytes_max)
+        self._footers: ByteBounded[Footer] = ByteBounded(bytes_max)
 
-    def fragment(self, file: HistoryFile) -> ds.ParquetFileFragment:
-        """The file as part of a data set, with its footer. Raises OSError and pyarrow.ArrowException."""
-        known = self._fragments.find(file.path)
+    def footer(self, file: HistoryFile) -> Footer:
+        """Raises OSError and pyarrow.ArrowException."""
+        known = self._footers.find(file.path)
         if known is not None:
             return known
         fragment = self._format.make_fragment(file.path, file.filesystem, file_size=file.bytes)
         fragment.ensure_complete_metadata()
-        self._fragments.keep(file.path, fragment, fragment.metadata.serialized_size)
-        return fragment
+        metadata = fragment.metadata
+        footer = Footer(fragment, metadata.num_rows, frozenset(metadata.schema.names))
+        self._footers.keep(file.path, footer, metadata.serialized_size)
+        return footer
 
     def discard(self, file: HistoryFile) -> None:
         """Its reading failed: what is known of it may be wrong."""
-        self._fragments.discard(file.path)
+        self._footers.discard(file.path)
 
     def dataset(self, fragments: list[ds.ParquetFileFragment], schema: pa.Schema) -> ds.FileSystemDataset:
         return ds.FileSystemDataset(fragments, schema, self._format)

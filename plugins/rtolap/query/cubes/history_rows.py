@@ -1,99 +1,172 @@
-"""The rows of one segment's cuboid that a statement needs, out of its Parquet files."""
+"""The rows of history that one read needs, out of the Parquet files of one cuboid after the other.
+
+Columns of small files are kept as they were decoded, strings as dictionaries: a file that is published never
+changes, and a statement over many segments would else spend its time on opening files. Of large files rows
+are left out by statistics.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from pyarrow import fs
 
 from rtolap.columnar.filter import mask
+from rtolap.columnar.groups import single_chunk
 from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.model.predicate import columns_of
 from rtolap.query.cubes.arrow_filter import arrow_filter
+from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.cubes.history_footers import Footers, HistoryFile
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.plan import CubeRead
 
 SKETCH_ROWS = 8_192  # read at a time where sketches are among the columns
-FEW_ROWS = 65_536  # that are read whole and then filtered: a scan costs a millisecond before its first row
+SMALL_ROWS = 65_536  # of a file whose columns are read whole
+COLUMN_BYTES_MAX = 128 << 20  # of decoded columns that are kept
+KEPT_BYTES_MAX = 4 << 20  # of what is known about rows that statistics rule out
+_KEPT_BYTES = 200  # of one such number with its key
 
 
-def has_sketches(read: CubeRead) -> bool:
-    return any(partial.op == "hll" for partial in select_partials(read.schema, read.partials))
+class FileColumns:
+    """Decoded columns of small files, and how many rows of a file its statistics leave of a filter.
+    Thread-safe."""
+
+    def __init__(self, footers: Footers, bytes_max: int = COLUMN_BYTES_MAX) -> None:
+        self._footers = footers
+        self._columns: ByteBounded[pa.Array[Any]] = ByteBounded(bytes_max)
+        self._kept: ByteBounded[int] = ByteBounded(KEPT_BYTES_MAX)
+
+    def table(self, file: HistoryFile, schema: pa.Schema) -> pa.Table:
+        """All rows of the file. Raises OSError and pyarrow.ArrowException."""
+        found = {name: self._columns.find(f"{file.path}\0{name}") for name in schema.names}
+        missing = [schema.field(name) for name, column in found.items() if column is None]
+        if missing:
+            read = self._read(file, pa.schema(missing))
+            found |= {name: single_chunk(read.column(name)) for name in read.column_names}
+            for field in missing:
+                column = found[field.name]
+                assert column is not None, "it was read"
+                self._columns.keep(f"{file.path}\0{field.name}", column, column.nbytes)
+        return pa.table([found[name] for name in schema.names], schema)
+
+    def kept_rows(
+        self, file: HistoryFile, condition: ds.Expression | None, name: str, schema: pa.Schema
+    ) -> int:
+        """How many rows statistics do not rule out. `name`: the same for equal conditions."""
+        key = f"{file.path}\0{name}"
+        known = self._kept.find(key)
+        if known is not None:
+            return known
+        fragment = self._footers.footer(file).fragment
+        chosen = fragment if condition is None else fragment.subset(condition, schema=schema)
+        kept: int = sum(group.num_rows for group in chosen.row_groups)
+        self._kept.keep(key, kept, len(key) + _KEPT_BYTES)
+        return kept
+
+    def _read(self, file: HistoryFile, schema: pa.Schema) -> pa.Table:
+        metadata = self._footers.footer(file).fragment.metadata
+        strings = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        with (
+            file.filesystem.open_input_file(file.path) as source,
+            pq.ParquetFile(source, metadata=metadata, pre_buffer=True, read_dictionary=strings) as parquet,
+        ):
+            table = parquet.read(schema.names, use_threads=False)
+        return table.select(schema.names).cast(schema)
 
 
-class SegmentRows:
-    """`kept`: how many rows statistics do not rule out. Raises OSError and pyarrow.ArrowException."""
+class CuboidRows(NamedTuple):
+    """Rows of one cuboid. `kept`: how many of it statistics do not rule out. `is_filtered`: these rows pass
+    the read's filter, and have its columns alone."""
 
-    def __init__(self, read: CubeRead, footers: Footers, files: Sequence[HistoryFile]) -> None:
+    table: pa.Table
+    kept: int
+    is_filtered: bool
+
+
+class HistoryRows:
+    """One read. Everything that opens files raises OSError and pyarrow.ArrowException."""
+
+    def __init__(self, read: CubeRead, footers: Footers, columns: FileColumns) -> None:
         self._read = read
         self._footers = footers
-        self._files = files
-        self._needed = (*read.dimensions, *sorted(columns_of(read.filter) - set(read.dimensions)))
-        self._schema = physical_schema(read.schema, self._needed, read.partials, plain=True)
+        self._columns = columns
+        self.needed = frozenset((*read.dimensions, *columns_of(read.filter)))
+        names = (*read.dimensions, *sorted(self.needed - set(read.dimensions)))
+        self._schema = physical_schema(read.schema, names, read.partials, plain=True)
+        self._local = physical_schema(read.schema, names, read.partials, plain=False)
+        self._partials = (*read.dimensions, *read.partials)
         self._condition = None if read.filter is None else arrow_filter(read.filter, read.schema)
-        self._fragments = [self._chosen(footers.fragment(file)) for file in files]
-        self.kept = sum(group.num_rows for each in self._fragments for group in each.row_groups)
+        self._condition_name = repr(read.filter)
+        self.has_sketches = any(
+            partial.op == "hll" for partial in select_partials(read.schema, read.partials)
+        )
+        self.empty = physical_schema(read.schema, read.dimensions, read.partials, plain=True).empty_table()
 
-    def read(self) -> pa.Table:
-        """The rows that pass the filter; where there are sketches, grouped already."""
-        if has_sketches(self._read):
-            return self._grouped_in_pieces()
-        columns = [*self._read.dimensions, *self._read.partials]
-        if self.kept <= FEW_ROWS and all(self._is_plain(number) for number in range(len(self._files))):
-            return self._few_rows(columns)
-        return self._dataset().to_table(columns=columns, filter=self._condition, use_threads=True)
+    def kept(self, files: Sequence[HistoryFile]) -> int:
+        return sum(self._kept(file) for file in files)
 
-    def _chosen(self, fragment: ds.ParquetFileFragment) -> ds.ParquetFileFragment:
-        if self._condition is None:
-            return fragment
-        return fragment.subset(self._condition, schema=self._schema)
+    def of(self, files: Sequence[HistoryFile]) -> CuboidRows:
+        left = [(file, kept) for file in files if (kept := self._kept(file))]
+        kept = sum(rows for _, rows in left)
+        if not kept:
+            return CuboidRows(self.empty, 0, True)
+        if self.has_sketches:
+            return CuboidRows(self._grouped_in_pieces([file for file, _ in left]), kept, True)
+        if all(self._is_small(file) for file, _ in left):
+            tables = [self._columns.table(file, self._local) for file, _ in left]
+            return CuboidRows(pa.concat_tables(tables), kept, False)
+        dataset = self._dataset([file for file, _ in left])
+        table = dataset.to_table(columns=[*self._partials], filter=self._condition, use_threads=True)
+        return CuboidRows(table, kept, True)
 
-    def _is_plain(self, number: int) -> bool:
-        """Return True for a file on a disk that has every column: elsewhere a data set saves requests, and
-        fills in what is missing."""
-        names = set(self._fragments[number].metadata.schema.names)
-        return isinstance(self._files[number].filesystem, fs.LocalFileSystem) and names >= {
-            *self._schema.names
-        }
-
-    def _few_rows(self, columns: list[str]) -> pa.Table:
-        tables = [self._schema.empty_table()]
-        for file, fragment in zip(self._files, self._fragments, strict=True):
-            groups = [group.id for group in fragment.row_groups if group.num_rows]
-            if groups:
-                with pq.ParquetFile(file.path, metadata=fragment.metadata) as source:
-                    table = source.read_row_groups(groups, self._schema.names, use_threads=False)
-                tables.append(table.select(self._schema.names).cast(self._schema))
+    def filtered(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """The rows of several cuboids that are not filtered yet: one look at all is cheaper than many."""
+        if not tables:
+            return self.empty
         table = pa.concat_tables(tables)
         if self._read.filter is not None:
             table = table.filter(mask(table, self._read.filter))
-        return table.select(columns)
+        return table.select([*self._partials]).cast(self.empty.schema)
 
-    def _dataset(self) -> ds.FileSystemDataset:
-        kept = [each for each in self._fragments if any(group.num_rows for group in each.row_groups)]
-        return self._footers.dataset(kept, self._schema)
+    def _kept(self, file: HistoryFile) -> int:
+        return self._columns.kept_rows(file, self._condition, self._condition_name, self._schema)
 
-    def _grouped_in_pieces(self) -> pa.Table:
+    def _is_small(self, file: HistoryFile) -> bool:
+        """Return True if the file has every column and few rows: a data set fills in what is missing."""
+        footer = self._footers.footer(file)
+        return footer.rows <= SMALL_ROWS and footer.columns.issuperset(self._schema.names)
+
+    def _dataset(self, files: Sequence[HistoryFile]) -> ds.FileSystemDataset:
+        fragments = [self._footers.footer(file).fragment for file in files]
+        if self._condition is not None:
+            fragments = [each.subset(self._condition, schema=self._schema) for each in fragments]
+        return self._footers.dataset(fragments, self._schema)
+
+    def _grouped_in_pieces(self, files: Sequence[HistoryFile]) -> pa.Table:
         """Sketches are kilobytes each: no more of them is held than a piece and what was grouped so far."""
-        read = self._read
-        grouped = physical_schema(read.schema, read.dimensions, read.partials, plain=True).empty_table()
-        batches = self._dataset().to_batches(
-            columns=[*read.dimensions, *read.partials],
-            filter=self._condition,
-            batch_size=SKETCH_ROWS,
-            batch_readahead=1,
-            fragment_readahead=1,
-            use_threads=False,
-        )
+        grouped = self.empty
         pending: list[pa.Table] = []
         rows = 0
-        for batch in batches:
-            pending.append(group_partials(read, pa.Table.from_batches([batch])))
+        for batch in self._pieces(files):
+            pending.append(group_partials(self._read, pa.Table.from_batches([batch])))
             rows += pending[-1].num_rows
             if rows >= max(SKETCH_ROWS, grouped.num_rows):  # so that regrouping costs no more than reading
-                grouped, pending, rows = group_partials(read, pa.concat_tables([grouped, *pending])), [], 0
-        return group_partials(read, pa.concat_tables([grouped, *pending]))
+                grouped = group_partials(self._read, pa.concat_tables([grouped, *pending]))
+                pending, rows = [], 0
+        return group_partials(self._read, pa.concat_tables([grouped, *pending]))
+
+    def _pieces(self, files: Sequence[HistoryFile]) -> Iterator[pa.RecordBatch]:
+        return iter(
+            self._dataset(files).to_batches(
+                columns=[*self._partials],
+                filter=self._condition,
+                batch_size=SKETCH_ROWS,
+                batch_readahead=1,
+                fragment_readahead=1,
+                use_threads=False,
+            )
+        )

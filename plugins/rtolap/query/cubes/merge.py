@@ -55,7 +55,7 @@ def _may_overflow(table: pa.Table, partials: Sequence[Partial]) -> bool:
     for partial in partials:
         if partial.op != "sum" or partial.type.kind not in _LARGEST:
             continue
-        largest = max((_largest(chunk) for chunk in table.column(partial.name).chunks), default=0)
+        largest = _largest(single_chunk(table.column(partial.name)))
         if largest * table.num_rows > _LARGEST[partial.type.kind]:
             return True
     return False

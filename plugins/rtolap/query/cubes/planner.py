@@ -25,7 +25,8 @@ def plan_history(read: CubeRead, control: CubeControl, records: Mapping[str, Seg
     """Every READY version in range and beyond the purge horizon, whatever else its segment is doing."""
     ready = standing(control, records)
     chosen = tuple(record for record in ready if read.time.overlaps(record.start_ms, record.end_ms))
-    pruned = tuple(record.name for record in ready if record not in chosen)
+    names = {record.name for record in chosen}
+    pruned = tuple(record.name for record in ready if record.name not in names)
     snapshot = Snapshot(
         versions={record.name: record.version for record in chosen},
         horizon_ms=control.horizon_ms,
