@@ -36,6 +36,11 @@ def test_rtolap_runs_with_this_interpreter(commands: Commands) -> None:
     assert argv[-4:] == ("receiver", "serve", "--id", "r0")
 
 
+def test_the_mover_of_a_kafka_cluster_is_let_through(commands: Commands) -> None:
+    asked = ("fleet", "serve", "--cluster", "logs.eu", "--metrics-port", "9108", "--look-every-s", "0.5")
+    assert commands.resolve(("rtolap", *asked))[-8:] == asked
+
+
 def test_spark_submit_runs_a_job_by_name(commands: Commands) -> None:
     argv = commands.resolve(
         (
@@ -76,6 +81,10 @@ def test_spark_submit_runs_a_job_by_name(commands: Commands) -> None:
         ("rtolap", "loader", "run", "clicks", "--port", "1", "more"),
         ("rtolap", "query", "serve", "--tls-key", "/etc/shadow"),
         ("rtolap", "coordinator", "serve", "--anything", "x"),
+        ("rtolap", "fleet", "serve", "--cluster", "../other"),
+        ("rtolap", "fleet", "serve", "--look-every-s", "often"),
+        ("rtolap", "fleet", "submit", "plan.json"),
+        ("rtolap", "fleet", "cancel", "--all"),
         ("spark-submit",),
         ("spark-submit", "build_segment.py"),
         ("spark-submit", "build_segment.py", "/tmp/spec.json"),

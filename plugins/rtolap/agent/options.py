@@ -61,6 +61,7 @@ RTOLAP_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Fits]] = {
     },
     ("loader", "run"): {"--port": _number},
     ("sep", "serve"): {"--port": _number, "--metrics-port": _number, "--host": _name},
+    ("fleet", "serve"): {"--cluster": _name, "--metrics-port": _number, "--look-every-s": _number},
     ("coordinator", "serve"): {},
     ("query", "serve"): dict.fromkeys(
         (

@@ -28,3 +28,21 @@ def test_partitions_are_named_as_kafka_does() -> None:
     for text in ("orders", "orders:", ":3", "orders:-1", "orders:x"):
         with pytest.raises(DefinitionError):
             parse_partition(text)
+
+
+@pytest.mark.parametrize(
+    ("now_hours", "work_hours", "end_hours"),
+    [
+        (23, 2, 25),  # within the hours that are open
+        (23, 7, 30),  # they end with the hours
+        (23, 8, 47),  # the next night
+        (12, 1, 23),  # closed: they begin at ten
+        (12, 8, 30),
+        (12, 17, 71),
+    ],
+)
+def test_work_in_hours_of_the_day_ends_in_them(now_hours: int, work_hours: int, end_hours: int) -> None:
+    hours = Hours(22 * 60, 6 * 60)
+    now_ms = _MIDNIGHT_MS + now_hours * _HOUR_MS
+    assert hours.after_work(now_ms, work_hours * _HOUR_MS) == _MIDNIGHT_MS + end_hours * _HOUR_MS
+    assert hours.after_work(now_ms, 0) == now_ms

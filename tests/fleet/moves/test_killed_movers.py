@@ -6,7 +6,7 @@ import pytest
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.states import PlanState
 
-from tests.support.fleet.mover_runs import Killed, random_world
+from tests.support.fleet.mover_runs import MEGABYTE, Killed, random_world
 from tests.support.seeds import so_many
 
 _CALLS = (
@@ -16,6 +16,7 @@ _CALLS = (
     "elect_preferred_leaders",
     "commit",
 )
+_RARE = {"elect_preferred_leaders": 0.3}  # few lives come to it
 killed_at: Counter[tuple[str, str]] = Counter()
 
 
@@ -27,7 +28,7 @@ def test_whatever_kills_it_every_move_ends_and_no_throttle_stays(seed: int) -> N
     after = {move.partition: list(move.after) for move in moves}
 
     def kill(call: str) -> str | None:
-        odds = 0.08 if call in _CALLS else 0.01
+        odds = _RARE.get(call, 0.08 if call in _CALLS else 0.01)
         if source.random() > odds:
             return None
         fate = source.choice(["before", "after"])
@@ -37,6 +38,7 @@ def test_whatever_kills_it_every_move_ends_and_no_throttle_stays(seed: int) -> N
     world.submit(moves)
     cancel_at = source.choice([None, source.randrange(2, 60)])
     down_at = source.choice([None, source.randrange(2, 40)])
+    throttle_at = {source.randrange(1, 60): source.choice([None, 3, 8]) for _ in range(source.randrange(4))}
     mover = world.new_mover(kill)
     for second in range(5_000):
         try:
@@ -51,6 +53,9 @@ def test_whatever_kills_it_every_move_ends_and_no_throttle_stays(seed: int) -> N
             break
         if second == cancel_at:
             world.ask(RequestKind.CANCEL)
+        if second in throttle_at:
+            rate = throttle_at[second]
+            world.ask(RequestKind.THROTTLE, rate_bytes_per_s=None if rate is None else rate * MEGABYTE)
         if second == down_at:
             world.cluster.stop_broker(3)
         if down_at is not None and second == down_at + 30:

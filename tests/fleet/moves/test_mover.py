@@ -126,7 +126,8 @@ def test_one_partition_is_cancelled_and_the_others_go_on(world: MoverWorld) -> N
 
 
 def test_cancels_are_paced_by_what_they_delete() -> None:
-    world = MoverWorld(settings=MoverSettings(moves_per_broker=9, delete_bytes_per_s=MEGABYTE))
+    settings = MoverSettings(moves_per_broker=9, ahead_s=1_000, delete_bytes_per_s=MEGABYTE)
+    world = MoverWorld(settings=settings)
     partitions = [world.add("orders", number, [1, 3], 4_000 * MEGABYTE) for number in range(3)]
     world.submit([world.planned(partition, [2, 3]) for partition in partitions], rate=60 * MEGABYTE)
     world.run(2)

@@ -10,6 +10,7 @@ from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.states import MoveState
 from rtolap.fleet.moves.status import plan_status
 from rtolap.fleet.moves.submitting import MoverRequests, planned_moves
+from rtolap.fleet.moves.window import PlanMoves
 from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.snapshot.collect import collect_snapshot
 
@@ -73,7 +74,7 @@ def test_status_tells_what_stalls_and_who_holds_up_the_end(world: MoverWorld) ->
     stuck = next(known for known in partitions if world.cluster.partitions[known].target)
     world.cluster.partitions[stuck].stuck = True
     world.run(120)
-    status = plan_status(world.record(), moves, world.clock.now_ms(), MoverSettings())
+    status = plan_status(world.record(), PlanMoves.of(moves), world.clock.now_ms(), MoverSettings())
     assert status.tail == (str(stuck),)
     assert [(move.partition, move.stalled, move.left_s) for move in status.active] == [
         (str(stuck), True, None)

@@ -6,7 +6,7 @@ from rtolap.fleet.moves.planned import PlannedMove
 from rtolap.fleet.moves.records import PlanRecord
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.states import PlanState
-from rtolap.fleet.moves.window import MoveLoads, choose
+from rtolap.fleet.moves.window import PlanMoves, choose
 
 GIGABYTE = 10**9
 
@@ -25,8 +25,7 @@ def record_of(moves: list[PlannedMove], rate: int | None = None) -> PlanRecord:
 
 
 def chosen(moves: list[PlannedMove], look: Look, rate: int | None = None) -> list[int]:
-    sizes = np.array([move.size_bytes for move in moves], np.int64)
-    return choose(record_of(moves, rate), moves, MoveLoads.of(moves), sizes, look, 0, MoverSettings())
+    return choose(record_of(moves, rate), PlanMoves.of(moves), look, 0, MoverSettings())
 
 
 def test_under_a_throttle_a_broker_gets_what_keeps_it_busy_and_not_more() -> None:
@@ -59,9 +58,8 @@ def test_a_hundred_thousand_moves_are_looked_through_in_a_moment() -> None:
         for number, (a, b) in enumerate(pairs)
         if a != b
     ]
-    sizes = np.array([move.size_bytes for move in moves], np.int64)
-    loads, record, look = MoveLoads.of(moves), record_of(moves, 10**8), look_of(201)
+    plan, record, look = PlanMoves.of(moves), record_of(moves, 10**8), look_of(201)
     begun_s = time.process_time()
-    found = choose(record, moves, loads, sizes, look, 0, MoverSettings())
+    found = choose(record, plan, look, 0, MoverSettings())
     assert time.process_time() - begun_s < 5.0
     assert 200 <= len(found) <= 1000

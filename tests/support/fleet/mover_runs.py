@@ -139,11 +139,11 @@ class MoverWorld:
         self.cluster.advance(seconds)
         self.clock.advance_ms(int(seconds * 1000))
 
-    def run(self, seconds: int = 1) -> None:
-        for _ in range(seconds):
+    def run(self, looks: int = 1, every_s: float = 1.0) -> None:
+        for _ in range(looks):
             while self.mover.step():
                 pass
-            self.pass_time()
+            self.pass_time(every_s)
 
     def run_until_ended(self, plan_id: str = "plan", seconds_max: int = 10_000) -> PlanRecord:
         for _ in range(seconds_max):

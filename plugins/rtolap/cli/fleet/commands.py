@@ -12,7 +12,7 @@ from rtolap.cli.fleet.audit import audit
 from rtolap.cli.fleet.brokers import brokers, cordon, drain, join, repair, retire, uncordon
 from rtolap.cli.fleet.clients import clients
 from rtolap.cli.fleet.logs import logs
-from rtolap.cli.fleet.moves import cancel, moves, pause, resume, submit
+from rtolap.cli.fleet.moves import cancel, moves, pause, resume, submit, throttle
 from rtolap.cli.fleet.plan import app as plan_app
 from rtolap.cli.fleet.policies import policies
 from rtolap.cli.fleet.quotas import quotas
@@ -25,7 +25,7 @@ from rtolap.cli.fleet.tiers import tiers
 app = typer.Typer(no_args_is_help=True, help="Care of the Kafka brokers: what is where, and moving it.")
 for _command in (
     *(snapshot, tiers, stages, slow, clients, logs, audit, quotas),
-    *(submit, moves, pause, resume, cancel, serve),
+    *(submit, moves, throttle, pause, resume, cancel, serve),
     *(brokers, join, cordon, uncordon, drain, repair, retire, policies),
 ):
     app.command()(_command)

@@ -1,4 +1,5 @@
-"""`rtolap fleet submit | moves | pause | resume | cancel`: plans carried out, by the mover of the cluster."""
+"""`rtolap fleet submit | moves | throttle | pause | resume | cancel`: plans carried out, by the mover of the
+cluster."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from rtolap.base.errors import DefinitionError, PlanChanged
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import ClusterOption, open_administration
 from rtolap.cli.fleet.metadata_access import open_metadata
+from rtolap.cli.fleet.moves_text import print_audit, print_status, status_document
 from rtolap.cli.fleet.registry import (
     ByOption,
     ClusterNameOption,
@@ -22,20 +24,19 @@ from rtolap.cli.fleet.registry import (
     find_cluster,
     operator,
 )
-from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.output import JsonOption, print_json, success, warn
 from rtolap.fleet.isolation.registry import check_submittable
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.records import Hours
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.settings import MoverSettings
-from rtolap.fleet.moves.status import PlanStatus, plan_status
+from rtolap.fleet.moves.status import plan_status
 from rtolap.fleet.moves.submitting import MoverRequests
+from rtolap.fleet.moves.window import PlanMoves
 from rtolap.fleet.planning.plan_file import load_plan, plan_digest
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
-COLUMNS = ("partition", "state", "brokers", "size_bytes", "copied_bytes", "bytes_per_s", "left_s", "note")
-_AUDIT = ("at_ms", "by", "kind", "plan", "partitions", "reason", "answer")
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it stays with the request.")]
@@ -96,7 +97,7 @@ def moves(
     """Show how far a plan is: what moves, what stalls, who is last."""
     with _kept(cluster) as kept:
         if audit:
-            _print_audit(kept, as_json)
+            print_audit(kept, as_json)
             return
         mover = kept.mover()
         current = kept.current()
@@ -112,13 +113,29 @@ def moves(
                 success("no plan was submitted")
             return
         planned = kept.read_moves(record.plan_id, record.moves_digest)
-    status = plan_status(record, planned, SystemClock().now_ms(), MoverSettings())
+    status = plan_status(record, PlanMoves.of(planned), SystemClock().now_ms(), MoverSettings())
     if as_json:
-        print_json({**_document(status), "mover": mover})
+        print_json({**status_document(status), "mover": mover})
         return
-    _print(status)
+    print_status(status)
     if mover is not None and mover.trouble:
         warn(f"mover {mover.identity}: {mover.trouble}")
+
+
+def throttle(
+    rate: Annotated[
+        int,
+        typer.Argument(
+            metavar="BYTES", help="Bytes a second that a broker sends and takes at most; 0: none.", min=0
+        ),
+    ],
+    reason: ReasonOption = "",
+    by: ByOption = None,
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+    as_json: JsonOption = False,
+) -> None:
+    """Change the throttle of the plan while its moves run; it goes with the plan's end, as the first one."""
+    _ask(RequestKind.THROTTLE, cluster, by, reason, as_json=as_json, rate_bytes_per_s=rate or None)
 
 
 def pause(
@@ -155,7 +172,7 @@ def cancel(
     if bool(partitions) == everything:
         raise DefinitionError("name partitions, or say --all", expected="TOPIC:P …, or --all")
     named = tuple(parse_partition(text) for text in partitions or ())
-    _ask(RequestKind.CANCEL, cluster, by, reason, named, as_json=as_json)
+    _ask(RequestKind.CANCEL, cluster, by, reason, as_json=as_json, partitions=named)
 
 
 def parse_hours(text: str, undo: bool) -> Hours | None:
@@ -193,75 +210,17 @@ def _ask(
     cluster: str,
     by: str | None,
     reason: str,
-    partitions: tuple[tuple[str, int], ...] = (),
     *,
     as_json: bool,
+    partitions: tuple[tuple[str, int], ...] = (),
+    rate_bytes_per_s: int | None = None,
 ) -> None:
     settings = Settings()
     who = operator(settings, by)
     with _kept(cluster) as kept:
         requests = MoverRequests(kept, SystemClock(), settings.token(), who)
-        answer = requests.ask(kind, reason=reason, partitions=partitions)
+        answer = requests.ask(kind, reason=reason, partitions=partitions, rate_bytes_per_s=rate_bytes_per_s)
     if as_json:
         print_json({"asked": kind, "answer": answer.message, "at_ms": answer.at_ms})
     else:
         success(answer.message)
-
-
-def _print(status: PlanStatus) -> None:
-    record = status.record
-    counted = ", ".join(f"{number} {state}" for state, number in status.counts.items())
-    console.print(f"[bold]plan {record.plan_id}[/bold]  {record.state}: {counted}", highlight=False)
-    console.print(
-        f"{status.moved_bytes:,} of {status.total_bytes:,} bytes; submitted by {record.by}", highlight=False
-    )
-    if status.active:
-        print_table(COLUMNS, [_row(status, at) for at in range(len(status.active))])
-    if status.tail:
-        warn(f"the end waits for {', '.join(status.tail)}")
-    for number, reason in record.reasons.items():
-        warn(f"move {number}: {reason}")
-
-
-def _row(status: PlanStatus, at: int) -> tuple[object, ...]:
-    move = status.active[at]
-    note = "stalls" if move.stalled else ""
-    return (
-        move.partition,
-        str(move.state),
-        move.brokers,
-        move.size_bytes,
-        move.copied_bytes,
-        round(move.bytes_per_s),
-        move.left_s,
-        "; ".join(text for text in (note, move.reason) if text),
-    )
-
-
-def _document(status: PlanStatus) -> dict[str, object]:
-    record = status.record
-    return {
-        "plan": record.plan_id,
-        "state": record.state,
-        "digest": record.digest,
-        "by": record.by,
-        "counts": status.counts,
-        "total_bytes": status.total_bytes,
-        "moved_bytes": status.moved_bytes,
-        "active": status.active,
-        "tail": status.tail,
-        "reasons": {str(number): reason for number, reason in record.reasons.items()},
-        "history": record.history,
-    }
-
-
-def _print_audit(kept: KeptFleet, as_json: bool) -> None:
-    rows = []
-    for request in kept.requests():
-        answer = request.answer
-        told = "" if answer is None else f"{answer.code}: {answer.message}".removeprefix(": ")
-        named = ", ".join(f"{topic}:{number}" for topic, number in request.partitions)
-        rows.append(
-            (request.at_ms, request.by, str(request.kind), request.plan_id, named, request.reason, told)
-        )
-    print_table(_AUDIT, rows, as_json=as_json)

@@ -2,32 +2,86 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import signal
 import socket
+import threading
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Annotated
+
+import typer
 
 from rtolap.base.clock import SystemClock
+from rtolap.base.errors import Unavailable
+from rtolap.base.metrics_server import MetricsServer
 from rtolap.base.settings import Settings
+from rtolap.base.stopping import stop_event
 from rtolap.cli.fleet.access import ClusterOption, open_administration
 from rtolap.cli.fleet.metadata_access import open_metadata
 from rtolap.cli.serving import service_settings
 from rtolap.fleet.moves.kept import KeptFleet
+from rtolap.fleet.moves.metrics import MoverMetrics
 from rtolap.fleet.moves.mover import Mover
+from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.metadata import paths
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
+_log = logging.getLogger(__name__)
+_DEFAULTS = MoverSettings()
+_REACH_AGAIN_S = 1.0
 
-def serve(cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER) -> None:
+
+def serve(
+    cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
+    metrics_port: Annotated[int, typer.Option(help="Port of /metrics; 0 takes a free one.")] = 0,
+    look_every_s: Annotated[
+        float, typer.Option(min=0.1, help="Time between two looks at the brokers.")
+    ] = _DEFAULTS.look_every_s,
+) -> None:
     """Carry out the plans that are submitted for a cluster, until it is stopped; what moves then goes on, and
     whoever serves next takes it up."""
     settings = service_settings()
-    with open_administration(cluster) as administration, open_metadata(settings) as store:
-        serve_cluster(settings, administration, store)
+    stopping = stop_event()
+    clock = SystemClock()
+    mover_settings = replace(_DEFAULTS, look_every_s=look_every_s)
+    metrics = MoverMetrics(clock, mover_settings)
+    with ExitStack() as opened:
+        server = MetricsServer(
+            metrics.registry, host=settings.host, port=metrics_port, token=settings.token()
+        )
+        opened.callback(server.close)
+        _log.info("metrics at %s", server.url)
+        administration = _reached(opened, cluster, stopping, metrics)
+        if administration is not None:
+            store = opened.enter_context(open_metadata(settings))
+            _move(settings, administration, store, stopping, mover_settings, metrics)
 
 
-def serve_cluster(settings: Settings, administration: FleetAdministration, store: MetadataStore) -> None:
+def _reached(
+    opened: ExitStack, cluster: str, stopping: threading.Event, metrics: MoverMetrics
+) -> FleetAdministration | None:
+    """The cluster, as soon as it answers; None if the process is stopped before."""
+    while not stopping.is_set():
+        try:
+            return opened.enter_context(open_administration(cluster))
+        except Unavailable as error:
+            _log.warning("the cluster is waited for: %s", error)
+            metrics.failed(error.code)
+        stopping.wait(_REACH_AGAIN_S)
+    return None
+
+
+def _move(
+    settings: Settings,
+    administration: FleetAdministration,
+    store: MetadataStore,
+    stopping: threading.Event,
+    mover_settings: MoverSettings,
+    metrics: MoverMetrics,
+) -> None:
     cluster_id = administration.describe_cluster().cluster_id
     identity = f"{socket.gethostname()}:{os.getpid()}"
     election = store.elect(paths.fleet_lease(cluster_id), identity, lambda: None)
@@ -39,9 +93,10 @@ def serve_cluster(settings: Settings, administration: FleetAdministration, store
             SystemClock(),
             settings.token(),
             identity=identity,
+            settings=mover_settings,
+            metrics=metrics,
+            stopping=stopping,
         )
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: mover.stop())
         mover.run()
     finally:
         election.close()

@@ -14,6 +14,7 @@ import msgspec
 from rtolap.base.errors import NotFound, Refused, RtolapError
 from rtolap.fleet.moves.look import Look
 from rtolap.fleet.moves.planned import PlannedMove
+from rtolap.fleet.moves.progress import with_progress
 from rtolap.fleet.moves.records import MoveRecord, PlanRecord
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.states import MoveEvent, MoveState, PlanState
@@ -135,7 +136,8 @@ class _Move:
         if trouble is not None:
             self.record = self.record.cancelling(self.number, self.now_ms, MoveEvent.GIVEN_UP, trouble)
             return self._restore(described)
-        self._note_progress()
+        noted = with_progress(self.kept, self.move, described, self.look, self.now_ms, self.settings)
+        self.record = self.record.with_record(self.number, noted)
         replicas = tuple(described.replicas)
         if self.running is not None:
             if self.kept.state is MoveState.SUBMITTING:
@@ -200,22 +202,6 @@ class _Move:
         if gone:
             return f"broker {gone[0]} does not serve"
         return f"nothing was copied for {self.settings.give_up_ms // 1000} s"
-
-    def _note_progress(self) -> None:
-        replicas = [Replica(self.partition, broker) for broker in self.move.after]
-        copied = sum(self.look.held[known].size_bytes for known in replicas if known in self.look.held)
-        copied += sum(self.look.coming[known].size_bytes for known in replicas if known in self.look.coming)
-        kept = self.kept
-        if copied <= kept.copied_bytes:
-            if copied < kept.copied_bytes and all(b in self.look.told for b in self.move.after):
-                self._keep(copied_bytes=copied, bytes_per_s=0.0)  # a disk was exchanged for another
-            return
-        elapsed_s = max(0.001, (self.now_ms - kept.progressed_ms) / 1000)
-        self._keep(
-            copied_bytes=copied,
-            bytes_per_s=(copied - kept.copied_bytes) / elapsed_s if kept.copied_bytes else 0.0,
-            progressed_ms=self.now_ms,
-        )
 
     # -- on the way back --------------------------------------------------------------------------------
 

@@ -1,9 +1,10 @@
-"""The mover of one Kafka cluster: requests, the plan that runs, its throttles, its moves.
+"""The mover of one Kafka cluster: the plan that runs, its throttles, its moves.
 
 A step, and what a crash after each part of it leaves behind:
 
     1. answer requests              the next step answers them
-    2. keep which throttles follow  nothing is set yet
+    2. keep which throttles follow, or which another request has changed them to
+                                    nothing is set yet
     3. set them, keep that they are set
                                     they may be set though nothing says so: set again, removed at the end
     4. look at the brokers
@@ -22,55 +23,45 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import (
-    IllegalTransition,
-    NotFound,
-    NotLeader,
-    PlanOutdated,
-    PlanRefused,
-    Refused,
-    RtolapError,
-)
+from rtolap.base.errors import NotLeader, RtolapError
 from rtolap.fleet.moves.advance import Requests, advance, begin, refused
+from rtolap.fleet.moves.answering import Answering
 from rtolap.fleet.moves.kept import KeptFleet, KeptPlan, MoverRecord
 from rtolap.fleet.moves.look import Look, describe, look_at
-from rtolap.fleet.moves.planned import PlannedMove, check_moves
+from rtolap.fleet.moves.metrics import MoverMetrics
+from rtolap.fleet.moves.planned import PlannedMove
 from rtolap.fleet.moves.records import PlanRecord
-from rtolap.fleet.moves.requests import Answer, MoveRequest, RequestKind, check_request
 from rtolap.fleet.moves.settings import MoverSettings
-from rtolap.fleet.moves.states import MoveEvent, MoveState, PlanEvent, PlanState
+from rtolap.fleet.moves.states import MoveEvent, PlanEvent, PlanState
 from rtolap.fleet.moves.throttles import (
-    halting,
+    HALT_BYTES_PER_S,
+    changed_throttle,
     in_force,
     is_halted,
     plan_throttle,
     remove_throttle,
     set_throttle,
 )
-from rtolap.fleet.moves.window import MoveLoads, choose
+from rtolap.fleet.moves.window import PlanMoves, choose
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.kafka.administration.values import Partition
-from rtolap.metadata.store import Check, Operation
+from rtolap.metadata.store import Check
 
 _log = logging.getLogger(__name__)
 _PRUNE_EVERY = 1000
-_STOPPED = frozenset((PlanState.RELEASING, PlanState.ENDED))
 
 
 @dataclass(frozen=True)
 class _LoadedPlan:
     plan_id: str
-    moves: tuple[PlannedMove, ...]
-    loads: MoveLoads
-    sizes: NDArray[np.int64]
+    plan: PlanMoves
 
 
 class Mover:
-    """`fence`: the path of the node that exists while this mover has the lease, None where it has not."""
+    """`fence`: the path of the node that exists while this mover has the lease, None where it has not.
+    `stopping`: ends `run`, as `stop` does."""
 
     def __init__(
         self,
@@ -82,51 +73,59 @@ class Mover:
         *,
         identity: str = "mover",
         settings: MoverSettings | None = None,
+        metrics: MoverMetrics | None = None,
+        stopping: threading.Event | None = None,
     ) -> None:
         self._administration = administration
         self._kept = kept
         self._fence = fence
         self._clock = clock
-        self._token = token
         self._identity = identity
         self._settings = settings or MoverSettings()
+        self._metrics = metrics or MoverMetrics(clock, self._settings)
+        self._answering = Answering(
+            administration, kept, clock, token, self._lease, self._moves_of, self._metrics
+        )
+        self._stopping = stopping or threading.Event()
         self._loaded: _LoadedPlan | None = None
-        self._answered: set[str] = set()
         self._told: MoverRecord | None = None
         self._steps = 0
-        self._stop = threading.Event()
 
     # -- the process ------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Until `stop`. What fails is told and tried again: nothing is lost by it."""
-        while not self._stop.is_set():
+        while not self._stopping.is_set():
             at_once = False
             try:
                 at_once = self.step()
                 self._tell("")
             except RtolapError as error:
                 _log.warning("the step is tried again: %s", error)
+                self._metrics.failed(error.code)
                 self._try_to_tell(str(error))
             if not at_once:
-                self._stop.wait(self._settings.look_every_s)
+                self._stopping.wait(self._settings.look_every_s)
 
     def stop(self) -> None:
-        self._stop.set()
+        self._stopping.set()
 
     def step(self) -> bool:
         """One round; True where there is more to do at once."""
         if self._fence() is None:
             self._loaded = None
-            self._answered.clear()
+            self._answering.forget()
+            self._metrics.stand_by()
             return False
         self._steps += 1
         if self._steps % _PRUNE_EVERY == 0:
             self._kept.prune(self._lease())
-        for request, version in self._kept.open_requests(self._answered):
-            self._answer(request, version)
+        self._answering.answer_all()
         kept = self._kept.current()
-        return kept is not None and self._work(kept)
+        at_once = kept is not None and self._work(kept)
+        if kept is None:
+            self._metrics.idle()
+        return at_once
 
     def _lease(self) -> str:
         fence = self._fence()
@@ -149,127 +148,16 @@ class Mover:
         except RtolapError as error:
             _log.warning("the trouble cannot be told: %s", error)
 
-    # -- requests ---------------------------------------------------------------------------------------
-
-    def _answer(self, request: MoveRequest, version: int) -> None:
-        now_ms = self._clock.now_ms()
-        operations: list[Operation] = []
-        try:
-            check_request(request, self._token, self._kept.cluster_id, now_ms)
-            operations, message = self._taken(request, now_ms)
-            answer = Answer(now_ms, "", message)
-        except (Refused, NotFound) as error:
-            answer = Answer(now_ms, error.code, str(error))
-        except RtolapError as error:
-            if error.http_status >= 500 and error.code != "corrupted":
-                raise  # no answer yet: it is asked again
-            answer = Answer(now_ms, error.code, str(error))
-        answered = msgspec.structs.replace(request, answer=answer)
-        self._kept.store.commit(
-            [Check(self._lease(), -1), *operations, self._kept.put_answer(answered, version)]
-        )
-        if request.kind is RequestKind.SUBMIT and answer.code:
-            self._kept.forget_refused(request.plan_id, self._lease())
-        _log.info(
-            "request %s by %s: %s %s: %s",
-            *(request.request_id, request.by, request.kind, request.plan_id, answer.message or "done"),
-        )
-
-    def _taken(self, request: MoveRequest, now_ms: int) -> tuple[list[Operation], str]:
-        if request.kind is RequestKind.SUBMIT:
-            return self._submit(request, now_ms)
-        kept = self._kept.current()
-        if kept is None or (request.plan_id and kept.record.plan_id != request.plan_id):
-            raise NotFound("no such plan is carried out", found=request.plan_id or "none")
-        record = kept.record
-        if request.kind is RequestKind.CANCEL and request.partitions:
-            record, message = self._cancel_some(record, request, now_ms)
-        else:
-            event = PlanEvent(request.kind.value)
-            record = record.with_plan(event, now_ms, f"{request.by}: {request.reason}".rstrip(": "))
-            message = f"plan {record.plan_id}: {record.state}"
-        operations = [self._kept.put_plan(record, kept.version)]
-        if record.state is PlanState.ENDED:
-            operations.append(self._kept.end_plan())
-        return operations, message
-
-    def _submit(self, request: MoveRequest, now_ms: int) -> tuple[list[Operation], str]:
-        current = self._kept.current()
-        if current is not None:
-            raise Refused(
-                f"plan {current.record.plan_id} is being carried out", action="wait for its end, or cancel it"
-            )
-        if self._kept.plan(request.plan_id) is not None:
-            raise Refused(f"plan {request.plan_id} was submitted before")
-        moves = self._kept.read_moves(request.plan_id, request.moves_digest)
-        check_moves(moves)
-        self._check_fleet(moves)
-        record = PlanRecord(
-            request.plan_id,
-            request.cluster_id,
-            request.plan_digest,
-            PlanState.QUEUED,
-            now_ms,
-            request.by,
-            "." * len(moves),
-            rate_bytes_per_s=request.rate_bytes_per_s,
-            hours=request.hours,
-            moves_digest=request.moves_digest,
-        )
-        return self._kept.begin_plan(record), f"plan {request.plan_id}: {len(moves)} moves"
-
-    def _check_fleet(self, moves: Sequence[PlannedMove]) -> None:
-        """Raises Refused where the cluster is not as the plan takes it to be, or rules would be broken."""
-        racks = {
-            broker.broker_id: broker.rack
-            for broker in self._administration.describe_cluster().brokers
-            if not broker.fenced
-        }
-        found = describe(self._administration, [move.partition for move in moves])
-        for move in moves:
-            described = found.get(move.partition)
-            if described is None or tuple(described.replicas) != move.before:
-                raise PlanOutdated(
-                    f"{move.partition} is not where the plan takes it to be",
-                    expected=list(move.before),
-                    found="nothing" if described is None else list(described.replicas),
-                    action="make the plan of a new snapshot",
-                )
-            gone = [broker for broker in move.after if broker not in racks]
-            if set(gone) - set(move.before):
-                raise PlanRefused(f"broker {gone[0]}, to which {move.partition} is to go, does not serve")
-            before, after = ({racks.get(broker) for broker in side} for side in (move.before, move.after))
-            if len(after) < len(before - {None}):
-                raise PlanRefused(f"{move.partition} would be in fewer racks", found=list(move.after))
-        running = self._administration.running_reassignments([move.partition for move in moves])
-        for partition in running:
-            raise PlanRefused(
-                f"{partition} is being reassigned already", action="wait for its end, or cancel it"
-            )
-
-    def _cancel_some(self, record: PlanRecord, request: MoveRequest, now_ms: int) -> tuple[PlanRecord, str]:
-        if record.state in _STOPPED:
-            raise IllegalTransition(f"plan {record.plan_id} has no moves any more", found=record.state)
-        wanted = {Partition(topic, number) for topic, number in request.partitions}
-        numbers = [number for number, move in enumerate(self._load(record).moves) if move.partition in wanted]
-        cancelled = 0
-        for number in numbers:
-            if record.move_state(number) in (MoveState.PENDING, MoveState.SUBMITTING, MoveState.COPYING):
-                reason = f"{request.by}: {request.reason}".rstrip(": ")
-                record = record.cancelling(number, now_ms, MoveEvent.RESTORED, reason)
-                cancelled += 1
-        if not cancelled:
-            raise NotFound("no such partition is still to be moved", found=sorted(map(str, wanted)))
-        return record, f"{cancelled} moves"
-
     # -- the plan ---------------------------------------------------------------------------------------
 
-    def _load(self, record: PlanRecord) -> _LoadedPlan:
+    def _load(self, record: PlanRecord) -> PlanMoves:
         if self._loaded is None or self._loaded.plan_id != record.plan_id:
             moves = self._kept.read_moves(record.plan_id, record.moves_digest)
-            sizes = np.array([move.size_bytes for move in moves], np.int64)
-            self._loaded = _LoadedPlan(record.plan_id, moves, MoveLoads.of(moves), sizes)
-        return self._loaded
+            self._loaded = _LoadedPlan(record.plan_id, PlanMoves.of(moves))
+        return self._loaded.plan
+
+    def _moves_of(self, record: PlanRecord) -> Sequence[PlannedMove]:
+        return self._load(record).moves
 
     def _work(self, kept: KeptPlan) -> bool:
         plan = self._load(kept.record)
@@ -280,27 +168,30 @@ class Mover:
             self._release(kept, plan)
             return False
         if kept.record.state is PlanState.CANCELLING and not is_halted(kept.record.throttle):
-            throttle = halting(self._administration, plan.moves, kept.record.throttle)
+            # copies wait to be cancelled: the less is there, the less is deleted
+            throttle = changed_throttle(
+                self._administration, plan.moves, kept.record.throttle, HALT_BYTES_PER_S
+            )
             kept = self._save(kept, msgspec.structs.replace(kept.record, throttle=throttle))
         if kept.record.throttle is not None and not kept.record.throttle.is_set:
             kept = self._set_throttle(kept, plan)
         return self._move(kept, plan)
 
-    def _start(self, kept: KeptPlan, plan: _LoadedPlan) -> None:
+    def _start(self, kept: KeptPlan, plan: PlanMoves) -> None:
         record = kept.record
         if record.rate_bytes_per_s is not None:
             throttle = plan_throttle(self._administration, plan.moves, record.rate_bytes_per_s)
             record = msgspec.structs.replace(record, throttle=throttle)
         self._kept.save(record.with_plan(PlanEvent.START, self._clock.now_ms()), kept.version, self._lease())
 
-    def _set_throttle(self, kept: KeptPlan, plan: _LoadedPlan) -> KeptPlan:
+    def _set_throttle(self, kept: KeptPlan, plan: PlanMoves) -> KeptPlan:
         throttle = kept.record.throttle
         assert throttle is not None
         self._lease()
         set_throttle(self._administration, plan.moves, throttle)
         return self._save(kept, msgspec.structs.replace(kept.record, throttle=in_force(throttle)))
 
-    def _move(self, kept: KeptPlan, plan: _LoadedPlan) -> bool:
+    def _move(self, kept: KeptPlan, plan: PlanMoves) -> bool:
         now_ms = self._clock.now_ms()
         look = look_at(self._administration, [plan.moves[number].partition for number in kept.record.active])
         record, requests = advance(kept.record, plan.moves, look, now_ms, self._settings)
@@ -312,15 +203,14 @@ class Mover:
         if not record.active and not left:
             record = record.with_plan(PlanEvent.MOVES_ENDED, now_ms)
         self._save(kept, record)
+        self._metrics.show(record, plan)
         return begun or record.state is PlanState.RELEASING
 
-    def _begin(
-        self, record: PlanRecord, plan: _LoadedPlan, look: Look, now_ms: int
-    ) -> tuple[PlanRecord, bool]:
+    def _begin(self, record: PlanRecord, plan: PlanMoves, look: Look, now_ms: int) -> tuple[PlanRecord, bool]:
         """Begin moves; True if any has. Where none goes on and none can for long, the rest is given up."""
         if record.state is not PlanState.RUNNING or (record.hours and not record.hours.hold(now_ms)):
             return record, False
-        numbers = choose(record, plan.moves, plan.loads, plan.sizes, look, now_ms, self._settings)
+        numbers = choose(record, plan, look, now_ms, self._settings)
         if numbers:
             found = describe(self._administration, [plan.moves[number].partition for number in numbers])
             as_planned = []
@@ -342,7 +232,7 @@ class Mover:
             record = self._give_up(record, plan, look)
         return msgspec.structs.replace(record, held_ms=held_ms), False
 
-    def _give_up(self, record: PlanRecord, plan: _LoadedPlan, look: Look) -> PlanRecord:
+    def _give_up(self, record: PlanRecord, plan: PlanMoves, look: Look) -> PlanRecord:
         reasons = dict(record.reasons)
         for number in record.pending()[:100]:
             gone = [broker for broker in plan.moves[number].after if broker not in look.alive]
@@ -364,7 +254,7 @@ class Mover:
             self._administration.elect_preferred_leaders(requests.elections)
         return outcomes
 
-    def _release(self, kept: KeptPlan, plan: _LoadedPlan) -> None:
+    def _release(self, kept: KeptPlan, plan: PlanMoves) -> None:
         if kept.record.throttle is not None:
             self._lease()
             remove_throttle(self._administration, plan.moves, kept.record.throttle)

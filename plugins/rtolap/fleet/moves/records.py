@@ -44,22 +44,45 @@ class Hours(msgspec.Struct, frozen=True):
             return self.first_minute <= minute < self.end_minute
         return minute >= self.first_minute or minute < self.end_minute
 
+    def after_work(self, now_ms: int, work_ms: int) -> int:
+        """When work of so long is done that goes on in these hours only."""
+        day_ms = 1440 * 60_000
+        open_ms = (self.end_minute - self.first_minute) % 1440 * 60_000
+        into_ms = (now_ms - self.first_minute * 60_000) % day_ms  # since the hours last began
+        left_ms = max(0, open_ms - into_ms)
+        if work_ms <= left_ms:
+            return now_ms + work_ms
+        days, last_ms = divmod(work_ms - left_ms - 1, open_ms)
+        return now_ms - into_ms + (days + 1) * day_ms + last_ms + 1
+
 
 class Throttle(msgspec.Struct, frozen=True):
-    """rates: what is set for all brokers, by the name of the setting; earlier_rates: what was before that,
-    of this plan. former_rates: what somebody else had set. former_lists: by topic and setting, what topics
-    listed before, where they listed anything. is_set: all of it is in force."""
+    """rates: what is set for all brokers, by the name of the setting; empty: nothing binds the plan any
+    more. earlier_values: what this plan has set, or meant to, before that. former_rates: what somebody else
+    had set. former_lists: by topic and setting, what topics listed before, where they listed anything.
+    is_set: all of it is in force."""
 
     rates: dict[str, str]
-    earlier_rates: dict[str, str] = {}
+    earlier_values: tuple[str, ...] = ()
     former_rates: dict[str, str] = {}
     former_lists: dict[str, dict[str, str]] = {}
     is_set: bool = False
 
 
+class PaceStart(msgspec.Struct, frozen=True):
+    """Where a move was when its pace began to be measured. source_bytes: of the leader's replica."""
+
+    at_ms: int
+    copied_bytes: int
+    left_bytes: int
+    source_bytes: int
+
+
 class MoveRecord(msgspec.Struct, frozen=True):
-    """copied_bytes: to brokers and disks, at the last look, at which copies went on at `bytes_per_s`.
-    progressed_ms: when a look last saw it grow. unclear_ms: since when brokers say what does not fit.
+    """copied_bytes: to brokers and disks, at the last look, at which copies went on at `bytes_per_s`;
+    left_bytes: what they lack. written_bytes_per_s: what is written to the partition meanwhile. behind: it is
+    written as fast as it is copied, so that what is left does not shrink. pace: of the measurement that goes
+    on. progressed_ms: when a look last saw it grow. unclear_ms: since when brokers say what does not fit.
     ending: what it is cancelled for, by the event that will end it; reason: in words."""
 
     state: MoveState
@@ -67,6 +90,10 @@ class MoveRecord(msgspec.Struct, frozen=True):
     progressed_ms: int
     copied_bytes: int = 0
     bytes_per_s: float = 0.0
+    left_bytes: int | None = None
+    written_bytes_per_s: float = 0.0
+    behind: bool = False
+    pace: PaceStart | None = None
     unclear_ms: int | None = None
     ending: MoveEvent = MoveEvent.RESTORED
     reason: str = ""

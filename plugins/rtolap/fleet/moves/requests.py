@@ -25,6 +25,7 @@ class RequestKind(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     CANCEL = "cancel"
+    THROTTLE = "throttle"
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -37,7 +38,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 class MoveRequest(msgspec.Struct, frozen=True):
     """plan_id: "" for the plan that runs. partitions: of a cancel, none for all. moves_digest: of what the
-    plan asks for; plan_digest: of the file that was approved; rate_bytes_per_s: None for no throttle."""
+    plan asks for; plan_digest: of the file that was approved; rate_bytes_per_s: of SUBMIT and
+    THROTTLE, None for no throttle."""
 
     request_id: str
     kind: RequestKind

@@ -12,7 +12,8 @@ class MoverSettings:
     busy for so long. stall_ms: without progress for so long, a move holds nobody up. give_up_ms: without
     progress for so long, it is undone. delete_bytes_per_s: cancels have a broker delete no more. room_share:
     of a disk that stays free. unclear_ms: for so long brokers may say what does not fit before somebody else
-    is held to have changed it. elect_ms: for so long an election is tried."""
+    is held to have changed it. elect_ms: for so long an election is tried. pace_ms: over so
+    long it is measured whether copies gain on what is written; `gain_share` of what is copied is a gain."""
 
     look_every_s: float = 2.0
     moves_per_broker: int = 5
@@ -24,3 +25,5 @@ class MoverSettings:
     room_share: float = 0.05
     unclear_ms: int = 20_000
     elect_ms: int = 10_000
+    pace_ms: int = 30_000
+    gain_share: float = 0.05

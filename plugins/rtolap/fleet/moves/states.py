@@ -20,13 +20,14 @@ A plan:
 
             START            PAUSE
     QUEUED ───────▶ RUNNING ───────▶ PAUSED       RUNNING and PAUSED: CANCEL leads to CANCELLING
-      │                │   ◀─────── RESUME
+      │                │   ◀─────── RESUME        QUEUED, RUNNING and PAUSED: THROTTLE leads back
       │ CANCEL         │ MOVES_ENDED: from RUNNING, PAUSED and CANCELLING
       ▼                ▼              RELEASED
     ENDED         RELEASING ─────────────────────▶ ENDED
 
 START keeps which throttles will be set; they are set while it is RUNNING, before the first move, and
-RELEASING ends only when they are gone.
+RELEASING ends only when they are gone. THROTTLE keeps others in their place, which are set before the next
+look.
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ class PlanEvent(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     CANCEL = "cancel"
+    THROTTLE = "throttle"
     MOVES_ENDED = "moves_ended"
     RELEASED = "released"
 
@@ -104,11 +106,14 @@ _P, _V = PlanState, PlanEvent
 PLANS: dict[tuple[PlanState, PlanEvent], PlanState] = {
     (_P.QUEUED, _V.START): _P.RUNNING,
     (_P.QUEUED, _V.CANCEL): _P.ENDED,
+    (_P.QUEUED, _V.THROTTLE): _P.QUEUED,
     (_P.RUNNING, _V.PAUSE): _P.PAUSED,
     (_P.RUNNING, _V.CANCEL): _P.CANCELLING,
+    (_P.RUNNING, _V.THROTTLE): _P.RUNNING,
     (_P.RUNNING, _V.MOVES_ENDED): _P.RELEASING,
     (_P.PAUSED, _V.RESUME): _P.RUNNING,
     (_P.PAUSED, _V.CANCEL): _P.CANCELLING,
+    (_P.PAUSED, _V.THROTTLE): _P.PAUSED,
     (_P.PAUSED, _V.MOVES_ENDED): _P.RELEASING,
     (_P.CANCELLING, _V.MOVES_ENDED): _P.RELEASING,
     (_P.RELEASING, _V.RELEASED): _P.ENDED,

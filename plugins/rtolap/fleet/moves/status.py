@@ -1,22 +1,28 @@
-"""The progress of a plan, for people: what moves, what stalls, when it may end, and who is last."""
+"""The progress of a plan, for people: what moves, stalls or does not gain, when it may end, who is last."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rtolap.fleet.moves.planned import PlannedMove
-from rtolap.fleet.moves.records import PlanRecord
+from rtolap.fleet.moves.records import MoveRecord, PlanRecord
 from rtolap.fleet.moves.settings import MoverSettings
-from rtolap.fleet.moves.states import MoveState
-from rtolap.fleet.moves.window import is_stalled
+from rtolap.fleet.moves.states import MoveState, PlanState
+from rtolap.fleet.moves.window import PlanMoves, is_stalled
 
 TAIL_SHARE = 0.05  # of the moves, that hold up the end
+NEEDED_TIMES = 2  # of what is written: a copy then takes as long as at rest under half of it
 
 
 @dataclass(frozen=True)
 class MoveStatus:
-    """left_s: at the present pace, None where nothing is copied."""
+    """left_s: at the present pace, None where nothing is copied or nothing gained. behind: it is written at
+    `written_bytes_per_s`, as fast as it is copied."""
 
     partition: str
     state: MoveState
@@ -26,48 +32,123 @@ class MoveStatus:
     bytes_per_s: float
     left_s: int | None
     stalled: bool
+    behind: bool
+    written_bytes_per_s: int
     reason: str
 
 
 @dataclass(frozen=True)
 class PlanStatus:
-    """moved_bytes: of moves that are done. active: the longest to go first. tail: partitions that are still
-    to be moved when nearly all others are; they hold up the end."""
+    """moved_bytes: of moves that are done; left_bytes: of those that are pending or under way. active: the
+    longest to go first. oldest_ms: since when the one that is under way longest is in its state. tail:
+    partitions that are still to be moved when nearly all others are; they hold up the end. expected_end_ms:
+    at the present pace, within the hours of the plan; None where none is in sight.
+    throttle_needed_bytes_per_s: the throttle under which copies would gain, None where that of the plan does
+    not hold them back. hours_open: moves may begin now."""
 
     record: PlanRecord
     counts: dict[str, int]
     total_bytes: int
     moved_bytes: int
+    left_bytes: int
+    bytes_per_s: float
     active: tuple[MoveStatus, ...]
+    oldest_ms: int | None
     tail: tuple[str, ...]
+    expected_end_ms: int | None
+    throttle_needed_bytes_per_s: int | None
+    hours_open: bool
 
 
-def plan_status(
-    record: PlanRecord, moves: Sequence[PlannedMove], now_ms: int, settings: MoverSettings
-) -> PlanStatus:
+def plan_status(record: PlanRecord, plan: PlanMoves, now_ms: int, settings: MoverSettings) -> PlanStatus:
     active = [
-        _move_status(record, number, moves[number], now_ms, settings) for number in sorted(record.active)
+        _move_status(record, number, plan.moves[number], now_ms, settings) for number in sorted(record.active)
     ]
     active.sort(key=lambda move: (-(move.left_s if move.left_s is not None else 1 << 60), move.partition))
     left = len(active) + record.outcomes.count(".")
-    is_tail = 0 < left <= max(1, int(len(moves) * TAIL_SHARE)) and len(moves) > left
+    is_tail = 0 < left <= max(1, int(len(plan.moves) * TAIL_SHARE)) and len(plan.moves) > left
+    left_shares = _left_shares(record, plan)
+    bytes_per_s = sum(move.bytes_per_s for move in active if not move.stalled)
+    outcomes = np.frombuffer(record.outcomes.encode(), np.uint8)
     return PlanStatus(
         record,
         {str(state): number for state, number in record.counts().items() if number},
-        sum(_copied_bytes(move) for move in moves),
-        sum(
-            _copied_bytes(move) for move, letter in zip(moves, record.outcomes, strict=True) if letter == "d"
-        ),
+        int(plan.copies_bytes.sum()),
+        int(plan.copies_bytes[outcomes == ord("d")].sum()),
+        int(left_shares @ plan.copies_bytes),
+        bytes_per_s,
         tuple(active),
+        min((kept.since_ms for kept in record.active.values()), default=None),
         tuple(move.partition for move in active) if is_tail else (),
+        _expected_end_ms(record, plan, left_shares, bytes_per_s, now_ms),
+        _throttle_needed(record, plan),
+        record.hours is None or record.hours.hold(now_ms),
     )
+
+
+def _left_shares(record: PlanRecord, plan: PlanMoves) -> NDArray[np.float64]:
+    """Of each move the share of its copies that is still to be made."""
+    pending = np.frombuffer(record.outcomes.encode(), np.uint8) == ord(".")
+    shares: NDArray[np.float64] = pending.astype(np.float64)
+    for number, kept in record.active.items():
+        whole_bytes = int(plan.copies_bytes[number])
+        if whole_bytes and kept.state is not MoveState.CANCELLING:
+            left_bytes = whole_bytes - kept.copied_bytes if kept.left_bytes is None else kept.left_bytes
+            shares[number] = max(0, left_bytes) / whole_bytes
+    return shares
+
+
+def _expected_end_ms(
+    record: PlanRecord,
+    plan: PlanMoves,
+    left_shares: NDArray[np.float64],
+    bytes_per_s: float,
+    now_ms: int,
+) -> int | None:
+    """All that is left at the pace of all; under a throttle no sooner than its busiest broker has done its
+    own, which is all that is known while no move is under way."""
+    if record.state is not PlanState.RUNNING or any(kept.behind for kept in record.active.values()):
+        return None
+    left_bytes = float(left_shares @ plan.copies_bytes)
+    work_s = 0.0
+    if left_bytes > 0 and bytes_per_s > 0:
+        work_s = left_bytes / bytes_per_s
+    elif left_bytes > 0 and (record.active or record.rate_bytes_per_s is None):
+        return None
+    if record.rate_bytes_per_s:
+        of_brokers = plan.loads.by_broker(left_shares)
+        work_s = max(work_s, float(of_brokers.max(initial=0.0)) / record.rate_bytes_per_s)
+    work_ms = math.ceil(work_s * 1000)
+    return now_ms + work_ms if record.hours is None else record.hours.after_work(now_ms, work_ms)
+
+
+def _throttle_needed(record: PlanRecord, plan: PlanMoves) -> int | None:
+    """What is written to the partitions that one broker copies, as it sends and takes them, and as much
+    again for the copies to gain."""
+    rate = record.rate_bytes_per_s
+    if rate is None or not any(kept.behind for kept in record.active.values()):
+        return None
+    written: Counter[int] = Counter()
+    for number, kept in record.active.items():
+        move = plan.moves[number]
+        per_s = math.ceil(kept.written_bytes_per_s)
+        for broker in move.coming():
+            written[broker] += per_s
+        written[move.before[0]] += per_s * len(move.adding)
+    needed = _rounded_up(NEEDED_TIMES * max(written.values()))
+    return needed if needed > rate else None
+
+
+def _rounded_up(value: int) -> int:
+    """To two digits."""
+    unit: int = 10 ** max(0, len(str(value)) - 2)
+    return -(-value // unit) * unit
 
 
 def _move_status(
     record: PlanRecord, number: int, move: PlannedMove, now_ms: int, settings: MoverSettings
 ) -> MoveStatus:
     kept = record.active[number]
-    left_bytes = max(0, move.size_bytes * len(move.after) - kept.copied_bytes)
     stalled = is_stalled(kept, now_ms, settings)
     return MoveStatus(
         str(move.partition),
@@ -76,14 +157,19 @@ def _move_status(
         move.size_bytes,
         kept.copied_bytes,
         kept.bytes_per_s,
-        int(left_bytes / kept.bytes_per_s) if kept.bytes_per_s > 0 and not stalled else None,
+        _left_s(kept, move) if not stalled and not kept.behind else None,
         stalled,
+        kept.behind,
+        round(kept.written_bytes_per_s),
         kept.reason,
     )
 
 
-def _copied_bytes(move: PlannedMove) -> int:
-    return move.size_bytes * len(move.coming())
+def _left_s(kept: MoveRecord, move: PlannedMove) -> int | None:
+    left_bytes = kept.left_bytes
+    if left_bytes is None:
+        left_bytes = max(0, move.size_bytes * len(move.coming()) - kept.copied_bytes)
+    return int(left_bytes / kept.bytes_per_s) if kept.bytes_per_s > 0 else None
 
 
 def _listed(brokers: tuple[int, ...]) -> str:

@@ -5,7 +5,8 @@ rate of its own keeps it. Which replicas are bound stands with their topics: the
 ones take. Replicas that are in sync are never bound.
 
 What stood there before is kept before anything is set: entries that somebody else listed stay, and a rate
-that somebody else set meanwhile is theirs.
+that somebody else set meanwhile is theirs. A rate may be changed as long as moves run; all that the plan has
+ever meant to set counts as its own.
 """
 
 from __future__ import annotations
@@ -54,20 +55,28 @@ def is_halted(throttle: Throttle | None) -> bool:
     return throttle is not None and set(throttle.rates.values()) == {str(HALT_BYTES_PER_S)}
 
 
-def halting(
-    administration: FleetAdministration, moves: Sequence[PlannedMove], throttle: Throttle | None
-) -> Throttle:
-    """Return rates at which copies wait to be cancelled: the less is there, the less is deleted."""
+def changed_throttle(
+    administration: FleetAdministration,
+    moves: Sequence[PlannedMove],
+    throttle: Throttle | None,
+    rate_bytes_per_s: int | None,
+) -> Throttle | None:
+    """Return what will be set in its place: to be kept before `set_throttle`. What stood there before the
+    plan is never read again, for by now it may be the plan's own."""
     if throttle is None:
-        return plan_throttle(administration, moves, HALT_BYTES_PER_S)
-    rates = dict.fromkeys(RATES, str(HALT_BYTES_PER_S))
-    return msgspec.structs.replace(throttle, rates=rates, earlier_rates=throttle.rates, is_set=False)
+        return None if rate_bytes_per_s is None else plan_throttle(administration, moves, rate_bytes_per_s)
+    rates = {} if rate_bytes_per_s is None else dict.fromkeys(RATES, str(rate_bytes_per_s))
+    ours = tuple(dict.fromkeys((*throttle.earlier_values, *throttle.rates.values())))
+    return msgspec.structs.replace(throttle, rates=rates, earlier_values=ours, is_set=False)
 
 
 def set_throttle(
     administration: FleetAdministration, moves: Sequence[PlannedMove], throttle: Throttle
 ) -> None:
     """Raises the first refusal; topics that are gone need no throttle."""
+    if not throttle.rates:
+        remove_throttle(administration, moves, throttle)
+        return
     changes: dict[ConfigResource, dict[str, str | None]] = {ALL_BROKERS: dict(throttle.rates)}
     for topic, entries in listed_replicas(moves).items():
         values: dict[str, str | None] = {}
@@ -88,11 +97,11 @@ def remove_throttle(
     topics = [ConfigResource(ConfigKind.TOPIC, topic) for topic in listed]
     found = administration.configs([*topics, ALL_BROKERS], [*RATES, *LISTS])
     changes: dict[ConfigResource, dict[str, str | None]] = {}
+    values_of_ours = {*throttle.rates.values(), *throttle.earlier_values}
     rates = {
         name: throttle.former_rates.get(name)
         for name, value in found.get(ALL_BROKERS, {}).items()
-        if value in (throttle.rates.get(name), throttle.earlier_rates.get(name))
-        and throttle.former_rates.get(name) != value
+        if name in RATES and value in values_of_ours and throttle.former_rates.get(name) != value
     }
     if rates:
         changes[ALL_BROKERS] = rates

@@ -64,6 +64,33 @@ class MoveLoads:
         order = np.lexsort((pending, -sizes[pending], -busiest[pending]))
         return pending[order]
 
+    def by_broker(self, of_moves: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The bytes of each broker, of each move that share of its own."""
+        if not len(self.brokers):
+            return np.zeros(0)
+        weights = self.bytes_ * np.repeat(of_moves, np.diff(self.first))
+        return np.bincount(self.brokers, weights).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class PlanMoves:
+    """The moves of a plan, with what is asked of all of them again and again. sizes: of one copy;
+    copies_bytes: of all copies that a move makes."""
+
+    moves: tuple[PlannedMove, ...]
+    loads: MoveLoads
+    sizes: NDArray[np.int64]
+    copies_bytes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, moves: Sequence[PlannedMove]) -> PlanMoves:
+        return cls(
+            tuple(moves),
+            MoveLoads.of(moves),
+            np.array([move.size_bytes for move in moves], np.int64),
+            np.array([move.size_bytes * len(move.coming()) for move in moves], np.int64),
+        )
+
 
 def loads_of(move: PlannedMove) -> dict[int, int]:
     """By broker: what it gets, and what it sends as the present leader."""
@@ -75,23 +102,17 @@ def loads_of(move: PlannedMove) -> dict[int, int]:
 
 
 def choose(
-    record: PlanRecord,
-    moves: Sequence[PlannedMove],
-    loads: MoveLoads,
-    sizes: NDArray[np.int64],
-    look: Look,
-    now_ms: int,
-    settings: MoverSettings,
+    record: PlanRecord, plan: PlanMoves, look: Look, now_ms: int, settings: MoverSettings
 ) -> list[int]:
     """Numbers of pending moves that may begin now."""
     pending = np.flatnonzero(np.frombuffer(record.outcomes.encode(), np.uint8) == ord("."))
     if not len(pending):
         return []
-    window = _Window(record, moves, look, now_ms, settings)
+    window = _Window(record, plan.moves, look, now_ms, settings)
     chosen: list[int] = []
     without_data = 0
-    for number in loads.in_order(pending, sizes):
-        move = moves[int(number)]
+    for number in plan.loads.in_order(pending, plan.sizes):
+        move = plan.moves[int(number)]
         of_move = loads_of(move)
         if not of_move:
             without_data += 1
@@ -124,7 +145,7 @@ class _Window:
         for number, kept in record.active.items():
             move = moves[number]
             stalls = is_stalled(kept, now_ms, settings)
-            left = max(0, move.size_bytes * max(1, len(move.adding)) - kept.copied_bytes)
+            left = max(0, move.size_bytes * len(move.coming()) - kept.copied_bytes)
             for broker in loads_of(move):
                 self._all[broker] += 1
                 if not stalls and kept.state is not MoveState.CANCELLING:

@@ -66,6 +66,7 @@ class MemoryPartition:
     target: list[int] | None = None
     stuck: bool = False
     offsets: dict[OffsetSpec, int] = field(default_factory=lambda: dict(_EMPTY_LOG))
+    written_bytes_per_s: int = 0
 
 
 @dataclass
@@ -140,8 +141,9 @@ class MemoryCluster:
         self._lead()
 
     def advance(self, seconds: float) -> None:
-        """Copy what goes in that time, complete what is complete."""
+        """Write and copy what goes in that time, complete what is complete."""
         with self.lock:
+            self._write(seconds)
             self._copy_between_brokers(seconds)
             self._copy_between_disks(seconds)
             for partition in list(self.partitions):
@@ -151,6 +153,15 @@ class MemoryCluster:
     def settle(self) -> None:
         """Elect and complete without copying anything."""
         self.advance(0.0)
+
+    def _write(self, seconds: float) -> None:
+        """Replicas that are in sync take what is written at once, and no throttle binds them."""
+        for partition, known in self.partitions.items():
+            written_bytes = int(known.written_bytes_per_s * seconds)
+            if written_bytes and known.leader != NO_BROKER:
+                known.size_bytes += written_bytes
+                for broker in known.in_sync:
+                    self.replicas[Replica(partition, broker)].size_bytes += written_bytes
 
     # -- copying ----------------------------------------------------------------------------------------
 

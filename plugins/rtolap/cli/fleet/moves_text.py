@@ -1,0 +1,110 @@
+"""What `rtolap fleet moves` shows: a plan's status in words and as a document, and the audit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from rtolap.cli.output import console, print_table, warn
+from rtolap.fleet.moves.kept import KeptFleet
+from rtolap.fleet.moves.states import PlanState
+from rtolap.fleet.moves.status import MoveStatus, PlanStatus
+
+COLUMNS = ("partition", "state", "brokers", "size_bytes", "copied_bytes", "bytes_per_s", "left_s", "note")
+_AUDIT = ("at_ms", "by", "kind", "plan", "partitions", "reason", "answer")
+
+
+def print_status(status: PlanStatus) -> None:
+    record = status.record
+    counted = ", ".join(f"{number} {state}" for state, number in status.counts.items())
+    console.print(f"[bold]plan {record.plan_id}[/bold]  {record.state}: {counted}", highlight=False)
+    console.print(
+        f"{status.moved_bytes:,} of {status.total_bytes:,} bytes; submitted by {record.by}", highlight=False
+    )
+    if record.state is not PlanState.ENDED:
+        console.print("; ".join(_outlook(status)), highlight=False)
+    if status.active:
+        print_table(COLUMNS, [_row(move) for move in status.active])
+    if status.tail:
+        warn(f"the end waits for {', '.join(status.tail)}")
+    for advice in _advice(status):
+        warn(advice)
+    for number, reason in record.reasons.items():
+        warn(f"move {number}: {reason}")
+
+
+def _outlook(status: PlanStatus) -> list[str]:
+    rate = status.record.rate_bytes_per_s
+    told = ["no throttle" if rate is None else f"throttle of {rate:,} bytes a second"]
+    if not status.hours_open:
+        told.append("outside of its hours")
+    end_ms = status.expected_end_ms
+    told.append(f"expected end: {'not in sight' if end_ms is None else _time(end_ms)}")
+    return told
+
+
+def _advice(status: PlanStatus) -> list[str]:
+    """Say why moves that copy all the time do not end, and what would end them."""
+    behind = [move for move in status.active if move.behind]
+    if not behind:
+        return []
+    written = ", ".join(f"{move.partition} {move.written_bytes_per_s:,}" for move in behind)
+    advice = [f"written as fast as it is copied, in bytes a second: {written}"]
+    rate, needed = status.record.rate_bytes_per_s, status.throttle_needed_bytes_per_s
+    if needed is not None and rate is not None:
+        advice.append(
+            f"the throttle of {rate:,} bytes a second keeps the plan from its end: `rtolap fleet throttle"
+            f" {needed}` would do"
+        )
+    return advice
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _row(move: MoveStatus) -> tuple[object, ...]:
+    note = "stalls" if move.stalled else "does not gain" if move.behind else ""
+    return (
+        move.partition,
+        str(move.state),
+        move.brokers,
+        move.size_bytes,
+        move.copied_bytes,
+        round(move.bytes_per_s),
+        move.left_s,
+        "; ".join(text for text in (note, move.reason) if text),
+    )
+
+
+def status_document(status: PlanStatus) -> dict[str, object]:
+    record = status.record
+    return {
+        "plan": record.plan_id,
+        "state": record.state,
+        "digest": record.digest,
+        "by": record.by,
+        "counts": status.counts,
+        "total_bytes": status.total_bytes,
+        "moved_bytes": status.moved_bytes,
+        "left_bytes": status.left_bytes,
+        "expected_end_ms": status.expected_end_ms,
+        "throttle_bytes_per_s": record.rate_bytes_per_s,
+        "throttle_needed_bytes_per_s": status.throttle_needed_bytes_per_s,
+        "hours_open": status.hours_open,
+        "active": status.active,
+        "tail": status.tail,
+        "reasons": {str(number): reason for number, reason in record.reasons.items()},
+        "history": record.history,
+    }
+
+
+def print_audit(kept: KeptFleet, as_json: bool) -> None:
+    rows = []
+    for request in kept.requests():
+        answer = request.answer
+        told = "" if answer is None else f"{answer.code}: {answer.message}".removeprefix(": ")
+        named = ", ".join(f"{topic}:{number}" for topic, number in request.partitions)
+        rows.append(
+            (request.at_ms, request.by, str(request.kind), request.plan_id, named, request.reason, told)
+        )
+    print_table(_AUDIT, rows, as_json=as_json)

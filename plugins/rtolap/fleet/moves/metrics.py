@@ -1,0 +1,128 @@
+"""The Prometheus metrics of a mover: `rtolap_fleet_mover_…`.
+
+What stands of the plan is worked out at the scrape, of the record that the last step has kept. A mover that
+stands by shows that it does, and no plan.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rtolap.base.clock import Clock
+from rtolap.base.metrics import Family, Metrics
+from rtolap.fleet.moves.records import PlanRecord
+from rtolap.fleet.moves.requests import RequestKind
+from rtolap.fleet.moves.settings import MoverSettings
+from rtolap.fleet.moves.states import MoveState, PlanState
+from rtolap.fleet.moves.status import PlanStatus, plan_status
+from rtolap.fleet.moves.window import PlanMoves
+
+
+@dataclass(frozen=True)
+class _Shown:
+    record: PlanRecord
+    plan: PlanMoves
+
+
+class MoverMetrics:
+    """Thread-safe: steps write, scrapes read."""
+
+    def __init__(self, clock: Clock, settings: MoverSettings) -> None:
+        self.registry = Metrics("fleet_mover")
+        self._clock = clock
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._leading = False
+        self._looked_ms: int | None = None
+        self._shown: _Shown | None = None
+        self._errors = self.registry.counter("errors", "Steps that failed and are tried again.", ("code",))
+        self._requests = self.registry.counter(
+            "requests", "Requests that were answered: taken, or the code of the error.", ("kind", "outcome")
+        )
+        self.registry.sampled(self._sample)
+
+    def stand_by(self) -> None:
+        """Another mover has the lease."""
+        self._set(None, leading=False)
+
+    def idle(self) -> None:
+        self._set(None, leading=True)
+
+    def show(self, record: PlanRecord, plan: PlanMoves) -> None:
+        self._set(_Shown(record, plan), leading=True)
+
+    def failed(self, code: str) -> None:
+        self._errors.labels(code).inc()
+
+    def answered(self, kind: RequestKind, code: str) -> None:
+        self._requests.labels(kind.value, code or "taken").inc()
+
+    def _set(self, shown: _Shown | None, *, leading: bool) -> None:
+        with self._lock:
+            self._shown, self._leading = shown, leading
+            self._looked_ms = self._clock.now_ms()
+
+    def _sample(self) -> Iterator[Family]:
+        with self._lock:
+            shown, leading, looked_ms = self._shown, self._leading, self._looked_ms
+        yield self._gauge("leading", "1 while it has the lease of the cluster.", int(leading))
+        if looked_ms is not None:
+            yield self._gauge("stepped_seconds", "When a step last ended well, since 1970.", looked_ms / 1000)
+        status = None
+        if shown is not None:
+            status = plan_status(shown.record, shown.plan, self._clock.now_ms(), self._settings)
+        yield from self._states(status)
+        if status is not None:
+            yield from self._of_plan(status)
+
+    def _states(self, status: PlanStatus | None) -> Iterator[Family]:
+        family = self.registry.gauge_family
+        plan = family("plan_state", "1 for the state of the plan that is carried out.", ["state"])
+        for state in PlanState:
+            plan.add_metric([state.value], int(status is not None and status.record.state is state))
+        yield plan
+        moves = family("moves", "Moves of that plan by state.", ["state"])
+        for of_move in MoveState:
+            moves.add_metric([of_move.value], 0 if status is None else status.counts.get(of_move.value, 0))
+        yield moves
+
+    def _of_plan(self, status: PlanStatus) -> Iterator[Family]:
+        gauge, now_ms = self._gauge, self._clock.now_ms()
+        yield gauge("left_bytes", "To be copied of moves that are pending or under way.", status.left_bytes)
+        yield gauge("moved_bytes", "Copied by moves that are done.", status.moved_bytes)
+        yield gauge("copied_bytes_per_second", "Of moves that go on, at the last look.", status.bytes_per_s)
+        if status.expected_end_ms is not None:
+            yield gauge(
+                "expected_end_seconds", "At the present pace, since 1970.", status.expected_end_ms / 1000
+            )
+        age_s = 0.0 if status.oldest_ms is None else (now_ms - status.oldest_ms) / 1000
+        yield gauge("oldest_move_seconds", "For so long the oldest move is under way.", age_s)
+        slow = self.registry.gauge_family(
+            "slow_moves",
+            "Moves that copy nothing, that do not gain on what is written, or that the end waits for.",
+            ["reason"],
+        )
+        slow.add_metric(["stalled"], sum(move.stalled for move in status.active))
+        slow.add_metric(["behind"], sum(move.behind for move in status.active))
+        slow.add_metric(["tail"], len(status.tail))
+        yield slow
+        if status.record.rate_bytes_per_s is not None:
+            yield gauge(
+                "throttle_bytes_per_second",
+                "What each broker sends and takes at most.",
+                status.record.rate_bytes_per_s,
+            )
+        if status.throttle_needed_bytes_per_s is not None:
+            yield gauge(
+                "throttle_needed_bytes_per_second",
+                "The throttle under which moves that are behind would gain.",
+                status.throttle_needed_bytes_per_s,
+            )
+        yield gauge("hours_open", "1 while moves may begin by the hours of the plan.", int(status.hours_open))
+
+    def _gauge(self, what: str, purpose: str, value: float) -> Family:
+        family = self.registry.gauge_family(what, purpose)
+        family.add_metric([], value)
+        return family
