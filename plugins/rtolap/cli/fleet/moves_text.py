@@ -1,4 +1,4 @@
-"""What `rtolap fleet moves` shows: a plan's status in words and as a document, and the audit."""
+"""The output of `rtolap fleet moves`: a plan's status in words and as a document, and the audit."""
 
 from __future__ import annotations
 

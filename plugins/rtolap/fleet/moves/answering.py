@@ -154,7 +154,7 @@ class Answering:
         return record, f"{cancelled} moves"
 
     def _throttle(self, record: PlanRecord, request: MoveRequest) -> tuple[PlanRecord, str]:
-        """What is kept here is set before the mover looks at moves again."""
+        """Keep another throttle, which the mover sets before it looks at moves again."""
         rate = request.rate_bytes_per_s
         _check_rate(rate)
         throttle = record.throttle

@@ -1,4 +1,4 @@
-"""How far the copies of a move are, and whether they gain on what is written to the partition meanwhile.
+"""The progress of a move's copies, and whether they gain on what is written to the partition meanwhile.
 
 A copy under a throttle that is near the rate of writes grows all the time and never ends: what it lacks is
 what tells. Over `pace_ms` it must lack less by a share of what was copied; otherwise the move is behind.

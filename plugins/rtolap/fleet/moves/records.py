@@ -45,7 +45,7 @@ class Hours(msgspec.Struct, frozen=True):
         return minute >= self.first_minute or minute < self.end_minute
 
     def after_work(self, now_ms: int, work_ms: int) -> int:
-        """When work of so long is done that goes on in these hours only."""
+        """Return when work of so long is done that goes on in these hours only."""
         day_ms = 1440 * 60_000
         open_ms = (self.end_minute - self.first_minute) % 1440 * 60_000
         into_ms = (now_ms - self.first_minute * 60_000) % day_ms  # since the hours last began
@@ -70,7 +70,7 @@ class Throttle(msgspec.Struct, frozen=True):
 
 
 class PaceStart(msgspec.Struct, frozen=True):
-    """Where a move was when its pace began to be measured. source_bytes: of the leader's replica."""
+    """The state of a move when its pace began to be measured. source_bytes: of the leader's replica."""
 
     at_ms: int
     copied_bytes: int

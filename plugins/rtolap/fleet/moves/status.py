@@ -87,7 +87,7 @@ def plan_status(record: PlanRecord, plan: PlanMoves, now_ms: int, settings: Move
 
 
 def _left_shares(record: PlanRecord, plan: PlanMoves) -> NDArray[np.float64]:
-    """Of each move the share of its copies that is still to be made."""
+    """Return of each move the share of its copies that is still to be made."""
     pending = np.frombuffer(record.outcomes.encode(), np.uint8) == ord(".")
     shares: NDArray[np.float64] = pending.astype(np.float64)
     for number, kept in record.active.items():
@@ -123,8 +123,8 @@ def _expected_end_ms(
 
 
 def _throttle_needed(record: PlanRecord, plan: PlanMoves) -> int | None:
-    """What is written to the partitions that one broker copies, as it sends and takes them, and as much
-    again for the copies to gain."""
+    """Return what is written to the partitions that the busiest broker sends and takes, and as much again
+    for the copies to gain."""
     rate = record.rate_bytes_per_s
     if rate is None or not any(kept.behind for kept in record.active.values()):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,23 +11,19 @@ from kafka import errors as kafka_errors
 from kafka.protocol.admin import DescribeClientQuotasRequest, DescribeClusterRequest
 
 from rtolap.base.errors import Forbidden, NotFound, Refused, RtolapError, Unavailable
-from rtolap.kafka.administration import requests
+from rtolap.kafka.administration import answers, requests
 from rtolap.kafka.administration.connection import AdministrationConnection
 from rtolap.kafka.administration.errors import of_code, raised
 from rtolap.kafka.administration.interface import Outcomes
 from rtolap.kafka.administration.values import (
     NO_BROKER,
-    BrokerDescription,
     BrokerLogDirs,
     ClientQuota,
     ClusterDescription,
     ConfigKind,
     ConfigResource,
-    HostedReplica,
-    LogDirDescription,
     OffsetSpec,
     Partition,
-    PartitionDescription,
     Replica,
     RunningReassignment,
     TopicDescription,
@@ -35,8 +31,6 @@ from rtolap.kafka.administration.values import (
 from rtolap.kafka.clusters import KafkaCluster
 
 _CONFIGS_A_REQUEST = 1000
-# of the sources of a value: those that were set on the resource itself, or for all brokers
-_DYNAMIC_TOPIC, _DYNAMIC_BROKER, _DYNAMIC_ALL_BROKERS = 1, 2, 3
 _DESCRIBE, _ALTER = "Describe on the cluster", "Alter on the cluster"
 _DESCRIBE_TOPICS = "Describe on the topics"
 _LIST_OFFSETS = "list offsets"
@@ -58,19 +52,7 @@ class KafkaAdministration:
             _DESCRIBE,
             failed=_top_level,
         )
-        brokers = (
-            BrokerDescription(
-                broker.broker_id,
-                broker.host,
-                broker.port,
-                broker.rack,
-                bool(getattr(broker, "is_fenced", False)),
-            )
-            for broker in answer.brokers
-        )
-        return ClusterDescription(
-            answer.cluster_id, self._controller(), tuple(sorted(brokers, key=lambda known: known.broker_id))
-        )
+        return ClusterDescription(answer.cluster_id, self._controller(), answers.brokers(answer))
 
     def _controller(self) -> int:
         """A broker names any broker as the controller; the metadata quorum knows its leader."""
@@ -91,15 +73,15 @@ class KafkaAdministration:
             _DESCRIBE_TOPICS,
             failed=lambda _: None,
         )
-        return {topic.name: _topic(topic) for topic in answer.topics if topic.partitions}
+        return {topic.name: answers.topic(topic) for topic in answer.topics if topic.partitions}
 
     def describe_log_dirs(
         self, brokers: Collection[int], partitions: Collection[Partition] | None = None
     ) -> dict[int, BrokerLogDirs]:
         attempt = "describe log directories"
         request = partial(requests.log_dirs, partitions)
-        answers = self._connection.ask_each(dict.fromkeys(sorted(brokers), request), attempt, _DESCRIBE)
-        return {broker: self._log_dirs(broker, answer, attempt) for broker, answer in answers.items()}
+        told = self._connection.ask_each(dict.fromkeys(sorted(brokers), request), attempt, _DESCRIBE)
+        return {broker: self._log_dirs(broker, answer, attempt) for broker, answer in told.items()}
 
     def _log_dirs(self, broker: int, answer: Any, attempt: str) -> BrokerLogDirs:
         if isinstance(answer, RtolapError):
@@ -107,10 +89,7 @@ class KafkaAdministration:
         refused = self._error(getattr(answer, "error_code", 0) or 0, None, attempt, _DESCRIBE)
         if refused is not None:
             return BrokerLogDirs(broker, missing=refused)
-        found = tuple(
-            sorted((_log_dir(result) for result in answer.results), key=lambda log_dir: log_dir.path)
-        )
-        return BrokerLogDirs(broker, found)
+        return BrokerLogDirs(broker, answers.log_dirs(answer))
 
     def list_offsets(
         self, leaders: Mapping[Partition, int], spec: OffsetSpec
@@ -118,17 +97,17 @@ class KafkaAdministration:
         by_broker: dict[int, list[Partition]] = defaultdict(list)
         for partition, broker in leaders.items():
             by_broker[broker].append(partition)
-        answers = self._connection.ask_each(
+        told = self._connection.ask_each(
             {broker: partial(requests.offsets, led, spec) for broker, led in by_broker.items()},
             _LIST_OFFSETS,
             _DESCRIBE_TOPICS,
         )
         found: dict[Partition, int | RtolapError] = {}
-        for broker, answer in answers.items():
+        for broker, answer in told.items():
             if isinstance(answer, RtolapError):
                 found |= dict.fromkeys(by_broker[broker], answer)
                 continue
-            for topic, partition in _each_partition(answer.topics):
+            for topic, partition in answers.each_partition(answer.topics):
                 at = Partition(topic, partition.partition_index)
                 found[at] = self._offset(at, broker, partition)
         return found
@@ -147,7 +126,7 @@ class KafkaAdministration:
             lambda: requests.reassignments(targets), attempt, _ALTER, failed=_top_level
         )
         outcomes: Outcomes = {}
-        for topic, partition in _each_partition(answer.responses):
+        for topic, partition in answers.each_partition(answer.responses):
             code = partition.error_code
             if code == kafka_errors.NoReassignmentInProgressError.errno:
                 continue  # to cancel what does not run
@@ -167,27 +146,20 @@ class KafkaAdministration:
             _DESCRIBE,
             failed=_top_level,
         )
-        return {
-            Partition(topic, partition.partition_index): RunningReassignment(
-                tuple(partition.replicas),
-                tuple(partition.adding_replicas),
-                tuple(partition.removing_replicas),
-            )
-            for topic, partition in _each_partition(answer.topics)
-        }
+        return answers.running_reassignments(answer)
 
     def move_log_dirs(self, paths: Mapping[Replica, str]) -> dict[Replica, RtolapError]:
         by_broker: dict[int, dict[str, list[Partition]]] = defaultdict(lambda: defaultdict(list))
         for replica, path in paths.items():
             by_broker[replica.broker][path].append(replica.partition)
         attempt = "move replicas between log directories"
-        answers = self._connection.ask_each(
+        told = self._connection.ask_each(
             {broker: partial(requests.log_dir_moves, moved) for broker, moved in by_broker.items()},
             attempt,
             _ALTER,
         )
         refused: dict[Replica, RtolapError] = {}
-        for broker, answer in answers.items():
+        for broker, answer in told.items():
             if isinstance(answer, RtolapError):
                 refused |= {replica: answer for replica in paths if replica.broker == broker}
                 continue
@@ -204,7 +176,7 @@ class KafkaAdministration:
     ) -> dict[ConfigResource, dict[str, str]]:
         attempt = "describe configs"
         anywhere = sorted(known for known in resources if known.kind is ConfigKind.TOPIC or not known.name)
-        answers = [
+        told = [
             self._connection.ask(
                 partial(requests.configs, batch, names), attempt, _DESCRIBE_CONFIGS, failed=lambda _: None
             )
@@ -217,7 +189,7 @@ class KafkaAdministration:
             _DESCRIBE_CONFIGS,
         )
         found: dict[ConfigResource, dict[str, str]] = {}
-        for answer in (*answers, *asked.values()):
+        for answer in (*told, *asked.values()):
             if isinstance(answer, RtolapError):
                 raise answer
             for result in answer.results:
@@ -231,7 +203,7 @@ class KafkaAdministration:
                     config.name: config.value
                     for config in result.configs
                     if config.value is not None
-                    and (inherited or config.config_source == _own_source(resource))
+                    and (inherited or config.config_source == answers.own_source(resource))
                 }
         return found
 
@@ -245,9 +217,9 @@ class KafkaAdministration:
             if resource.kind is ConfigKind.TOPIC or not resource.name
         }
         own = {int(known.name): {known: values} for known, values in changes.items() if known not in anywhere}
-        answers: list[Any] = []
+        told: list[Any] = []
         if anywhere:
-            answers.append(
+            told.append(
                 self._connection.ask(
                     lambda: requests.config_changes(anywhere), attempt, _ALTER_CONFIGS, failed=lambda _: None
                 )
@@ -262,8 +234,8 @@ class KafkaAdministration:
             if isinstance(answer, RtolapError):
                 refused[ConfigResource(ConfigKind.BROKER, str(broker))] = answer
             else:
-                answers.append(answer)
-        for answer in answers:
+                told.append(answer)
+        for answer in told:
             for result in answer.responses:
                 error = self._error(result.error_code, result.error_message, attempt, _ALTER_CONFIGS)
                 if error is not None:
@@ -294,14 +266,7 @@ class KafkaAdministration:
             "DescribeConfigs on the cluster",
             failed=_top_level,
         )
-        quotas = (
-            ClientQuota(
-                tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity)),
-                {value.key: value.value for value in entry.values},
-            )
-            for entry in answer.entries or ()
-        )
-        return tuple(sorted(quotas, key=lambda quota: [(kind, name or "") for kind, name in quota.entity]))
+        return answers.client_quotas(answer)
 
     def alter_client_quotas(
         self, changes: Mapping[tuple[tuple[str, str | None], ...], Mapping[str, float | None]]
@@ -326,56 +291,6 @@ def _top_level(answer: Any) -> Exception | None:
     if not answer.error_code:
         return None
     return raised(answer.error_code, getattr(answer, "error_message", None))
-
-
-def _topic(topic: Any) -> TopicDescription:
-    partitions = (
-        PartitionDescription(
-            partition.partition_index,
-            partition.leader_id,
-            tuple(partition.replica_nodes),
-            tuple(partition.isr_nodes),
-        )
-        for partition in topic.partitions
-    )
-    return TopicDescription(
-        topic.name, bool(topic.is_internal), tuple(sorted(partitions, key=lambda known: known.number))
-    )
-
-
-def _log_dir(result: Any) -> LogDirDescription:
-    replicas = tuple(
-        HostedReplica(
-            Partition(topic.name, partition.partition_index),
-            partition.partition_size,
-            partition.offset_lag,
-            partition.is_future_key,
-        )
-        for topic in result.topics
-        for partition in topic.partitions
-    )
-    return LogDirDescription(
-        result.log_dir,
-        _known_bytes(getattr(result, "total_bytes", None)),
-        _known_bytes(getattr(result, "usable_bytes", None)),
-        offline=result.error_code != 0,
-        cordoned=bool(getattr(result, "is_cordoned", False)),
-        replicas=replicas,
-    )
-
-
-def _known_bytes(value: int | None) -> int | None:
-    return None if value is None or value < 0 else value
-
-
-def _own_source(resource: ConfigResource) -> int:
-    if resource.kind is ConfigKind.TOPIC:
-        return _DYNAMIC_TOPIC
-    return _DYNAMIC_BROKER if resource.name else _DYNAMIC_ALL_BROKERS
-
-
-def _each_partition(topics: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    return ((topic.name, partition) for topic in topics for partition in topic.partitions)
 
 
 def _batches(resources: Sequence[ConfigResource]) -> Iterator[Sequence[ConfigResource]]:
