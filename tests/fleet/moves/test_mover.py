@@ -183,15 +183,15 @@ def test_a_target_without_room_gets_nothing_and_the_plan_ends() -> None:
     assert "room" in record.reasons[0]
 
 
-def test_a_disk_that_fails_under_a_move_has_it_undone(world: MoverWorld) -> None:
-    partition = world.add("orders", 0, [1, 3], 100 * MEGABYTE)
-    world.submit([world.planned(partition, [2, 3], ["/d1", ""])])
+def test_a_disk_that_fails_has_moves_to_it_undone_and_holds_up_no_others(world: MoverWorld) -> None:
+    partitions = [world.add("orders", number, [1, 3], 300 * MEGABYTE) for number in range(3)]
+    world.submit([world.planned(p, [2, 3], [f"/d{p.number % 2}", ""]) for p in partitions])
     world.run(3)
-    world.cluster.brokers[2].disks["/d1"].offline = True
-    record = world.run_until_ended()
-    assert record.outcomes == "f"
-    assert "/d1" in record.reasons[0]
-    assert world.cluster.partitions[partition].replicas == [1, 3]
+    world.cluster.brokers[2].disks["/d0"].offline = True
+    record = world.run_until_ended(seconds_max=150)
+    assert record.outcomes == "fdf"
+    assert all("/d0" in record.reasons[number] for number in (0, 2))
+    assert [world.cluster.partitions[p].replicas for p in partitions] == [[1, 3], [2, 3], [1, 3]]
     assert world.leftovers() == []
 
 

@@ -193,9 +193,9 @@ class _Move:
     def _trouble(self) -> str | None:
         """The reason why a move cannot go on."""
         for replica, path in self.move.wanted_dirs().items():
-            disk = self.look.disks.get((replica.broker, path))
-            if replica.broker in self.look.told and (disk is None or disk.offline):
-                return f"log directory {path} of broker {replica.broker} is not there"
+            lost = self.look.lost_dir(replica.broker, path)
+            if lost is not None:
+                return lost
         if self.now_ms - self.kept.progressed_ms <= self.settings.give_up_ms:
             return None
         gone = [broker for broker in self.move.after if broker not in self.look.alive]

@@ -43,6 +43,13 @@ class Look:
     disks: dict[tuple[int, str], Disk] = field(default_factory=dict)
     told: frozenset[int] = frozenset()
 
+    def lost_dir(self, broker: int, path: str) -> str | None:
+        """Say so if the broker tells its log directories, and this one is not among those that work."""
+        disk = self.disks.get((broker, path))
+        if broker not in self.told or (disk is not None and not disk.offline):
+            return None
+        return f"log directory {path} of broker {broker} is not there"
+
 
 def look_at(administration: FleetAdministration, partitions: Collection[Partition]) -> Look:
     """Reassignments are asked for before partitions: one that ends in between is told as no longer running,

@@ -44,7 +44,7 @@ from rtolap.fleet.moves.throttles import (
     remove_throttle,
     set_throttle,
 )
-from rtolap.fleet.moves.window import PlanMoves, choose
+from rtolap.fleet.moves.window import PlanMoves, choose, lost
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.kafka.administration.values import Partition
 from rtolap.metadata.store import Check
@@ -210,6 +210,8 @@ class Mover:
         """Begin moves; True if any has. Where none goes on and none can for long, the rest is given up."""
         if record.state is not PlanState.RUNNING or (record.hours and not record.hours.hold(now_ms)):
             return record, False
+        for number, reason in lost(record, plan, look).items():
+            record = record.with_move(number, MoveEvent.GIVEN_UP, now_ms, reason)
         numbers = choose(record, plan, look, now_ms, self._settings)
         if numbers:
             found = describe(self._administration, [plan.moves[number].partition for number in numbers])

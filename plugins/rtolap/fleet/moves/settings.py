@@ -12,8 +12,9 @@ class MoverSettings:
     busy for so long. stall_ms: without progress for so long, a move holds nobody up. give_up_ms: without
     progress for so long, it is undone. delete_bytes_per_s: cancels have a broker delete no more. room_share:
     of a disk that stays free. unclear_ms: for so long brokers may say what does not fit before somebody else
-    is held to have changed it. elect_ms: for so long an election is tried. pace_ms: over so
-    long it is measured whether copies gain on what is written; `gain_share` of what is copied is a gain."""
+    is held to have changed it. elect_ms: for so long an election is tried. pace_looks: over so
+    many looks it is measured whether copies gain on what is written; gain_share: of what is copied, is a
+    gain."""
 
     look_every_s: float = 2.0
     moves_per_broker: int = 5
@@ -25,5 +26,9 @@ class MoverSettings:
     room_share: float = 0.05
     unclear_ms: int = 20_000
     elect_ms: int = 10_000
-    pace_ms: int = 30_000
+    pace_looks: int = 15
     gain_share: float = 0.05
+
+    @property
+    def pace_ms(self) -> int:
+        return int(self.pace_looks * self.look_every_s * 1000)

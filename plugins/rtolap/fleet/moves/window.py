@@ -75,20 +75,26 @@ class MoveLoads:
 @dataclass(frozen=True)
 class PlanMoves:
     """The moves of a plan, with what is asked of all of them again and again. sizes: of one copy;
-    copies_bytes: of all copies that a move makes."""
+    copies_bytes: of all copies that a move makes. of_dirs: the moves that name a broker's directory."""
 
     moves: tuple[PlannedMove, ...]
     loads: MoveLoads
     sizes: NDArray[np.int64]
     copies_bytes: NDArray[np.int64]
+    of_dirs: dict[tuple[int, str], list[int]]
 
     @classmethod
     def of(cls, moves: Sequence[PlannedMove]) -> PlanMoves:
+        of_dirs: dict[tuple[int, str], list[int]] = defaultdict(list)
+        for number, move in enumerate(moves):
+            for replica, path in move.wanted_dirs().items():
+                of_dirs[replica.broker, path].append(number)
         return cls(
             tuple(moves),
             MoveLoads.of(moves),
             np.array([move.size_bytes for move in moves], np.int64),
             np.array([move.size_bytes * len(move.coming()) for move in moves], np.int64),
+            dict(of_dirs),
         )
 
 
@@ -123,6 +129,16 @@ def choose(
         if window.is_full:
             break
     return chosen
+
+
+def lost(record: PlanRecord, plan: PlanMoves, look: Look) -> dict[int, str]:
+    """Pending moves to log directories that are not there, and the reason in words."""
+    found: dict[int, str] = {}
+    for (broker, path), numbers in plan.of_dirs.items():
+        reason = look.lost_dir(broker, path)
+        if reason is not None:
+            found.update((number, reason) for number in numbers if record.outcomes[number] == ".")
+    return found
 
 
 class _Window:
