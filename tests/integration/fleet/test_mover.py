@@ -3,186 +3,72 @@
 from __future__ import annotations
 
 import json
-import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
-from rtolap.base.clock import SystemClock
-from rtolap.base.errors import PlanChanged, PlanOutdated
+from rtolap.base.errors import NotFound, PlanChanged, PlanOutdated
 from rtolap.cli.main import app
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.records import PlanRecord
 from rtolap.fleet.moves.requests import RequestKind
-from rtolap.fleet.moves.states import PlanState
-from rtolap.fleet.moves.submitting import MoverRequests, planned_moves
-from rtolap.fleet.planning.disks import plan_disks
+from rtolap.fleet.moves.submitting import planned_moves
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import kafka_json, load_plan, plan_digest
-from rtolap.fleet.snapshot.collect import collect_snapshot
-from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
-from rtolap.kafka.administration.values import (
-    ALL_BROKERS,
-    FOLLOWER_RATE,
-    FOLLOWER_REPLICAS,
-    LEADER_RATE,
-    LEADER_REPLICAS,
-    LOG_DIRS_RATE,
-    ConfigKind,
-    ConfigResource,
-    Partition,
-)
-from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.kafka.administration.values import ALL_BROKERS, LEADER_RATE, Partition
+from rtolap.protocols.agent.messages import ProcessSpec, RestartPolicy
 from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stack.ports import free_port
 from typer.testing import CliRunner
 
 from tests.integration.fleet.conftest import world_of
-from tests.support.fleet.administration_contract import World
+from tests.support.agent_harness import running_agent
 from tests.support.fleet.brokers import Brokers
-from tests.support.fleet.counted_records import RunningConsumer, RunningProducer
 from tests.support.fleet.kafka_tools import verify_plan
-from tests.support.fleet.mover_process import MoverProcess
+from tests.support.fleet.moved_fleet import FAST, SLOW, MovedFleet, moved_fleet
+from tests.support.fleet.mover_process import SERVE
+from tests.support.fleet.small_disk import SmallDisk, small_disk
+from tests.support.scrape import scrape
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
 PARTITIONS = 8
-SIZE_BYTES = 2_000_000
-SLOW = 150_000
+SMALL_DISK_BYTES = 64_000_000
+METRIC = "rtolap_fleet_mover"
 
 
-@dataclass
-class MovedFleet:
-    brokers: Brokers
-    world: World
-    kept: KeptFleet
-    mover: MoverProcess
-    requests: MoverRequests
-    topic: str
-    env: dict[str, str]
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="rtolap-moves-") as made:
+        yield Path(made)
 
-    def snapshot(self) -> Snapshot:
-        """As if each log directory were a small disk of its own: here all of them share one."""
-        taken = self.whole_snapshot()
-        replicas, log_dirs = taken.replicas, taken.log_dirs
-        used = np.bincount(replicas.log_dirs, replicas.size_bytes, minlength=len(log_dirs)).astype(np.int64)
-        total = np.full(len(log_dirs), 20 * SIZE_BYTES, np.int64)
-        disks = replace(log_dirs, total_bytes=total, usable_bytes=total - used)
-        return replace(taken, log_dirs=disks)
 
-    def whole_snapshot(self) -> Snapshot:
-        """Brokers that have just made a replica may not tell of it yet."""
-        taken: list[Snapshot] = []
+@pytest.fixture(scope="module")
+def third_disk(folder: Path) -> Iterator[SmallDisk]:
+    """The second log directory of broker 3."""
+    with small_disk(folder / "broker3" / "d1", SMALL_DISK_BYTES) as disk:
+        yield disk
 
-        def is_whole() -> bool:
-            taken.append(collect_snapshot(self.world.administration, SystemClock()))
-            return bool((taken[-1].replicas.log_dirs != UNKNOWN).all())
 
-        until(is_whole, "where all replicas are", poll_s=0.2)
-        return taken[-1]
-
-    def submit(self, rate: int | None) -> tuple[str, Plan]:
-        plan = plan_disks(self.snapshot())
-        assert len(plan) > 2, plan.why
-        return self.requests.submit(plan, rate_bytes_per_s=rate), plan
-
-    def record(self, plan_id: str) -> PlanRecord:
-        kept = self.kept.plan(plan_id)
-        assert kept is not None
-        return kept.record
-
-    def wait_ended(self, plan_id: str) -> PlanRecord:
-        try:
-            until(lambda: self.record(plan_id).state is PlanState.ENDED, plan_id, timeout_s=150, poll_s=0.2)
-        except AssertionError:
-            running = self.world.administration.running_reassignments()
-            raise AssertionError(f"not ended: {self.record(plan_id)}, {running}") from None
-        return self.record(plan_id)
-
-    def throttles(self) -> dict[str, dict[str, str]]:
-        topics = [
-            ConfigResource(ConfigKind.TOPIC, name) for name in self.world.administration.describe_topics()
-        ]
-        names = [LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE, LEADER_REPLICAS, FOLLOWER_REPLICAS]
-        found = self.world.administration.configs([*topics, ALL_BROKERS], names)
-        return {str(resource): values for resource, values in found.items() if values}
-
-    def check_nothing_left(self) -> None:
-        assert self.throttles() == {}
-        assert self.world.administration.running_reassignments() == {}
-        until(lambda: not self.not_in_sync(), "all replicas in sync")
-
-    def not_in_sync(self) -> list[str]:
-        return [
-            f"{topic.name}:{partition.number}"
-            for topic in self.world.administration.describe_topics().values()
-            for partition in topic.partitions
-            if set(partition.in_sync) != set(partition.replicas)
-        ]
-
-    def used_bytes(self) -> dict[str, int]:
-        """By broker and disk, of the topic."""
-        partitions = [Partition(self.topic, number) for number in range(PARTITIONS)]
-        told = self.world.administration.describe_log_dirs(self.brokers.ids, partitions)
-        return {
-            f"{broker}:{Path(log_dir.path).name}": sum(r.size_bytes for r in log_dir.replicas if not r.future)
-            for broker, of_broker in told.items()
-            for log_dir in of_broker.log_dirs
-        }
+@pytest.fixture(scope="module")
+def three(folder: Path, third_disk: SmallDisk, java: JavaArtifacts) -> Iterator[Brokers]:
+    """Any of them may be killed: each is a controller too. Who kills one starts it again."""
+    with Brokers(folder, java, controllers=(1, 2, 3)) as started:
+        yield started
 
 
 @pytest.fixture
-def fleet(own_brokers: Brokers, zookeeper: str, unique_name: str, tmp_path: Path) -> Iterator[MovedFleet]:
-    with moved_fleet(own_brokers, zookeeper, unique_name, tmp_path) as made:
-        yield made
-
-
-@contextmanager
-def moved_fleet(
-    own_brokers: Brokers, zookeeper: str, unique_name: str, tmp_path: Path
-) -> Iterator[MovedFleet]:
+def fleet(three: Brokers, zookeeper: str, unique_name: str, tmp_path: Path) -> Iterator[MovedFleet]:
     """All of a topic lies at the brokers 1 and 2; nothing is at broker 3."""
-    world = world_of(own_brokers, unique_name)
-    topic = world.create([[1, 2] if number % 2 else [2, 1] for number in range(PARTITIONS)])
-    for number in range(PARTITIONS):
-        world.fill(Partition(topic, number), SIZE_BYTES)
-    token = tmp_path / "token"
-    token.write_text(secrets.token_urlsafe(20))
-    root = f"/{unique_name}"
-    env = {
-        "RTOLAP_KAFKA": own_brokers.cluster.servers,
-        "RTOLAP_ZOOKEEPER": zookeeper,
-        "RTOLAP_ZOOKEEPER_ROOT": root,
-        "RTOLAP_TOKEN_FILE": str(token),
-        "RTOLAP_SESSION_TIMEOUT_S": "2",
-    }
-    store = ZooKeeperStore(zookeeper, root=root, session_timeout_s=6.0)
-    kept = KeptFleet(store, world.administration.describe_cluster().cluster_id)
-    requests = MoverRequests(kept, SystemClock(), token.read_text(), "ada")
-    mover = MoverProcess(env, tmp_path / "mover.log")
-    with mover:
-        yield MovedFleet(own_brokers, world, kept, mover, requests, topic, env)
-    print((tmp_path / "mover.log").read_text()[-3000:])
-    store.close()
-    world.administration.close()
-
-
-def recounted(fleet: MovedFleet, work: Callable[[], None]) -> None:
-    """Does the work while records are written and read; then each one that was acknowledged is there once."""
-    consumer = RunningConsumer(fleet.brokers.cluster, fleet.topic, PARTITIONS)
-    with consumer:
-        with RunningProducer(fleet.brokers.cluster, fleet.topic, PARTITIONS) as producer:
-            work()
-        until(lambda: consumer.has_all(producer.acknowledged), "all that was acknowledged")
-    for number, numbers in producer.acknowledged.items():
-        assert len(numbers) > 10
-        assert consumer.read[number] == dict.fromkeys(numbers, 1)
+    replicas = [[1, 2] if number % 2 else [2, 1] for number in range(PARTITIONS)]
+    with moved_fleet(three, world_of(three, unique_name), zookeeper, tmp_path, replicas) as made:
+        yield made
 
 
 def test_an_unbalanced_fleet_becomes_balanced_under_records_that_are_written_and_read(
@@ -194,12 +80,12 @@ def test_an_unbalanced_fleet_becomes_balanced_under_records_that_are_written_and
     plans: list[Plan] = []
 
     def balance() -> None:
-        plan_id, plan = fleet.submit(20_000_000)
+        plan_id, plan = fleet.submit(FAST)
         plans.append(plan)
         record = fleet.wait_ended(plan_id)
         assert set(record.outcomes) == {"d"}
 
-    recounted(fleet, balance)
+    fleet.recounted(balance)
     file = tmp_path / "kafka.json"
     file.write_bytes(kafka_json(plans[0]))
     told = verify_plan(java, fleet.brokers.cluster, file)
@@ -217,7 +103,7 @@ def test_a_plan_that_is_cancelled_in_the_middle_leaves_everything_as_it_was(flee
 
     def cancel() -> None:
         plan_id, plan = fleet.submit(SLOW)
-        until(lambda: fleet.world.administration.running_reassignments(), "a running reassignment")
+        fleet.wait_moving()
         assert fleet.throttles()
         grown = NewPartitions(fleet.topic, PARTITIONS + 1, replica_assignment=[[1, 3]])
         admin = AdminClient({"bootstrap.servers": fleet.brokers.cluster.servers})
@@ -225,72 +111,155 @@ def test_a_plan_that_is_cancelled_in_the_middle_leaves_everything_as_it_was(flee
         fleet.requests.ask(RequestKind.CANCEL, reason="too slow")
         ended.append((fleet.wait_ended(plan_id), plan))
 
-    recounted(fleet, cancel)
+    fleet.recounted(cancel)
     record, plan = ended[0]
     assert "c" in record.outcomes
-    now = fleet.world.administration.describe_topics([fleet.topic])[fleet.topic].partitions
+    now = fleet.replicas()
     for move, outcome in zip(planned_moves(plan), record.outcomes, strict=True):
         assert outcome in "cd"
-        assert now[move.number].replicas == (move.before if outcome == "c" else move.after)
-    assert now[PARTITIONS].replicas == (1, 3)
+        assert now[move.number] == (move.before if outcome == "c" else move.after)
+    assert now[PARTITIONS] == (1, 3)
     fleet.check_nothing_left()
 
 
-def test_a_mover_that_is_killed_again_and_again_is_followed_by_one_that_ends_the_plan(
-    fleet: MovedFleet,
+def test_a_mover_that_is_killed_again_and_again_is_restarted_by_the_agent_and_ends_the_plan(
+    fleet: MovedFleet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def kill() -> None:
-        plan_id, _ = fleet.submit(2_000_000)
-        for reached in (
-            lambda: fleet.throttles(),
-            lambda: fleet.world.administration.running_reassignments(),
-            lambda: "d" in fleet.record(plan_id).outcomes,
-        ):
-            until(reached, "the point at which it is killed")
-            fleet.mover.kill()
-            fleet.mover.start()
-        assert set(fleet.wait_ended(plan_id).outcomes) == {"d"}
-
-    recounted(fleet, kill)
-    fleet.check_nothing_left()
-
-
-def test_a_broker_that_stops_in_the_middle_is_waited_for(fleet: MovedFleet) -> None:
-    def stop() -> None:
-        plan_id, _ = fleet.submit(SLOW)
-        until(lambda: fleet.world.administration.running_reassignments(), "a running reassignment")
-        fleet.brokers.servers[3].kill()
-        fleet.brokers.wait_alive((1, 2))
-        fleet.brokers.servers[3].start()
-        fleet.brokers.wait_alive((1, 2, 3))
-        fleet.requests.ask(RequestKind.PAUSE)
-        fleet.requests.ask(RequestKind.RESUME)
-        assert set(fleet.wait_ended(plan_id).outcomes) == {"d"}
-
-    recounted(fleet, stop)
-    fleet.check_nothing_left()
-
-
-def test_a_controller_that_is_killed_in_the_middle_hinders_nobody(
-    java: JavaArtifacts, zookeeper: str, unique_name: str, tmp_path: Path
-) -> None:
-    with (
-        Brokers(tmp_path / "brokers", java, controllers=(1, 2, 3)) as brokers,
-        moved_fleet(brokers, zookeeper, unique_name, tmp_path) as fleet,
-    ):
+    fleet.mover.kill()  # the agent's is the only one
+    for name, value in fleet.env.items():
+        monkeypatch.setenv(name, value)
+    port = free_port()
+    spec = ProcessSpec(
+        generation=1,
+        argv=("rtolap", *SERVE, "--metrics-port", str(port)),
+        restart=RestartPolicy(max=9, backoff_s=0.1, backoff_s_max=0.1),
+    )
+    page = f"http://127.0.0.1:{port}/metrics"
+    token = Path(fleet.env["RTOLAP_TOKEN_FILE"]).read_text()
+    with running_agent(tmp_path / "agent") as agent, agent.client() as client:
+        client.ensure("fleet.default", spec)
 
         def kill() -> None:
-            plan_id, _ = fleet.submit(4 * SLOW)
-            until(lambda: fleet.world.administration.running_reassignments(), "a running reassignment")
-            controller = fleet.world.administration.describe_cluster().controller
-            brokers.servers[controller].kill()
-            brokers.wait_alive(set(brokers.ids) - {controller})
-            assert fleet.world.administration.describe_cluster().controller != controller
-            brokers.servers[controller].start()
+            plan_id, _ = fleet.submit(2_000_000)
+            for reached in (
+                fleet.throttles,
+                fleet.world.administration.running_reassignments,
+                lambda: "d" in fleet.record(plan_id).outcomes,
+            ):
+                until(reached, "the point at which it is killed", poll_s=0.1)
+                pid = client.get("fleet.default").pid
+                assert pid is not None
+                os.kill(pid, signal.SIGKILL)
+                until(lambda: client.get("fleet.default").pid not in (None, pid), "a mover", poll_s=0.1)  # noqa: B023
             assert set(fleet.wait_ended(plan_id).outcomes) == {"d"}
 
-        recounted(fleet, kill)
-        fleet.check_nothing_left()
+        fleet.recounted(kill)
+        status = client.get("fleet.default")
+        assert (status.state, status.restarts) == ("RUNNING", 3)
+        assert scrape(page, token)(f"{METRIC}_leading") == 1
+    fleet.check_nothing_left()
+
+
+def test_a_broker_that_stops_in_the_middle_is_waited_for_and_a_throttle_is_changed_meanwhile(
+    fleet: MovedFleet,
+) -> None:
+    def stop() -> None:
+        plan_id, _ = fleet.submit(SLOW)
+        fleet.wait_moving()
+        fleet.brokers.servers[3].kill()
+        fleet.brokers.wait_alive((1, 2))
+        fleet.requests.ask(RequestKind.PAUSE)
+        fleet.throttle(FAST)
+        until(lambda: fleet.throttles()[str(ALL_BROKERS)][LEADER_RATE] == str(FAST), "the throttle")
+        fleet.requests.ask(RequestKind.RESUME)
+        fleet.brokers.servers[3].start()
+        fleet.brokers.wait_alive((1, 2, 3))
+        assert set(fleet.wait_ended(plan_id).outcomes) == {"d"}
+
+    fleet.recounted(stop)
+    fleet.check_nothing_left()
+
+
+def test_a_throttle_below_what_is_written_is_named_and_a_higher_one_ends_the_plan(
+    fleet: MovedFleet,
+) -> None:
+    def change() -> None:
+        plan_id, _ = fleet.submit(4_000)
+        needed: list[int | None] = [None]
+
+        def is_named() -> bool:
+            needed[0] = fleet.status(plan_id).throttle_needed_bytes_per_s
+            return needed[0] is not None
+
+        until(is_named, "a throttle that would do", poll_s=0.2)
+        assert needed[0] is not None
+        assert 4_000 < needed[0] < FAST
+        assert fleet.record(plan_id).rate_bytes_per_s == 4_000
+        fleet.throttle(100 * needed[0])  # the least that would do takes minutes
+        assert set(fleet.wait_ended(plan_id).outcomes) == {"d"}
+
+    fleet.recounted(change)
+    fleet.check_nothing_left()
+
+
+def test_a_controller_that_is_killed_in_the_middle_hinders_nobody(fleet: MovedFleet) -> None:
+    brokers = fleet.brokers
+
+    def kill() -> None:
+        plan_id, _ = fleet.submit(SLOW)
+        fleet.wait_moving()
+        controller = fleet.world.administration.describe_cluster().controller
+        brokers.servers[controller].kill()
+        brokers.wait_alive(set(brokers.ids) - {controller})
+        assert fleet.world.administration.describe_cluster().controller != controller
+        brokers.servers[controller].start()
+        fleet.throttle(FAST)
+        assert set(fleet.wait_ended(plan_id).outcomes) == {"d"}
+
+    fleet.recounted(kill)
+    fleet.check_nothing_left()
+
+
+def test_a_disk_that_fills_under_moves_has_them_undone_and_all_others_go_on(
+    fleet: MovedFleet, third_disk: SmallDisk
+) -> None:
+    if third_disk.missing is not None:
+        pytest.skip(third_disk.missing)
+    path = str(third_disk.path)
+    before = fleet.replicas()
+    ended: list[tuple[PlanRecord, Plan]] = []
+
+    def fill() -> None:
+        plan_id, plan = fleet.submit(SLOW)
+        until(lambda: fleet.used_bytes()["3:d1"] > 100_000, "a copy on the small disk", poll_s=0.1)
+        third_disk.fill()
+        until(lambda: is_offline(fleet, path), "a log directory that is offline", poll_s=0.2)
+        fleet.throttle(FAST)
+        ended.append((fleet.wait_ended(plan_id), plan))
+
+    try:
+        fleet.recounted(fill)
+        fleet.check_nothing_moves()
+        record, plan = ended[0]
+        now = fleet.replicas()
+        for number, (move, outcome) in enumerate(zip(planned_moves(plan), record.outcomes, strict=True)):
+            to_the_full_disk = (3, path) in zip(move.after, move.log_dirs, strict=True)
+            assert outcome in ("df" if to_the_full_disk else "d"), record
+            assert now[move.number] == (before[move.number] if outcome == "f" else move.after)
+            if outcome == "f":
+                assert path in record.reasons[number]
+        assert "f" in record.outcomes
+    finally:
+        third_disk.empty()
+        fleet.brokers.servers[3].kill()
+        fleet.brokers.servers[3].start()
+        fleet.brokers.wait_alive(fleet.brokers.ids)
+    fleet.check_nothing_left()
+
+
+def is_offline(fleet: MovedFleet, path: str) -> bool:
+    told = fleet.world.administration.describe_log_dirs([3])[3]
+    return any(log_dir.offline for log_dir in told.log_dirs if log_dir.path == path)
 
 
 def test_a_plan_is_made_submitted_and_watched_by_commands(
@@ -321,7 +290,8 @@ def test_a_plan_is_made_submitted_and_watched_by_commands(
     assert sorted(leaders()) == [1] * (PARTITIONS // 2) + [2] * (PARTITIONS // 2)
     assert "one leads all" in command("moves", "--audit").output
     assert isinstance(command("submit", str(file)).exception, PlanOutdated)
-    assert command("pause").exception is not None  # nothing runs
+    assert isinstance(command("pause").exception, NotFound)  # nothing runs
+    assert isinstance(command("throttle", "1000000").exception, NotFound)
     fleet.check_nothing_left()
 
 

@@ -1,4 +1,5 @@
-"""The drill: all brokers of one rack are killed, and who can still write is who the audit said."""
+"""Six brokers in three racks: each rack killed in turn, and who can still write is who the audit said; one
+cordoned; one drained by the mover."""
 
 from __future__ import annotations
 
@@ -15,14 +16,17 @@ from rtolap.fleet.isolation.audit import audit
 from rtolap.fleet.isolation.findings import FindingKind
 from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.observations import cordoned
+from rtolap.fleet.planning.drain import plan_drain
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.model.fleet import FleetCluster, KafkaFleet, TopicOwner
 from rtolap.stack.artifacts import JavaArtifacts
 
+from tests.integration.fleet.conftest import world_of
 from tests.support.fleet.broker_lives import GreedyDrains
 from tests.support.fleet.brokers import Brokers
+from tests.support.fleet.moved_fleet import FAST, moved_fleet
 from tests.support.kafka_topics import create_topic
 from tests.support.waiting import result_of, until
 
@@ -146,3 +150,22 @@ def test_a_cordoned_broker_gets_no_new_partition_until_it_is_uncordoned(
         actions.uncordon(6)
     until(lambda: cordoned(6, look(administration)) is False, "the broker says so", poll_s=0.2)
     assert placed("while_uncordoned") == set(six.ids)
+
+
+def test_a_broker_is_drained_under_records_that_are_written_and_read_and_no_partition_loses_a_rack(
+    six: Brokers, zookeeper: str, unique_name: str, tmp_path: Path
+) -> None:
+    replicas = [[1 + n % 2, 3 + n // 2 % 2, 5 + n // 4 % 2] for n in range(8)]
+    turned = [of_one[n % 3 :] + of_one[: n % 3] for n, of_one in enumerate(replicas)]
+    with moved_fleet(six, world_of(six, unique_name), zookeeper, tmp_path, turned) as fleet:
+
+        def drain() -> None:
+            plan_id, _ = fleet.submit(FAST, plan_drain(fleet.snapshot(), [6]))
+            assert set(fleet.wait_ended(plan_id).outcomes) == {"d"}
+
+        fleet.recounted(drain)
+        drained = fleet.whole_snapshot()
+        assert 6 not in set(drained.brokers.ids[drained.replicas.brokers])
+        for of_one in fleet.replicas():
+            assert {RACKS[broker - 1] for broker in of_one} == {"a", "b", "c"}
+        fleet.check_nothing_left()

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+SERVE = ("fleet", "serve", "--look-every-s", "0.3")
+
 
 class MoverProcess:
     """Use as a context manager."""
@@ -29,7 +31,7 @@ class MoverProcess:
     def start(self) -> None:
         with self._log.open("ab") as log:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "rtolap.cli.main", "fleet", "serve"],
+                [sys.executable, "-m", "rtolap.cli.main", *SERVE],
                 env=self._env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

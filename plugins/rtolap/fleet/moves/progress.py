@@ -83,15 +83,13 @@ def _with_pace(kept: MoveRecord, copies: Copies, now_ms: int, settings: MoverSet
     if begun is None:
         return msgspec.structs.replace(kept, pace=start)
     elapsed_ms = now_ms - begun.at_ms
-    if elapsed_ms < settings.pace_ms:
-        return kept
     copied_bytes = copies.copied_bytes - begun.copied_bytes
+    if elapsed_ms < settings.pace_ms or copied_bytes == 0:
+        return kept  # a low throttle lets a fetch pass now and then: it is waited for
     gained_bytes = begun.left_bytes - copies.left_bytes
     return msgspec.structs.replace(
         kept,
         pace=start,
         written_bytes_per_s=max(0, copies.source_bytes - begun.source_bytes) * 1000 / elapsed_ms,
-        behind=copied_bytes > 0
-        and copies.left_bytes > 0
-        and gained_bytes < settings.gain_share * copied_bytes,
+        behind=copies.left_bytes > 0 and gained_bytes < settings.gain_share * copied_bytes,
     )
