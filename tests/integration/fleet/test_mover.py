@@ -21,6 +21,7 @@ from rtolap.fleet.moves.submitting import planned_moves
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import kafka_json, load_plan, plan_digest
 from rtolap.kafka.administration.values import ALL_BROKERS, LEADER_RATE, Partition
+from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import ProcessSpec, RestartPolicy
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.ports import free_port
@@ -140,17 +141,14 @@ def test_a_mover_that_is_killed_again_and_again_is_restarted_by_the_agent_and_en
         client.ensure("fleet.default", spec)
 
         def kill() -> None:
-            plan_id, _ = fleet.submit(2_000_000)
-            for reached in (
-                fleet.throttles,
-                fleet.world.administration.running_reassignments,
-                lambda: "d" in fleet.record(plan_id).outcomes,
-            ):
-                until(reached, "the point at which it is killed", poll_s=0.1)
-                pid = client.get("fleet.default").pid
-                assert pid is not None
-                os.kill(pid, signal.SIGKILL)
-                until(lambda: client.get("fleet.default").pid not in (None, pid), "a mover", poll_s=0.1)  # noqa: B023
+            plan_id, _ = fleet.submit(SLOW)
+            until(fleet.throttles, "the throttle", poll_s=0.1)
+            kill_process(client, "fleet.default")
+            fleet.wait_moving()
+            kill_process(client, "fleet.default")
+            fleet.throttle(FAST)
+            until(lambda: "d" in fleet.record(plan_id).outcomes, "a move that is done", poll_s=0.1)
+            kill_process(client, "fleet.default")
             assert set(fleet.wait_ended(plan_id).outcomes) == {"d"}
 
         fleet.recounted(kill)
@@ -158,6 +156,14 @@ def test_a_mover_that_is_killed_again_and_again_is_restarted_by_the_agent_and_en
         assert (status.state, status.restarts) == ("RUNNING", 3)
         assert scrape(page, token)(f"{METRIC}_leading") == 1
     fleet.check_nothing_left()
+
+
+def kill_process(client: AgentClient, key: str) -> None:
+    """Kill it, and wait until the agent has started it again."""
+    pid = client.get(key).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: client.get(key).pid not in (None, pid), f"another {key}", poll_s=0.1)
 
 
 def test_a_broker_that_stops_in_the_middle_is_waited_for_and_a_throttle_is_changed_meanwhile(
@@ -184,7 +190,7 @@ def test_a_throttle_below_what_is_written_is_named_and_a_higher_one_ends_the_pla
     fleet: MovedFleet,
 ) -> None:
     def change() -> None:
-        plan_id, _ = fleet.submit(4_000)
+        plan_id, _ = fleet.submit(100_000)
         needed: list[int | None] = [None]
 
         def is_named() -> bool:
@@ -193,12 +199,12 @@ def test_a_throttle_below_what_is_written_is_named_and_a_higher_one_ends_the_pla
 
         until(is_named, "a throttle that would do", poll_s=0.2)
         assert needed[0] is not None
-        assert 4_000 < needed[0] < FAST
-        assert fleet.record(plan_id).rate_bytes_per_s == 4_000
-        fleet.throttle(100 * needed[0])  # the least that would do takes minutes
+        assert 100_000 < needed[0] < FAST
+        assert "a" in fleet.record(plan_id).outcomes
+        fleet.throttle(4 * needed[0])  # the least that would do takes its time
         assert set(fleet.wait_ended(plan_id).outcomes) == {"d"}
 
-    fleet.recounted(change)
+    fleet.recounted(change, value_bytes=2_000)
     fleet.check_nothing_left()
 
 

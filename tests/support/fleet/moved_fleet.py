@@ -18,6 +18,7 @@ from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.moves.status import PlanStatus, plan_status
 from rtolap.fleet.moves.submitting import MoverRequests
+from rtolap.fleet.moves.throttles import LISTS, RATES
 from rtolap.fleet.moves.window import PlanMoves
 from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.plan import Plan
@@ -25,11 +26,6 @@ from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
 from rtolap.kafka.administration.values import (
     ALL_BROKERS,
-    FOLLOWER_RATE,
-    FOLLOWER_REPLICAS,
-    LEADER_RATE,
-    LEADER_REPLICAS,
-    LOG_DIRS_RATE,
     ConfigKind,
     ConfigResource,
     Partition,
@@ -115,8 +111,7 @@ class MovedFleet:
         topics = [
             ConfigResource(ConfigKind.TOPIC, name) for name in self.world.administration.describe_topics()
         ]
-        names = [LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE, LEADER_REPLICAS, FOLLOWER_REPLICAS]
-        found = self.world.administration.configs([*topics, ALL_BROKERS], names)
+        found = self.world.administration.configs([*topics, ALL_BROKERS], [*RATES, *LISTS])
         return {str(resource): values for resource, values in found.items() if values}
 
     def check_nothing_moves(self) -> None:
@@ -150,11 +145,11 @@ class MovedFleet:
             for log_dir in of_broker.log_dirs
         }
 
-    def recounted(self, work: Callable[[], None]) -> None:
+    def recounted(self, work: Callable[[], None], value_bytes: int = 200) -> None:
         """Do the work while records are written and read; each that was acknowledged is there once."""
         consumer = RunningConsumer(self.brokers.cluster, self.topic, self.partitions)
         with consumer:
-            with RunningProducer(self.brokers.cluster, self.topic, self.partitions) as producer:
+            with RunningProducer(self.brokers.cluster, self.topic, self.partitions, value_bytes) as producer:
                 work()
             until(lambda: consumer.has_all(producer.acknowledged), "all that was acknowledged")
         for number, numbers in producer.acknowledged.items():
@@ -189,6 +184,9 @@ def moved_fleet(
     finally:
         print(log.read_text()[-3000:])
         store.close()
-        AdminClient({"bootstrap.servers": brokers.cluster.servers}).delete_topics([topic])[topic].result(30)
+        # those of a test that has failed fail no other
+        world.administration.alter_configs({ALL_BROKERS: dict.fromkeys(RATES)})
+        admin = AdminClient({"bootstrap.servers": brokers.cluster.servers})
+        admin.delete_topics([topic])[topic].result(30)
         until(lambda: topic not in world.administration.describe_topics(), "the end of the topic")
         world.administration.close()
