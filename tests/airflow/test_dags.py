@@ -30,6 +30,8 @@ IDS = {
     "rtolap_fleet_balance",
     "rtolap_fleet_rack_repair",
     "rtolap_fleet_drain",
+    "rtolap_fleet_repair",
+    "rtolap_fleet_retire",
 }
 
 
@@ -56,7 +58,8 @@ def test_parsing_loads_nothing_heavy() -> None:
         "import sys\n"
         f"sys.path.insert(0, {str(DAGS)!r})\n"
         "import receivers, loaders, segment_build, purge, upkeep, backfill, watermark_gate\n"
-        "import subscriptions, subscription_definitions, fleet_balance, rtolap.airflow.assets\n"
+        "import subscriptions, subscription_definitions, fleet_balance, fleet_brokers\n"
+        "import rtolap.airflow.assets\n"
         "print([name for name in ('pyarrow', 'pyspark', 'confluent_kafka', 'kazoo', 'duckdb', 'pandas') "
         "if name in sys.modules])"
     )
@@ -81,6 +84,23 @@ def test_a_window_has_one_run_in_which_silence_and_reject_let_nothing_go(dag_bag
     assert tasks["ask"].downstream_task_ids == {"let_go"}  # what Reject skips
     assert tasks["let_go"].trigger_rule == "all_success"
     assert tasks["may_close"].trigger_rule == "none_failed"
+
+
+def test_nothing_is_done_to_brokers_before_somebody_has_approved_it(dag_bag: Any) -> None:
+    for dag_id, changes in (
+        *((f"rtolap_fleet_{kind}", {"submit"}) for kind in ("balance", "rack_repair", "drain")),
+        ("rtolap_fleet_repair", {"repair", "repaired"}),
+        ("rtolap_fleet_retire", {"submit", "retire"}),
+    ):
+        dag = dag_bag.dags[dag_id]
+        assert dag.max_active_runs == 1
+        for task_id, task in dag.task_dict.items():
+            assert hasattr(task, "answer") == (task_id in changes), task_id
+            assert task.trigger_rule == "all_success"
+            approvals = {"approve", "well_again"}
+            assert task_id not in changes or task.get_flat_relative_ids(upstream=True) & approvals
+            if task_id in approvals:
+                assert (task.defaults, task.response_timeout) == (None, None)
 
 
 def test_receivers_run_once_and_without_end(dag_bag: Any) -> None:

@@ -1,24 +1,30 @@
-"""Plans in Airflow: made, approved by somebody, submitted once, watched to their end."""
+"""Plans and brokers' lives in Airflow: approved by somebody, done once, watched to their end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSkipException
 from rtolap.airflow.hooks.fleet import OpenedFleet
 from rtolap.airflow.operators import fleet as operators
-from rtolap.airflow.operators.fleet import PlanFleetOperator, SubmitPlanOperator
+from rtolap.airflow.operators.fleet import BrokerOperationOperator, PlanFleetOperator, SubmitPlanOperator
 from rtolap.airflow.sensors import fleet as sensors
 from rtolap.airflow.sensors.fleet import (
+    BrokerMayRetireSensor,
+    BrokerMayStopSensor,
+    BrokerStateSensor,
     NoMovesRunningSensor,
     NoUnderReplicatedPartitionSensor,
     PlanEndedSensor,
 )
-from rtolap.base.errors import PlanChanged, PlanOutdated
+from rtolap.base.errors import PlanChanged, Refused
+from rtolap.fleet.isolation.registry import HostRegistry
 from rtolap.fleet.lifecycle.states import BrokerLife
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.requests import RequestKind
@@ -27,10 +33,11 @@ from rtolap.kafka.administration.values import Partition
 from rtolap.object_store.store import open_store
 
 from tests.support.fleet.broker_lives import CLUSTER_ID, TOKEN, BrokerLives, mover_of
+from tests.support.fleet.registries import registered
 from tests.support.waiting import until
 
 APPROVED = {"chosen_options": ["Approve"], "responded_by_user": {"id": "ann", "name": "ann"}}
-CONTEXT: Any = {}
+CONTEXT: Any = {"ti": SimpleNamespace(dag_id="a_dag", run_id="a_run")}
 
 
 class _Hook:
@@ -42,11 +49,19 @@ class _Hook:
         yield self._fleet
 
 
+def registry_folder(tmp_path: Path) -> Path:
+    """Without a registry, until a test writes one."""
+    folder = tmp_path / "include"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture
 def lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerLives]:
     made = BrokerLives()
     plans = open_store(f"file://{tmp_path}")
-    fleet = OpenedFleet(made.administration, made.store, plans, TOKEN, made.clock)
+    registry = HostRegistry(registry_folder(tmp_path), "default")
+    fleet = OpenedFleet(made.administration, made.store, plans, TOKEN, made.clock, registry)
     for module in (operators, sensors):
         monkeypatch.setattr(module, "open_fleet", lambda *_: _Hook(fleet))
     yield made
@@ -57,7 +72,7 @@ def planned(kind: str = "drain", broker: str | None = "2") -> dict[str, Any]:
     return PlanFleetOperator(task_id="plan", kind=kind, broker=broker).execute(CONTEXT)
 
 
-def submitted(plan: dict[str, Any], answer: Any = APPROVED) -> str:
+def submitted(plan: dict[str, Any], answer: Any = APPROVED) -> Any:
     return SubmitPlanOperator(task_id="submit", planned=plan, answer=answer).execute(CONTEXT)
 
 
@@ -111,13 +126,15 @@ def test_an_approved_drain_cordons_moves_once_and_ends(lives: BrokerLives) -> No
 
 def test_a_plan_that_somebody_changed_or_that_is_outdated_is_refused(lives: BrokerLives) -> None:
     plan = planned("rack", None)
-    with pytest.raises(PlanChanged):
+    with pytest.raises(AirflowFailException, match="not the one that was approved") as refused:
         submitted({**plan, "digest": "0" * 64})
+    assert isinstance(refused.value.__cause__, PlanChanged)
     for partition in list(lives.kafka.partitions):
         lives.administration.reassign({partition: [4, 5]})
     lives.finish_moves()
-    with pytest.raises(PlanOutdated):
+    with pytest.raises(AirflowFailException, match="no longer what the plan was made of"):
         submitted(plan)
+    assert KeptFleet(lives.store, CLUSTER_ID).requests() == ()
 
 
 def test_a_replica_that_is_out_of_sync_is_waited_for(lives: BrokerLives) -> None:
@@ -144,3 +161,124 @@ def test_a_plan_that_was_cancelled_fails_its_run(lives: BrokerLives) -> None:
         until(ended, "the plan has ended", poll_s=0.01)
     with pytest.raises(AirflowFailException, match="has ended with"):
         watch.poke(CONTEXT)
+
+
+def test_plans_keep_to_the_registry_as_it_is_when_they_are_made_and_when_they_are_submitted(
+    lives: BrokerLives, tmp_path: Path
+) -> None:
+    unruled = planned()
+    assert "without placement rules" in unruled["text"]
+    registered(registry_folder(tmp_path), "{match: [paid], brokers: [1, 2, 3, 4]}")
+    with pytest.raises(AirflowFailException, match="comes to a broker where its topic may not stand"):
+        submitted(unruled)
+    assert 2 not in lives.operations().records()  # the drain was not begun
+    plan = planned()
+    assert "by the placement rules of default in the registry" in plan["text"]
+    with mover_of(lives):
+        plan_id = submitted(plan)
+        run_until_ended(lives, plan_id)
+    assert not any(5 in known.replicas for known in lives.kafka.partitions.values())
+
+
+def run_until_ended(lives: BrokerLives, plan_id: str) -> None:
+    watch = PlanEndedSensor(task_id="watch", plan_id=plan_id)
+
+    def ended() -> bool:
+        lives.kafka.advance(1.0)
+        lives.clock.advance_ms(1000)
+        return watch.poke(CONTEXT).is_done
+
+    until(ended, "the plan has ended", poll_s=0.01)
+
+
+def operated(operation: Any, answer: Any = APPROVED, broker: str = "2") -> str:
+    lives_on = BrokerOperationOperator(task_id=operation, operation=operation, broker=broker, answer=answer)
+    return str(lives_on.execute(CONTEXT))
+
+
+def is_in(state: str, broker: str = "2") -> bool:
+    return BrokerStateSensor(task_id="state", state=state, broker=broker).poke(CONTEXT).is_done
+
+
+def test_a_broker_is_stopped_repaired_and_serves_again_as_people_have_approved(lives: BrokerLives) -> None:
+    may_stop = BrokerMayStopSensor(task_id="may_stop", broker="2").poke(CONTEXT)
+    assert may_stop.is_done
+    assert "broker 2 on host2 is SERVING" in may_stop.xcom_value["text"]
+    for answer in (None, {**APPROVED, "chosen_options": ["Reject"]}):
+        with pytest.raises(AirflowFailException, match="nobody has approved"):
+            operated("repair", answer)
+    assert is_in("SERVING")
+    assert [operated("repair"), operated("repair")] == ["REPAIRING", "REPAIRING"]
+    assert lives.cordoned(2)
+    lives.kafka.stop_broker(2)
+    assert operated("repaired") == "JOINING"
+    assert not is_in("SERVING")
+    lives.kafka.start_broker(2)
+    lives.clock.advance_ms(1)
+    assert is_in("SERVING")
+    assert not lives.cordoned(2)
+    entries = [(entry.by, entry.after, entry.reason) for entry in lives.operations().entries(2)]
+    assert entries[1:] == [
+        ("ann", BrokerLife.CORDONED, "approved in Airflow: a_dag, run a_run"),
+        ("ann", BrokerLife.REPAIRING, "approved in Airflow: a_dag, run a_run"),
+        ("ann", BrokerLife.JOINING, "approved in Airflow: a_dag, run a_run"),
+        ("observation", BrokerLife.SERVING, entries[-1][2]),
+    ]
+
+
+def test_a_broker_without_which_writing_would_end_is_waited_for_and_not_cordoned(lives: BrokerLives) -> None:
+    lives.kafka.inherited["min.insync.replicas"] = "2"
+    assert not BrokerMayStopSensor(task_id="may_stop", broker="2").poke(CONTEXT).is_done
+    with pytest.raises(Refused, match="writing would end for paid:0"):
+        operated("repair")
+    assert not lives.cordoned(2)
+
+
+def test_a_broker_retires_when_it_is_empty_and_is_forgotten_when_it_is_gone(lives: BrokerLives) -> None:
+    plan = planned()
+    with pytest.raises(AirflowFailException, match="RETIRE"):
+        operated("retire")
+    with mover_of(lives):
+        plan_id = submitted(plan)
+        may_retire = BrokerMayRetireSensor(task_id="empty", broker="2")
+        assert not may_retire.poke(CONTEXT).is_done
+        run_until_ended(lives, plan_id)
+    assert may_retire.poke(CONTEXT).is_done
+    assert operated("retire") == "RETIRING"
+    assert not is_in("RETIRED")
+    lives.kafka.stop_broker(2)
+    lives.clock.advance_ms(1)
+    lives.kafka.forbidden.add("unregister_broker")
+    assert not is_in("RETIRED")
+    lives.kafka.forbidden.clear()
+    assert is_in("RETIRED")
+    assert 2 not in lives.kafka.brokers
+
+
+def test_a_broker_that_holds_nothing_retires_without_a_move(lives: BrokerLives) -> None:
+    for _ in range(2):  # the second time it is past its service
+        empty = PlanFleetOperator(task_id="plan", kind="drain", broker="5", may_be_empty=True)
+        plan_id = submitted(empty.execute(CONTEXT))
+        assert plan_id is None
+        assert PlanEndedSensor(task_id="watch", plan_id=plan_id).poke(CONTEXT).xcom_value == {}
+        lives.clock.advance_ms(1)
+        assert BrokerMayRetireSensor(task_id="empty", broker="5").poke(CONTEXT).is_done
+    assert operated("retire", broker="5") == "RETIRING"
+
+
+def test_a_broker_that_may_not_be_drained_is_told_before_anybody_is_asked(lives: BrokerLives) -> None:
+    operated("repair")
+    with pytest.raises(Refused, match="it is REPAIRING"):
+        planned()
+
+
+def test_the_time_between_two_looks_may_be_a_parameter_of_the_run(lives: BrokerLives) -> None:
+    sensor = NoUnderReplicatedPartitionSensor(task_id="sync", poll_s="{{ params.poll_s }}")
+    assert "poll_s" in sensor.template_fields
+    sensor.poll_s = "7"  # as Airflow renders it
+    lives.kafka.stop_broker(2)
+    context: Any = {"ti": SimpleNamespace(get_first_reschedule_date=lambda _: None)}
+    now = datetime.now(UTC)
+    with pytest.raises(AirflowRescheduleException) as later:
+        sensor.execute(context)
+    assert 6 < (later.value.reschedule_date - now).total_seconds() < 30

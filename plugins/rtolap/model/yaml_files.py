@@ -110,11 +110,28 @@ def read_definitions(*paths: Path) -> Definitions:
     return Definitions(tables, lookups, cubes, applications, stored_tables, loaders, subscriptions, fleets)
 
 
+def read_fleets(*paths: Path) -> dict[str, KafkaFleet]:
+    """Return the registries of Kafka fleets alone: what else the files declare is not looked at.
+
+    Raises DefinitionError as `read_definitions`; a folder may have no files.
+    """
+    complaints: list[str] = []
+    documents: list[_Document] = []
+    for path in paths:
+        for file in _yaml_files(path) if path.is_dir() else definition_files(path):
+            documents += _read_file(file, complaints, set(), only="kafka_fleet")
+    fleets = _unique(documents, KafkaFleet, complaints)
+    for document in documents:
+        complaints += _lines(document, _problems(document, {}, {}, {}, {}))
+    if complaints:
+        raise DefinitionError("\n".join(complaints))
+    return fleets
+
+
 def definition_files(path: Path) -> tuple[Path, ...]:
     """Raises DefinitionError if there is nothing to read."""
     if path.is_dir():
-        found = [each for each in path.rglob("*") if each.suffix in _SUFFIXES and each.is_file()]
-        files = tuple(sorted(each for each in found if each.name not in OTHER_FILES))
+        files = _yaml_files(path)
         if not files:
             raise DefinitionError(f"no definitions in {path}", expected="*.yaml files", found="none")
         return files
@@ -125,13 +142,20 @@ def definition_files(path: Path) -> tuple[Path, ...]:
     return (path,)
 
 
+def _yaml_files(folder: Path) -> tuple[Path, ...]:
+    found = [each for each in folder.rglob("*") if each.suffix in _SUFFIXES and each.is_file()]
+    return tuple(sorted(each for each in found if each.name not in OTHER_FILES))
+
+
 def _of_broken(document: _Document, problem: Problem, broken: set[str]) -> bool:
     """Return True if the problem is a table that is there but cannot be read: that was reported already."""
     return isinstance(document.value, Cube) and problem.key == ("table",) and document.value.table in broken
 
 
-def _read_file(file: Path, complaints: list[str], broken: set[str]) -> list[_Document]:
-    """`broken`: takes the names of tables that cannot be read."""
+def _read_file(
+    file: Path, complaints: list[str], broken: set[str], only: str | None = None
+) -> list[_Document]:
+    """`broken`: takes the names of tables that cannot be read. `only`: documents of this kind."""
     documents: list[_Document] = []
     try:
         if file.stat().st_size > _FILE_BYTES_MAX:
@@ -144,7 +168,9 @@ def _read_file(file: Path, complaints: list[str], broken: set[str]) -> list[_Doc
     try:
         while loader.check_node():
             node = loader.get_node()
-            document = None if node is None else _read_document(file, loader, node, complaints, broken)
+            if node is None or only not in (None, _kind_of(node)):
+                continue
+            document = _read_document(file, loader, node, complaints, broken)
             if document is not None:
                 documents.append(document)
     except yaml.MarkedYAMLError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rtolap.base.errors import DefinitionError, PlanRefused, Refused
 from rtolap.fleet.isolation.registry import (
+    HostRegistry,
     check_submittable,
     cluster_of_snapshot,
     read_optional_registry,
@@ -76,6 +77,20 @@ def test_a_registry_may_be_missing_and_not_be_unreadable(tmp_path: Path) -> None
     (tmp_path / "other.yaml").write_text(REGISTRY.replace("name: f", "name: g"))
     with pytest.raises(DefinitionError, match="f, g"):
         read_optional_registry(_registry(tmp_path))
+
+
+def test_what_else_the_files_declare_hinders_nobody(tmp_path: Path) -> None:
+    assert read_optional_registry(tmp_path) is None
+    (tmp_path / "loaders.yaml").write_text("[{name: hits, port: 7051}]\n")
+    (tmp_path / "table.yaml").write_text("kind: table\nname: 7\n")
+    assert read_optional_registry(tmp_path) is None
+    _registry(tmp_path)
+    for kafka_cluster, name in (("default", "reached"), ("nobody", None)):
+        found = HostRegistry(tmp_path, kafka_cluster).cluster_of(_snapshot())
+        assert (found.name if found else None) == name
+    (tmp_path / "table.yaml").write_text("kind: [\n")
+    with pytest.raises(DefinitionError, match="not YAML"):
+        read_optional_registry(tmp_path)
 
 
 def test_a_plan_is_held_against_the_rules_that_are_declared_when_it_is_submitted(tmp_path: Path) -> None:

@@ -56,6 +56,12 @@ class CrashingActions(ClusterActions):
         super().cancel_drain(broker, drain_id, by, reason)
         self._crash("after cancel")
 
+    def unregister(self, broker: int) -> None:
+        self._seen["UNREGISTER"] += 1
+        self._crash("before unregister")
+        super().unregister(broker)
+        self._crash("after unregister")
+
 
 def run_seed(seed: int) -> Counter[str]:
     chance = random.Random(seed)
@@ -129,7 +135,7 @@ def test_whatever_crashes_the_record_and_the_cluster_agree_in_the_end() -> None:
     for seed in range(LIVES):
         seen += run_seed(seed)
     for met in (
-        *("CORDON", "UNCORDON", "DRAIN", "CANCEL_DRAIN", "REPAIR", "REPAIRED", "RETIRE"),
+        *("CORDON", "UNCORDON", "DRAIN", "CANCEL_DRAIN", "REPAIR", "REPAIRED", "RETIRE", "UNREGISTER"),
         *("crash before cordon", "crash after cordon", "crash before drain", "crash after drain"),
         *("crash after uncordon", "crash in a commit", "Refused", "IllegalTransition", "Unavailable"),
     ):

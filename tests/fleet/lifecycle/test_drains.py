@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from rtolap.base.errors import PlanOutdated, RtolapError
+from rtolap.base.errors import PlanOutdated, PlanRefused, RtolapError
+from rtolap.fleet.isolation.registry import HostRegistry
 from rtolap.fleet.lifecycle.drains import PlannedDrains
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.planning.drain import plan_drain
 from rtolap.kafka.administration.values import Partition
 
-from tests.support.fleet.broker_lives import CLUSTER_ID, TOKEN, BrokerLives, mover_of
+from tests.support.fleet.broker_lives import CLUSTER_ID, TOKEN, BrokerLives, mover_of, undeclared
+from tests.support.fleet.registries import registered
 from tests.support.waiting import until
 
 
@@ -24,7 +27,9 @@ def lives() -> Iterator[BrokerLives]:
 
 
 def drains_of(lives: BrokerLives) -> PlannedDrains:
-    return PlannedDrains(lives.administration, KeptFleet(lives.store, CLUSTER_ID), lives.clock, TOKEN)
+    return PlannedDrains(
+        lives.administration, KeptFleet(lives.store, CLUSTER_ID), lives.clock, TOKEN, registered_of=undeclared
+    )
 
 
 def submits(lives: BrokerLives) -> list[str]:
@@ -56,7 +61,12 @@ def test_a_plan_that_was_approved_is_refused_when_the_cluster_has_changed(lives:
     lives.administration.reassign({partition: [2, 5]})
     lives.finish_moves()
     drains = PlannedDrains(
-        lives.administration, KeptFleet(lives.store, CLUSTER_ID), lives.clock, TOKEN, approved=plan
+        lives.administration,
+        KeptFleet(lives.store, CLUSTER_ID),
+        lives.clock,
+        TOKEN,
+        registered_of=undeclared,
+        approved=plan,
     )
     with pytest.raises(PlanOutdated):
         drains.submit(2, "d1", "ann", "because")
@@ -95,3 +105,35 @@ def test_without_a_mover_the_request_is_not_sent_twice(
         with pytest.raises(RtolapError, match="no mover has answered"):
             drains_of(lives).submit(2, "d1", "ann", "because")
     assert submits(lives) == ["because [drain d1]"]
+
+
+def test_a_drain_keeps_to_the_registry_and_refuses_an_approved_plan_that_does_not(
+    lives: BrokerLives, tmp_path: Path
+) -> None:
+    registered(tmp_path, "{match: [paid], brokers: [1, 2, 3, 4]}")
+    registry = HostRegistry(tmp_path, "default")
+    plan = plan_drain(lives.snapshot(), [2])
+    assert 5 in plan.after.brokers
+    kept = KeptFleet(lives.store, CLUSTER_ID)
+    approved = PlannedDrains(
+        lives.administration,
+        kept,
+        lives.clock,
+        TOKEN,
+        registered_of=registry.cluster_of,
+        approved=plan,
+    )
+    with pytest.raises(PlanRefused, match="comes to a broker where its topic may not stand"):
+        approved.submit(2, "d0", "ann", "because")
+    assert submits(lives) == []
+    drains = PlannedDrains(lives.administration, kept, lives.clock, TOKEN, registered_of=registry.cluster_of)
+    with mover_of(lives):
+        drains.submit(2, "d1", "ann", "because")
+
+        def empty() -> bool:
+            lives.kafka.advance(1.0)
+            lives.clock.advance_ms(1000)
+            return held_by(lives, 2) == 0
+
+        until(empty, "the broker is empty", poll_s=0.01)
+    assert held_by(lives, 5) == 0

@@ -74,8 +74,33 @@ def test_a_machine_retires_only_when_it_holds_nothing(lives: BrokerLives) -> Non
     assert look(lives) is S.RETIRING
     lives.kafka.stop_broker(2)
     assert look(lives) is S.RETIRED
+    assert 2 not in [broker.broker_id for broker in lives.administration.describe_cluster().brokers]
     added = lives.operations().add(2, "new-host", "ann", "another machine")
     assert (added.state, added.host) == (S.PROVISIONED, "new-host")
+
+
+def test_one_that_retires_with_a_replica_on_it_stays_registered(lives: BrokerLives) -> None:
+    do(lives, E.DRAIN)
+    lives.finish_moves()
+    look(lives)
+    do(lives, E.RETIRE)
+    partition = next(iter(lives.kafka.partitions))
+    lives.administration.reassign({partition: [2, 3]})
+    lives.finish_moves()
+    lives.kafka.stop_broker(2)
+    assert look(lives) is S.RETIRING
+    lives.administration.reassign({partition: [3, 4]})
+    lives.finish_moves()
+    assert look(lives) is S.RETIRED
+
+
+def test_one_that_serves_again_when_it_is_to_be_forgotten_stays_registered(lives: BrokerLives) -> None:
+    ClusterActions(lives.administration, lives.drains).unregister(5)
+    assert 5 in lives.kafka.brokers
+    lives.kafka.stop_broker(5)
+    for _ in range(2):
+        ClusterActions(lives.administration, lives.drains).unregister(5)
+        assert 5 not in lives.kafka.brokers
 
 
 def test_replicas_that_come_to_a_drained_broker_end_that_state(lives: BrokerLives) -> None:

@@ -30,6 +30,7 @@ from rtolap.stack.artifacts import JavaArtifacts
 
 from tests.integration.fleet.conftest import world_of
 from tests.support.commands import ended
+from tests.support.fleet.broker_lives import undeclared
 from tests.support.fleet.brokers import Brokers
 from tests.support.fleet.mover_process import MoverProcess
 from tests.support.waiting import until
@@ -62,7 +63,7 @@ def test_a_broker_is_drained_repaired_and_serves_again(lived: Brokers, unique_na
 
     cluster_id = look().cluster_id
     kept = KeptFleet(store, cluster_id)
-    drains = PlannedDrains(world.administration, kept, clock, TOKEN)
+    drains = PlannedDrains(world.administration, kept, clock, TOKEN, registered_of=undeclared)
     operations = BrokerOperations(store, cluster_id, ClusterActions(world.administration, drains), clock)
     mover = Mover(
         world.administration, kept, lambda: FENCE, clock, TOKEN, settings=MoverSettings(look_every_s=0.2)

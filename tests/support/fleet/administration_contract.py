@@ -263,6 +263,11 @@ class AdministrationContract:
         assert world.administration.alter_configs(removed) == {}
         world.until(lambda: not any(found().values()), "no values")
 
+    def test_a_broker_that_is_not_registered_is_forgotten_without_an_error(self, world: World) -> None:
+        world.administration.unregister_broker(99)
+        brokers = world.administration.describe_cluster().brokers
+        assert tuple(broker.broker_id for broker in brokers) == BROKERS
+
     def test_the_preferred_leader_is_elected(self, world: World) -> None:
         partition = Partition(world.create([[1, 2]]), 0)
         world.administration.reassign({partition: [2, 1]})

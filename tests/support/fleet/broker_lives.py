@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rtolap.base.clock import ManualClock
+from rtolap.fleet.isolation.registry import RegisteredCluster
 from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
 from rtolap.fleet.moves.kept import KeptFleet
@@ -25,6 +26,11 @@ CLUSTER_ID = "Mk"
 LOST_AFTER_MS = 1000
 TOKEN = "token"
 _FENCE = "/fence"
+
+
+def undeclared(snapshot: Snapshot) -> RegisteredCluster | None:
+    """Stand for a registry without the cluster."""
+    return None
 
 
 class GreedyDrains:

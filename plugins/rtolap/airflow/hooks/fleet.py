@@ -1,7 +1,8 @@
 """FleetHook: the care of one Kafka cluster, for operators and sensors.
 
 Not to be imported while DAGs are parsed: it loads numpy and the clients of Kafka and ZooKeeper. The cluster
-is reached by its connection, as by `hooks.kafka`; ZooKeeper, the token and the object store are this host's.
+is reached by its connection, as by `hooks.kafka`; ZooKeeper, the token, the object store and the registry are
+this host's.
 """
 
 from __future__ import annotations
@@ -11,14 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from rtolap.airflow.hooks.fleet_brokers import FleetBrokers
 from rtolap.airflow.hooks.kafka import KafkaClusterHook
 from rtolap.base.clock import Clock, SystemClock
-from rtolap.base.errors import DefinitionError, PlanChanged
+from rtolap.base.errors import DefinitionError, PlanChanged, Refused
 from rtolap.base.settings import Settings
-from rtolap.fleet.lifecycle.actions import ClusterActions
-from rtolap.fleet.lifecycle.brokers import BrokerOperations
-from rtolap.fleet.lifecycle.drains import PlannedDrains
-from rtolap.fleet.lifecycle.states import BrokerEvent
+from rtolap.fleet.isolation.registry import HostRegistry, check_submittable
+from rtolap.fleet.lifecycle.states import BrokerEvent, legal
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.moves.submitting import MoverRequests
@@ -41,18 +41,31 @@ _FOLDER = "fleet/plans"
 
 @dataclass(frozen=True)
 class OpenedFleet:
-    """The connections that work on a cluster takes."""
+    """The connections that work on a cluster takes. registry: whose placement rules every plan keeps to."""
 
     administration: FleetAdministration
     metadata: MetadataStore
     plans: ObjectStore
     token: str
     clock: Clock
+    registry: HostRegistry
+
+    @property
+    def brokers(self) -> FleetBrokers:
+        return FleetBrokers(
+            self.administration, self.metadata, self.token, self.clock, self.registry.cluster_of
+        )
 
     def plan(self, kind: str, broker: int | None, throttle_bytes_per_s: int) -> dict[str, Any]:
-        """Make a plan and keep it for the others of its run. Returns what a person needs to decide."""
-        limits = Limits(throttle_bytes_per_s=throttle_bytes_per_s)
-        plan = _planner(kind, broker)(collect_snapshot(self.administration, self.clock), limits)
+        """Make a plan and keep it for the others of its run. Returns what a person needs to decide. Raises
+        Refused for the drain of a broker that by its life may not be drained."""
+        snapshot = collect_snapshot(self.administration, self.clock)
+        declared = self.registry.cluster_of(snapshot)
+        allowed = None if declared is None else declared.allowed_brokers(snapshot)
+        limits = Limits(throttle_bytes_per_s=throttle_bytes_per_s, allowed=allowed)
+        plan = _planner(kind, broker)(snapshot, limits)
+        if broker is not None and len(plan):
+            self._check_drained(broker)
         digest = plan_digest(plan)
         path = f"{_FOLDER}/{digest}.json"
         self.plans.write(path, plan_json(plan))
@@ -62,14 +75,16 @@ class OpenedFleet:
             "kind": str(plan.kind),
             "broker": broker,
             "why": list(plan.why),
+            "placement": None if declared is None else declared.name,
             "partitions": len(plan),
             "between_brokers_bytes": int(plan.between_brokers_bytes),
             "between_disks_bytes": int(plan.between_disks_bytes),
             "expected_s": int(plan.expected_s),
         }
 
-    def submit(self, planned: Mapping[str, Any], by: str) -> str:
-        """Hand the plan, as it was approved, to the mover. A repetition submits nothing more. Returns the id.
+    def submit(self, planned: Mapping[str, Any], by: str) -> str | None:
+        """Hand the plan, as it was approved, to the mover. A repetition submits nothing more. Returns the id;
+        None where nothing is to be moved.
 
         A drain is an operation on its broker: it is cordoned before anything moves.
         """
@@ -81,25 +96,27 @@ class OpenedFleet:
                 found=plan_digest(plan),
             )
         kept = KeptFleet(self.metadata, plan.cluster_id)
-        submitted = [record.plan_id for record in kept.plans() if record.digest == planned["digest"]]
-        if submitted:
-            return submitted[-1]
+        submitted = _submitted(kept, planned)
+        if submitted is not None:
+            return submitted
         reason = f"approved in Airflow: {planned['digest'][:12]}"
         if planned["kind"] == Kind.DRAIN:
-            self._drain(int(planned["broker"]), plan, by, reason)
-        else:
-            check_applies(plan, collect_snapshot(self.administration, self.clock))
+            self.brokers.drain(int(planned["broker"]), plan, by, reason, str(planned["digest"]))
+        elif len(plan):
+            snapshot = collect_snapshot(self.administration, self.clock)
+            check_submittable(plan, snapshot, self.registry.cluster_of(snapshot))
             requests = MoverRequests(kept, self.clock, self.token, by)
             requests.submit(plan, rate_bytes_per_s=plan.throttle_bytes_per_s, reason=reason)
-        return next(record.plan_id for record in kept.plans() if record.digest == planned["digest"])
+        return _submitted(kept, planned)
 
-    def _drain(self, broker: int, plan: Plan, by: str, reason: str) -> None:
-        kept = KeptFleet(self.metadata, plan.cluster_id)
-        drains = PlannedDrains(self.administration, kept, self.clock, self.token, approved=plan)
-        actions = ClusterActions(self.administration, drains)
-        operations = BrokerOperations(self.metadata, plan.cluster_id, actions, self.clock)
-        snapshot = collect_snapshot(self.administration, self.clock)
-        operations.operate(broker, BrokerEvent.DRAIN, by, reason, snapshot, str(plan_digest(plan)))
+    def _check_drained(self, broker: int) -> None:
+        state = self.brokers.view(broker).state
+        if not legal(state, BrokerEvent.DRAIN):
+            raise Refused(
+                f"broker {broker} may not be drained",
+                found=f"it is {state}",
+                action="see rtolap fleet brokers",
+            )
 
     def running(self) -> list[str]:
         """Return what moves: the plan that is carried out, and partitions under any reassignment."""
@@ -138,7 +155,9 @@ class FleetHook:
     @contextmanager
     def opened(self) -> Iterator[OpenedFleet]:
         settings = Settings()
-        administration = KafkaAdministration(KafkaClusterHook(self._cluster, self._kafka_conn_id).cluster)
+        hook = KafkaClusterHook(self._cluster, self._kafka_conn_id)
+        registry = HostRegistry(settings.include_dir, hook.cluster_name)
+        administration = KafkaAdministration(hook.cluster)
         try:
             store = ZooKeeperStore(
                 settings.zookeeper,
@@ -147,11 +166,16 @@ class FleetHook:
             )
             try:
                 plans = open_store(settings.object_store)
-                yield OpenedFleet(administration, store, plans, settings.token(), SystemClock())
+                yield OpenedFleet(administration, store, plans, settings.token(), SystemClock(), registry)
             finally:
                 store.close()
         finally:
             administration.close()
+
+
+def _submitted(kept: KeptFleet, planned: Mapping[str, Any]) -> str | None:
+    found = [record.plan_id for record in kept.plans() if record.digest == planned["digest"]]
+    return found[-1] if found else None
 
 
 def _planner(kind: str, broker: int | None) -> Callable[[Snapshot, Limits], Plan]:

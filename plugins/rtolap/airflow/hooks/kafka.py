@@ -51,14 +51,26 @@ class KafkaClusterHook(KafkaBaseHook):
         self._name = cluster
         self._named = kafka_config_id is not None
 
+    @property
+    def cluster_name(self) -> str:
+        """The name by which this host knows the cluster: the connection's, where it names one."""
+        return str((self._extra or {}).get(CLUSTER_KEY, self._name))
+
     @cached_property
-    def cluster(self) -> KafkaCluster:
-        """Raises DefinitionError for a connection that does not say how to reach a cluster."""
+    def _extra(self) -> dict[str, Any] | None:
         try:
-            extra = self.get_connection(self.kafka_config_id).extra_dejson
+            extra: dict[str, Any] = self.get_connection(self.kafka_config_id).extra_dejson
         except AirflowNotFoundException:
             if self._named:
                 raise
+            return None
+        return extra
+
+    @cached_property
+    def cluster(self) -> KafkaCluster:
+        """Raises DefinitionError for a connection that does not say how to reach a cluster."""
+        extra = self._extra
+        if extra is None:
             return _of_host(self._name)
         if CLUSTER_KEY in extra:
             if set(extra) != {CLUSTER_KEY}:

@@ -1,24 +1,40 @@
-"""Plans for Kafka's brokers: made, and handed to the mover once a person has approved them."""
+"""Plans for Kafka's brokers, and operations on their lives: done once a person has approved them.
+
+What another try would not mend (a plan that was changed, or does not fit the cluster any more; a step that a
+broker's life does not have) fails a task at once; what may pass is raised as it is, for Airflow's retries.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from rtolap.airflow.hooks.on_demand import open_fleet
 from rtolap.airflow.operators.window_approval import responder
+from rtolap.base.errors import (
+    DefinitionError,
+    Forbidden,
+    IllegalTransition,
+    ImpossiblePlan,
+    PlanRefused,
+    Unauthorized,
+)
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 _GIB = 1 << 30
+_FINAL = (DefinitionError, Forbidden, IllegalTransition, ImpossiblePlan, PlanRefused, Unauthorized)
 APPROVE = "Approve"
 
 
 class PlanFleetOperator(BaseOperator):
     """Plans `disks`, `rack`, or the `drain` of `broker`, and changes nothing. Skipped where nothing is to be
-    moved. Result: path, digest, why, partitions, bytes, expected time, and `text` for who approves it."""
+    moved, unless `may_be_empty`. Result: path, digest, why, partitions, bytes, expected time, and `text` for
+    who approves it."""
 
     template_fields: Sequence[str] = ("broker", "cluster", "throttle_bytes_per_s")
 
@@ -29,6 +45,7 @@ class PlanFleetOperator(BaseOperator):
         broker: int | str | None = None,
         cluster: str = DEFAULT_KAFKA_CLUSTER,
         throttle_bytes_per_s: int | str = 50_000_000,
+        may_be_empty: bool = False,
         kafka_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -37,20 +54,22 @@ class PlanFleetOperator(BaseOperator):
         self.broker = broker
         self.cluster = cluster
         self.throttle_bytes_per_s = throttle_bytes_per_s
+        self.may_be_empty = may_be_empty
         self.kafka_conn_id = kafka_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         broker = None if self.broker in (None, "") else int(str(self.broker))
-        with open_fleet(self.cluster, self.kafka_conn_id).opened() as fleet:
+        with final_at_once(), open_fleet(self.cluster, self.kafka_conn_id).opened() as fleet:
             planned = fleet.plan(self.kind, broker, int(self.throttle_bytes_per_s))
-        if not planned["partitions"]:
+        if not planned["partitions"] and not self.may_be_empty:
             raise AirflowSkipException(f"nothing is to be moved: {'; '.join(planned['why'])}")
         return {**planned, "text": plan_text(planned)}
 
 
 class SubmitPlanOperator(BaseOperator):
     """Hands a plan to the mover as it was approved. `planned`: the result of the plan's task; `answer`: of
-    Airflow's approval, whose responder is who submits; without one, nothing is submitted. Result: its id."""
+    Airflow's approval, whose responder is who submits; without one, nothing is submitted. Result: its
+    id; None where nothing is to be moved."""
 
     template_fields: Sequence[str] = ("planned", "answer", "cluster")
 
@@ -69,24 +88,84 @@ class SubmitPlanOperator(BaseOperator):
         self.cluster = cluster
         self.kafka_conn_id = kafka_conn_id
 
-    def execute(self, context: Context) -> str:
-        by = responder(self.answer or {})
-        if by is None or list(self.answer.get("chosen_options", ())) != [APPROVE]:
-            raise AirflowFailException("nobody has approved the plan, so nothing is submitted")
-        with open_fleet(self.cluster, self.kafka_conn_id).opened() as fleet:
-            plan_id: str = fleet.submit(self.planned, by)
+    def execute(self, context: Context) -> str | None:
+        by = approver(self.answer)
+        with final_at_once(), open_fleet(self.cluster, self.kafka_conn_id).opened() as fleet:
+            plan_id: str | None = fleet.submit(self.planned, by)
         self.log.info("plan %s, approved by %s", plan_id, by)
         return plan_id
 
 
+class BrokerOperationOperator(BaseOperator):
+    """Does an operation on a broker's life, once for each run: begins its `repair`, after which its machine
+    may be stopped; says that it is `repaired`, after which it may be started; or `retire`s it when it is
+    empty. `answer`: of Airflow's approval, whose responder is who does it; without one, nothing is done.
+    Result: the broker's state."""
+
+    template_fields: Sequence[str] = ("broker", "answer", "cluster")
+
+    def __init__(
+        self,
+        *,
+        operation: Literal["repair", "repaired", "retire"],
+        broker: int | str,
+        answer: Any,
+        cluster: str = DEFAULT_KAFKA_CLUSTER,
+        kafka_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.operation = operation
+        self.broker = broker
+        self.answer = answer
+        self.cluster = cluster
+        self.kafka_conn_id = kafka_conn_id
+
+    def execute(self, context: Context) -> str:
+        by, broker = approver(self.answer), int(self.broker)
+        ti = context["ti"]
+        run = f"{ti.dag_id}, run {ti.run_id}"
+        operation_id = hashlib.sha256(f"{run}: {self.operation}".encode()).hexdigest()[:32]
+        with final_at_once(), open_fleet(self.cluster, self.kafka_conn_id).opened() as fleet:
+            operations = {
+                "repair": fleet.brokers.begin_repair,
+                "repaired": fleet.brokers.end_repair,
+                "retire": fleet.brokers.retire,
+            }
+            state = str(operations[self.operation](broker, by, f"approved in Airflow: {run}", operation_id))
+        self.log.info("broker %d is %s, as %s has approved", broker, state, by)
+        return state
+
+
+def approver(answer: Mapping[str, Any] | None) -> str:
+    """Return who has approved. Fails the task where nobody has."""
+    by = responder(answer or {})
+    if by is None or answer is None or list(answer.get("chosen_options", ())) != [APPROVE]:
+        raise AirflowFailException("nobody has approved it, so nothing is done")
+    return by
+
+
+@contextmanager
+def final_at_once() -> Iterator[None]:
+    """Fail the task, without a retry, for what another try would not mend."""
+    try:
+        yield
+    except _FINAL as error:
+        raise AirflowFailException(str(error)) from error
+
+
 def plan_text(planned: Mapping[str, Any]) -> str:
-    """Return what the form shows: why, how much, how long, and which plan exactly."""
+    """Return what the form shows: why, how much, how long, by which rules, and which plan exactly."""
+    placement = planned["placement"]
     lines = [f"- {reason}" for reason in planned["why"]]
     lines += [
         f"- {planned['partitions']} partitions change",
         f"- {planned['between_brokers_bytes'] / _GIB:.1f} GiB between brokers, "
         f"{planned['between_disks_bytes'] / _GIB:.1f} GiB between disks of one",
         f"- about {planned['expected_s'] / 60:.0f} min under the throttle",
+        f"- by the placement rules of {placement} in the registry"
+        if placement
+        else "- without placement rules: the registry does not declare the cluster",
         f"- digest {planned['digest'][:12]}",
     ]
     return "\n".join(lines)

@@ -26,6 +26,7 @@ from rtolap.cli.fleet.registry import (
     operator,
 )
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
+from rtolap.fleet.isolation.registry import HostRegistry, RegisteredOf, check_submittable
 from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
 from rtolap.fleet.lifecycle.drains import PlannedDrains
@@ -66,8 +67,13 @@ class OpenedBrokers:
 
 @contextmanager
 def open_brokers(
-    cluster: str, *, approved: Plan | None = None, throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S
+    cluster: str,
+    *,
+    approved: Plan | None = None,
+    registered_of: RegisteredOf | None = None,
+    throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S,
 ) -> Iterator[OpenedBrokers]:
+    """`registered_of`: by default, the cluster that this host's registry declares it as."""
     settings, clock = Settings(), SystemClock()
     with open_administration(cluster) as administration, open_metadata(settings) as store:
         snapshot = collect_snapshot(administration, clock)
@@ -76,8 +82,9 @@ def open_brokers(
             KeptFleet(store, snapshot.cluster_id),
             clock,
             settings.token(),
+            registered_of=registered_of or HostRegistry(settings.include_dir, cluster).cluster_of,
             approved=approved,
-            limits=Limits(throttle_bytes_per_s=throttle_bytes_per_s),
+            throttle_bytes_per_s=throttle_bytes_per_s,
         )
         actions = ClusterActions(administration, drains)
         yield OpenedBrokers(snapshot, BrokerOperations(store, snapshot.cluster_id, actions, clock))
@@ -210,7 +217,10 @@ def drain(
         print_plan(plan, moves=_MOVES_SHOWN)
     if not yes and not typer.confirm(f"Drain broker {broker}?"):
         raise typer.Exit(1)
-    with open_brokers(cluster, approved=plan, throttle_bytes_per_s=throttle) as opened:
+    with open_brokers(
+        cluster, approved=plan, registered_of=lambda _: registered, throttle_bytes_per_s=throttle
+    ) as opened:
+        check_submittable(plan, opened.snapshot, registered)
         _report(_operate(opened, broker, BrokerEvent.DRAIN, who, reason), as_json)
 
 

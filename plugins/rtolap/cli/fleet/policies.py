@@ -17,6 +17,7 @@ from rtolap.cli.fleet.audit import EXIT_FOUND
 from rtolap.cli.fleet.brokers import OpenedBrokers, open_brokers
 from rtolap.cli.fleet.registry import ByOption, RegistryOption, operator, read_registry
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
+from rtolap.fleet.isolation.registry import registered_cluster
 from rtolap.fleet.lifecycle.policies import Proposal, SlowVerdict, proposals
 
 COLUMNS = ("broker", "symptom", "evidence", "operations", "held back")
@@ -40,7 +41,8 @@ def policies(
     policy = fleet.cluster(cluster).policy
     verdicts = () if slow is None else read_verdicts(slow)
     failed = False
-    with open_brokers(fleet.kafka_cluster(cluster)) as opened:
+    declared = registered_cluster(fleet, cluster)
+    with open_brokers(declared.kafka_cluster, registered_of=lambda _: declared) as opened:
         found = proposals(policy, opened.snapshot, opened.operations.records(), verdicts)
         if apply:
             who = operator(settings, by)

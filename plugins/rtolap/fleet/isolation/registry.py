@@ -7,6 +7,7 @@ or as a policy, reads the registry as it is then and asks `check_submittable`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,12 @@ from rtolap.fleet.planning.applies import check_applies
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.model.fleet import FleetCluster, KafkaFleet
-from rtolap.model.yaml_files import read_definitions
+from rtolap.model.yaml_files import read_definitions, read_fleets
+
+RegisteredOf = Callable[[Snapshot], "RegisteredCluster | None"]
+"""Tells which cluster of the registry a snapshot is of; None: it declares no such cluster."""
+
+_EXPECTED, _ACTION = "one document of kind: kafka_fleet", "name its file"
 
 
 @dataclass(frozen=True)
@@ -37,24 +43,28 @@ class RegisteredCluster:
 
 def read_registry(*paths: Path) -> KafkaFleet:
     """Raises DefinitionError where there is none, or more than one."""
-    fleets = read_definitions(*paths).fleets
-    if len(fleets) != 1:
+    fleet = _one_of(read_definitions(*paths).fleets)
+    if fleet is None:
+        raise DefinitionError("a fleet is to be declared", expected=_EXPECTED, found="none", action=_ACTION)
+    return fleet
+
+
+def _one_of(fleets: Mapping[str, KafkaFleet]) -> KafkaFleet | None:
+    if len(fleets) > 1:
         raise DefinitionError(
             "one fleet is to be declared",
-            expected="one document of kind: kafka_fleet",
-            found=", ".join(sorted(fleets)) or "none",
-            action="name its file",
+            expected=_EXPECTED,
+            found=", ".join(sorted(fleets)),
+            action=_ACTION,
         )
-    (fleet,) = fleets.values()
-    return fleet
+    return next(iter(fleets.values()), None)
 
 
 def read_optional_registry(folder: Path) -> KafkaFleet | None:
     """None where there is no such folder, or nothing in it declares a fleet. Raises DefinitionError for
-    definitions that cannot be read, and for more than one fleet."""
-    if not folder.is_dir() or not read_definitions(folder).fleets:
-        return None
-    return read_registry(folder)
+    files and fleets that cannot be read, and for more than one fleet. What else is declared there, and
+    whether it is right, is not looked at: a cube hinders no drain."""
+    return _one_of(read_fleets(folder)) if folder.is_dir() else None
 
 
 def registered_cluster(fleet: KafkaFleet, name: str) -> RegisteredCluster:
@@ -70,6 +80,20 @@ def cluster_of_snapshot(
     names = [name for name, each in fleet.clusters.items() if each.cluster_id == snapshot.cluster_id]
     names += [name for name in fleet.clusters if fleet.kafka_cluster(name) == kafka_cluster]
     return registered_cluster(fleet, names[0]) if names else None
+
+
+@dataclass(frozen=True)
+class HostRegistry:
+    """The registry of a host, read whenever it is asked. kafka_cluster: the name by which the host reaches
+    the cluster of the snapshots that it is asked about."""
+
+    folder: Path
+    kafka_cluster: str
+
+    def cluster_of(self, snapshot: Snapshot) -> RegisteredCluster | None:
+        """Raises as `read_optional_registry`."""
+        fleet = read_optional_registry(self.folder)
+        return None if fleet is None else cluster_of_snapshot(fleet, snapshot, self.kafka_cluster)
 
 
 def check_submittable(plan: Plan, snapshot: Snapshot, registered: RegisteredCluster | None) -> None:

@@ -37,6 +37,14 @@ class ClusterActions:
     def cancel_drain(self, broker: int, drain_id: str, by: str, reason: str) -> None:
         self._drains.cancel(broker, drain_id, by, reason)
 
+    def unregister(self, broker: int) -> None:
+        """One that serves again is left alone: it would register anew."""
+        alive = {
+            each.broker_id for each in self._administration.describe_cluster().brokers if not each.fenced
+        }
+        if broker not in alive:
+            self._administration.unregister_broker(broker)
+
     def _set(self, broker: int, value: str | None) -> None:
         resource = ConfigResource(ConfigKind.BROKER, str(broker))
         refused = self._administration.alter_configs({resource: {CORDONED_LOG_DIRS: value}})

@@ -63,6 +63,10 @@ class BrokerActions(Protocol):
 
     def cancel_drain(self, broker: int, drain_id: str, by: str, reason: str) -> None: ...
 
+    def unregister(self, broker: int) -> None:
+        """Let the cluster forget a broker that has ended."""
+        ...
+
 
 class BrokerOperations:
     """The life of the brokers of one cluster."""
@@ -281,6 +285,8 @@ class BrokerOperations:
             case Action.CANCEL_DRAIN:
                 if record.drain_id is not None:
                     self._actions.cancel_drain(record.broker, record.drain_id, last.by, last.reason)
+            case Action.UNREGISTER:
+                self._actions.unregister(record.broker)
 
     def _put(self, broker: int, node: Versioned, record: BrokerRecord) -> bool:
         """Return False where somebody else changed the record since, and nothing was written."""

@@ -2,25 +2,27 @@
 
 A drain's id stands in the reason of its request, so that one that was submitted is known again: by a process
 that comes after a crash, too. A plan that a person approved is submitted as it is, or refused where the
-cluster has changed since; without one, a plan is made of the cluster as it is.
+cluster has changed since; without one, a plan is made of the cluster as it is. Either keeps to the placement
+rules of the registry.
 """
 
 from __future__ import annotations
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotFound, Unavailable
+from rtolap.fleet.isolation.registry import RegisteredOf, check_submittable
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.requests import MoveRequest, RequestKind
 from rtolap.fleet.moves.submitting import MoverRequests
-from rtolap.fleet.planning.applies import check_applies
 from rtolap.fleet.planning.drain import plan_drain
-from rtolap.fleet.planning.plan import Limits, Plan
+from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Limits, Plan
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.kafka.administration.interface import FleetAdministration
 
 
 class PlannedDrains:
-    """Implements `actions.Drains`. `approved`: the plan that somebody has seen and agreed to."""
+    """Implements `actions.Drains`. `approved`: the plan that somebody has seen and agreed to.
+    `registered_of`: tells which cluster of the registry it is."""
 
     def __init__(
         self,
@@ -29,26 +31,31 @@ class PlannedDrains:
         clock: Clock,
         token: str,
         *,
+        registered_of: RegisteredOf,
         approved: Plan | None = None,
-        limits: Limits = Limits(),
+        throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S,
     ) -> None:
         self._administration = administration
         self._kept = kept
         self._clock = clock
         self._token = token
         self._approved = approved
-        self._limits = limits
+        self._registered_of = registered_of
+        self._throttle_bytes_per_s = throttle_bytes_per_s
 
     def submit(self, broker: int, drain_id: str, by: str, reason: str) -> None:
         """Raises Unavailable where no mover answers, Refused where it carries out another plan."""
         if self._submitted(drain_id) is not None:
             return
         snapshot = collect_snapshot(self._administration, self._clock)
+        registered = self._registered_of(snapshot)
         plan = self._approved
         if plan is None:
-            plan = plan_drain(snapshot, [broker], limits=self._limits)
+            allowed = None if registered is None else registered.allowed_brokers(snapshot)
+            limits = Limits(throttle_bytes_per_s=self._throttle_bytes_per_s, allowed=allowed)
+            plan = plan_drain(snapshot, [broker], limits=limits)
         else:
-            check_applies(plan, snapshot)
+            check_submittable(plan, snapshot, registered)
         if len(plan):
             rate = plan.throttle_bytes_per_s
             self._requests(by).submit(plan, rate_bytes_per_s=rate, reason=f"{reason} {_mark(drain_id)}")

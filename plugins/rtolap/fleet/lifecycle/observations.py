@@ -19,14 +19,14 @@ def observed(
     if snapshot.taken_at_ms < record.last.at_ms:
         return None
     state, broker = record.state, record.broker
+    empty = replicas_of(broker, snapshot) == 0
     if serves(broker, snapshot):
         events = [BrokerEvent.JOINED, BrokerEvent.RETURNED]
     else:
-        events = [BrokerEvent.GONE]
+        events = [BrokerEvent.GONE] if empty else []
         away_since_ms = record.away_since_ms
         if away_since_ms is not None and snapshot.taken_at_ms - away_since_ms >= lost_after_ms:
             events.append(BrokerEvent.LOST)
-    empty = replicas_of(broker, snapshot) == 0
     events.append(BrokerEvent.EMPTIED if empty else BrokerEvent.OCCUPIED)
     return next((event for event in events if legal(state, event)), None)
 

@@ -21,7 +21,8 @@
 LOST leads to FAILED from SERVING and CORDONED. A broker that is being drained, or is empty, stays in its
 state without its process: its partitions are copied from elsewhere, and nothing is lost with it. One that
 returns from FAILED by itself takes nothing new until a person lets it. One that never joins may be repaired
-or retired like one that does. RETIRED is for ever, unless another machine is added with the same id.
+or retired like one that does. GONE is one that has ended and holds nothing; then the cluster forgets it.
+RETIRED is for ever, unless another machine is added with the same id.
 """
 
 from __future__ import annotations
@@ -66,12 +67,14 @@ class BrokerEvent(StrEnum):
 
 
 class Action(StrEnum):
-    """CORDON: the broker takes no new replicas. SUBMIT_DRAIN: what it holds is moved to others."""
+    """CORDON: the broker takes no new replicas. SUBMIT_DRAIN: what it holds is moved to others. UNREGISTER:
+    the cluster forgets it."""
 
     CORDON = "CORDON"
     UNCORDON = "UNCORDON"
     SUBMIT_DRAIN = "SUBMIT_DRAIN"
     CANCEL_DRAIN = "CANCEL_DRAIN"
+    UNREGISTER = "UNREGISTER"
 
 
 _S, _E, _A = BrokerLife, BrokerEvent, Action
@@ -104,7 +107,7 @@ TRANSITIONS: dict[tuple[BrokerLife, BrokerEvent], tuple[BrokerLife, tuple[Action
     (_S.FAILED, _E.RETIRE): (_S.RETIRING, ()),
     (_S.REPAIRING, _E.REPAIRED): (_S.JOINING, ()),
     (_S.REPAIRING, _E.RETIRE): (_S.RETIRING, ()),
-    (_S.RETIRING, _E.GONE): (_S.RETIRED, ()),
+    (_S.RETIRING, _E.GONE): (_S.RETIRED, (_A.UNREGISTER,)),
     (_S.RETIRED, _E.ADD): (_S.PROVISIONED, ()),
 }
 

@@ -15,6 +15,7 @@ from rtolap.kafka.administration import answers, requests
 from rtolap.kafka.administration.connection import AdministrationConnection
 from rtolap.kafka.administration.errors import of_code, raised
 from rtolap.kafka.administration.interface import Outcomes
+from rtolap.kafka.administration.unregister_broker import UnregisterBrokerRequest
 from rtolap.kafka.administration.values import (
     NO_BROKER,
     BrokerLogDirs,
@@ -31,6 +32,7 @@ from rtolap.kafka.administration.values import (
 from rtolap.kafka.clusters import KafkaCluster
 
 _CONFIGS_A_REQUEST = 1000
+_NOT_REGISTERED = kafka_errors.BrokerIdNotRegisteredError.errno
 _DESCRIBE, _ALTER = "Describe on the cluster", "Alter on the cluster"
 _DESCRIBE_TOPICS = "Describe on the topics"
 _LIST_OFFSETS = "list offsets"
@@ -279,6 +281,14 @@ class KafkaAdministration:
             error = self._error(entry.error_code, entry.error_message, attempt, right)
             if error is not None:
                 raise error
+
+    def unregister_broker(self, broker: int) -> None:
+        self._connection.ask(
+            lambda: UnregisterBrokerRequest(broker_id=broker),
+            f"unregister broker {broker}",
+            _ALTER,
+            failed=lambda told: None if told.error_code == _NOT_REGISTERED else _top_level(told),
+        )
 
     def close(self) -> None:
         self._connection.close()

@@ -111,4 +111,9 @@ class FleetAdministration(Protocol):
         """Set quotas of entities, or remove those that are None. Needs AlterConfigs on the cluster."""
         ...
 
+    def unregister_broker(self, broker: int) -> None:
+        """Forget a broker that is gone: it is no longer described, and may join anew. To forget one that is
+        not registered is no error. Brokers do not ask whether it is gone. Needs Alter on the cluster."""
+        ...
+
     def close(self) -> None: ...

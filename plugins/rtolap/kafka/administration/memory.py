@@ -236,6 +236,10 @@ class MemoryAdministration:
                 else:
                     kept[name] = value
 
+    def unregister_broker(self, broker: int) -> None:
+        self._reach("unregister_broker")
+        self._cluster.forget_broker(broker)
+
     def close(self) -> None:
         """Nothing is open."""
 

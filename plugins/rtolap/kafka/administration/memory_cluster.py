@@ -83,6 +83,7 @@ class MemoryCluster:
     def __init__(self, cluster_id: str = "memory") -> None:
         self.cluster_id = cluster_id
         self.brokers: dict[int, MemoryBroker] = {}
+        self._forgotten: dict[int, MemoryBroker] = {}
         self.partitions: dict[Partition, MemoryPartition] = {}
         self.replicas: dict[Replica, MemoryReplica] = {}
         self.configs: dict[ConfigResource, dict[str, str]] = {}
@@ -130,6 +131,8 @@ class MemoryCluster:
         return used
 
     def stop_broker(self, broker_id: int) -> None:
+        if broker_id in self._forgotten:
+            return
         self.brokers[broker_id].alive = False
         for partition in self.partitions.values():
             if len(partition.in_sync) > 1:
@@ -137,8 +140,18 @@ class MemoryCluster:
         self._lead()
 
     def start_broker(self, broker_id: int) -> None:
+        if broker_id in self._forgotten:
+            self.brokers[broker_id] = self._forgotten.pop(broker_id)
         self.brokers[broker_id].alive = True
         self._lead()
+
+    def forget_broker(self, broker_id: int) -> None:
+        """Forget one that holds nothing; it registers anew when it starts."""
+        with self.lock:
+            if any(replica.broker == broker_id for replica in self.replicas):
+                raise ValueError(f"broker {broker_id} holds replicas: this cluster does not play that")
+            if broker_id in self.brokers:
+                self._forgotten[broker_id] = self.brokers.pop(broker_id)
 
     def advance(self, seconds: float) -> None:
         """Write and copy what goes in that time, complete what is complete."""
