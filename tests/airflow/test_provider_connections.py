@@ -120,6 +120,7 @@ def test_a_cluster_is_reached_as_its_connection_says(connect: Any) -> None:
     }
     connect("kafka_measurements", conn_type="kafka", extra={"bootstrap.servers": "m:9092"})
     assert KafkaClusterHook("measurements").cluster.servers == "m:9092"
+    assert KafkaClusterHook("measurements").cluster_name == "measurements"
 
 
 def test_a_connection_may_name_a_cluster_of_the_host_and_nothing_beside(
@@ -130,6 +131,7 @@ def test_a_connection_may_name_a_cluster_of_the_host_and_nothing_beside(
     monkeypatch.setenv("RTOLAP_KAFKA_CLUSTERS", str(file))
     connect("kafka_default", conn_type="kafka", extra={"cluster": "guarded"})
     assert KafkaClusterHook().cluster.servers == "g:9093"
+    assert KafkaClusterHook().cluster_name == "guarded"  # by which the registry knows it
     connect("kafka_default", conn_type="kafka", extra={"cluster": "guarded", "bootstrap.servers": "evil:1"})
     with pytest.raises(DefinitionError, match=r"names a Kafka cluster of this host and says more"):
         _ = KafkaClusterHook().cluster
@@ -137,7 +139,7 @@ def test_a_connection_may_name_a_cluster_of_the_host_and_nothing_beside(
 
 def test_without_its_connection_the_settings_of_the_host_say_where(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RTOLAP_KAFKA", "h:9092")
-    assert KafkaClusterHook().cluster.servers == "h:9092"
+    assert (KafkaClusterHook().cluster.servers, KafkaClusterHook().cluster_name) == ("h:9092", "default")
     with pytest.raises(DefinitionError, match="knows no Kafka cluster other"):
         _ = KafkaClusterHook("other").cluster
     with pytest.raises(AirflowNotFoundException):

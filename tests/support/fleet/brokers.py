@@ -1,16 +1,20 @@
 """A small fleet of real brokers: racks, two log directories each, a quick start and a small heap.
 
 Broker 1 is the controller too, unless more are asked for; every broker has a rack of its own, unless racks
-are given.
+are given. With small disks each log directory is a file system of its own, in memory, which its broker's
+process alone sees: it ends with the process, so a broker that is started again has new disks.
 """
 
 from __future__ import annotations
 
+import subprocess
+import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rtolap.base.errors import Unavailable
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.kafka.clusters import KafkaCluster
@@ -39,6 +43,7 @@ class Brokers:
         jvm_options: Callable[[int], Sequence[str]] = lambda node: (),
         environment: Mapping[str, str] | None = None,
         log_level: str = "warn",
+        disk_bytes: int | None = None,
     ) -> None:
         self.folder = folder
         self.ids = tuple(range(1, count + 1))
@@ -67,6 +72,8 @@ class Brokers:
                 "num.io.threads": 4,
                 **(overrides or {}),
             }
+            if disk_bytes is not None:
+                settings["metadata.log.dir"] = str(own / "metadata")
             if node not in controllers:
                 settings["process.roles"] = "broker"
                 settings["listeners"] = settings["advertised.listeners"] = (
@@ -87,6 +94,8 @@ class Brokers:
             spec = replace(spec, env=dict(environment or {}))
             if node not in controllers:
                 spec = replace(spec, ports=(ports[node],))
+            if disk_bytes is not None:
+                spec = replace(spec, argv=(*with_disks(self.log_dirs(node), disk_bytes), *spec.argv))
             self.servers[node] = ManagedProcess(spec)
         self.cluster = KafkaCluster.of(",".join(server.address for server in self.servers.values()))
 
@@ -132,3 +141,21 @@ class Brokers:
             ports[node] = free_port(taken)
             taken.add(ports[node])
         return ports
+
+
+def with_disks(folders: Sequence[Path], size_bytes: int) -> tuple[str, ...]:
+    """Return the words before a command that give it a disk of this size at each of the folders."""
+    mounts = " && ".join(
+        f"mkdir -p '{folder}' && mount -t tmpfs -o size={size_bytes} tmpfs '{folder}'" for folder in folders
+    )
+    return "unshare", "--map-root-user", "--mount", "sh", "-c", f'{mounts} && exec "$@"', "sh"
+
+
+def require_small_disks() -> None:
+    """Skip the test where this host lets nobody mount what only a process of its own sees."""
+    with tempfile.TemporaryDirectory() as folder:
+        tried = subprocess.run(
+            [*with_disks([Path(folder)], 1 << 20), "true"], capture_output=True, text=True, timeout=30
+        )
+    if tried.returncode:
+        pytest.skip(f"no file system of a process of its own: {tried.stderr.strip()}")

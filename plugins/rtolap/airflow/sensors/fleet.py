@@ -7,13 +7,16 @@ A look costs a few requests, and moves take hours: between looks the worker's sl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException
 
 from rtolap.airflow.hooks.on_demand import open_fleet
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
+
+if TYPE_CHECKING:
+    from rtolap.airflow.hooks.fleet_brokers import BrokerView
 
 POLL_S = 60.0
 _SHOWN = 5
@@ -89,7 +92,7 @@ class _BrokerSensor(_FleetSensor):
         super().__init__(**kwargs)
         self.broker = broker
 
-    def view(self) -> Any:
+    def view(self) -> BrokerView:
         """Return the broker as `hooks.fleet_brokers` shows it, after what happened by itself is noted."""
         with open_fleet(self.cluster, self.kafka_conn_id).opened() as fleet:
             view = fleet.brokers.view(int(self.broker))

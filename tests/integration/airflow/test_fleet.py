@@ -1,0 +1,252 @@
+"""Brokers are cared for by the shipped DAGs: a person approves in Airflow's form, the mover moves.
+
+Three real brokers, each with two disks of its own, under the Airflow of these tests. A topic lies at the
+brokers 1 and 2; another may stand there alone, by the registry. The tests go on where the one before has
+ended: what is rejected moves nothing, what is approved balances, and then broker 3 retires.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from rtolap.airflow.hooks.fleet import OpenedFleet
+from rtolap.airflow.sensors import fleet as sensors
+from rtolap.airflow.sensors.fleet import NoMovesRunningSensor, NoUnderReplicatedPartitionSensor
+from rtolap.base.clock import SystemClock
+from rtolap.fleet.isolation.declared import RegisteredPlacement
+from rtolap.fleet.lifecycle.states import BrokerLife
+from rtolap.fleet.moves.kept import KeptFleet
+from rtolap.fleet.planning.plan import Plan
+from rtolap.fleet.planning.plan_file import kafka_json, plan_from, plan_json
+from rtolap.fleet.snapshot.collect import collect_snapshot
+from rtolap.kafka.administration.values import Partition
+from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.object_store.store import open_store
+from rtolap.stack.artifacts import JavaArtifacts
+
+from tests.integration.fleet.conftest import world_of
+from tests.support.fleet.administration_contract import World
+from tests.support.fleet.brokers import Brokers, require_small_disks
+from tests.support.fleet.counted_records import RunningConsumer, RunningProducer
+from tests.support.fleet.mover_process import MoverProcess
+from tests.support.fleet.reassignment_tool import verify_plan
+from tests.support.fleet.registries import registered
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.integration
+
+BALANCE, RETIRE = "rtolap_fleet_balance", "rtolap_fleet_retire"
+CONNECTION = "/api/v2/connections"
+PARTITIONS = 8
+SIZE_BYTES = 3_000_000
+DISK_BYTES = 100_000_000
+SLOW_BYTES_PER_S = 1_500_000
+POLL_S = 4
+CONTEXT: Any = {}
+
+
+@dataclass
+class CaredFleet:
+    """`topic` is moved; `pinned` may stand at the brokers 1 and 2 alone."""
+
+    airflow: Any
+    brokers: Brokers
+    world: World
+    opened: OpenedFleet
+    kept: KeptFleet
+    topic: str
+    pinned: str
+
+    def asked(self, dag_id: str, **conf: Any) -> tuple[str, dict[str, Any]]:
+        """A run whose question is on the page of required actions; its id, and the question."""
+        run_id: str = self.airflow.trigger(dag_id, poll_s=POLL_S, **conf)
+        url = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/hitlDetails"
+
+        def look() -> dict[str, Any] | None:
+            answer = self.airflow.api.get(url, params={"response_received": False})
+            found = answer.raise_for_status().json()["hitl_details"]
+            return found[0] if found else None
+
+        return run_id, self.airflow.until("question", look)
+
+    def answer(self, user: str, dag_id: str, run_id: str, option: str) -> httpx.Response:
+        """What Airflow's form sends when somebody presses a button."""
+        url = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/approve/-1/hitlDetails"
+        with self.airflow.signed_in(user) as client:
+            response: httpx.Response = client.patch(
+                url, json={"chosen_options": [option], "params_input": {}}
+            )
+        return response
+
+    def planned(self, dag_id: str, run_id: str) -> tuple[dict[str, Any], Plan]:
+        described = self.airflow.result(self.airflow.task(dag_id, run_id, "plan"))
+        return described, plan_from(self.opened.plans.read(described["path"]))
+
+    def utilisation(self) -> list[float]:
+        """Of each disk, by broker and directory."""
+        snapshot = collect_snapshot(self.world.administration, SystemClock())
+        dirs = snapshot.log_dirs
+        return [float(share) for share in 1 - dirs.usable_bytes / dirs.total_bytes]
+
+    def brokers_of(self, topic: str) -> set[int]:
+        described = self.world.administration.describe_topics([topic])[topic]
+        return {broker for partition in described.partitions for broker in partition.replicas}
+
+
+@pytest.fixture(scope="module")
+def fleet(airflow: Any, java: JavaArtifacts, server_folder: Path) -> Iterator[CaredFleet]:
+    require_small_disks()
+    folder = server_folder / "cared-fleet"
+    with Brokers(folder, java, disk_bytes=DISK_BYTES) as brokers:
+        settings = airflow.around.settings
+        world = world_of(brokers, "cared")
+        topic = world.create([[1, 2] if number % 2 else [2, 1] for number in range(PARTITIONS)])
+        pinned = world.create([[1, 2]])
+        for partition in [*(Partition(topic, number) for number in range(PARTITIONS)), Partition(pinned, 0)]:
+            world.fill(partition, SIZE_BYTES)
+        cluster_id = world.administration.describe_cluster().cluster_id
+        include = Path(settings["RTOLAP_INCLUDE_DIR"])
+        rule = f"{{match: [{pinned}], brokers: [1, 2]}}"
+        registry = registered(include, rule, cluster="shop", cluster_id=cluster_id)
+        connection = {"bootstrap.servers": brokers.cluster.servers}
+        body = {"connection_id": "kafka_default", "conn_type": "kafka", "extra": json.dumps(connection)}
+        airflow.api.post(CONNECTION, json=body).raise_for_status()
+        store = ZooKeeperStore(settings["RTOLAP_ZOOKEEPER"], root=settings["RTOLAP_ZOOKEEPER_ROOT"])
+        opened = OpenedFleet(
+            world.administration,
+            store,
+            open_store(settings["RTOLAP_OBJECT_STORE"]),
+            airflow.token,
+            SystemClock(),
+            RegisteredPlacement((include,), "default"),
+        )
+        mover_settings = {**settings, "RTOLAP_KAFKA": brokers.cluster.servers}
+        try:
+            with MoverProcess(mover_settings, folder / "mover.log"):
+                kept = KeptFleet(store, cluster_id)
+                yield CaredFleet(airflow, brokers, world, opened, kept, topic, pinned)
+            print((folder / "mover.log").read_text()[-3000:])
+        finally:
+            airflow.api.delete(f"{CONNECTION}/kafka_default").raise_for_status()
+            registry.unlink()
+            store.close()
+            world.administration.close()
+
+
+def test_a_plan_that_a_person_rejects_moves_nothing(fleet: CaredFleet) -> None:
+    run_id, question = fleet.asked(BALANCE)
+    described, plan = fleet.planned(BALANCE, run_id)
+    assert question["subject"] == "Move replicas to idle disks?"
+    for shown in (f"digest {described['digest'][:12]}", "by the placement rules of shop", *plan.why):
+        assert shown in question["body"]
+    assert fleet.answer("viewer", BALANCE, run_id, "Approve").status_code == 403
+    fleet.answer("ada", BALANCE, run_id, "Reject").raise_for_status()
+    fleet.airflow.until_run(BALANCE, run_id)
+    states = dict(fleet.airflow.states(BALANCE, run_id))
+    assert [states[task] for task in ("approve", "submit", "watch", "in_sync_again")] == [
+        "success",
+        *["skipped"] * 3,
+    ]
+    assert fleet.kept.requests() == ()
+    assert fleet.brokers_of(fleet.topic) == {1, 2}
+
+
+def test_an_unbalanced_fleet_becomes_balanced_as_a_person_has_approved(
+    fleet: CaredFleet, java: JavaArtifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under records that are written and read; what was changed after its approval is refused first."""
+    airflow, before = fleet.airflow, fleet.utilisation()
+    consumer = RunningConsumer(fleet.brokers.cluster, fleet.topic, PARTITIONS)
+    with consumer:
+        with RunningProducer(fleet.brokers.cluster, fleet.topic, PARTITIONS, value_bytes=20) as producer:
+            run_id, _ = fleet.asked(BALANCE, throttle_bytes_per_s=SLOW_BYTES_PER_S)
+            described, plan = fleet.planned(BALANCE, run_id)
+            approved = fleet.opened.plans.read(described["path"])
+            changed = plan_json(replace(plan, throttle_bytes_per_s=10**9))
+            fleet.opened.plans.write(described["path"], changed)
+            fleet.answer("ada", BALANCE, run_id, "Approve").raise_for_status()
+            airflow.until_run(BALANCE, run_id, "failed")
+            submit = airflow.task(BALANCE, run_id, "submit")
+            assert (submit["state"], submit["try_number"]) == ("failed", 1)
+            assert "the plan is not the one that was approved" in airflow.log(submit)
+            assert fleet.kept.requests() == ()
+
+            fleet.opened.plans.write(described["path"], approved)
+            airflow.clear(BALANCE, run_id, "submit", "watch", "in_sync_again")
+            monkeypatch.setattr(sensors, "open_fleet", lambda *_: _Opened(fleet.opened))
+            nothing_moves = NoMovesRunningSensor(task_id="nothing_moves")
+            in_sync = NoUnderReplicatedPartitionSensor(task_id="in_sync")
+            assert nothing_moves.poke(CONTEXT)
+            until(lambda: not nothing_moves.poke(CONTEXT), "a plan that is carried out", poll_s=0.1)
+            until(lambda: not in_sync.poke(CONTEXT), "a copy that is not in sync yet", poll_s=0.1)
+            airflow.until_task(BALANCE, run_id, "success", task_id="watch")
+            airflow.until_run(BALANCE, run_id)
+            assert nothing_moves.poke(CONTEXT)
+            assert in_sync.poke(CONTEXT)
+        until(lambda: consumer.has_all(producer.acknowledged), "all that was acknowledged")
+    for number, numbers in producer.acknowledged.items():
+        assert len(numbers) > 10
+        assert consumer.read[number] == dict.fromkeys(numbers, 1)
+
+    (record,) = fleet.kept.plans()
+    assert (record.by, record.digest, set(record.outcomes)) == ("ada", described["digest"], {"d"})
+    until(lambda: spread(fleet.utilisation()) < spread(before), "the sizes of the disks", poll_s=0.2)
+    expected = plan.disks.utilisation(plan.disks.after_bytes)
+    written_share = 0.02  # what came meanwhile, and what brokers keep of themselves
+    assert spread(fleet.utilisation()) <= spread(expected.tolist()) + written_share
+    assert np.allclose(fleet.utilisation(), expected, atol=written_share)
+    assert fleet.brokers_of(fleet.topic) == {1, 2, 3}
+    assert fleet.brokers_of(fleet.pinned) == {1, 2}
+    file = tmp_path / "kafka.json"
+    file.write_bytes(kafka_json(plan))
+    told = verify_plan(java, fleet.brokers.cluster, file)
+    assert told.count("is completed") >= len(plan)
+    assert "still in progress" not in told
+
+
+def test_a_broker_is_emptied_retired_and_forgotten_as_a_person_has_approved(fleet: CaredFleet) -> None:
+    airflow = fleet.airflow
+    run_id, question = fleet.asked(RETIRE, broker=3)
+    assert question["subject"] == "Move everything away from a broker, and retire it?"
+    fleet.answer("ada", RETIRE, run_id, "Approve").raise_for_status()
+    for task_id in ("submit", "watch", "retire"):
+        airflow.until_task(RETIRE, run_id, "success", task_id=task_id)
+    assert fleet.opened.brokers.view(3).state is BrokerLife.RETIRING
+    assert fleet.brokers_of(fleet.topic) == {1, 2}
+    assert 3 in registered_brokers(fleet)
+    fleet.brokers.servers[3].stop()
+    airflow.until_run(RETIRE, run_id)
+    assert airflow.result(airflow.task(RETIRE, run_id, "gone")) == "RETIRED"
+    assert registered_brokers(fleet) == [1, 2]
+    assert fleet.opened.under_replicated() == []
+
+
+def registered_brokers(fleet: CaredFleet) -> list[int]:
+    return [broker.broker_id for broker in fleet.world.administration.describe_cluster().brokers]
+
+
+def spread(utilisation: list[float]) -> float:
+    return max(utilisation) - min(utilisation)
+
+
+class _Opened:
+    """Stands for the hook: the fleet is open already."""
+
+    def __init__(self, fleet: OpenedFleet) -> None:
+        self._fleet = fleet
+
+    def opened(self) -> _Opened:
+        return self
+
+    def __enter__(self) -> OpenedFleet:
+        return self._fleet
+
+    def __exit__(self, *_: object) -> None:
+        pass
