@@ -2,7 +2,7 @@
 
 Broker 1 is the controller too, unless more are asked for; every broker has a rack of its own, unless racks
 are given. With small disks each log directory is a file system of its own, in memory, which its broker's
-process alone sees: it ends with the process, so a broker that is started again has new disks.
+process alone sees: it ends with the process, so a broker that is started again has empty disks.
 """
 
 from __future__ import annotations
@@ -144,18 +144,25 @@ class Brokers:
 
 
 def with_disks(folders: Sequence[Path], size_bytes: int) -> tuple[str, ...]:
-    """Return the words before a command that give it a disk of this size at each of the folders."""
-    mounts = " && ".join(
-        f"mkdir -p '{folder}' && mount -t tmpfs -o size={size_bytes} tmpfs '{folder}'" for folder in folders
-    )
-    return "unshare", "--map-root-user", "--mount", "sh", "-c", f'{mounts} && exec "$@"', "sh"
+    """Return the words before a command that give it a disk of this size at each of the folders, as they have
+    been formatted."""
+    mounts = [
+        f"mkdir -p '{folder}' && rm -rf '{folder}.formatted' && cp -a '{folder}' '{folder}.formatted'"
+        f" && mount -t tmpfs -o size={size_bytes} tmpfs '{folder}' && cp -a '{folder}.formatted/.' '{folder}'"
+        for folder in folders
+    ]
+    script = " && ".join([*mounts, 'exec "$@"'])
+    return "unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh"
 
 
 def require_small_disks() -> None:
     """Skip the test where this host lets nobody mount what only a process of its own sees."""
     with tempfile.TemporaryDirectory() as folder:
         tried = subprocess.run(
-            [*with_disks([Path(folder)], 1 << 20), "true"], capture_output=True, text=True, timeout=30
+            [*with_disks([Path(folder) / "disk"], 1 << 20), "true"],
+            capture_output=True,
+            text=True,
+            timeout=30,
         )
     if tried.returncode:
         pytest.skip(f"no file system of a process of its own: {tried.stderr.strip()}")
