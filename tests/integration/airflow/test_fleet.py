@@ -20,7 +20,7 @@ from rtolap.airflow.hooks.fleet import OpenedFleet
 from rtolap.airflow.sensors import fleet as sensors
 from rtolap.airflow.sensors.fleet import NoMovesRunningSensor, NoUnderReplicatedPartitionSensor
 from rtolap.base.clock import SystemClock
-from rtolap.fleet.isolation.declared import RegisteredPlacement
+from rtolap.fleet.isolation.registry import HostRegistry
 from rtolap.fleet.lifecycle.states import BrokerLife
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.planning.plan import Plan
@@ -128,7 +128,7 @@ def fleet(airflow: Any, java: JavaArtifacts, server_folder: Path) -> Iterator[Ca
             open_store(settings["RTOLAP_OBJECT_STORE"]),
             airflow.token,
             SystemClock(),
-            RegisteredPlacement((include,), "default"),
+            HostRegistry(include, "default"),
         )
         mover_settings = {**settings, "RTOLAP_KAFKA": brokers.cluster.servers}
         try:
