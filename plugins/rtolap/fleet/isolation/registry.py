@@ -45,7 +45,7 @@ def read_registry(*paths: Path) -> KafkaFleet:
     """Raises DefinitionError where there is none, or more than one."""
     fleet = _one_of(read_definitions(*paths).fleets)
     if fleet is None:
-        raise DefinitionError("a fleet is to be declared", expected=_EXPECTED, found="none", action=_ACTION)
+        raise DefinitionError("one fleet is to be declared", expected=_EXPECTED, found="none", action=_ACTION)
     return fleet
 
 
