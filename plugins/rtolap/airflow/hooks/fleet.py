@@ -22,7 +22,6 @@ from rtolap.fleet.lifecycle.states import BrokerEvent, legal
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.moves.submitting import MoverRequests
-from rtolap.fleet.planning.applies import check_applies
 from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.drain import plan_drain
 from rtolap.fleet.planning.plan import Kind, Limits, Plan
