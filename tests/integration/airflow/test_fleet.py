@@ -35,8 +35,8 @@ from tests.integration.fleet.conftest import world_of
 from tests.support.fleet.administration_contract import World
 from tests.support.fleet.brokers import Brokers, require_small_disks
 from tests.support.fleet.counted_records import RunningConsumer, RunningProducer
+from tests.support.fleet.kafka_tools import verify_plan
 from tests.support.fleet.mover_process import MoverProcess
-from tests.support.fleet.reassignment_tool import verify_plan
 from tests.support.fleet.registries import registered
 from tests.support.waiting import until
 
