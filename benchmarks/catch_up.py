@@ -107,7 +107,8 @@ def _create(bootstrap: str, topic: str, places: tuple[Place, ...]) -> None:
     else:
         assignment = [[leaders[partition]] for partition in sorted(leaders)]
         new = NewTopic(topic, num_partitions=len(assignment), replica_assignment=assignment)
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([new])[topic].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # it ends what it was asked for when it goes
+    admin.create_topics([new])[topic].result(30)
 
 
 def _fill(bootstrap: str, topic: str, places: tuple[Place, ...], count: int) -> None:

@@ -10,7 +10,7 @@ from rtolap.fleet.isolation.quotas import QuotaDifference, quota_alterations, qu
 from rtolap.fleet.snapshot.model import Quota
 from rtolap.kafka.administration.memory import MemoryAdministration
 from rtolap.kafka.administration.memory_cluster import MemoryCluster
-from rtolap.metadata import codec, paths
+from rtolap.metadata import codec, paths, updates
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.model.fleet import DeclaredQuota, FleetCluster
 
@@ -121,7 +121,9 @@ def test_another_clusters_quotas_are_left_alone() -> None:
         live_differences(declared, _World().administration)
 
 
-def test_an_unknown_commit_is_never_swallowed() -> None:
+def test_an_unknown_commit_is_never_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it was repeated; thirty rounds would wait for seconds."""
+    monkeypatch.setattr(updates, "ATTEMPTS_MAX", 3)
     world = _World()
     world.ensemble.fault = lambda _: "before"
     with pytest.raises(CommitUnknown):
