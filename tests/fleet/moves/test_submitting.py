@@ -28,7 +28,7 @@ def world() -> MoverWorld:
 
 
 def test_a_plan_of_the_planner_is_submitted_carried_out_and_balances(world: MoverWorld) -> None:
-    plan = plan_disks(collect_snapshot(world.administration, ManualClock(5)))
+    plan = plan_disks(collect_snapshot(world.administration, ManualClock(5)), runs=1)
     moves = planned_moves(plan)
     assert sum(move.size_bytes * len(move.coming()) for move in moves) == plan.moved_bytes
     requests = MoverRequests(world.kept, world.clock, TOKEN, "ada")
@@ -46,7 +46,7 @@ def test_a_plan_of_the_planner_is_submitted_carried_out_and_balances(world: Move
 
 
 def test_why_a_request_was_refused_comes_back_as_its_error(world: MoverWorld) -> None:
-    plan = plan_disks(collect_snapshot(world.administration, ManualClock(5)))
+    plan = plan_disks(collect_snapshot(world.administration, ManualClock(5)), runs=1)
     moved = planned_moves(plan)[0].partition
     world.cluster.partitions[moved].replicas = [1, 5]
     requests = MoverRequests(world.kept, world.clock, TOKEN, "ada")

@@ -14,7 +14,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_STEPS = 80_000
+_STEPS_MAX = 80_000
+_STEPS_PER_PLACE = 250
 _EXCHANGES = 0.3
 _HOMEWARDS = 0.45
 _FIRST_WORTH = 1.5
@@ -78,8 +79,9 @@ class Annealing:
         mean = sum(self.fleet.copy_bytes) / len(self.fleet.copy_bytes)
         hottest = (mean, max(self.fleet.copy_bytes), _MILD * mean)[seed % 3]
         coldest = _COLDEST * mean
-        for step in range(_STEPS):
-            done = step / _STEPS
+        steps = min(_STEPS_MAX, _STEPS_PER_PLACE * sum(map(len, self.fleet.places)))
+        for step in range(steps):
+            done = step / steps
             heat = hottest * (coldest / hottest) ** done
             worth = _FIRST_WORTH * (self._worth / _FIRST_WORTH) ** done
             change = self._drawn(source)
