@@ -32,6 +32,21 @@ def to_batch(messages: Sequence[Message], *, with_create_ms: bool, with_statemen
     return Batch(list(map(Message.value, messages)), partitions, offsets, created, statements)
 
 
+def joined(batches: Sequence[Batch]) -> Batch:
+    """One batch of all their records, in order."""
+    if len(batches) == 1:
+        return batches[0]
+    created = [batch.create_ms for batch in batches if batch.create_ms is not None]
+    statements = [batch.statements for batch in batches if batch.statements is not None]
+    return Batch(
+        list(chain.from_iterable(batch.values for batch in batches)),
+        np.concatenate([batch.partitions for batch in batches]),
+        np.concatenate([batch.offsets for batch in batches]),
+        np.concatenate(created) if created else None,
+        list(chain.from_iterable(statements)) if statements else None,
+    )
+
+
 def value_bytes(messages: Sequence[Message]) -> int:
     """Return the bytes of all values together; an event of the client counts the length of its text."""
     return sum(map(Message.__len__, messages))

@@ -10,7 +10,7 @@ import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
-from rtolap.kafka.batch import to_batch, value_bytes
+from rtolap.kafka.batch import joined, to_batch, value_bytes
 from rtolap.kafka.clusters import KafkaCluster
 from rtolap.kafka.errors import GONE_OFFSET, GONE_TOPIC
 from rtolap.kafka.interfaces import BATCH_BYTES_MAX, Batch, LogRange, OffsetsGone
@@ -96,14 +96,13 @@ class KafkaConsumer:
 
     def poll(self, records_max: int, timeout_s: float, *, bytes_max: int = BATCH_BYTES_MAX) -> Batch:
         self._raise_pending()
-        messages = self._take(records_max, bytes_max)
-        if not messages:
-            messages = self._consumer.consume(1, timeout_s)  # returns at the first arrival …
-            if messages and records_max > 1:
-                messages += self._take(records_max - 1, bytes_max)  # … with what came along
-        if any(map(Message.error, messages)):
-            messages = self._without_events(messages)
-        batch = self._batch(messages)
+        taken = _Taken(with_create_ms=self._with_create_ms, with_statements=self._with_statements)
+        self._take(taken, records_max, bytes_max)
+        if not taken.messages:
+            taken.add(self._consumer.consume(1, timeout_s))  # returns at the first arrival …
+            if taken.messages and records_max > 1:
+                self._take(taken, records_max - 1, bytes_max)  # … with what came along
+        batch = self._noted(taken.batch(), taken.events)
         if not len(batch):
             self._check_topic()
             self._raise_pending()
@@ -149,18 +148,15 @@ class KafkaConsumer:
         self._topic.close()
         self._consumer.close()
 
-    def _take(self, records_max: int, bytes_max: int) -> list[Message]:
-        """Return what is fetched already, a group at a time, so that large records do not make a large
-        batch."""
-        messages: list[Message] = []
-        size = 0
-        while len(messages) < records_max and size < bytes_max:
-            group = self._consumer.consume(min(GROUP_RECORDS, records_max - len(messages)), 0)
-            messages += group
+    def _take(self, taken: _Taken, records_max: int, bytes_max: int) -> None:
+        """Take what is fetched already, a group at a time: large records shall not make a large batch."""
+        left, size = records_max, 0
+        while left > 0 and size < bytes_max:
+            group = self._consumer.consume(min(GROUP_RECORDS, left), 0)
+            taken.add(group)
             if len(group) < GROUP_RECORDS:
                 break
-            size += value_bytes(group)
-        return messages
+            left, size = left - len(group), size + value_bytes(group)
 
     def _raise_pending(self) -> None:
         """An offset that is gone stays gone until `assign`; anything else may pass."""
@@ -198,43 +194,37 @@ class KafkaConsumer:
         except KafkaException as error:
             raise self._topic.unavailable("be assigned", error) from error
 
-    def _batch(self, messages: list[Message]) -> Batch:
-        batch = to_batch(messages, with_create_ms=self._with_create_ms, with_statements=self._with_statements)
+    def _noted(self, batch: Batch, events: Iterable[Message]) -> Batch:
+        """Note the positions behind the records, and what the client has said beside them."""
         if len(batch):
             ends = np.zeros(int(batch.partitions.max()) + 1, np.int64)
             np.maximum.at(ends, batch.partitions, batch.offsets + 1)
             for partition in np.flatnonzero(ends).tolist():
                 self._positions[partition] = int(ends[partition])
+        self._note_events(events)
+        if len(batch):
             self._trouble = None
         return batch
 
-    def _without_events(self, messages: list[Message]) -> list[Message]:
+    def _note_events(self, events: Iterable[Message]) -> None:
         """Note ends of partitions and errors; an error is raised once the records before it are out."""
-        records = [message for message in messages if message.error() is None]
-        ends: Offsets = {}
-        for message in messages:
+        for message in events:
             error = message.error()
-            if error is None:
-                continue
+            assert error is not None, "else it is a record"
             partition = int(message.partition() or 0)
             if error.code() == KafkaError._PARTITION_EOF:
-                ends[partition] = int(message.offset() or 0)
+                if partition in self._positions:
+                    end = int(message.offset() or 0)
+                    self._positions[partition] = max(self._positions[partition], end)
             elif error.code() in GONE_OFFSET:
-                self._pending = self._offsets_gone(partition, records)
+                self._pending = self._offsets_gone(partition)
             elif error.code() in GONE_TOPIC:
                 self._pending = self._topic.gone()
             else:
                 self._on_error(error)
-        for partition, end in ends.items():
-            if partition in self._positions:
-                self._positions[partition] = max(self._positions[partition], end)
-        return records
 
-    def _offsets_gone(self, partition: int, records: list[Message]) -> RtolapError:
+    def _offsets_gone(self, partition: int) -> RtolapError:
         position = self._positions.get(partition, -1)
-        for message in records:
-            if message.partition() == partition:
-                position = int(message.offset() or 0) + 1
         try:
             known = self.log_range(partition)
         except RtolapError as error:
@@ -248,3 +238,29 @@ class KafkaConsumer:
         """Connections come and go, librdkafka retries for ever; people get to see it."""
         with self._trouble_lock:
             self._trouble = error.str()
+
+
+class _Taken:
+    """The records of one poll. A group becomes columns at once, while the cache has its messages."""
+
+    def __init__(self, *, with_create_ms: bool, with_statements: bool) -> None:
+        self.messages = 0  # records and events
+        self.batches: list[Batch] = []
+        self.events: list[Message] = []
+        self._with_create_ms = with_create_ms
+        self._with_statements = with_statements
+
+    def add(self, group: list[Message]) -> None:
+        self.messages += len(group)
+        if not group:
+            return
+        if any(map(Message.error, group)):
+            self.events += [message for message in group if message.error() is not None]
+            group = [message for message in group if message.error() is None]
+        self.batches.append(self._columns(group))
+
+    def batch(self) -> Batch:
+        return joined(self.batches) if self.batches else self._columns([])
+
+    def _columns(self, records: list[Message]) -> Batch:
+        return to_batch(records, with_create_ms=self._with_create_ms, with_statements=self._with_statements)
