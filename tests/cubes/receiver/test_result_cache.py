@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from rtolap.base.clock import ManualClock
-from rtolap.cubes.receiver.answers.result_cache import ResultCache, merged_plainly
+from rtolap.cubes.receiver.answers.result_cache import ResultCache, merged_plainly, shape_of
 from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.tables import LocalTable
@@ -135,17 +135,34 @@ def test_a_statement_that_comes_again_reads_its_result_and_what_is_new(tmp_path:
     assert cache.merged(query, core.tables).rows_scanned == 5, "what was flushed was read before"
 
 
-def test_results_beyond_their_bytes_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rtolap.cubes.receiver.answers.result_cache.LOOK_AT_BYTES_EVERY", 1)
-    core, cache = Core(tmp_path), ResultCache(SCHEMA, 10_000, table_rows_min=1)
+def test_results_beyond_their_bytes_are_forgotten(tmp_path: Path) -> None:
+    bytes_max = 200_000
+    core, cache = Core(tmp_path), ResultCache(SCHEMA, bytes_max, table_rows_min=1)
     core.take(2000)
-    for _ in range(3):
-        for query in QUERIES:
+    places = [
+        PartialQuery(SCHEMA.cube.name, ("kind",), ALL, Snapshot(), Compare("place", "le", n))
+        for n in range(99)
+    ]
+    for query in places:
+        for _ in range(2):
             cache.merged(query, core.tables)
-    kept = [cache.merged(query, core.tables).rows_scanned for query in reversed(QUERIES)]
+        kept = sum(table.results.nbytes(shape_of(each)) for table in core.tables for each in places)
+        assert kept <= bytes_max * 1.5
     held = sum(table.rows for table in core.tables)
-    assert held in kept
-    assert min(kept) < held
+    assert cache.merged(places[-1], core.tables).rows_scanned < held
+    assert cache.merged(places[0], core.tables).rows_scanned >= held / 2, "it was asked for longest ago"
+
+
+def test_of_a_result_that_has_no_room_nothing_is_kept(tmp_path: Path) -> None:
+    core, cache = Core(tmp_path), ResultCache(SCHEMA, 20_000, table_rows_min=1)
+    core.take(2000)
+    query = PartialQuery(SCHEMA.cube.name, ("kind", "place"), ALL, Snapshot())
+    for _ in range(4):
+        found = cache.merged(query, core.tables)
+        assert found.rows_scanned == sum(table.rows for table in core.tables)
+        assert rows(found.table) == rows(merged_plainly(SCHEMA, query, core.tables).table)
+        core.take(10)
+    assert sum(table.results.nbytes(shape_of(query)) for table in core.tables) == 0
 
 
 def test_statements_that_differ_in_a_value_alone_are_told_apart(tmp_path: Path) -> None:

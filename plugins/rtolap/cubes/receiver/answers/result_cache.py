@@ -28,7 +28,9 @@ from rtolap.protocols.receiver.messages import PartialQuery
 SHAPES_MAX = 256  # of statements that are remembered, whether anything is kept of them or not
 TABLE_ROWS_MIN = 4096  # a smaller table is read again: it is about to be merged
 ROWS_PER_RESULT_MIN = 2  # a result that is hardly smaller than its table is not worth its memory
-LOOK_AT_BYTES_EVERY = 64  # results kept
+COMBINED_PER_CACHE_MIN = 8  # so many merged results have room; of a larger one nothing is kept
+PIECES_PER_CACHE_MIN = 64  # so many results of single tables
+LOOKS_PER_CACHE = 4  # as many bytes are kept anew before the sum is looked at
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ class _Combined:
         return fresh if found == len(self.tokens) else None
 
 
+_TOO_LARGE = _Combined(frozenset(), pa.table({}))
+
+
 class ResultCache:
     """The results of one cube. Thread-safe; nothing waits for work that another thread does."""
 
@@ -62,18 +67,18 @@ class ResultCache:
         self._bytes_max = bytes_max
         self._asked: OrderedDict[Shape, _Combined | None] = OrderedDict()
         self._lock = Lock()
-        self._kept = 0
+        self._kept_bytes = 0  # since the last look at the sum
 
     def merged(self, query: PartialQuery, tables: Sequence[LocalTable]) -> Selected:
         """The tables' rows that the query keeps, grouped as it wants them, in local form."""
-        shape = msgspec.json.encode((query.dimensions, query.partials, query.filter))
+        shape = shape_of(query)
         with self._lock:
             again = shape in self._asked
             before = self._asked.setdefault(shape, None)
             self._asked.move_to_end(shape)
             while len(self._asked) > SHAPES_MAX:
                 self._asked.popitem(last=False)
-        if not again:
+        if not again or before is _TOO_LARGE:
             return merged_plainly(self._schema, query, tables)
         return self._with_results(shape, query, tables, before)
 
@@ -88,12 +93,16 @@ class ResultCache:
             parts.append(chosen.table)
             scanned, pruned = scanned + chosen.rows_scanned, pruned + chosen.rows_pruned
         whole = self._merge(query, parts) if len(parts) != 1 or fresh is None or fresh else parts[0]
-        if whole.nbytes <= self._bytes_max:
-            tokens = frozenset(local.results.token for local in tables)
-            with self._lock:
-                if shape in self._asked:
-                    self._asked[shape] = _Combined(tokens, whole)
-            self._count_kept(tables)
+        tokens = frozenset(local.results.token for local in tables)
+        fits = whole.nbytes * COMBINED_PER_CACHE_MIN <= self._bytes_max
+        with self._lock:
+            if shape in self._asked:
+                self._asked[shape] = _Combined(tokens, whole) if fits else _TOO_LARGE
+        if not fits:
+            for local in tables:
+                local.results.forget(shape)
+        elif fresh is None or fresh:
+            self._count(whole.nbytes, tables)
         return Selected(whole, scanned, pruned)
 
     def _of_table(self, shape: Shape, query: PartialQuery, local: LocalTable) -> Selected:
@@ -104,8 +113,10 @@ class ResultCache:
             if local.rows < self._table_rows_min:
                 return chosen
             result = self._merge(query, [chosen.table])
-            if result.num_rows * ROWS_PER_RESULT_MIN <= local.rows:
+            small = result.nbytes * PIECES_PER_CACHE_MIN <= self._bytes_max
+            if small and result.num_rows * ROWS_PER_RESULT_MIN <= local.rows:
                 local.results.keep(shape, result)
+                self._kept_bytes += result.nbytes
             return Selected(result, chosen.rows_scanned, chosen.rows_pruned)
         if len(pieces) == 1:
             return Selected(pieces[0], pieces[0].num_rows, 0)
@@ -116,12 +127,13 @@ class ResultCache:
     def _merge(self, query: PartialQuery, parts: Sequence[pa.Table]) -> pa.Table:
         return merge_tables(self._schema, parts, query.dimensions, query.partials)
 
-    def _count_kept(self, tables: Iterable[LocalTable]) -> None:
+    def _count(self, kept_bytes: int, tables: Iterable[LocalTable]) -> None:
         """Now and then forget the statements that were not asked for longest, until the rest is in bounds."""
         with self._lock:
-            self._kept += 1
-            if self._kept % LOOK_AT_BYTES_EVERY:
+            self._kept_bytes += kept_bytes
+            if self._kept_bytes * LOOKS_PER_CACHE < self._bytes_max:
                 return
+            self._kept_bytes = 0
             combined = {
                 shape: entry.table.nbytes for shape, entry in self._asked.items() if entry is not None
             }
@@ -140,6 +152,11 @@ class ResultCache:
                 self._asked.pop(shape, None)
             for each in results:
                 each.forget(shape)
+
+
+def shape_of(query: PartialQuery) -> Shape:
+    """All that a result depends on beside the tables; values of other types are other statements."""
+    return msgspec.json.encode((query.dimensions, query.partials, query.filter))
 
 
 def merged_plainly(schema: Schema, query: PartialQuery, tables: Iterable[LocalTable]) -> Selected:
