@@ -58,17 +58,23 @@ def build(columns: dict[str, pa.Array]) -> Built:
         if len(column) == 0:
             directory[name] = []
             continue
-        order = np.argsort(coded.codes, kind="stable")
-        present, starts = np.unique(coded.codes[order], return_index=True)
+        counts = np.bincount(coded.codes, minlength=coded.radix)
+        present = np.flatnonzero(counts)
         if len(present) > VALUES_MAX:
             continue
-        values = [*coded.values.to_pylist(), None]
+        # Numbers of 16 bits are sorted by counting them, which keeps the rows of each in order.
+        codes = coded.codes.astype(np.uint16) if coded.radix <= 1 << 16 else coded.codes
+        order = np.argsort(codes, kind="stable").astype(np.uint32)
+        values = pa.concat_arrays([coded.values, pa.nulls(1, coded.values.type)]).take(pa.array(present))
         entries: list[Entry] = []
-        for value_code, rows in zip(present, np.split(order, starts[1:]), strict=True):
-            bitmap = BitMap(np.sort(rows).astype(np.uint32))
+        ends = np.cumsum(counts[present])
+        for value, start, end in zip(
+            values.to_pylist(), (ends - counts[present]).tolist(), ends.tolist(), strict=True
+        ):
+            bitmap = BitMap(order[start:end])
             bitmap.run_optimize()
             data = bitmap.serialize()
-            entries.append((to_scalar(values[value_code]), at, len(data)))
+            entries.append((to_scalar(value), at, len(data)))
             pieces.append(data)
             at += len(data)
         directory[name] = entries
