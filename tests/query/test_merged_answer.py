@@ -261,6 +261,16 @@ def test_bytes_that_are_no_sketch_are_said_to_be_corrupted(engine: Engine) -> No
         merged_answer(statement.reads[0], statement.merge, table, {})
 
 
+def test_many_sketches_are_left_to_the_engine(engine: Engine, sketches: list[bytes]) -> None:
+    statement = rewritten("select code, approx_count_distinct(visitor) n from shop group by code", engine)
+    assert statement.merge is not None
+    for rows, is_left in ((merged_answers.SKETCHES_MAX, False), (merged_answers.SKETCHES_MAX + 1, True)):
+        columns = {"code": list(range(rows)), "__rows": [1] * rows, "visitor__hll": [sketches[2]] * rows}
+        table = pa.table(columns, physical_schema(SCHEMA, ("code",), ("__rows", "visitor__hll"), plain=True))
+        answer = merged_answer(statement.reads[0], statement.merge, table, {})
+        assert (answer is None) == is_left
+
+
 def test_the_service_needs_no_session_of_the_engine_for_it(
     world: QueryWorld, service: QueryService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,7 @@
 
 What these kernels may do otherwise than the engine is left to it: rows of one group that stay apart because
 their sums may overflow, doubles that are not finite, numbers that no double holds exactly, and more than
-BYTES_MAX.
+BYTES_MAX or SKETCHES_MAX.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from rtolap.query.plan import CubeRead, MergedColumn, MergedOrder, PlainMerge
 from rtolap.query.sketches import hll_estimate
 
 BYTES_MAX = 8 << 20  # of partials: more of them are worth a worker, which the system bounds
+SKETCHES_MAX = 256  # one after the other, beside all other statements of this process
 _EXACT_MAX = 1 << 53  # up to here every whole number is a double
 
 
@@ -86,6 +87,8 @@ def _column(column: MergedColumn, groups: pa.Table) -> pa.Array[Any]:
         case "mean":
             return _mean(source, single_chunk(groups.column(column.count)))
         case "distinct":
+            if len(source) > SKETCHES_MAX:
+                raise _LeftToEngine
             offsets = np.arange(len(source) + 1, dtype=np.int32)
             return hll_estimate(pa.ListArray.from_arrays(offsets, source)).cast(pa.int64())
 
