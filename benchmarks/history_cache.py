@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from rtolap.base.clock import SystemClock
 from rtolap.query.cluster import Cluster
+from rtolap.query.cubes import history_rows
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.history_cache.folder import CacheFolder
 from rtolap.query.history_cache.keeper import HistoryKeeper
@@ -150,6 +151,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    history_rows.SMALL_ROWS = 0  # as large files: columns of small ones would be in memory, wherever they lie
     folder = Path(tempfile.mkdtemp(prefix="rtolap-history-cache-"))
     try:
         figures = measure(options, folder)
