@@ -13,8 +13,15 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError, Forbidden, NotFound, Unauthorized, Unavailable
 from rtolap.cli.main import app
 from rtolap.fleet.snapshot.collect import collect_snapshot
+from rtolap.fleet.tiers.collect import collect_tiers
 from rtolap.kafka.administration.client import KafkaAdministration
-from rtolap.kafka.administration.values import LEADER_REPLICAS, ConfigKind, ConfigResource, Partition
+from rtolap.kafka.administration.values import (
+    LEADER_REPLICAS,
+    ConfigKind,
+    ConfigResource,
+    OffsetSpec,
+    Partition,
+)
 from rtolap.kafka.clusters import KafkaCluster, KafkaClusters
 from rtolap.kafka.dead_letters import read_dead_letters
 from rtolap.kafka.interfaces import OutRecord
@@ -247,6 +254,12 @@ def test_the_administration_of_a_fleet_names_the_right_that_is_missing(
         assert isinstance(refused[topic], Forbidden)
         with pytest.raises(Forbidden, match="DescribeConfigs"):
             administration.client_quotas()
+        hidden = Partition(f"{user}-hidden", 0)
+        offsets = administration.list_offsets({partition: 1, hidden: 1}, OffsetSpec.LATEST)
+        assert offsets[partition] == 0
+        assert isinstance(offsets[hidden], Forbidden)
+        with pytest.raises(Forbidden, match="DescribeConfigs"):
+            collect_tiers(administration, SystemClock())
         assert "reassignments" in str(
             [m.fact for m in collect_snapshot(administration, SystemClock()).missing]
         )

@@ -69,19 +69,22 @@ class OpenedBrokers:
 def open_brokers(
     cluster: str,
     *,
+    changing: bool = True,
     approved: Plan | None = None,
     registered_of: RegisteredOf | None = None,
     throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S,
 ) -> Iterator[OpenedBrokers]:
-    """`registered_of`: by default, the cluster that this host's registry declares it as."""
+    """`changing`: operations follow, which the cluster's token signs; who only looks needs none.
+    `registered_of`: by default, the cluster that this host's registry declares it as."""
     settings, clock = Settings(), SystemClock()
+    token = settings.token() if changing else ""
     with open_administration(cluster) as administration, open_metadata(settings) as store:
         snapshot = collect_snapshot(administration, clock)
         drains = PlannedDrains(
             administration,
             KeptFleet(store, snapshot.cluster_id),
             clock,
-            settings.token(),
+            token,
             registered_of=registered_of or HostRegistry(settings.include_dir, cluster).cluster_of,
             approved=approved,
             throttle_bytes_per_s=throttle_bytes_per_s,
@@ -100,7 +103,7 @@ def brokers(
     as_json: JsonOption = False,
 ) -> None:
     """Show brokers and where each is in its life; or every change of one."""
-    with open_brokers(cluster) as opened:
+    with open_brokers(cluster, changing=note) as opened:
         if note:
             for failed, error in opened.operations.observe(opened.snapshot).items():
                 warn(f"broker {failed}: {error}")

@@ -42,7 +42,7 @@ def policies(
     verdicts = () if slow is None else read_verdicts(slow)
     failed = False
     declared = registered_cluster(fleet, cluster)
-    with open_brokers(declared.kafka_cluster, registered_of=lambda _: declared) as opened:
+    with open_brokers(declared.kafka_cluster, changing=apply, registered_of=lambda _: declared) as opened:
         found = proposals(policy, opened.snapshot, opened.operations.records(), verdicts)
         if apply:
             who = operator(settings, by)
