@@ -478,13 +478,18 @@ def test_a_storm_of_isr_shrinks_is_counted_in_the_log_of_the_leader(fleet: Fleet
         found = [row for row in rows if (row["rule"], row["broker"]) == ("isr_shrink", leader)]
         return answer.exit_code, found[0] if found else {"lines": 0}
 
+    producer = Producer({"bootstrap.servers": fleet.brokers.cluster.servers, "acks": "all"})
+
+    def write_to_each(wait_s: float) -> None:
+        for number in range(partitions):
+            producer.produce("shrinking", b"x", partition=number)
+        assert producer.flush(wait_s) == 0
+
+    write_to_each(60)  # all followers fetch, and the producer knows the leader
     until(in_sync, "followers in sync", poll_s=0.1)
     before = shrinks()[1]["lines"]
-    producer = Producer({"bootstrap.servers": fleet.brokers.cluster.servers, "acks": 1})
     with fleet.stopped(follower):
-        for number in range(partitions):  # a follower that has all stays in sync
-            producer.produce("shrinking", b"x", partition=number)
-        assert producer.flush(60) == 0
+        write_to_each(60)  # a follower that has all there is stays in sync; each waits until it has left
         until(lambda: shrinks()[1]["lines"] >= before + partitions, shrinks, poll_s=0.3)
     code, row = shrinks()
     assert code == 3
