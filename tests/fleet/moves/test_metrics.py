@@ -86,7 +86,7 @@ def test_moves_that_do_not_gain_are_shown_with_the_throttle_that_they_need() -> 
     world.run(100)
     page = world.page()
     assert page(f"{NAME}_slow_moves", reason="behind") == 1
-    assert page(f"{NAME}_throttle_needed_bytes_per_second") == 4 * MEGABYTE
+    assert page(f"{NAME}_throttle_needed_bytes_per_second") == 8 * MEGABYTE
     assert f"{NAME}_expected_end_seconds" not in page
 
 

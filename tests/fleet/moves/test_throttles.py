@@ -123,7 +123,8 @@ def test_a_throttle_below_what_is_written_is_named_with_the_one_that_would_do(wo
     assert [(known.behind, known.stalled, known.left_s) for known in status.active] == [(True, False, None)]
     assert status.active[0].written_bytes_per_s == 3 * MEGABYTE
     assert status.expected_end_ms is None
-    assert status.throttle_needed_bytes_per_s == 6 * MEGABYTE
+    # the leader sends each record to a replica in sync and to the new one
+    assert status.throttle_needed_bytes_per_s == 2 * 2 * 3 * MEGABYTE
     world.run(200)
     assert world.record().outcomes == "a"
     throttle(world, status.throttle_needed_bytes_per_s)
@@ -141,6 +142,19 @@ def test_a_copy_that_gains_is_not_behind_and_its_end_is_told(world: MoverWorld) 
     assert status.throttle_needed_bytes_per_s is None
     left_s = ((status.expected_end_ms or 0) - world.clock.now_ms()) / 1000
     assert left_s == pytest.approx(480 / 3, rel=0.1)
+
+
+def test_a_throttle_that_replicas_in_sync_use_up_is_named_although_nothing_is_copied(
+    world: MoverWorld,
+) -> None:
+    move = moved_to_broker_2(world)
+    known = world.cluster.partitions[move.partition]
+    known.written_bytes_per_s, known.stuck = 3 * MEGABYTE, True  # as real brokers do then
+    world.submit([move], rate=MEGABYTE)
+    world.run(70)
+    status = status_of(world, move)
+    assert (status.active[0].copied_bytes, status.active[0].behind) == (0, True)
+    assert status.throttle_needed_bytes_per_s == 12 * MEGABYTE
 
 
 def test_a_copy_that_stands_still_stalls_although_its_partition_is_written_to() -> None:

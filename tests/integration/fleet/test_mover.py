@@ -186,6 +186,28 @@ def test_a_broker_that_stops_in_the_middle_is_waited_for_and_a_throttle_is_chang
     fleet.check_nothing_left()
 
 
+def test_a_throttle_below_what_is_written_is_named_and_a_higher_one_ends_the_plan(
+    fleet: MovedFleet,
+) -> None:
+    def change() -> None:
+        plan_id, _ = fleet.submit(5_000)
+        needed: list[int | None] = [None]
+
+        def is_named() -> bool:
+            needed[0] = fleet.status(plan_id).throttle_needed_bytes_per_s
+            return needed[0] is not None
+
+        until(is_named, lambda: f"a throttle that would do: {fleet.record(plan_id)}", poll_s=0.2)
+        assert needed[0] is not None
+        assert 5_000 < needed[0] < FAST
+        assert "a" in fleet.record(plan_id).outcomes
+        fleet.throttle(FAST)
+        assert set(fleet.wait_ended(plan_id).outcomes) == {"d"}
+
+    fleet.recounted(change, value_bytes=2_000)
+    fleet.check_nothing_left()
+
+
 def test_a_controller_that_is_killed_in_the_middle_hinders_nobody(fleet: MovedFleet) -> None:
     brokers = fleet.brokers
 

@@ -53,7 +53,7 @@ def _advice(status: PlanStatus) -> list[str]:
     if needed is not None and rate is not None:
         advice.append(
             f"the throttle of {rate:,} bytes a second keeps the plan from its end: `rtolap fleet throttle"
-            f" {needed}` would do"
+            f" {needed}`, or more, would do"
         )
     return advice
 

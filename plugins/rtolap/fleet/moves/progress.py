@@ -1,7 +1,8 @@
 """The progress of a move's copies, and whether they gain on what is written to the partition meanwhile.
 
-A copy under a throttle that is near the rate of writes grows all the time and never ends: what it lacks is
-what tells. Over `pace_ms` it must lack less by a share of what was copied; otherwise the move is behind.
+A copy under a throttle that is near the rate of writes grows all the time and never ends, or not at all, for
+what leaders send to replicas in sync counts against the throttle too. So what it lacks is what tells: over
+`pace_ms` it must lack less by a share of what was copied; otherwise the move is behind.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _with_pace(kept: MoveRecord, copies: Copies, now_ms: int, settings: MoverSet
         return msgspec.structs.replace(kept, pace=start)
     elapsed_ms = now_ms - begun.at_ms
     copied_bytes = copies.copied_bytes - begun.copied_bytes
-    if elapsed_ms < settings.pace_ms or copied_bytes == 0:
+    if elapsed_ms < (settings.pace_ms if copied_bytes else 2 * settings.pace_ms):
         return kept  # a low throttle lets a fetch pass now and then: it is waited for
     gained_bytes = begun.left_bytes - copies.left_bytes
     return msgspec.structs.replace(

@@ -123,8 +123,8 @@ def _expected_end_ms(
 
 
 def _throttle_needed(record: PlanRecord, plan: PlanMoves) -> int | None:
-    """Return what is written to the partitions that the busiest broker sends and takes, and as much again
-    for the copies to gain."""
+    """Return what is written to the partitions under way, as the busiest broker sends and takes it, and as
+    much again for the copies to gain. Those of the plan that are not under way are not known, and count."""
     rate = record.rate_bytes_per_s
     if rate is None or not any(kept.behind for kept in record.active.values()):
         return None
@@ -134,7 +134,8 @@ def _throttle_needed(record: PlanRecord, plan: PlanMoves) -> int | None:
         per_s = math.ceil(kept.written_bytes_per_s)
         for broker in move.coming():
             written[broker] += per_s
-        written[move.before[0]] += per_s * len(move.adding)
+        if move.adding:  # what a leader sends to replicas in sync is not held back, and yet counts
+            written[move.before[0]] += per_s * (len(move.before) - 1 + len(move.adding))
     needed = _rounded_up(NEEDED_TIMES * max(written.values()))
     return needed if needed > rate else None
 
