@@ -1,0 +1,65 @@
+"""Files that a Spark job has left in its scratch folder become those of the versions they belong to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rtolap.cubes.format import history
+from rtolap.cubes.format.build_batch import SEGMENT_COLUMN, adopt, check_events, finish, new_scratch
+from rtolap.model.cuboids import Cuboid, cuboids
+from rtolap.object_store.store import open_store
+
+from tests.support.cubes.built import assert_nothing_else, assert_recount
+from tests.support.cubes.staging import CUBE, SEGMENT, Staging, raw_events, roll_up
+
+SEED = 20130105
+ALL = cuboids(CUBE)
+DAYS = (SEGMENT, "20130102000000_20130103000000", "20130103000000_20130104000000")
+EVENTS = (80, 0, 30)
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> Staging:
+    uri = (tmp_path / "store").as_uri()
+    return Staging(open_store(uri), uri, tmp_path / "store")
+
+
+def with_columns_of_others(table: pa.Table, cuboid: Cuboid) -> pa.Table:
+    """As a job of several cuboids writes it: dimensions of the others are there, without values."""
+    whole = roll_up(raw_events(SEED, 0, 0, 0), CUBE.all_dimensions).schema
+    for place, name in enumerate(CUBE.all_dimensions):
+        if name not in cuboid.dimensions:
+            nothing = pa.nulls(table.num_rows, whole.field(name).type)
+            table = table.add_column(place, whole.field(name), nothing)
+    return table
+
+
+def test_files_are_moved_or_written_again_without_columns_of_other_cuboids(staging: Staging) -> None:
+    days = [staging.of(name) for name in DAYS]
+    raws = [raw_events(SEED, number, 0, events, DAYS[number]) for number, events in enumerate(EVENTS)]
+    specs = [of.spec(f"b{number}", covered={number: 1}) for number, of in enumerate(days)]
+    scratch = new_scratch(specs)
+    folders = [f"{scratch}/job-0/__cuboid={number}" for number in range(len(ALL))]
+    for cuboid, folder in zip(ALL, folders, strict=True):
+        for place, raw in enumerate(raws):
+            if not raw.num_rows:
+                continue
+            rows = with_columns_of_others(roll_up(raw, cuboid.dimensions), cuboid)
+            for number, part in enumerate((rows.slice(0, 1), rows.slice(1))):
+                target = staging.folder / folder / f"{SEGMENT_COLUMN}={place}" / f"part-{number}.parquet"
+                target.parent.mkdir(parents=True, exist_ok=True)
+                pq.write_table(part, target)
+    entries = adopt(staging.store, scratch, specs, ALL, folders)
+    assert staging.store.list(scratch) == ()
+    check_events(staging.store, specs, EVENTS, entries)
+    manifests = {
+        spec.location: finish(staging.store, spec, events, of)
+        for spec, events, of in zip(specs, EVENTS, entries, strict=True)
+    }
+    for of, spec, raw in zip(days, specs, raws, strict=True):
+        assert_recount(of, spec, raw)
+        assert history.verify(staging.store, spec.location) == manifests[spec.location]
+    assert_nothing_else(staging, manifests)
