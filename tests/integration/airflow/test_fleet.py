@@ -2,7 +2,7 @@
 
 Three real brokers, each with two disks of its own, under the Airflow of these tests. A topic lies at the
 brokers 1 and 2; another may stand there alone, by the registry. The tests go on where the one before has
-ended: what is rejected moves nothing, what is approved balances, and then broker 3 retires.
+ended: what is rejected moves nothing, what is approved balances, broker 3 retires, and broker 2 is repaired.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
-BALANCE, RETIRE = "rtolap_fleet_balance", "rtolap_fleet_retire"
+BALANCE, REPAIR, RETIRE = "rtolap_fleet_balance", "rtolap_fleet_repair", "rtolap_fleet_retire"
 CONNECTION = "/api/v2/connections"
 PARTITIONS = 8
 SIZE_BYTES = 3_000_000
@@ -67,6 +67,9 @@ class CaredFleet:
     def asked(self, dag_id: str, **conf: Any) -> tuple[str, dict[str, Any]]:
         """A run whose question is on the page of required actions; its id, and the question."""
         run_id: str = self.airflow.trigger(dag_id, poll_s=POLL_S, **conf)
+        return run_id, self.question(dag_id, run_id)
+
+    def question(self, dag_id: str, run_id: str) -> dict[str, Any]:
         url = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/hitlDetails"
 
         def look() -> dict[str, Any] | None:
@@ -76,11 +79,14 @@ class CaredFleet:
             found = answer.raise_for_status().json()["hitl_details"]
             return found[0] if found else None
 
-        return run_id, self.airflow.until("question", look)
+        asked: dict[str, Any] = self.airflow.until("question", look)
+        return asked
 
-    def answer(self, user: str, dag_id: str, run_id: str, option: str) -> httpx.Response:
+    def answer(
+        self, user: str, dag_id: str, run_id: str, option: str, task_id: str = "approve"
+    ) -> httpx.Response:
         """What Airflow's form sends when somebody presses a button."""
-        url = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/approve/-1/hitlDetails"
+        url = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/-1/hitlDetails"
         with self.airflow.signed_in(user) as client:
             response: httpx.Response = client.patch(
                 url, json={"chosen_options": [option], "params_input": {}}
@@ -106,7 +112,10 @@ class CaredFleet:
 def fleet(airflow: Any, java: JavaArtifacts, server_folder: Path) -> Iterator[CaredFleet]:
     require_small_disks()
     folder = server_folder / "cared-fleet"
-    overrides = {"offsets.topic.replication.factor": 2}  # two brokers are to hold everything in the end
+    overrides = {
+        "offsets.topic.replication.factor": 2,  # two brokers are to hold everything in the end
+        "log.segment.delete.delay.ms": 1000,  # what is moved away leaves its disk soon
+    }
     with Brokers(folder, java, disk_bytes=DISK_BYTES, overrides=overrides) as brokers:
         settings = airflow.around.settings
         world = world_of(brokers, "cared")
@@ -233,6 +242,26 @@ def test_a_broker_is_emptied_retired_and_forgotten_as_a_person_has_approved(flee
     airflow.until_run(RETIRE, run_id)
     assert airflow.result(airflow.task(RETIRE, run_id, "gone")) == "RETIRED"
     assert registered_brokers(fleet) == [1, 2]
+    assert fleet.opened.under_replicated() == []
+
+
+def test_a_broker_is_stopped_repaired_and_serves_again_as_a_person_has_approved(fleet: CaredFleet) -> None:
+    """Its machine comes back with empty disks, which are filled before the run ends."""
+    airflow = fleet.airflow
+    run_id, question = fleet.asked(REPAIR, broker=2)
+    assert "is SERVING" in question["body"]
+    fleet.answer("ada", REPAIR, run_id, "Approve").raise_for_status()
+    airflow.until_task(REPAIR, run_id, "success", task_id="repair")
+    assert fleet.opened.brokers.view(2).state is BrokerLife.REPAIRING
+    assert fleet.question(REPAIR, run_id)["subject"] == "Is the machine well again?"
+    fleet.brokers.servers[2].stop()
+    fleet.answer("ada", REPAIR, run_id, "Approve", "well_again").raise_for_status()
+    airflow.until_task(REPAIR, run_id, "success", task_id="repaired")
+    assert fleet.opened.under_replicated() != []
+    fleet.brokers.servers[2].start()
+    airflow.until_run(REPAIR, run_id)
+    view = fleet.opened.brokers.view(2)
+    assert (view.state, view.problem) == (BrokerLife.SERVING, None)
     assert fleet.opened.under_replicated() == []
 
 
