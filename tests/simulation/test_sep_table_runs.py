@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from rtolap.protocols.stream_load.messages import LoadState
+from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState
 from rtolap.sep.delivery.journal import Journal, LoadEnded
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.listeners import stored_table, table_rows
@@ -39,6 +39,7 @@ def test_every_event_is_loaded_once_and_the_rows_are_those_of_hbase() -> None:
         "lost later: load",
         "half done: load",
         "aborted: load",
+        "too few: nodes",
         "late",
     ):
         assert happened[what] > 5, happened
@@ -70,9 +71,14 @@ def test_the_runs_notice_a_listener_that_is_wrong(
     assert notices(lambda seed: run_seed(seed, make_listener=make_listener), first_seed, "twice", seeds=200)
 
 
+def test_the_runs_notice_refusals_of_the_cluster_that_blame_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LoadAnswer, "refuses_rows", True)
+    assert notices(run_seed, 1, "lost", seeds=60)
+
+
 def test_the_runs_notice_labels_that_are_given_back_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_table, "CLOCKS_APART_MS", 0)
-    assert notices(run_seed, 3, "twice", seeds=60)
+    assert notices(run_seed, 52, "twice", seeds=60)
 
 
 def test_the_runs_notice_loads_that_are_not_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ RtolapError
 │   │   ├── PlanChanged    it is not what its planner wrote: plan again
 │   │   ├── OtherCluster   it was made for another cluster: submit it there
 │   │   └── PlanOutdated   the fleet is no longer what it was made of: plan again
+│   ├── RowsRefused        rows that a table does not take: mend them
 │   ├── TooLarge           more bytes than are taken: send less
 │   └── TooSlow            bytes that did not come in time: send them faster
 ├── Unauthorized           missing or wrong credentials
@@ -162,6 +163,10 @@ class OtherCluster(PlanRefused):
 
 class PlanOutdated(PlanRefused):
     code = "plan_outdated"
+
+
+class RowsRefused(Refused):
+    code = "rows_refused"
 
 
 class TooLarge(Refused):

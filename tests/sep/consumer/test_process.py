@@ -23,6 +23,8 @@ from rtolap.sep.subscriptions.paths import SubscriptionPaths
 
 from tests.sep.delivery.test_delivery import journal_of
 from tests.support.sep.delivery_runs import encode
+from tests.support.sep.replication_client import RegionServer
+from tests.support.sep.wal_calls import Cell, Entry
 
 PATHS = SubscriptionPaths("orders")
 
@@ -38,7 +40,7 @@ class World:
         self.forgotten = 0
         self.store.commit([Create(PATHS.definition, b""), Create(PATHS.rs, b"")])
 
-    def process(self, store: MemoryStore | None = None) -> SubscriptionProcess:
+    def process(self, store: MemoryStore | None = None, bind: str = "127.0.0.1") -> SubscriptionProcess:
         store = store or MemoryStore(self.ensemble)
         return SubscriptionProcess(
             "orders",
@@ -50,7 +52,7 @@ class World:
             ),
             cluster_id="5e0bd3a8-0c4d-4d58-9f0e-6d2f5d4f1c11",
             host="localhost",
-            bind="127.0.0.1",
+            bind=bind,
             ports=[0, 0],
             is_wanted=lambda: store.get(PATHS.definition) is not None,
             forget=self._forget,
@@ -115,6 +117,38 @@ def test_one_of_two_has_ports_and_the_other_takes_over(world: World) -> None:
 
     asyncio.run(run())
     assert world.forgotten == 0
+
+
+@pytest.mark.parametrize(
+    ("bind", "open_at", "closed_at"),
+    [
+        ("127.0.0.1", ["127.0.0.1"], ["127.0.0.2"]),
+        ("127.0.0.2", ["127.0.0.2"], ["127.0.0.1"]),
+        ("0.0.0.0", ["127.0.0.1", "127.0.0.2"], []),
+    ],
+)
+def test_ports_listen_on_the_address_that_is_told_and_on_no_other(
+    world: World, bind: str, open_at: list[str], closed_at: list[str]
+) -> None:
+    def ship(address: str, port: int) -> None:
+        with RegionServer(port, address=address) as server:
+            header, _ = server.ship(1, [Entry((Cell(b"r"),), 1)])
+        assert not header.HasField("exception"), header.exception.stack_trace
+
+    async def run() -> None:
+        process = world.process(bind=bind)
+        running = asyncio.create_task(process.run())
+        await until(lambda: process.leads)
+        for port in process.serving_ports:
+            for address in open_at:
+                await asyncio.to_thread(ship, address, port)
+            for address in closed_at:
+                with pytest.raises(ConnectionRefusedError):
+                    await asyncio.to_thread(ship, address, port)
+        process.stop()
+        await running
+
+    asyncio.run(run())
 
 
 def test_a_process_whose_session_is_lost_serves_again_under_a_new_one(world: World) -> None:

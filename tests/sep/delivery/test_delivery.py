@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 from rtolap.base.clock import ManualClock
-from rtolap.base.errors import CommitUnknown, NotLeader, Refused, Unavailable
+from rtolap.base.errors import CommitUnknown, Forbidden, NotLeader, Refused, RtolapError, Unavailable
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.kafka.memory.producer import MemoryAdmin
@@ -126,6 +126,39 @@ def test_a_broker_that_is_away_fails_the_calls_with_a_pause_that_grows(
     broker.set_down(False)
     assert run(process, puts("a", [2])) == [None]
     assert process.trouble is None
+
+
+@pytest.mark.parametrize("policy", [PoisonPolicy("skip", 1), PoisonPolicy("stop", 1)])
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unavailable("no broker"),
+        CommitUnknown("no answer"),
+        Refused("too few replicas"),
+        Forbidden("no grant"),
+    ],
+    ids=lambda error: error.code,
+)
+def test_a_broker_that_takes_nothing_costs_no_event_a_try(
+    broker: MemoryBroker,
+    delivery: Deliver,
+    monkeypatch: pytest.MonkeyPatch,
+    policy: PoisonPolicy,
+    error: RtolapError,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    process = delivery(policy=policy)
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryTransactionalProducer, "send", refuse)
+        for _ in range(3):
+            assert run(process, puts("a", [1, 2])) == [error]
+            assert process.trouble == str(error)
+    assert (process.stopped, process.counts.dead_letters, len(process.failing)) == (None, 0, 0)
+    assert run(process, puts("a", [1, 2])) == [None]
+    assert len(values(broker)) == 2
+    assert values(broker, LETTERS) == []
 
 
 def test_a_process_that_was_replaced_delivers_nothing(broker: MemoryBroker, delivery: Deliver) -> None:

@@ -4,7 +4,21 @@ from typing import Any
 
 import pytest
 from rtolap.base.clock import ManualClock
-from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.base.errors import (
+    CommitUnknown,
+    Corrupted,
+    DefinitionError,
+    IllegalTransition,
+    NotFound,
+    NotLeader,
+    Refused,
+    RowsRefused,
+    RtolapError,
+    TooLarge,
+    TooManyAtOnce,
+    TooSlow,
+    Unavailable,
+)
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.protocols.stream_load.messages import (
     LoadAnswer,
@@ -37,18 +51,21 @@ WAIT_MS = TIMEOUT_S * 1000 + CLOCKS_APART_MS + 1
 
 
 class Endpoint(MemorySink):
-    """A front end whose answers may be lost; `asked` are the loads that reached it."""
+    """A front end whose answers may be lost; `asked` are the loads that reached it, which get `refusal`."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(now_ms=clock.now_ms)
         self.asked: list[SendOptions] = []
         self.lose: Callable[[], str | None] = lambda: None
+        self.refusal: RtolapError | None = None
 
     def load(self, *arguments: Any, **named: Any) -> LoadAnswer:
         lost = self.lose()
         if lost == "request":
             raise Unavailable("the request is lost")
         self.asked.append(arguments[4])
+        if self.refusal is not None:
+            return LoadAnswer(label=arguments[2], message=str(self.refusal), code=self.refusal.code)
         answer = super().load(*arguments, **named)
         if lost == "answer":
             raise Unavailable("the answer is lost")
@@ -193,6 +210,97 @@ def test_requests_that_are_all_lost_cost_no_event_a_try(
     endpoint.lose = lambda: None
     assert run(process, batch(1)) == [None]
     assert loaded(endpoint) == [1]
+    assert process.counts.dead_letters == 0
+
+
+OF_THE_CLUSTER = (
+    Unavailable("Failed to commit txn 7, cause tablet t succ replica num 1 < quorum replica num 2"),
+    NotLeader("no front end is master"),
+    TooManyAtOnce("current running txns on db shop is 100, larger than limit 100"),
+    CommitUnknown("the ledger has not answered"),
+    IllegalTransition("transaction [7] is already aborted"),
+    Refused("the request comes too late"),
+    TooSlow("the body did not come in time"),
+    NotFound("unknown table, tableName=orders"),
+    DefinitionError("header columns"),
+    RtolapError("a fault of the front end"),
+)
+
+
+@pytest.mark.parametrize("policy", [PoisonPolicy("retry"), PoisonPolicy("skip", 1), PoisonPolicy("stop", 1)])
+@pytest.mark.parametrize("refusal", OF_THE_CLUSTER, ids=lambda refusal: refusal.code)
+def test_loads_that_the_cluster_cannot_take_cost_no_event_a_try(
+    policy: PoisonPolicy,
+    refusal: RtolapError,
+    endpoint: Endpoint,
+    open_process: Callable[..., Delivery],
+    clock: ManualClock,
+) -> None:
+    process = open_process(policy)
+    endpoint.refusal = refusal
+    pauses_s = []
+    for _ in range(4):
+        [error] = run(process, batch(1, 2, 3))
+        assert isinstance(error, Unavailable)
+        assert process.trouble is not None
+        assert str(refusal) in process.trouble
+        pauses_s.append(process.resumes_s - clock.monotonic_s())
+    assert pauses_s == [1.0, 2.0, 4.0, 8.0]
+    assert len(endpoint.asked) == 4  # the group was not parted
+    assert (process.stopped, process.counts.dead_letters, len(process.failing)) == (None, 0, 0)
+    endpoint.refusal = None
+    assert run(process, batch(1, 2, 3)) == [None]
+    assert loaded(endpoint) == [1, 2, 3]
+    assert (process.trouble, process.counts.dead_letters) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    "refusal", [RowsRefused("too many filtered rows"), TooLarge("too long"), Corrupted("torn")]
+)
+def test_a_load_that_is_refused_for_what_it_holds_is_tried_event_by_event_and_counts(
+    refusal: RtolapError, endpoint: Endpoint, open_process: Callable[..., Delivery], clock: ManualClock
+) -> None:
+    process = open_process(PoisonPolicy("skip", 2))
+    endpoint.refusal = refusal
+    assert isinstance(run(process, batch(1, 2))[0], Unavailable)
+    assert [event.tries for event in process.failing.events.values()] == [1, 0]
+    assert process.trouble is None
+    for _ in range(3):
+        clock.advance_ms(60_000)
+        answers = run(process, batch(1, 2))
+    assert answers == [None]
+    assert process.counts.dead_letters == 2
+
+
+def tries(process: Delivery) -> dict[int, int]:
+    return {key[1]: event.tries for key, event in process.failing.events.items()}
+
+
+def test_an_event_that_failed_before_is_not_blamed_for_the_outage_that_follows(
+    endpoint: Endpoint, open_process: Callable[..., Delivery], clock: ManualClock
+) -> None:
+    """And what the group has loaded by then is known to be delivered."""
+    process = open_process(PoisonPolicy("skip", 2))
+    endpoint.refusal = RowsRefused("too many filtered rows")
+    run(process, batch(2, 1))
+    assert tries(process) == {2: 1, 1: 0}
+    endpoint.refusal, load = None, endpoint.load
+
+    def away_after_one(*arguments: Any, **named: Any) -> LoadAnswer:
+        answer = load(*arguments, **named)
+        endpoint.refusal = OF_THE_CLUSTER[0]
+        return answer
+
+    endpoint.load = away_after_one  # type: ignore[method-assign]
+    for _ in range(3):
+        clock.advance_ms(60_000)
+        assert isinstance(run(process, batch(1, 2))[0], Unavailable)
+    assert loaded(endpoint) == [1]
+    assert tries(process) == {2: 1}
+    assert process.counts.delivered == 1
+    endpoint.load, endpoint.refusal = load, None  # type: ignore[method-assign]
+    assert run(process, batch(1, 2)) == [None]
+    assert loaded(endpoint) == [1, 2]
     assert process.counts.dead_letters == 0
 
 

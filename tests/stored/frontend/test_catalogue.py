@@ -10,7 +10,7 @@ from threading import Event
 import msgspec
 import pytest
 from rtolap.base.clock import ManualClock
-from rtolap.base.errors import DefinitionError, NotFound, NotLeader, NotYet, Refused, Unavailable
+from rtolap.base.errors import DefinitionError, NotFound, NotLeader, NotYet, Refused, RowsRefused, Unavailable
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.model.stored.table import Buckets, RangePartitions, StoredColumn, StoredTable
 from rtolap.protocols.stored_tables.messages import (
@@ -168,7 +168,7 @@ def test_loads_into_the_past_make_their_partitions(world: World) -> None:
         world.catalogue.ensure_partitions("d", "t", [NOW_MS - 13 * DAY_MS, NOW_MS - 6 * DAY_MS])
     assert world.names() == ["p20231109", "p20231114"]
     forever = [NOW_MS + day * DAY_MS for day in range(ON_DEMAND_MAX + 2)]
-    with pytest.raises(Refused, match="too many new partitions"):
+    with pytest.raises(RowsRefused, match="too many new partitions"):
         world.catalogue.ensure_partitions("d", "t", forever)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
-from rtolap.base.errors import NotFound, NotYet, Refused
+from rtolap.base.errors import NotFound, NotYet, Unavailable
 from rtolap.stored.metastore.records import Tablet, TransactionState
 
 from tests.support.stored.replicated_table import NAMES, PEOPLE, ReplicatedTable
@@ -73,7 +73,7 @@ def test_a_load_into_a_table_that_was_emptied_before_the_votes_fails_and_the_nex
     transaction, writer = world.begin(1)
     written = writer.finish()
     world.catalogue.truncate("shop", "people")
-    with pytest.raises(Refused, match="succ replica num 0"):
+    with pytest.raises(Unavailable, match="succ replica num 0"):
         world.manager.commit("shop", transaction.txn_id, written)
     world.load(2)
     assert world.ids("a", 1) == [2]

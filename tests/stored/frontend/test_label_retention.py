@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from rtolap.base.clock import ManualClock
-from rtolap.base.errors import DefinitionError, LabelUsed, NotFound, Refused
+from rtolap.base.errors import DefinitionError, LabelUsed, NotFound, Refused, TooManyAtOnce
 from rtolap.stored.frontend.mastership import Mastership
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
 from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes
@@ -189,7 +189,7 @@ def test_the_limit_counts_what_runs_in_one_database(ledger: Ledger) -> None:
     endpoint = Endpoint(ledger, LabelPolicy(), running_max=2)
     first = endpoint.begin("one")
     endpoint.begin("two")
-    with pytest.raises(Refused, match=r"current running txns on db web is 2, larger than limit 2"):
+    with pytest.raises(TooManyAtOnce, match=r"current running txns on db web is 2, larger than limit 2"):
         endpoint.begin("three")
     endpoint.manager.begin("other", ("hits",), "three", "r", timeout_ms=HOUR_MS)
     endpoint.manager.abort("web", first.txn_id, "enough")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from rtolap.base.errors import DefinitionError, Refused, Unavailable
+from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import RowStream
 from rtolap.stored.frontend.loads.writer import LoadWriter, WriterSettings
@@ -107,9 +107,11 @@ def test_a_minority_is_left_behind(nodes: InProcessNodes, how: str) -> None:
         assert nodes.nodes["b"].status().loading == ()
 
 
-def test_without_a_majority_it_is_refused_and_nothing_stays(nodes: InProcessNodes) -> None:
+def test_without_a_majority_it_is_unavailable_and_nothing_stays(nodes: InProcessNodes) -> None:
     writer = LoadWriter(Between(nodes, {"b": unavailable, "c": unavailable}), 7, 1, SCHEMA, REPLICAS, SMALL)
-    with pytest.raises(Refused, match=r"succ replica num 1 < quorum replica num 2.*b,c.*connection broke"):
+    with pytest.raises(
+        Unavailable, match=r"succ replica num 1 < quorum replica num 2.*b,c.*connection broke"
+    ):
         write(writer, 100_000)
     writer.abort()
     assert prepared(nodes, 7) == {"a": 0, "b": 0, "c": 0}

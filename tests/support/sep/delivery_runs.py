@@ -23,7 +23,7 @@ from rtolap.kafka.transactions import OutColumns
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits, Mask
 from rtolap.sep.delivery.delivery import Call, Delivery
 from rtolap.sep.delivery.journal import Journal
-from rtolap.sep.delivery.poison import EventKey
+from rtolap.sep.delivery.poison import EventKey, PoisonPolicy
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.listeners.callable import CallableListener
 from rtolap.sep.listeners.kafka_topic import EncodedEvents, KafkaTopicListener
@@ -34,6 +34,7 @@ from tests.support.sep.batches import Event, batch_of, keys_of
 from tests.support.sep.shipping import Edit, ShippedCall, Shipping
 
 TOPIC = "changes"
+LETTERS = "dead-letters"
 STEPS = 110
 _FOREVER_S = 1e12
 
@@ -74,6 +75,7 @@ class DeliveryWorld:
     pauses_ms: Sequence[int] = (
         60_000,
     )  # between groups; those of events that failed are over after a minute
+    policy = PoisonPolicy()
 
     def __init__(
         self,
@@ -89,6 +91,7 @@ class DeliveryWorld:
         self.clock = ManualClock()
         self._broker = MemoryBroker()
         self._broker.create(TOPIC, 3)
+        self._broker.create(LETTERS, 1)
         self._calls: list[tuple[ShippedCall, Delivery]] = []  # on their way, each to one process
         self._leader = self._start()
         self._zombie: Delivery | None = None
@@ -190,6 +193,8 @@ class DeliveryWorld:
             self.listener(),
             journal,
             self.clock,
+            policy=self.policy,
+            dead_letter_topic=LETTERS,
             leads=lambda: process is self._leader or self.random.random() < 0.2,
         )
         return process

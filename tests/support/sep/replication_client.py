@@ -71,12 +71,13 @@ class RegionServer:
         self,
         port: int,
         *,
+        address: str = "127.0.0.1",
         greets: bool = True,
         codec: str = CODEC,
         compressor: str = "",
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+        self.socket = socket.create_connection((address, port), timeout_s)
         if greets:
             self.send(PREAMBLE + connection_header(codec, compressor))
 

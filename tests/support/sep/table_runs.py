@@ -4,9 +4,9 @@
 
 Even seeds load a duplicate table, odd ones a unique table. Faults are those of `delivery_runs`, and of the
 table's front end: requests that are lost or arrive later, also after their sender was killed; answers that
-are lost; loads that are found half done, aborted by a restart, or not visible yet; a label that cannot be
-closed, or is without an answer; a consumer that is killed before and after each of these; a clock that is
-almost a minute behind.
+are lost; loads that are found half done, aborted by a restart, refused for want of storage nodes, or not
+visible yet; a label that cannot be closed, or is without an answer; a consumer that is killed before and
+after each of these; a clock that is almost a minute behind.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rtolap.protocols.stream_load.messages import (
 )
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits
 from rtolap.sep.delivery.journal import Journal
-from rtolap.sep.delivery.poison import EventKey
+from rtolap.sep.delivery.poison import EventKey, PoisonPolicy
 from rtolap.sep.events.edit_batch import CellType
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
 from rtolap.sep.listeners.listener import Listener
@@ -83,10 +83,10 @@ def _encoded(value: int | str) -> bytes:
 class FaultySink(MemorySink):
     """A front end behind a network that loses and delays."""
 
-    def __init__(self, world: TableWorld, random: Random) -> None:
+    def __init__(self, world: TableWorld, random: Random, nodes: Random) -> None:
         super().__init__(now_ms=lambda: world.clock.now_ms() - CLOCK_BEHIND_MS)
         self.options: dict[str, SendOptions] = {}
-        self._world, self._random = world, random
+        self._world, self._random, self._nodes = world, random, nodes
         self._on_their_way: list[Callable[[], object]] = []
 
     def load(
@@ -96,6 +96,9 @@ class FaultySink(MemorySink):
             return MemorySink.load(self, db, table, label, body, options)
 
         self.options.setdefault(label, options)
+        if self._nodes.random() < self._world.faults:
+            self._world.happened["too few: nodes"] += 1
+            return LoadAnswer(label=label, message="succ replica num 1 < quorum", code=Unavailable.code)
         fault = self._fault("load", ("killed", "lost", "killed later", "lost later", "half done", "aborted"))
         if fault.endswith("later"):
             self._on_their_way.append(arrive)
@@ -152,9 +155,11 @@ class FaultySink(MemorySink):
 
 
 class TableWorld(DeliveryWorld):
-    """The listener loads a table; `delivered` is what was committed there."""
+    """The listener loads a table; `delivered` is what was committed there. No row is wrong, so that an event
+    that is given up is lost."""
 
     pauses_ms = (1_000, 20_000, 60_000)
+    policy = PoisonPolicy("skip", tries=1)
 
     def __init__(
         self,
@@ -166,7 +171,7 @@ class TableWorld(DeliveryWorld):
         self._seed = seed
         self._is_unique = seed % 2 == 1
         self._make_listener = make_listener
-        self.sink = FaultySink(self, Random(f"sink {seed}"))
+        self.sink = FaultySink(self, Random(f"sink {seed}"), Random(f"nodes {seed}"))
         self.sink.tables[DATABASE, TABLE] = UNIQUE if self._is_unique else DUPLICATE
         self.sink.publishes_late = seed % 4 > 1
         super().__init__(seed, make_memory, make_journal)

@@ -25,10 +25,13 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from rtolap.base.errors import Corrupted, RowsRefused, TooLarge
+
 KEEP_LABEL_HEADER = "keep_label"
 KEEP_LABEL_VALUE = "until_acknowledged"
 NOT_AFTER_HEADER = "not_after_ms"
 LABEL_CHARS_MAX = 128
+_OF_THE_ROWS = frozenset((RowsRefused.code, TooLarge.code, Corrupted.code))
 
 LoadStatus = Literal["Success", "Publish Timeout", "Label Already Exists", "Fail"]
 BodyFormat = Literal["arrow", "json", "csv", "csv_with_names", "csv_with_names_and_types", "parquet", "orc"]
@@ -48,7 +51,8 @@ class LoadState(StrEnum):
 class LoadAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """Encoded in the order of the fields, which is the documented one; what is UNSET is left out.
 
-    `txn_id` is -1 where no transaction was begun. Times in ms.
+    `txn_id` is -1 where no transaction was begun. Times in ms. `code`: of a failed load, that of the error;
+    this product's.
     """
 
     txn_id: int = -1
@@ -71,11 +75,17 @@ class LoadAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     commit_and_publish_time_ms: int = 0
     error_url: str | UnsetType = msgspec.field(default=UNSET, name="ErrorURL")
     first_error_msg: str | UnsetType = UNSET
+    code: str | UnsetType = UNSET
 
     @property
     def is_durable(self) -> bool:
         """Return True if it states that the rows are, or will be, in the table."""
         return self.status in ("Success", "Publish Timeout")
+
+    @property
+    def refuses_rows(self) -> bool:
+        """Return True if the load failed for what its rows hold. Else the same rows may be taken later."""
+        return self.status == "Fail" and self.code in _OF_THE_ROWS
 
 
 class TwoPhaseAnswer(msgspec.Struct, frozen=True):

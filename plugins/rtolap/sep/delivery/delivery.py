@@ -175,6 +175,8 @@ class Delivery:
         if self.failing:
             for place in np.flatnonzero(outcome.delivered & singly).tolist():
                 self.failing.done(key_of(batch, place))
+        if outcome.away is not None:
+            raise outcome.away
         return bool(outcome.failures) and self._after_failures(run, places, batch, outcome)
 
     def _after_failures(self, run: _GroupRun, places: I64, batch: EditBatch, outcome: Outcome) -> bool:

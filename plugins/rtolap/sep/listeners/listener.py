@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rtolap.base.errors import Unavailable
 from rtolap.kafka.transactions import OutColumns
 from rtolap.sep.delivery.edit_records import RegionEdits
 from rtolap.sep.delivery.journal import Journal
@@ -49,10 +50,12 @@ class Failure:
 
 @dataclass
 class Outcome:
-    """`delivered` events are noted; the failed ones are named by their place; the others were held back."""
+    """`delivered` events are noted; the failed ones are named by their place; the others were held back, or
+    the target does not take them now: `away` says why."""
 
     delivered: Mask
     failures: dict[int, Failure] = field(default_factory=dict)
+    away: Unavailable | None = None
 
 
 class Listener(Protocol):

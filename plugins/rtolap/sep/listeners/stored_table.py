@@ -9,6 +9,9 @@ A load that the front end confirms needs no 3. A front end that was killed may h
 request may still be on its way: closing the label aborts the one and keeps the other out, so that the same
 events may go under another label at once. Nothing is loaded while a load is open.
 
+A load that failed for what its rows hold is tried again event by event, and counts as a try. One that the
+cluster could not take, for want of storage nodes say, costs no event a try: everything waits.
+
 A closed label is given back when no request under it is taken any more: each names the instant after which it
 is not, give or take a minute by which clocks are apart.
 """
@@ -77,7 +80,11 @@ class StoredTableListener:
         for load in loads:
             for some in _parts(load, group.singly, held):
                 places = load.places[some]
-                failure = self._load(self._journal, group, load, some)
+                try:
+                    failure = self._load(self._journal, group, load, some)
+                except Unavailable as error:
+                    outcome.away = error
+                    return outcome
                 if failure is None:
                     outcome.delivered[places] = True
                     continue
@@ -96,8 +103,8 @@ class StoredTableListener:
         self._endpoint.close()
 
     def _load(self, journal: Journal, group: EventGroup, load: TableLoad, some: I64) -> str | None:
-        """Return why the rows were refused, None where they were taken. Unavailable: they were not, or it is
-        not known yet."""
+        """Return why the rows were refused for what they hold, None where they were taken. Unavailable: the
+        cluster cannot take them now, whatever they hold, or it is not known yet whether it has."""
         mask = np.zeros(group.batch.num_events, bool)
         mask[load.places[some]] = True
         edits = tuple(group.edits(mask))
@@ -115,8 +122,14 @@ class StoredTableListener:
             if is_taken:
                 group.noted(mask)
                 return None
-            if answer is not None and answer.status == "Fail":
+            if answer is not None and answer.refuses_rows:
                 return answer.message
+            if answer is not None and answer.status == "Fail":
+                raise Unavailable(
+                    f"loads into {self._database}.{self._table} are not taken now",
+                    found=answer.message,
+                    action="look at the table and at the storage nodes",
+                )
         raise Unavailable(
             f"loads into {self._database}.{self._table} are not answered",
             found=f"{TRIES} loads, none of them taken",
@@ -142,7 +155,7 @@ class StoredTableListener:
             log.warning("load %s: %s", begun.label, error)
             return None
         except Refused as error:
-            return LoadAnswer(label=begun.label, message=str(error))
+            return LoadAnswer(label=begun.label, message=str(error), code=error.code)
 
     def _close_label(self, journal: Journal, label: str) -> bool:
         """Note for good what became of a load; return True if it was taken. Unavailable: not known yet."""

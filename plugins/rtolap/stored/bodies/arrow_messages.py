@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from rtolap.base.errors import Corrupted, Refused
+from rtolap.base.errors import Corrupted, TooLarge
 
 _DICTIONARY, _BATCH = 2, 3  # kinds of messages
 _OLD_PACKING = b"ARROW:experimental_compression"
@@ -161,5 +161,5 @@ class _Flat:
         return None if at is None else at + self._number("<I", at)
 
 
-def _too_long(bytes_max: int, found_bytes: int | None) -> Refused:
-    return Refused("a record batch is too long", expected=f"at most {bytes_max} bytes", found=found_bytes)
+def _too_long(bytes_max: int, found_bytes: int | None) -> TooLarge:
+    return TooLarge("a record batch is too long", expected=f"at most {bytes_max} bytes", found=found_bytes)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rtolap.base.errors import Refused
+from rtolap.base.errors import RowsRefused
 
 Longs = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -115,10 +115,10 @@ class RowCounts:
 
 
 def check_ratio(counts: RowCounts, max_filter_ratio: float) -> None:
-    """Raises Refused when too large a share of the selected rows is refused."""
+    """Raises RowsRefused when too large a share of the selected rows is refused."""
     selected = counts.total - counts.unselected
     if counts.filtered and counts.filtered > max_filter_ratio * selected:
-        raise Refused(
+        raise RowsRefused(
             "too many filtered rows",
             expected=f"at most {max_filter_ratio:g} of {selected} rows",
             found=counts.filtered,

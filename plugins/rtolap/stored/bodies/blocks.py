@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from rtolap.base.errors import Refused
+from rtolap.base.errors import TooLarge
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def whole_records(
 ) -> Iterator[T]:
     """`take(data, final)` → bytes consumed (all, when final), result; what it leaves comes again with more.
 
-    A record that is not whole yet is looked at again only when the data has doubled. Raises Refused for a
+    A record that is not whole yet is looked at again only when the data has doubled. Raises TooLarge for a
     record that is longer than `record_bytes_max`.
     """
     parts: list[bytes] = []
@@ -54,7 +54,7 @@ def whole_records(
             parts, held = [unfinished] if unfinished else [], len(unfinished)
             wanted = 2 * held
         if held > record_bytes_max:
-            raise Refused(
+            raise TooLarge(
                 "a record is too long",
                 expected=f"at most {record_bytes_max} bytes",
                 found=f"no end within {held} bytes",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from rtolap.base.errors import Corrupted, Refused
+from rtolap.base.errors import Corrupted, TooLarge
 from rtolap.stored.bodies.options import Compression
 from rtolap.stored.bodies.settings import BodySettings
 
@@ -24,7 +24,7 @@ _ANY_WRAPPER = 47  # gzip or zlib, told by the first bytes
 def unpacked(
     chunks: Iterator[bytes], compression: Compression | None, settings: BodySettings
 ) -> Iterator[bytes]:
-    """Never empty. Raises Corrupted naming the compression, Refused beyond the ratio, as `chunks` raises."""
+    """Never empty. Raises Corrupted naming the compression, TooLarge beyond the ratio, as `chunks` raises."""
     if compression is None:
         yield from (chunk for chunk in chunks if chunk)
         return
@@ -34,7 +34,7 @@ def unpacked(
         for piece in _UNPACK[compression](source):
             given += len(piece)
             if given > settings.ratio_free_bytes and given > settings.ratio_max * source.taken:
-                raise Refused(
+                raise TooLarge(
                     "a body unpacks to too much",
                     expected=f"at most {settings.ratio_max} times its size",
                     found=f"{given} bytes of {source.taken}",

@@ -35,8 +35,8 @@ def decode_body(
     """Blocks on `chunks`; what it raises passes through. Memory is bounded by `settings`.
 
     DefinitionError: options and table do not go together (before the first chunk is read, unless it
-    takes the body to see). Corrupted: the body is not what its headers say. Refused: it is larger than it may
-    be. Nothing of a body that raises may be loaded. Close the iterator when it is not read to its end.
+    takes the body to see). Corrupted: the body is not what its headers say. TooLarge: it is larger than it
+    may be. Nothing of a body that raises may be loaded. Close the iterator when it is not read to its end.
     """
     with ExitStack() as held:
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from rtolap.base.errors import Refused
+from rtolap.base.errors import TooLarge
 from rtolap.stored.bodies.settings import BodySettings
 
 ROWS_AT_ONCE = 65_536
@@ -28,7 +28,7 @@ Longs = NDArray[np.int64]
 
 
 class Allowance:
-    """Limit of the unpacked size of a body, by the size received so far. Raises Refused beyond it."""
+    """Limit of the unpacked size of a body, by the size received so far. Raises TooLarge beyond it."""
 
     def __init__(self, settings: BodySettings, size_bytes: Callable[[], int]) -> None:
         self._settings, self._size_bytes = settings, size_bytes
@@ -38,7 +38,7 @@ class Allowance:
         """So much is about to be unpacked."""
         limit = max(self._settings.ratio_free_bytes, self._settings.ratio_max * self._size_bytes())
         if self._spent + more > limit:
-            raise Refused(
+            raise TooLarge(
                 "a body unpacks to too much", expected=f"at most {limit} bytes", found=self._spent + more
             )
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from rtolap.base.errors import Corrupted, DefinitionError, Refused, Unavailable
+from rtolap.base.errors import Corrupted, DefinitionError, TooLarge, Unavailable
 from rtolap.columnar.groups import single_chunk
 from rtolap.stored.bodies.arrow_messages import Chunks, Messages
 from rtolap.stored.bodies.batches import Longs, Refusals, Source
@@ -61,7 +61,7 @@ class FileBody:
         self._stream = stream
 
     def read(self, names: Collection[str]) -> Iterator[Source]:
-        """Raises Corrupted for damaged files, Refused for what unpacks to too much."""
+        """Raises Corrupted for damaged files, TooLarge for what unpacks to too much."""
         rows = 0
         with _damaged(self._stream):
             for whole in self._batches(names):
@@ -110,7 +110,7 @@ def _check_decimals(kind: pa.DataType, name: str) -> None:
 
 @contextmanager
 def open_file(chunks: Iterator[bytes], layout: Format, settings: BodySettings) -> Iterator[FileBody]:
-    """Raises Corrupted for what is no such file, Refused for one that is too large to spool."""
+    """Raises Corrupted for what is no such file, TooLarge for one that is too large to spool."""
     if layout == "arrow":
         stream = Chunks(chunks, settings.record_bytes_max)
         allowance = Allowance(settings, lambda: stream.taken)
@@ -171,7 +171,7 @@ def _spool(chunks: Iterator[bytes], spool: IO[bytes], bytes_max: int) -> int:
     for chunk in chunks:
         size += len(chunk)
         if size > bytes_max:
-            raise Refused("a body is too large for its format", expected=f"at most {bytes_max} bytes")
+            raise TooLarge("a body is too large for its format", expected=f"at most {bytes_max} bytes")
         try:
             spool.write(chunk)
             spool.flush()

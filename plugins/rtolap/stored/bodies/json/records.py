@@ -36,7 +36,7 @@ class Records(NamedTuple):
 def records(
     chunks: Iterator[bytes], options: JsonOptions, csv: CsvOptions, settings: BodySettings
 ) -> Iterator[Records]:
-    """Raises Refused for a record that is too long, Corrupted for an array that does not end."""
+    """Raises TooLarge for a record that is too long, Corrupted for an array that does not end."""
     root = () if options.root is None else parse_path(options.root, "json_root")
     elements = options.strip_outer_array and not options.by_line and not root
     taker = _Elements() if elements else None

@@ -14,7 +14,7 @@ from typing import IO
 
 import pyarrow as pa
 
-from rtolap.base.errors import Refused, Unavailable
+from rtolap.base.errors import TooLarge, Unavailable
 from rtolap.stored.bodies.orc.worker import DAMAGED
 from rtolap.stored.bodies.settings import BodySettings
 
@@ -27,7 +27,7 @@ _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", 
 class OrcStripes:
     """`schema` of the file, then its `batches`, once. A context manager: it ends the process.
 
-    Raises OSError for what is no ORC file, Refused for a stripe that takes more memory than is allowed.
+    Raises OSError for what is no ORC file, TooLarge for a stripe that takes more memory than is allowed.
     """
 
     def __init__(self, spool: IO[bytes], settings: BodySettings) -> None:
@@ -93,7 +93,7 @@ class OrcStripes:
             self._said.seek(0)
             raise OSError(self._said.read(1000).decode(errors="replace").strip())
         if code:  # by its own word or by a signal: what it could not take ends it in many ways
-            raise Refused(
+            raise TooLarge(
                 "an ORC body unpacks to too much",
                 expected=f"stripes that take at most {self._settings.orc_memory_bytes_max} bytes of memory",
                 action="write smaller stripes, or Parquet",

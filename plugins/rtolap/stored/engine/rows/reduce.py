@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rtolap.base.errors import Refused
+from rtolap.base.errors import Refused, RowsRefused
 from rtolap.columnar.groups import single_chunk
 from rtolap.columnar.hll_groups import merge_groups
 from rtolap.columnar.reduce import extreme, sum_values
@@ -19,7 +19,7 @@ from rtolap.stored.engine.rows.keys import Longs, sort
 def merge(table: pa.Table, schema: StoredSchema) -> pa.Table:
     """File columns in order of arrival → sorted by key, and for aggregate and unique tables one row a key.
 
-    Raises Refused when a sum needs more than its type holds.
+    Raises RowsRefused when a sum needs more than its type holds.
     """
     keys = [single_chunk(table.column(file_column(column.id))) for column in schema.key_columns]
     if not keys or table.num_rows == 0:
@@ -66,7 +66,9 @@ def _aggregate_column(values: pa.Array, column: SchemaColumn, ids: Longs, starts
             try:
                 return sum_values(values, ids, groups, values.type)
             except Refused as error:
-                raise Refused(f"column {column.name}: {error.message}", expected=error.expected) from error
+                raise RowsRefused(
+                    f"column {column.name}: {error.message}", expected=error.expected
+                ) from error
         case "MIN":
             return extreme(values, ids, groups, "min")
         case "MAX":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from rtolap.base.errors import Refused
+from rtolap.base.errors import RowsRefused
 from rtolap.model.stored.partitions import WHOLE, PartitionRange, to_create, to_drop
 from rtolap.model.stored.schema import DefinedTable
 from rtolap.model.stored.table import StoredTable
@@ -71,17 +71,17 @@ def first_partitions(definition: StoredTable, now_ms: int) -> tuple[PartitionRan
 
 
 def check_wanted(table: DefinedTable, parts: Sequence[PartitionRange], now_ms: int) -> None:
-    """Refused for too many partitions at once, and for one that retention would drop at once."""
+    """RowsRefused for too many partitions at once, and for one that retention would drop at once."""
     policy = table.definition.partitions
     if len(parts) > ON_DEMAND_MAX:
-        raise Refused(
+        raise RowsRefused(
             f"too many new partitions of {table.definition.qualified_name} at once",
             expected=f"at most {ON_DEMAND_MAX}",
             found=len(parts),
         )
     old = () if policy is None else to_drop(policy, now_ms, parts)
     if old:
-        raise Refused(
+        raise RowsRefused(
             f"the time of partition {old[0].name} of {table.definition.qualified_name} is over",
             expected="rows that its retention keeps",
         )

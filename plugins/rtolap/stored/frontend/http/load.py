@@ -21,7 +21,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from starlette.requests import ClientDisconnect
 
-from rtolap.base.errors import NotLeader, RtolapError, Unavailable
+from rtolap.base.errors import NotLeader, RtolapError, TooManyAtOnce, Unavailable
 from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.frontend.election import Election
 from rtolap.stored.frontend.http.authentication import Guard
@@ -71,8 +71,7 @@ def load_routes(endpoint: LoadEndpoint) -> APIRouter:
             wanted = load_request(db, table, headers, user)
             take = endpoint.groups.run if _joins(request, wanted) else endpoint.loads.run
         except RtolapError as error:
-            label = request.headers.get("label", "")
-            return _answer(LoadAnswer(label=label, status="Fail", message=str(error)), ends=expects(request))
+            return _answer(_failed(request, error), ends=expects(request))
         if running.total() >= endpoint.running_max:
             endpoint.metrics.refused.inc()
             return _too_many(request, f"too many loads run at this front end: {running.total()}")
@@ -139,12 +138,17 @@ async def _feed(request: Request, pipe: BodyPipe) -> bool:
     return True
 
 
+def _failed(request: Request, error: RtolapError) -> LoadAnswer:
+    """Before a load was begun."""
+    label = request.headers.get("label", "")
+    return LoadAnswer(label=label, status="Fail", message=str(error), code=error.code)
+
+
 def _redirect(request: Request, election: Election) -> Response:
     try:
         master = election.master()
     except NotLeader as error:
-        answer = LoadAnswer(label=request.headers.get("label", ""), status="Fail", message=str(error))
-        response = _answer(answer, ends=expects(request))
+        response = _answer(_failed(request, error), ends=expects(request))
         response.status_code = 503
         response.headers["Retry-After"] = str(RETRY_AFTER_S)
         return response
@@ -153,7 +157,7 @@ def _redirect(request: Request, election: Election) -> Response:
 
 
 def _too_many(request: Request, message: str) -> Response:
-    answer = LoadAnswer(status="Fail", message=message)
+    answer = LoadAnswer(status="Fail", message=message, code=TooManyAtOnce.code)
     response = _answer(answer, ends=expects(request))
     response.status_code = 429
     response.headers["Retry-After"] = str(RETRY_AFTER_S)

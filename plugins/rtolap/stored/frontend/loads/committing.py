@@ -65,7 +65,7 @@ class Committing:
                     visible = self._visible(db, txn_id)
             except RtolapError as error:
                 if not self._stands(transaction, error):
-                    return progress.answer("Fail", messages.on_the_wire(str(error)))
+                    return progress.failed(error, messages.on_the_wire(str(error)))
                 visible = self._visible(db, txn_id)
         if visible:
             return progress.answer("Success")

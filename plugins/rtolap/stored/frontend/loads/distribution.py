@@ -36,7 +36,7 @@ _BEYOND = "no partition for this tuple: its time is beyond the calendar, years 1
 class Writer(Protocol):
     """Rows of one transaction on their way to the replicas of their tablets; for one thread.
 
-    `write` and `finish` raise Refused once the majority of a tablet's replicas is gone.
+    `write` and `finish` raise Unavailable once the majority of a tablet's replicas is gone.
     """
 
     def add_replicas(self, replicas: Collection[Replica]) -> None:

@@ -22,7 +22,7 @@ from threading import Condition
 
 import pyarrow as pa
 
-from rtolap.base.errors import Refused, RtolapError
+from rtolap.base.errors import RtolapError, TooLarge
 from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.bodies.batches import check_ratio
 from rtolap.stored.engine.routing import RoutedPart
@@ -74,7 +74,7 @@ class GroupCommit:
             check_ratio(progress.counts, request.options.max_filter_ratio)
         except RtolapError as error:
             reading.close()
-            return progress.answer("Fail", str(error))
+            return progress.failed(error)
         finally:
             reading.close()
         if not parts:
@@ -82,7 +82,7 @@ class GroupCommit:
         with progress.measured(Phase.COMMIT):
             shared = self._join(request, table, parts)
         progress.txn_id, progress.label = shared.txn_id, shared.label
-        return progress.answer(shared.status, shared.message)
+        return progress.answer(shared.status, shared.message, code=shared.code)
 
     def _join(self, request: LoadRequest, table: TableEntry, parts: list[RoutedPart]) -> LoadAnswer:
         key = (table.table_id, table.schema.version, str(parts[0].rows.schema))
@@ -119,7 +119,7 @@ class GroupCommit:
             )
             transaction = self._committing.begin(own)
         except RtolapError as error:
-            return progress.answer("Fail", messages.on_the_wire(str(error)))
+            return progress.failed(error, messages.on_the_wire(str(error)))
         progress.txn_id = transaction.txn_id
         writer: Writer | None = None
         try:
@@ -129,7 +129,7 @@ class GroupCommit:
             written = writer.finish()
         except RtolapError as error:
             self._committing.give_up(transaction, writer, str(error))
-            return progress.answer("Fail", str(error))
+            return progress.failed(error)
         except BaseException as error:
             self._committing.give_up(transaction, writer, f"an error of the program: {error!r}")
             raise
@@ -137,13 +137,13 @@ class GroupCommit:
 
 
 def _held(batches: Iterator[tuple[RoutedPart, ...]]) -> list[RoutedPart]:
-    """All rows of one load. Raises Refused when they are too large to wait in memory."""
+    """All rows of one load. Raises TooLarge when they are too large to wait in memory."""
     parts: list[RoutedPart] = []
     held = 0
     for batch in batches:
         held += sum(part.rows.nbytes for part in batch)
         if held > GROUP_BYTES_MAX:
-            raise Refused(
+            raise TooLarge(
                 "a load is too large for group commit",
                 expected=f"at most {GROUP_BYTES_MAX} bytes of rows",
                 action="send it without group_commit",

@@ -57,7 +57,7 @@ class Loads:
             status = error.existing_job_status
             return progress.answer("Label Already Exists", messages.on_the_wire(error.message), status)
         except RtolapError as error:
-            return progress.answer("Fail", messages.on_the_wire(str(error)))
+            return progress.failed(error, messages.on_the_wire(str(error)))
         progress.txn_id = transaction.txn_id
         writer: Writer | None = None
         try:
@@ -76,7 +76,7 @@ class Loads:
         except RtolapError as error:
             self._committing.give_up(transaction, writer, str(error))
             reading.close()
-            return progress.answer("Fail", str(error))
+            return progress.failed(error)
         except BaseException as error:
             self._committing.give_up(transaction, writer, f"an error of the program: {error!r}")
             raise

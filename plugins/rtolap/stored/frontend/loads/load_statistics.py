@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
+from rtolap.base.errors import RtolapError
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadStatus
 from rtolap.stored.bodies.batches import RowCounts
 
@@ -45,8 +46,16 @@ class Progress:
         finally:
             self.spent_s[phase] = self.spent_s.get(phase, 0.0) + time.monotonic() - began_s
 
+    def failed(self, error: RtolapError, message: str | None = None) -> LoadAnswer:
+        return self.answer("Fail", message or str(error), code=error.code)
+
     def answer(
-        self, status: LoadStatus, message: str = "OK", existing_job_status: str | None = None
+        self,
+        status: LoadStatus,
+        message: str = "OK",
+        existing_job_status: str | None = None,
+        *,
+        code: str | UnsetType = UNSET,
     ) -> LoadAnswer:
         stands = status in ("Success", "Publish Timeout")
         return LoadAnswer(
@@ -70,6 +79,7 @@ class Progress:
             commit_and_publish_time_ms=self._ms(Phase.COMMIT),
             error_url=self.error_url or UNSET,
             first_error_msg=self.first_error or UNSET,
+            code=code,
         )
 
     def _ms(self, phase: Phase) -> int:

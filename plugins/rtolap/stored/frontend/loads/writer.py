@@ -7,7 +7,7 @@
 Memory: `waiting_bytes_max` of collected rows, and `queue_bytes_max` that a node has not taken yet (the queues
 of all nodes hold the same buffers). A full queue holds the writer back. A node that fails, stands still, or
 takes nothing for `stall_s`, is left behind: it catches up later. Without the majority of a tablet's replicas
-it is Refused. In the end nobody is left behind before a majority has all of it.
+it is Unavailable. In the end nobody is left behind before a majority has all of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from rtolap.base.errors import DefinitionError, Refused
+from rtolap.base.errors import DefinitionError, Refused, Unavailable
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.protocols.flight.pings import PING_AFTER_S
 from rtolap.protocols.storage.messages import PutEnd, PutHead, TabletId, TabletRows
@@ -87,8 +87,8 @@ class LoadWriter:
     def write(self, partition: str, bucket: int, batch: pa.RecordBatch) -> None:
         """Rows by the names of the schema. Blocks while nodes take nothing.
 
-        Refused: no majority is left of a tablet, or a node refuses the rows as all would. DefinitionError:
-        an unknown partition or bucket, or other columns than before.
+        Unavailable: no majority is left of a tablet. Refused: a node refuses the rows as all would.
+        DefinitionError: an unknown partition or bucket, or other columns than before.
         """
         if partition not in self._names:
             raise DefinitionError(f"the load knows no partition {partition}")
@@ -107,7 +107,7 @@ class LoadWriter:
             self._send_all()
 
     def finish(self) -> frozenset[Partition]:
-        """The partitions written to, durable on a majority of each tablet's replicas. Refused as `write`."""
+        """The partitions written to, durable on a majority of each tablet's replicas. Raises as `write`."""
         self._send_all()
         written = frozenset(tablet.partition for tablet in self._rows)
         replicas = [replica for partition in sorted(written) for replica in self._replicas[partition]]
@@ -223,7 +223,7 @@ class LoadWriter:
                 self._txn_id, missing.tablet, missing.have, missing.needed, missing.without
             )
             failures = [f"{node}: {sender.failure}" for node, sender in sorted(self._senders.items())]
-            raise Refused(reason, found="; ".join(each for each in failures if not each.endswith("None")))
+            raise Unavailable(reason, found="; ".join(each for each in failures if not each.endswith("None")))
 
     def _raise_refusals(self) -> None:
         """Raise a refusal of any node at once: every replica would refuse these rows."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from rtolap.base.errors import IllegalTransition, NotFound, Refused
+from rtolap.base.errors import IllegalTransition, NotFound, Refused, TooManyAtOnce, Unavailable
 from rtolap.stored.frontend.loads import messages
 from rtolap.stored.frontend.mastership import Mastership
 from rtolap.stored.frontend.transactions.labels import checked_label, label_used
@@ -71,8 +71,9 @@ class TransactionManager:
     ) -> Transaction:
         """A new transaction in PREPARE; the old one when this very request has begun it and it still is.
 
-        Raises LabelUsed where another one holds the label, Refused where that is closed, too many run in the
-        database or the request comes after `not_after_ms`, DefinitionError for a label that is none.
+        Raises LabelUsed where another one holds the label, Refused where that is closed or the request comes
+        after `not_after_ms`, TooManyAtOnce where too many run in the database, DefinitionError for a label
+        that is none.
         """
         checked_label(label)
 
@@ -94,7 +95,7 @@ class TransactionManager:
                 )
             running = rows.running_count(connection, db)
             if running >= self._running_max:
-                raise Refused(messages.too_many_running(db, running, self._running_max))
+                raise TooManyAtOnce(messages.too_many_running(db, running, self._running_max))
             return rows.insert(
                 connection,
                 db=db,
@@ -114,7 +115,7 @@ class TransactionManager:
         """The first phase: a majority of each tablet's replicas holds what was sent.
 
         From now on it waits for its second phase, at most `precommitted_timeout_ms`. Where there is no
-        majority it is aborted: Refused. Harmless when it was done before.
+        majority it is aborted: Unavailable. Harmless when it was done before.
         """
         transaction = self.get(db, txn_id)
         if done_before(transaction, TransactionEvent.PRECOMMIT):
@@ -137,7 +138,7 @@ class TransactionManager:
         """One of one phase: COMMITTED, with the next version of each of the partitions, which it has written
         to. It will become visible, whatever happens.
 
-        Harmless when it was done before. Where there is no majority it is aborted: Refused.
+        Harmless when it was done before. Where there is no majority it is aborted: Unavailable.
         """
         transaction = self.get(db, txn_id)
         if done_before(transaction, TransactionEvent.COMMIT):
@@ -308,7 +309,8 @@ class TransactionManager:
             )
 
     def _prepared(self, transaction: Transaction, partitions: Collection[Partition]) -> None:
-        """Have the nodes prepare it. Without a majority, one that is still in PREPARE is aborted: Refused."""
+        """Have the nodes prepare it. Without a majority, one that is still in PREPARE is aborted, and this
+        raises Unavailable."""
         missing = self._preparation.shortfall(transaction, partitions)
         if missing is not None:
             reason = messages.no_majority(
@@ -321,4 +323,4 @@ class TransactionManager:
                 reason,
                 lambda present, now_ms: present.state is TransactionState.PREPARE,
             ):
-                raise Refused(reason)
+                raise Unavailable(reason)

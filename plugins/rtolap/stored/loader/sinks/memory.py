@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
-from rtolap.base.errors import NotFound, Refused, Unavailable
+from rtolap.base.errors import IllegalTransition, NotFound, Refused, RowsRefused, Unavailable
 from rtolap.protocols.stream_load.messages import (
     LoadAnswer,
     LoadState,
@@ -151,7 +151,9 @@ class MemorySink:
         with self._lock:
             self._answering()
             if (db, table) not in self.tables:
-                return LoadAnswer(label=label, message=f"unknown table, tableName={table}")
+                return LoadAnswer(
+                    label=label, message=f"unknown table, tableName={table}", code=NotFound.code
+                )
             holder = self._labels.get((db, label))
             if holder is not None and holder.state in _HELD:
                 return LoadAnswer(
@@ -163,9 +165,9 @@ class MemorySink:
                     message=f"Label [{label}] has already been used, relate to txn [{holder.txn_id}]",
                 )
             if holder is not None and holder.holds_label:
-                return LoadAnswer(label=label, message=f"Label [{label}] is closed")
+                return LoadAnswer(label=label, message=f"Label [{label}] is closed", code=Refused.code)
             if self._now_ms is not None and self._now_ms() > (options.not_after_ms or math.inf):
-                return LoadAnswer(label=label, message="the request comes too late")
+                return LoadAnswer(label=label, message="the request comes too late", code=Refused.code)
             begun = Transaction(self._next, db, table, label, two_phase, options.keep_label)
             self._next += 1
             self._labels[db, label] = begun
@@ -174,7 +176,12 @@ class MemorySink:
     def finish(self, begun: Transaction, body: bytes, options: SendOptions) -> LoadAnswer:
         with self._lock:
             if begun.state is not LoadState.PREPARE:
-                return self._answer(begun, "Fail", f"transaction [{begun.txn_id}] is {begun.state.lower()}")
+                return self._answer(
+                    begun,
+                    "Fail",
+                    f"transaction [{begun.txn_id}] is {begun.state.lower()}",
+                    IllegalTransition.code,
+                )
             columns = self.tables[begun.db, begun.table].properties
             sent = read_rows(body, options)
             rows = [{column.name: row.get(column.name) for column in columns} for row in sent]
@@ -187,7 +194,9 @@ class MemorySink:
                 )
             if begun.filtered > options.max_filter_ratio * len(rows):
                 begun.state = LoadState.ABORTED
-                return self._answer(begun, "Fail", "[DATA_QUALITY_ERROR]too many filtered rows")
+                return self._answer(
+                    begun, "Fail", "[DATA_QUALITY_ERROR]too many filtered rows", RowsRefused.code
+                )
             if begun.two_phase:
                 begun.state = LoadState.PRECOMMITTED
             else:
@@ -235,7 +244,9 @@ class MemorySink:
         begun.state = LoadState.COMMITTED if self.publishes_late else LoadState.VISIBLE
         self.committed.append(begun)
 
-    def _answer(self, begun: Transaction, status: Any, message: str) -> LoadAnswer:
+    def _answer(
+        self, begun: Transaction, status: Any, message: str, code: str | UnsetType = UNSET
+    ) -> LoadAnswer:
         rows = len(begun.rows)
         return LoadAnswer(
             txn_id=begun.txn_id,
@@ -247,6 +258,7 @@ class MemorySink:
             number_loaded_rows=rows if status != "Fail" else 0,
             number_filtered_rows=begun.filtered,
             error_url=f"memory:{begun.txn_id}" if begun.filtered else UNSET,
+            code=code,
         )
 
 
