@@ -112,10 +112,7 @@ class CaredFleet:
 def fleet(airflow: Any, java: JavaArtifacts, server_folder: Path) -> Iterator[CaredFleet]:
     require_small_disks()
     folder = server_folder / "cared-fleet"
-    overrides = {
-        "offsets.topic.replication.factor": 2,  # two brokers are to hold everything in the end
-        "log.segment.delete.delay.ms": 1000,  # what is moved away leaves its disk soon
-    }
+    overrides = {"offsets.topic.replication.factor": 2}  # two brokers are to hold everything in the end
     with Brokers(folder, java, disk_bytes=DISK_BYTES, overrides=overrides) as brokers:
         settings = airflow.around.settings
         world = world_of(brokers, "cared")

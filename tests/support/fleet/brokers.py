@@ -62,7 +62,7 @@ class Brokers:
                 "controller.quorum.voters": voters,
                 "offsets.topic.replication.factor": min(3, count),
                 "log.initial.task.delay.ms": 1000,
-                "file.delete.delay.ms": 1000,
+                "log.segment.delete.delay.ms": 1000,  # what is moved away leaves its disk soon
                 "replica.fetch.wait.max.ms": 100,
                 "auto.leader.rebalance.enable": "false",
                 # a throttle binds after the first fetch: by default that is all of a small partition

@@ -42,7 +42,7 @@ def tiered_broker(
         "rlmm.config.remote.log.metadata.topic.num.partitions": 1,
         "remote.log.manager.task.interval.ms": 500,
         "log.retention.check.interval.ms": 500,
-        "file.delete.delay.ms": 100,
+        "log.segment.delete.delay.ms": 100,
     }
     with Brokers(folder, java, 1, overrides=overrides, jvm_options=jvm_options) as started:
         yield started
