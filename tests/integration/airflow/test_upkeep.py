@@ -66,22 +66,29 @@ def test_cleanup_deletes_staged_files_at_once_and_history_after_the_grace_time(
     def versions(day: int) -> list[str]:
         return sorted(path.name.partition("-")[0] for path in (history / stream.segment(day)).glob("v*"))
 
-    def age(record: SegmentRecord) -> SegmentRecord:
-        """As if everything had happened earlier by the grace time."""
-        state_history = tuple(
-            msgspec.structs.replace(line, at_ms=line.at_ms - GRACE_MS) for line in record.state_history
-        )
-        return msgspec.structs.replace(record, state_history=state_history)
+    def happened(ago_ms: int) -> None:
+        """As if the newest of what has happened to each segment were so long ago."""
+        newest_ms = metadata.clock.now_ms() - ago_ms
 
+        def shifted(record: SegmentRecord) -> SegmentRecord:
+            by_ms = newest_ms - record.state_history[-1].at_ms
+            state_history = tuple(
+                msgspec.structs.replace(line, at_ms=line.at_ms + by_ms) for line in record.state_history
+            )
+            return msgspec.structs.replace(record, state_history=state_history)
+
+        for info in stream.segments().values():
+            segment = metadata.segment(stream.name, info.segment).range
+            metadata.update_segment(stream.name, segment, shifted)
+
+    happened(ago_ms=0)  # earlier tests may have taken longer than the grace time
     assert list(staged.rglob("*.parquet"))
     assert (versions(1), versions(3), versions(5)) == (["v1"], ["v1", "v2"], ["v1"])
     airflow.run_dag(dag_id)
     assert not list(staged.rglob("*.parquet"))
     assert (versions(1), versions(3), versions(5)) == (["v1"], ["v1", "v2"], ["v1"])  # readers may be at it
 
-    for day in range(1, 7):
-        name = stream.segments()[day]
-        metadata.update_segment(stream.name, metadata.segment(stream.name, name.segment).range, age)
+    happened(ago_ms=GRACE_MS)
     for _ in range(2):
         airflow.run_dag(dag_id)
         assert (versions(1), versions(3), versions(5)) == ([], ["v2"], ["v1"])

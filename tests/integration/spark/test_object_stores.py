@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -282,7 +282,8 @@ class RequestLog:
             threading.Thread(target=self._relay, args=(server, client, False), daemon=True).start()
 
     def _relay(self, source: socket.socket, target: socket.socket, requests: bool) -> None:
-        with source, target:
+        # either end may be closed by the thread of the other direction, which ends this one
+        with source, target, suppress(OSError):
             while data := source.recv(1 << 16):
                 if requests:
                     self.asked_bytes += len(data)
