@@ -2,9 +2,9 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 BIN := .venv/bin
-# Three processes: most tests on real servers wait for half of their time, and each process has servers of its own.
-PYTEST_FLAGS ?= --numprocesses 3 --dist loadscope --no-loadscope-reorder
-# What three processes at once make of the limit on the start of a stack.
+# Four processes: most tests on real servers wait for half of their time, and each process has servers of its own.
+PYTEST_FLAGS ?= --numprocesses 4 --dist loadscope --no-loadscope-reorder
+# What four processes at once make of the limit on the start of a stack.
 export RTOLAP_TEST_SLOWNESS ?= 2
 # Those without servers share nothing between files: a third process works while two wait.
 UNIT_FLAGS ?= --numprocesses 3 --dist loadscope --no-loadscope-reorder
