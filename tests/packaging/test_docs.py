@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTS, TESTING = ROOT / "tests", ROOT / "docs" / "testing.md"
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 _SPAN = re.compile(r"`([^`]+)`")
-_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
 def spans(page: Path) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from rtolap.base.clock import ManualClock
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.mover import Mover
 from rtolap.fleet.moves.planned import PlannedMove, digest_of_moves, encode_moves
+from rtolap.fleet.moves.produce_latency import ProduceReader
 from rtolap.fleet.moves.records import Hours, PlanRecord
 from rtolap.fleet.moves.requests import MoveRequest, RequestKind, signed
 from rtolap.fleet.moves.settings import MoverSettings
@@ -55,7 +56,12 @@ class Mortal:
 class MoverWorld:
     """A cluster of brokers in racks of two, with what a mover needs. One step of the world is a second."""
 
-    def __init__(self, brokers: int = 4, settings: MoverSettings | None = None) -> None:
+    def __init__(
+        self,
+        brokers: int = 4,
+        settings: MoverSettings | None = None,
+        produce: ProduceReader | None = None,
+    ) -> None:
         self.cluster = MemoryCluster("fleet")
         for broker in range(1, brokers + 1):
             self.cluster.add_broker(broker, f"rack{(broker + 1) // 2}")
@@ -65,6 +71,7 @@ class MoverWorld:
         self.administration = MemoryAdministration(self.cluster)
         self.kept = KeptFleet(self.store, "fleet")
         self.settings = settings or MoverSettings()
+        self.produce = produce
         self.requests = 0
         self.mover = self.new_mover()
 
@@ -74,7 +81,11 @@ class MoverWorld:
         if kill is not None:
             administration = Mortal(administration, kill)
             kept = KeptFleet(Mortal(self.store, kill), "fleet")
-        return Mover(administration, kept, lambda: FENCE, self.clock, TOKEN, settings=self.settings)
+        return Mover(
+            *(administration, kept, lambda: FENCE, self.clock, TOKEN),
+            settings=self.settings,
+            produce=self.produce,
+        )
 
     def add(
         self, topic: str, number: int, replicas: list[int], size_bytes: int = 10 * MEGABYTE, path: str = "/d0"

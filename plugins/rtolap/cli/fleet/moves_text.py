@@ -26,6 +26,11 @@ def print_status(status: PlanStatus) -> None:
         print_table(COLUMNS, [_row(move) for move in status.active])
     if status.tail:
         warn(f"the end waits for {', '.join(status.tail)}")
+    for held_back in status.held_back:
+        warn(str(held_back))
+    if status.produce_unread:
+        brokers = ", ".join(map(str, status.produce_unread))
+        warn(f"produce p99 not read, and so no reason to hold moves back: brokers {brokers}")
     for advice in _advice(status):
         warn(advice)
     for number, reason in record.reasons.items():
@@ -93,6 +98,8 @@ def status_document(status: PlanStatus) -> dict[str, object]:
         "hours_open": status.hours_open,
         "active": status.active,
         "tail": status.tail,
+        "held_back": status.held_back,
+        "produce_unread": status.produce_unread,
         "reasons": {str(number): reason for number, reason in record.reasons.items()},
         "history": record.history,
     }

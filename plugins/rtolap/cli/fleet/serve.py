@@ -18,11 +18,15 @@ from rtolap.base.metrics_server import MetricsServer
 from rtolap.base.settings import Settings
 from rtolap.base.stopping import stop_event
 from rtolap.cli.fleet.access import ClusterOption, open_administration
+from rtolap.cli.fleet.looking import SourcesOption, declared_sources
 from rtolap.cli.fleet.metadata_access import open_metadata
+from rtolap.cli.fleet.produce_times import ProduceTimes
 from rtolap.cli.serving import service_settings
+from rtolap.fleet.monitoring.collect import StageReader
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.metrics import MoverMetrics
 from rtolap.fleet.moves.mover import Mover
+from rtolap.fleet.moves.produce_latency import ProduceReader
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.metadata import paths
@@ -40,15 +44,23 @@ def serve(
     look_every_s: Annotated[
         float, typer.Option(min=0.1, help="Time between two looks at the brokers.")
     ] = _DEFAULTS.look_every_s,
+    produce_p99_ms_max: Annotated[
+        float | None,
+        typer.Option(min=1, help="Fewer moves at brokers whose writes take longer, by --sources."),
+    ] = None,
+    sources: SourcesOption = None,
 ) -> None:
     """Carry out the plans that are submitted for a cluster, until it is stopped; what moves then goes on, and
     whoever serves next takes it up."""
     settings = service_settings()
     stopping = stop_event()
     clock = SystemClock()
-    mover_settings = replace(_DEFAULTS, look_every_s=look_every_s)
+    mover_settings = replace(_DEFAULTS, look_every_s=look_every_s, produce_p99_ms_max=produce_p99_ms_max)
     metrics = MoverMetrics(clock, mover_settings)
     with ExitStack() as opened:
+        produce: ProduceReader | None = None
+        if produce_p99_ms_max is not None:
+            produce = ProduceTimes(opened.enter_context(StageReader(declared_sources(sources))).look)
         server = MetricsServer(
             metrics.registry, host=settings.host, port=metrics_port, token=settings.token()
         )
@@ -57,7 +69,7 @@ def serve(
         administration = _reached(opened, cluster, stopping, metrics)
         if administration is not None:
             store = opened.enter_context(open_metadata(settings))
-            _move(settings, administration, store, stopping, mover_settings, metrics)
+            _move(settings, administration, store, stopping, mover_settings, metrics, produce)
 
 
 def _reached(
@@ -81,6 +93,7 @@ def _move(
     stopping: threading.Event,
     mover_settings: MoverSettings,
     metrics: MoverMetrics,
+    produce: ProduceReader | None,
 ) -> None:
     cluster_id = administration.describe_cluster().cluster_id
     identity = f"{socket.gethostname()}:{os.getpid()}"
@@ -96,6 +109,7 @@ def _move(
             settings=mover_settings,
             metrics=metrics,
             stopping=stopping,
+            produce=produce,
         )
         mover.run()
     finally:

@@ -120,7 +120,32 @@ class MoverMetrics:
                 "The throttle under which moves that are behind would gain.",
                 status.throttle_needed_bytes_per_s,
             )
+        yield from self._produce(status)
         yield gauge("hours_open", "1 while moves may begin by the hours of the plan.", int(status.hours_open))
+
+    def _produce(self, status: PlanStatus) -> Iterator[Family]:
+        latency = status.record.produce_latency
+        if latency is None:
+            return
+        yield self._gauge(
+            "produce_p99_max_seconds",
+            "A broker whose writes take longer gets fewer moves.",
+            latency.p99_ms_max / 1000,
+        )
+        p99 = self.registry.gauge_family("produce_p99_seconds", "Of writes, as last read.", ["broker"])
+        most = self.registry.gauge_family(
+            "broker_moves_max", "Moves that a broker may have under way by its writes.", ["broker"]
+        )
+        for broker, window in latency.windows.items():
+            p99.add_metric([str(broker)], window.p99_ms / 1000)
+            most.add_metric([str(broker)], window.moves_max)
+        yield p99
+        yield most
+        yield self._gauge(
+            "produce_unread_brokers",
+            "Brokers that serve and whose writes the last reading does not tell of.",
+            len(latency.unread),
+        )
 
     def _gauge(self, what: str, purpose: str, value: float) -> Family:
         family = self.registry.gauge_family(what, purpose)

@@ -32,6 +32,7 @@ from rtolap.fleet.moves.kept import KeptFleet, KeptPlan, MoverRecord
 from rtolap.fleet.moves.look import Look, describe, look_at
 from rtolap.fleet.moves.metrics import MoverMetrics
 from rtolap.fleet.moves.planned import PlannedMove
+from rtolap.fleet.moves.produce_latency import ProduceLatency, ProduceReader, after_reading
 from rtolap.fleet.moves.records import PlanRecord
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.states import MoveEvent, PlanEvent, PlanState
@@ -44,7 +45,7 @@ from rtolap.fleet.moves.throttles import (
     remove_throttle,
     set_throttle,
 )
-from rtolap.fleet.moves.window import PlanMoves, choose, lost
+from rtolap.fleet.moves.window import PlanMoves, choose, going_moves, lost
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.kafka.administration.values import Partition
 from rtolap.metadata.store import Check
@@ -61,7 +62,7 @@ class _LoadedPlan:
 
 class Mover:
     """`fence`: the path of the node that exists while this mover has the lease, None where it has not.
-    `stopping`: ends `run`, as `stop` does."""
+    `stopping`: ends `run`, as `stop` does. `produce`: read where the settings have a limit for it."""
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class Mover:
         settings: MoverSettings | None = None,
         metrics: MoverMetrics | None = None,
         stopping: threading.Event | None = None,
+        produce: ProduceReader | None = None,
     ) -> None:
         self._administration = administration
         self._kept = kept
@@ -87,6 +89,8 @@ class Mover:
             administration, kept, clock, token, self._lease, self._moves_of, self._metrics
         )
         self._stopping = stopping or threading.Event()
+        self._produce = produce
+        self._produce_read_ms: int | None = None
         self._loaded: _LoadedPlan | None = None
         self._told: MoverRecord | None = None
         self._steps = 0
@@ -195,6 +199,7 @@ class Mover:
         now_ms = self._clock.now_ms()
         look = look_at(self._administration, [plan.moves[number].partition for number in kept.record.active])
         record, requests = advance(kept.record, plan.moves, look, now_ms, self._settings)
+        record = self._with_produce_latency(record, plan, look, now_ms)
         record, begun = self._begin(record, plan, look, now_ms)
         kept = self._save(kept, record)
         outcomes = self._ask(requests)
@@ -205,6 +210,26 @@ class Mover:
         self._save(kept, record)
         self._metrics.show(record, plan)
         return begun or record.state is PlanState.RELEASING
+
+    def _with_produce_latency(
+        self, record: PlanRecord, plan: PlanMoves, look: Look, now_ms: int
+    ) -> PlanRecord:
+        """As the last reading has it; a mover without a limit takes away what another one has left."""
+        limit_ms = self._settings.produce_p99_ms_max
+        if self._produce is None or limit_ms is None:
+            return msgspec.structs.replace(record, produce_latency=None)
+        latency = record.produce_latency or ProduceLatency(limit_ms)
+        latency = msgspec.structs.replace(latency, p99_ms_max=limit_ms)
+        last_ms = self._produce_read_ms
+        due = last_ms is None or now_ms - last_ms >= self._settings.produce_every_ms
+        if due and record.state is PlanState.RUNNING:
+            reading = self._produce.read(now_ms)
+            self._produce_read_ms = now_ms
+            if reading is not None:
+                going = going_moves(record, plan.moves, now_ms, self._settings)
+                alive = frozenset(look.alive)
+                latency = after_reading(latency, reading, alive, going, self._settings.moves_per_broker)
+        return msgspec.structs.replace(record, produce_latency=latency)
 
     def _begin(self, record: PlanRecord, plan: PlanMoves, look: Look, now_ms: int) -> tuple[PlanRecord, bool]:
         """Begin moves; True if any has. Where none goes on and none can for long, the rest is given up."""
@@ -227,7 +252,9 @@ class Mover:
                     record = record.with_move(number, MoveEvent.CHANGED, now_ms, reason)
             record = begin(record, plan.moves, as_planned, now_ms)
             return msgspec.structs.replace(record, held_ms=None), True
-        if record.active or "." not in record.outcomes:
+        latency = record.produce_latency
+        held_back = latency is not None and latency.holding_back(1)
+        if record.active or held_back or "." not in record.outcomes:
             return msgspec.structs.replace(record, held_ms=None), False
         held_ms = record.held_ms if record.held_ms is not None else now_ms
         if now_ms - held_ms > self._settings.give_up_ms:

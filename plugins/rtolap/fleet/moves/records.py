@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from rtolap.fleet.moves.produce_latency import ProduceLatency
 from rtolap.fleet.moves.states import (
     FINAL,
     MoveEvent,
@@ -109,7 +110,8 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 class PlanRecord(msgspec.Struct, frozen=True):
     """digest: of the plan that was approved; moves_digest: of what is kept of it. outcomes: a letter a move.
     active: by number. reasons: why moves failed, of the first hundred. next_delete_ms: by broker, before when
-    no further cancel may have it delete. held_ms: since when no move goes on and none may begin."""
+    no further cancel may have it delete. held_ms: since when no move goes on and none may begin.
+    produce_latency: what brokers are held back by, None where the mover has no limit."""
 
     plan_id: str
     cluster_id: str
@@ -126,6 +128,7 @@ class PlanRecord(msgspec.Struct, frozen=True):
     reasons: dict[int, str] = {}
     next_delete_ms: dict[int, int] = {}
     held_ms: int | None = None
+    produce_latency: ProduceLatency | None = None
     history: tuple[HistoryEntry, ...] = ()
 
     def move_state(self, number: int) -> MoveState:

@@ -14,7 +14,8 @@ class MoverSettings:
     of a disk that stays free. unclear_ms: for so long brokers may say what does not fit before somebody else
     is held to have changed it. elect_ms: for so long an election is tried. pace_looks: over so
     many looks it is measured whether copies gain on what is written; gain_share: of what is copied, is a
-    gain."""
+    gain. produce_p99_ms_max: a broker whose writes take longer is given fewer moves, None: no limit;
+    produce_every_ms: between two readings of that."""
 
     look_every_s: float = 2.0
     moves_per_broker: int = 5
@@ -28,6 +29,8 @@ class MoverSettings:
     elect_ms: int = 10_000
     pace_looks: int = 15
     gain_share: float = 0.05
+    produce_p99_ms_max: float | None = None
+    produce_every_ms: int = 10_000
 
     @property
     def pace_ms(self) -> int:

@@ -38,13 +38,31 @@ class MoveStatus:
 
 
 @dataclass(frozen=True)
+class HeldBack:
+    """A broker that may have `moves_max` moves under way, fewer than it would, because of its writes."""
+
+    broker: int
+    produce_p99_ms: float
+    produce_p99_ms_max: float
+    moves_max: int
+
+    def __str__(self) -> str:
+        allowed = f"at most {self.moves_max} moves at a time" if self.moves_max else "no move begins"
+        return (
+            f"held back: produce p99 {self.produce_p99_ms:g} ms on broker {self.broker},"
+            f" limit {self.produce_p99_ms_max:g}: {allowed}"
+        )
+
+
+@dataclass(frozen=True)
 class PlanStatus:
     """moved_bytes: of moves that are done; left_bytes: of those that are pending or under way. active: the
     longest to go first. oldest_ms: since when the one that is under way longest is in its state. tail:
     partitions that are still to be moved when nearly all others are; they hold up the end. expected_end_ms:
     at the present pace, within the hours of the plan; None where none is in sight.
     throttle_needed_bytes_per_s: the throttle under which copies would gain, None where that of the plan does
-    not hold them back. hours_open: moves may begin now."""
+    not hold them back. hours_open: moves may begin now. held_back: by what writes take; produce_unread:
+    brokers whose writes the last reading does not tell of."""
 
     record: PlanRecord
     counts: dict[str, int]
@@ -58,6 +76,8 @@ class PlanStatus:
     expected_end_ms: int | None
     throttle_needed_bytes_per_s: int | None
     hours_open: bool
+    held_back: tuple[HeldBack, ...]
+    produce_unread: tuple[int, ...]
 
 
 def plan_status(record: PlanRecord, plan: PlanMoves, now_ms: int, settings: MoverSettings) -> PlanStatus:
@@ -70,6 +90,7 @@ def plan_status(record: PlanRecord, plan: PlanMoves, now_ms: int, settings: Move
     left_shares = _left_shares(record, plan)
     bytes_per_s = sum(move.bytes_per_s for move in active if not move.stalled)
     outcomes = np.frombuffer(record.outcomes.encode(), np.uint8)
+    is_running = record.state is PlanState.RUNNING
     return PlanStatus(
         record,
         {str(state): number for state, number in record.counts().items() if number},
@@ -83,6 +104,18 @@ def plan_status(record: PlanRecord, plan: PlanMoves, now_ms: int, settings: Move
         _expected_end_ms(record, plan, left_shares, bytes_per_s, now_ms),
         _throttle_needed(record, plan),
         record.hours is None or record.hours.hold(now_ms),
+        _held_back(record, settings),
+        record.produce_latency.unread if is_running and record.produce_latency is not None else (),
+    )
+
+
+def _held_back(record: PlanRecord, settings: MoverSettings) -> tuple[HeldBack, ...]:
+    latency = record.produce_latency
+    if latency is None or record.state is not PlanState.RUNNING:
+        return ()
+    return tuple(
+        HeldBack(broker, window.p99_ms, latency.p99_ms_max, window.moves_max)
+        for broker, window in latency.holding_back(settings.moves_per_broker).items()
     )
 
 

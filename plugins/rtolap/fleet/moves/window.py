@@ -2,7 +2,8 @@
 
 A broker takes part in a move that it gets data by, or that it leads. It gets another one when fewer than
 `moves_per_broker` of its moves go on, and under a throttle only while what is left of them keeps it busy for
-less than `ahead_s`, or while copies fall behind the throttle. A move that stalls does not count. Moves of the
+less than `ahead_s`, or while copies fall behind the throttle. A move that stalls does not count. A broker
+whose writes take too long gets fewer (`produce_latency`). Moves of the
 broker that has most left to do come first, the biggest of them first: what takes longest is not left to the
 end. No move begins towards a broker that does not serve or to a disk without room for it.
 """
@@ -141,6 +142,17 @@ def lost(record: PlanRecord, plan: PlanMoves, look: Look) -> dict[int, str]:
     return found
 
 
+def going_moves(
+    record: PlanRecord, moves: Sequence[PlannedMove], now_ms: int, settings: MoverSettings
+) -> Counter[int]:
+    """Moves under way by broker; those that stall or are undone do not count."""
+    going: Counter[int] = Counter()
+    for number, kept in record.active.items():
+        if kept.state is not MoveState.CANCELLING and not is_stalled(kept, now_ms, settings):
+            going.update(loads_of(moves[number]).keys())
+    return going
+
+
 class _Window:
     def __init__(
         self,
@@ -153,7 +165,8 @@ class _Window:
         self._rate = record.rate_bytes_per_s
         self._look = look
         self._settings = settings
-        self._going: Counter[int] = Counter()
+        self._latency = record.produce_latency
+        self._going = going_moves(record, moves, now_ms, settings)
         self._all: Counter[int] = Counter()
         self._left_bytes: Counter[int] = Counter()
         self._bytes_per_s: dict[int, float] = defaultdict(float)
@@ -165,7 +178,6 @@ class _Window:
             for broker in loads_of(move):
                 self._all[broker] += 1
                 if not stalls and kept.state is not MoveState.CANCELLING:
-                    self._going[broker] += 1
                     self._left_bytes[broker] += left
                     self._bytes_per_s[broker] += kept.bytes_per_s
             self._reserve(move, left)
@@ -192,11 +204,10 @@ class _Window:
         if broker not in self._look.alive:
             # a former leader that is gone: another replica is read from
             return self._all[broker] < self._settings.moves_per_broker_max
-        going = self._going[broker]
-        if (
-            self._all[broker] >= self._settings.moves_per_broker_max
-            or going >= self._settings.moves_per_broker
-        ):
+        going, going_max = self._going[broker], self._settings.moves_per_broker
+        if self._latency is not None:
+            going_max = self._latency.moves_max(broker, going_max)
+        if self._all[broker] >= self._settings.moves_per_broker_max or going >= going_max:
             return False
         if going == 0 or self._rate is None:
             return True
