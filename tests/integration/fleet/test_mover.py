@@ -20,6 +20,7 @@ from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.submitting import planned_moves
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import kafka_json, load_plan, plan_digest
+from rtolap.fleet.snapshot.file import save
 from rtolap.kafka.administration.values import ALL_BROKERS, LEADER_RATE, Partition
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import ProcessSpec, RestartPolicy
@@ -42,6 +43,7 @@ pytestmark = pytest.mark.integration
 PARTITIONS = 8
 SMALL_DISK_BYTES = 64_000_000
 METRIC = "rtolap_fleet_mover"
+OFFSETS = "__consumer_offsets"
 
 
 @pytest.fixture(scope="module")
@@ -266,6 +268,39 @@ def test_a_disk_that_fills_under_moves_has_them_undone_and_all_others_go_on(
 def is_offline(fleet: MovedFleet, path: str) -> bool:
     told = fleet.world.administration.describe_log_dirs([3])[3]
     return any(log_dir.offline for log_dir in told.log_dirs if log_dir.path == path)
+
+
+def test_a_disk_is_removed_by_the_plan_of_the_command_and_holds_no_replica_afterwards(
+    fleet: MovedFleet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in fleet.env.items():
+        monkeypatch.setenv(name, value)
+    path = next(path for path in held_by_disks(fleet, 1) if path.endswith("d1"))
+    assert any(topic == fleet.topic for topic, _ in held_by_disks(fleet, 1)[path])
+    snapshot, file = tmp_path / "snapshot", tmp_path / "plan.json"
+
+    def remove() -> None:
+        # the first consumer of a cluster has it made, on any disk
+        until(lambda: OFFSETS in fleet.world.administration.describe_topics(), OFFSETS)
+        save(fleet.snapshot(), snapshot)
+        done = command("plan", "remove-disk", f"1:{path}", "--snapshot", str(snapshot), "--out", str(file))
+        assert done.exit_code == 0, f"{done.output}\n{done.exception!r}"
+        plan_id, _ = fleet.submit(FAST, load_plan(file))
+        assert set(fleet.wait_ended(plan_id).outcomes) == {"d"}
+
+    fleet.recounted(remove)
+    until(lambda: not held_by_disks(fleet, 1)[path], lambda: held_by_disks(fleet, 1)[path])
+    assert all(len(set(brokers)) == 2 for brokers in fleet.replicas())
+    fleet.check_nothing_left()
+
+
+def held_by_disks(fleet: MovedFleet, broker: int) -> dict[str, set[tuple[str, int]]]:
+    """All partitions, of whatever topic, by log directory."""
+    told = fleet.world.administration.describe_log_dirs([broker])[broker]
+    return {
+        log_dir.path: {(held.partition.topic, held.partition.number) for held in log_dir.replicas}
+        for log_dir in told.log_dirs
+    }
 
 
 def test_a_plan_is_made_submitted_and_watched_by_commands(
