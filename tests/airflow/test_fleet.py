@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSkipException
 from rtolap.airflow.hooks.fleet import OpenedFleet
@@ -29,6 +30,7 @@ from rtolap.fleet.lifecycle.states import BrokerLife
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.submitting import MoverRequests
+from rtolap.fleet.snapshot.rates import TopicRates
 from rtolap.kafka.administration.values import Partition
 from rtolap.object_store.store import open_store
 
@@ -86,6 +88,30 @@ def test_a_plan_is_shown_with_its_reasons_and_bytes_and_skipped_where_nothing_mo
         planned(broker="5")
 
 
+def test_a_plan_knows_what_is_written_meanwhile_where_the_host_reads_the_brokers_metrics(
+    lives: BrokerLives, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def all_written_on(brokers: Collection[int]) -> TopicRates:
+        ids = sorted(brokers)
+        topics = lives.administration.describe_topics()
+        rows = [(broker, topic) for broker in ids for topic in sorted(topics)]
+        rates = np.full(len(rows), 1e12)
+        told = np.array([broker for broker, _ in rows], np.int32)
+        return TopicRates(told, tuple(topic for _, topic in rows), rates, rates, frozenset(ids), {})
+
+    assert planned()["expected_s"] is not None
+    fleet = OpenedFleet(
+        *(lives.administration, lives.store, open_store(f"file://{tmp_path}"), TOKEN, lives.clock),
+        HostRegistry(registry_folder(tmp_path), "default"),
+        all_written_on,
+    )
+    monkeypatch.setattr(operators, "open_fleet", lambda *_: _Hook(fleet))
+    plan = planned()
+    assert plan["expected_s"] is None
+    assert "without end under the throttle" in plan["text"]
+    assert "Under its throttle the plan would never end" in plan["text"]
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -135,6 +161,18 @@ def test_a_plan_that_somebody_changed_or_that_is_outdated_is_refused(lives: Brok
     with pytest.raises(AirflowFailException, match="no longer what the plan was made of"):
         submitted(plan)
     assert KeptFleet(lives.store, CLUSTER_ID).requests() == ()
+
+
+@pytest.mark.parametrize("kind", ["rack", "drain"])
+def test_a_plan_for_another_cluster_than_the_connection_names_is_refused(
+    lives: BrokerLives, kind: str
+) -> None:
+    plan = planned(kind, "2" if kind == "drain" else None)
+    lives.kafka.cluster_id = "another"
+    with pytest.raises(AirflowFailException, match="made for another cluster"):
+        submitted(plan)
+    for cluster_id in (CLUSTER_ID, "another"):
+        assert KeptFleet(lives.store, cluster_id).requests() == ()
 
 
 def test_a_replica_that_is_out_of_sync_is_waited_for(lives: BrokerLives) -> None:

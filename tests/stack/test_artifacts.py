@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rtolap.base.errors import Corrupted
 from rtolap.stack import artifacts
-from rtolap.stack.jar_checksums import JOLOKIA, STACK, measured, parsed
+from rtolap.stack.jar_checksums import EXPORTER, JOLOKIA, STACK, measured, parsed
 
 EXPECTED = {"kafka/a-1.jar": "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"}  # of b"a"
 
@@ -62,9 +62,12 @@ def test_the_jars_of_this_machine_are_those_of_the_list() -> None:
     assert [measured(folder) for folder in folders] == [parsed(STACK)]
 
 
-def test_the_agent_of_this_machine_is_that_of_the_list() -> None:
-    jar = artifacts.jolokia_agent()
-    assert measured(jar.parent.parent) == parsed(JOLOKIA)
+def test_the_agents_of_this_machine_are_those_of_the_list() -> None:
+    for jar, checksums in (
+        (artifacts.jolokia_agent(), JOLOKIA),
+        (artifacts.prometheus_exporter(), EXPORTER),
+    ):
+        assert measured(jar.parent.parent) == parsed(checksums)
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, jars: dict[str, bytes]) -> None:

@@ -4,6 +4,7 @@
     <cache>/java/<digest of ivy.xml>/spark/*.jar   Spark's Kafka connector (for `spark.jars`)
     <cache>/java/<digest of ivy.xml>/hbase/*.jar   HBase, fetched when it is first started
     <cache>/java/<digest of ivy.xml>/jolokia/*.jar tells JMX over HTTP, fetched when it is asked for
+    <cache>/java/<digest of ivy.xml>/exporter/*.jar tells JMX to Prometheus, as well
     <cache>/java/<digest of ivy.xml>/complete      written last: the folder is whole
     <cache>/ivy/                                   Ivy's own cache
 
@@ -27,7 +28,7 @@ from pathlib import Path
 from rtolap.base.errors import NotFound, ProcessFailed
 from rtolap.base.shipped import checkout
 from rtolap.stack.hbase_checksums import HBASE
-from rtolap.stack.jar_checksums import JOLOKIA, STACK, parsed, verify
+from rtolap.stack.jar_checksums import EXPORTER, JOLOKIA, STACK, parsed, verify
 
 # Kafka 4.4.0's pom needs an artefact that is not published. The connector and its token provider lag behind
 # pyspark, hence the four separate, non-transitive dependencies.
@@ -60,6 +61,11 @@ _JOLOKIA_IVY = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/m
 <dependencies><dependency org="org.jolokia" name="jolokia-agent-jvm" rev="2.1.2" transitive="false"
  conf="jolokia-&gt;default"><artifact name="jolokia-agent-jvm" type="jar" ext="jar" m:classifier="javaagent"/>
 </dependency></dependencies></ivy-module>
+"""
+_EXPORTER_IVY = """<ivy-module version="2.0"><info organisation="local" module="exporter"/>
+<configurations><conf name="exporter"/></configurations>
+<dependencies><dependency org="io.prometheus.jmx" name="jmx_prometheus_javaagent" rev="1.0.1"
+ transitive="false" conf="exporter-&gt;default"/></dependencies></ivy-module>
 """
 # Without a root, ibiblio's own default is Maven Central.
 _IVY_SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
@@ -151,6 +157,14 @@ def jolokia_agent(cache: Path | None = None) -> Path:
     """The jar to run a broker with, `-javaagent:…`; fetched first when the cache lacks it (0.7 MB, once)."""
     folder = fetch_jars(_JOLOKIA_IVY, ("jolokia",), "Jolokia", cache, checksums=parsed(JOLOKIA))
     (jar,) = (folder / "jolokia").glob("*.jar")
+    return jar
+
+
+def prometheus_exporter(cache: Path | None = None) -> Path:
+    """Prometheus' JMX exporter, as `jolokia_agent`."""
+    checksums = parsed(EXPORTER)
+    folder = fetch_jars(_EXPORTER_IVY, ("exporter",), "the JMX exporter", cache, checksums=checksums)
+    (jar,) = (folder / "exporter").glob("*.jar")
     return jar
 
 

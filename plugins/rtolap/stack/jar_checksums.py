@@ -69,6 +69,10 @@ JOLOKIA = """
 38be4960fce575b355e9142f3c3cb89e54fb52bbbef4e1d48a5a6a1df8adb9bf  jolokia/jolokia-agent-jvm-2.1.2-javaagent.jar
 """  # noqa: E501
 
+EXPORTER = """
+7d61f737fd661610ccc14aea79764faa1ea94a340cbc8f0029b3d2edea3d80c1  exporter/jmx_prometheus_javaagent-1.0.1.jar
+"""
+
 
 def parsed(text: str) -> dict[str, str]:
     """Path below the folder → digest."""

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from rtolap.cli.fleet import audit as audit_command
 from rtolap.cli.fleet.commands import app
 from rtolap.cli.output import errors
 from rtolap.fleet.snapshot.file import save
+from rtolap.kafka.administration.memory import MemoryAdministration
+from rtolap.kafka.administration.memory_cluster import MemoryCluster, MemoryGroup
+from rtolap.kafka.administration.usage import ActiveProducer, GroupMember, ListedGroup
+from rtolap.kafka.administration.values import OffsetSpec, Partition
 from typer.testing import CliRunner, Result
 
 from tests.support.fleet.hand_made import hand_made
@@ -127,3 +134,42 @@ def test_tables_and_subscriptions_whose_topics_belong_elsewhere_are_found(tmp_pa
     registry.write_text(CLIENTS % {"table": "parcels", "cluster": "unknown"})
     told = json.loads(run(*arguments).stdout)
     assert "table parcels: Kafka cluster unknown, which the registry does not have" in told["unchecked"]
+
+
+def test_who_uses_a_topic_in_the_wrong_cluster_is_listed_line_by_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = MemoryCluster()
+    cluster.add_broker(1, "rack1")
+    late = Partition("late.parcels", 0)
+    cluster.add_partition(late, [1])
+    cluster.partitions[late].offsets[OffsetSpec.LATEST] = 50
+    reader = GroupMember("app-1", "10.0.0.3", (late,))
+    cluster.groups["billing"] = MemoryGroup(
+        ListedGroup("billing", "classic", "Stable", 1), (reader,), {late: 20}
+    )
+    cluster.producers[late] = (ActiveProducer(7, 1_700_000_000_000, transaction_start=3),)
+
+    @contextmanager
+    def opened(_: str) -> Iterator[MemoryAdministration]:
+        yield MemoryAdministration(cluster)
+
+    monkeypatch.setattr(audit_command, "open_administration", opened)
+    registry = tmp_path / "declared.yaml"
+    registry.write_text(CLIENTS % {"table": "parcels", "cluster": "default"})
+    arguments = ("--registry", str(registry), "--cluster", "one")
+    done = run(*arguments)
+    assert done.exit_code == 3, done
+    used = [line.split("\t")[2:] for line in done.stdout.splitlines() if line.startswith("one\tlate.parcels")]
+    assert used == [
+        ["table parcels reads", "declared", "", "", ""],
+        ["group billing", "classic, Stable, 1 member", "0", "lag 30", "app-1 at 10.0.0.3"],
+        ["1 producer", "1 transaction open", "0", "2023-11-14T22:13:20+00:00", ""],
+    ]
+    findings = json.loads(run(*arguments, "--json").stdout)["findings"]
+    (users,) = [each["users"] for each in findings if each["kind"] == "wrong_cluster"]
+    assert users["groups"][0]["lag_records"] == 30
+    assert users["producers"] == [
+        {"partition": 0, "producers": 1, "last_written_ms": 1_700_000_000_000, "open_transactions": 1}
+    ]
+    assert {each["users"] for each in findings if each["kind"] != "wrong_cluster"} == {None}

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from rtolap.base.errors import DefinitionError, ImpossiblePlan, PlanChanged, PlanRefused, Refused
+from rtolap.base.errors import (
+    DefinitionError,
+    ImpossiblePlan,
+    IncompleteSnapshot,
+    NotFound,
+    PlanChanged,
+    PlanRefused,
+    Refused,
+)
 from rtolap.cli.fleet.commands import app
 from rtolap.fleet.snapshot.file import save
 from typer.testing import CliRunner, Result
@@ -51,6 +61,9 @@ def test_a_plan_is_printed_kept_drawn_and_shown_again(fleet: str, tmp_path: Path
     assert "may be carried out" in shown
     told = json.loads(_run("show", str(out), "--moves", "2", "--json").stdout)
     assert len(told["largest"]) == 2
+    assert all(move["written_per_s"] != "not known" for move in told["largest"])
+    assert told["written_bytes_per_s"] > told["written_unknown"] == 0
+    assert "a second to the partitions that are copied" in printed
     assert told["digest"] in printed
 
 
@@ -114,6 +127,20 @@ def test_the_registry_of_this_host_holds_for_the_clusters_that_it_declares(
     assert "placement rules" not in _run("disks", "--snapshot", fleet).stdout
 
 
+def test_leaders_are_planned_by_load_where_rates_are_known(fleet: str, tmp_path: Path) -> None:
+    told = json.loads(_run("leaders", "--by-load", "--snapshot", fleet, "--json").stdout)
+    assert (told["kind"], told["moves"]) == ("leaders-by-load", 0)
+    assert "bytes a second as leaders" in told["why"][0]
+    known = huge_fleet(brokers=12, racks=4, replicas=3_000, topics=40)
+    rates = np.full(len(known.partitions), np.nan)
+    partitions = replace(known.partitions, bytes_in_per_s=rates, bytes_out_per_s=rates)
+    save(replace(known, partitions=partitions), tmp_path / "without")
+    with pytest.raises(IncompleteSnapshot, match="rates are not known"):
+        _run("leaders", "--by-load", "--snapshot", str(tmp_path / "without"))
+    shown = _run("disks", "--snapshot", str(tmp_path / "without")).stdout
+    assert "0 B a second to the partitions that are copied; not known of" in shown
+
+
 def test_two_plans_are_told_apart(fleet: str, tmp_path: Path) -> None:
     one, other = str(tmp_path / "one.json"), str(tmp_path / "other.json")
     _run("disks", "--snapshot", fleet, "--out", one)
@@ -127,6 +154,9 @@ def test_two_plans_are_told_apart(fleet: str, tmp_path: Path) -> None:
 def test_what_cannot_be_planned_and_what_was_edited_is_an_error(fleet: str, tmp_path: Path) -> None:
     with pytest.raises(ImpossiblePlan, match="racks"):
         _run("factor", "5", "--topic", "topic-00001", "--snapshot", fleet)
+    for unknown in (("drain", "99"), ("add", "99"), ("remove-disk", "99:/d0")):
+        with pytest.raises(NotFound, match="no such broker"):
+            _run(*unknown, "--snapshot", fleet)
     with pytest.raises(DefinitionError, match="BROKER:PATH"):
         _run("remove-disk", "/data/1", "--snapshot", fleet)
     out = tmp_path / "plan.json"

@@ -1,6 +1,10 @@
+from collections.abc import Collection
+
+import numpy as np
 from rtolap.base.clock import ManualClock
 from rtolap.cli.fleet.snapshot import document, log_dir_rows
 from rtolap.fleet.snapshot.collect import collect_snapshot
+from rtolap.fleet.snapshot.rates import TopicRates
 from rtolap.kafka.administration.memory import MemoryAdministration
 from rtolap.kafka.administration.memory_cluster import MemoryCluster
 from rtolap.kafka.administration.values import Partition, Replica
@@ -15,7 +19,12 @@ def test_every_disk_has_a_row_and_a_broker_without_known_disks_one() -> None:
     administration = MemoryAdministration(cluster)
     administration.move_log_dirs({Replica(Partition("orders", 0), 1): "/d1"})
     cluster.advance(0.000001)
-    taken = collect_snapshot(administration, ManualClock(5))
+
+    def rates(brokers: Collection[int]) -> TopicRates:
+        into, out = np.array([70.4]), np.array([9.0])
+        return TopicRates(np.array([1], np.int32), ("orders",), into, out, frozenset(brokers), {})
+
+    taken = collect_snapshot(administration, ManualClock(5), rates)
     rows = log_dir_rows(taken)
     assert [(row["broker"], row["log_dir"], row["used_bytes"], row["usable_bytes"]) for row in rows] == [
         (1, "/d0", 300, 700),
@@ -23,5 +32,6 @@ def test_every_disk_has_a_row_and_a_broker_without_known_disks_one() -> None:
         (2, None, None, None),
     ]
     assert [row["moving"] for row in rows] == [1, 1, 0]
+    assert [(row["in_per_s"], row["out_per_s"]) for row in rows] == [(70, 9), (70, 9), (0, 0)]
     told = document(taken)
     assert (told["cluster_id"], told["partitions"], told["replicas"]) == ("fleet", 1, 2)

@@ -154,7 +154,10 @@ def test_topics_in_the_wrong_cluster_are_found_with_the_right_one() -> None:
         (K.WRONG_CLUSTER, "shop.vip.paid", "vip", "one, and vip too"),
         (K.NO_OWNER, "stray", "a pattern of the registry that matches it", "none"),
     ]
-    assert result.unchecked == ("other: no snapshot of it",)
+    assert result.unchecked == (
+        "one: who uses topics of other clusters (a recorded snapshot does not tell)",
+        "other: no snapshot of it",
+    )
 
 
 def test_too_few_replicas_are_found() -> None:

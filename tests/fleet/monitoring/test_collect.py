@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from rtolap.base.errors import Corrupted, DefinitionError
-from rtolap.base.tls import load_context
 from rtolap.fleet.monitoring import collect
 from rtolap.fleet.monitoring.collect import StageReader
 from rtolap.fleet.monitoring.jolokia import BULK_READ, bean_keys, parse_bulk_answer
@@ -21,10 +18,10 @@ from rtolap.fleet.monitoring.prometheus_text import parse_page
 from rtolap.fleet.monitoring.sources import FleetSources, read_sources
 from rtolap.fleet.monitoring.stages import RequestType, Stage
 
-from tests.support.certificates import Certificates, make_certificates
+from tests.support.certificates import make_certificates
 from tests.support.fleet.broker_metrics import MemoryBroker, jolokia_answer
+from tests.support.fleet.served_pages import Answer, agent, declared
 
-Answer = tuple[int, bytes]
 PAGE = b"""# TYPE kafka_network_requestmetrics_totaltimems untyped
 kafka_network_requestmetrics_totaltimems{request="Produce",quantile="0.99",} 12.0
 kafka_network_requestmetrics_totaltimems{request="Produce",quantile="0.5",} NaN
@@ -37,6 +34,11 @@ kafka_server_replicafetchermanager_maxlag{clientId="Replica",} 9.0
 PLAIN_PAGE = b"""kafka_network_RequestMetrics_99thPercentile{name="LocalTimeMs",request="FetchConsumer"} 4.0
 kafka_network_RequestMetrics_Count{name="LocalTimeMs",request="FetchConsumer"} 30.0
 kafka_network_RequestMetrics_Mean{name="LocalTimeMs",request="FetchConsumer"} 2.5
+kafka_log_LogManager_Value{logDirectory="\\"/data/d0\\"",name="LogDirectoryOffline"} 0.0
+kafka_log_LogManager_Value{logDirectory="\\"/data/d1\\"",name="LogDirectoryOffline"} 1.0
+kafka_server_ReplicaFetcherManager_Value{clientId="Replica",name="MaxLag"} 4.0
+kafka_server_ReplicaManager_Count{name="IsrShrinksPerSec"} 6.0
+kafka_server_app_info_StartTimeMs{id="5"} 1.7E12
 """
 
 
@@ -45,46 +47,6 @@ def served_broker() -> MemoryBroker:
     broker.serve(RequestType.PRODUCE, 10, local=3, remote=4)
     broker.serve(RequestType.FETCH_CONSUMER, 5, remote=500)
     return broker
-
-
-@contextmanager
-def agent(answer: Callable[[Any], Answer], tls: Certificates | None = None) -> Iterator[str]:
-    """Serves what `answer` returns for a request; yields its URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.body = self.rfile.read(int(self.headers["Content-Length"] or 0))
-            status, content = answer(self)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            if status == 302:
-                self.send_header("Location", "/elsewhere")
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_POST
-
-        def log_message(self, *unused: object) -> None:
-            """Nothing, so that the tests' own output is to be read."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    if tls is not None:
-        server.socket = load_context(tls.certificate, tls.key).wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}/jolokia"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def declared(tmp_path: Path, text: str) -> FleetSources:
-    path = tmp_path / "sources.yaml"
-    path.write_text(text)
-    path.chmod(0o600)
-    return read_sources(path)
 
 
 def test_one_bulk_read_tells_all_stages_of_a_broker_and_who_it_is(tmp_path: Path) -> None:
@@ -245,8 +207,16 @@ def test_an_exporters_page_is_read_under_either_of_its_names(tmp_path: Path) -> 
     assert look.stages.p99_ms[0, Stage.TOTAL] == 12
     assert np.isnan(look.stages.p50_ms).all()
     assert (look.gauges[4].under_replicated, look.gauges[4].lag_records_max) == (2, 9)
-    times = parse_page(PLAIN_PAGE).times[RequestType.FETCH_CONSUMER, Stage.LOCAL]
+    plain = parse_page(PLAIN_PAGE)
+    times = plain.times[RequestType.FETCH_CONSUMER, Stage.LOCAL]
     assert (times.count, times.mean_ms, times.p99_ms) == (30, 2.5, 4)
+    assert (plain.gauges.lag_records_max, plain.gauges.isr_shrinks, plain.ids) == (4, 6, (5,))
+    assert plain.gauges.offline_log_dirs == ("/data/d1",)
+
+
+def test_what_an_exporter_calls_a_counter_may_end_in_total() -> None:
+    line = 'kafka_network_requestmetrics_localtimems_count_total{request="Produce"} 8.0\n'
+    assert parse_page(line.encode()).times[RequestType.PRODUCE, Stage.LOCAL].count == 8
 
 
 @pytest.mark.parametrize(

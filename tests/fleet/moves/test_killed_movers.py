@@ -5,8 +5,15 @@ from collections import Counter
 import pytest
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.states import PlanState
+from rtolap.kafka.administration.values import (
+    ALL_BROKERS,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    Partition,
+)
 
-from tests.support.fleet.mover_runs import MEGABYTE, Killed, random_world
+from tests.support.fleet.mover_runs import MEGABYTE, Killed, MoverWorld, random_world
 from tests.support.seeds import so_many
 
 _CALLS = (
@@ -47,6 +54,7 @@ def test_whatever_kills_it_every_move_ends_and_no_throttle_stays(seed: int) -> N
         except Killed:
             mover = world.new_mover(kill)
         _check_factor(world.cluster.partitions.items())
+        _check_listed(world)
         world.pass_time()
         kept = world.kept.plan("plan")
         if kept is not None and kept.record.state is PlanState.ENDED:
@@ -75,6 +83,25 @@ def test_whatever_kills_it_every_move_ends_and_no_throttle_stays(seed: int) -> N
 
 def test_every_call_that_changes_something_was_met() -> None:
     assert {(call, fate) for call in _CALLS for fate in ("before", "after")} <= set(killed_at)
+
+
+def _check_listed(world: MoverWorld) -> None:
+    """As long as a throttle is set, every copy is bound by it, and nothing that has not begun."""
+    kept = world.kept.plan("plan")
+    is_set = LEADER_RATE in world.cluster.configs.get(ALL_BROKERS, {})
+    if kept is None or not is_set:
+        return
+    listed = {
+        Partition(resource.name, int(entry.partition(":")[0]))
+        for resource, values in world.cluster.configs.items()
+        for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+        for entry in values.get(name, "").split(",")
+        if entry
+    }
+    copied = {known for known, at in world.cluster.partitions.items() if at.target}
+    assert copied <= listed
+    moves = world.kept.read_moves("plan", kept.record.moves_digest)
+    assert not listed & {moves[number].partition for number in kept.record.pending()}
 
 
 def _check_factor(partitions) -> None:  # type: ignore[no-untyped-def]

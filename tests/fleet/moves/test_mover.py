@@ -297,6 +297,30 @@ def test_plans_that_do_not_fit_the_cluster_are_refused_before_anything_is_set(
     assert not world.cluster.configs
 
 
+@pytest.mark.parametrize(
+    "right",
+    [
+        *(f"{right} on the cluster" for right in ("Alter", "Describe", "AlterConfigs", "DescribeConfigs")),
+        *(f"{right} on topic orders" for right in ("AlterConfigs", "DescribeConfigs")),
+    ],
+)
+def test_a_plan_for_which_a_right_is_missing_is_refused_before_anything_is_set(
+    world: MoverWorld, right: str
+) -> None:
+    partition = world.add("orders", 0, [1, 3])
+    world.cluster.missing_rights.add(right)
+    request = world.submit([world.planned(partition, [2, 3])])
+    world.run(2)
+    answer = world.kept.request(request).answer
+    assert answer.code == "forbidden"
+    assert f"the rights {right}" in answer.message
+    assert world.kept.current() is None
+    assert not world.cluster.configs
+    world.cluster.missing_rights.clear()
+    world.submit([world.planned(partition, [2, 3])], plan_id="again")
+    assert world.run_until_ended("again").outcomes == "d"
+
+
 def test_a_second_plan_waits_for_the_end_of_the_first(world: MoverWorld) -> None:
     partition = world.add("orders", 0, [1, 3], 100 * MEGABYTE)
     move = world.planned(partition, [2, 3])

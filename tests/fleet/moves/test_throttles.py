@@ -6,6 +6,7 @@ from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.states import PlanEvent, PlanState
 from rtolap.fleet.moves.status import PlanStatus, plan_status
+from rtolap.fleet.moves.throttles import plan_throttle, remove_throttle, set_throttle
 from rtolap.fleet.moves.window import PlanMoves
 from rtolap.kafka.administration.values import (
     ALL_BROKERS,
@@ -59,6 +60,48 @@ def test_a_throttle_is_changed_while_moves_run_and_goes_with_the_plan(world: Mov
     ]
     assert world.cluster.configs[ALL_BROKERS] == {LEADER_RATE: "777"}
     assert not world.cluster.configs[ORDERS]
+
+
+def test_only_replicas_of_moves_under_way_are_listed() -> None:
+    world = MoverWorld(settings=MoverSettings(moves_per_broker=2))
+    moves = [world.planned(world.add("orders", number, [1, 3], 20 * MEGABYTE), [2, 3]) for number in range(6)]
+    seen: list[set[int]] = []
+    world.submit(moves, rate=10 * MEGABYTE)
+    while world.run() or world.record().state is not PlanState.ENDED:
+        values = world.cluster.configs.get(ORDERS, {})
+        listed = {int(entry.split(":")[0]) for entry in values.get(FOLLOWER_REPLICAS, "").split(",") if entry}
+        leaders = [f"{number}:{broker}" for number in sorted(listed) for broker in (1, 3)]
+        assert values.get(LEADER_REPLICAS, "") == ",".join(leaders)
+        assert listed <= {number for number in range(6) if world.record().outcomes[number] != "."}
+        if listed not in seen:
+            seen.append(listed)
+    assert max(map(len, seen)) == 2
+    assert set().union(*seen) == set(range(6))
+    assert world.leftovers() == []
+
+
+def test_replicas_that_others_list_while_moves_run_stay_listed(world: MoverWorld) -> None:
+    moves = [moved_to_broker_2(world, 20 * MEGABYTE)]
+    moves.append(world.planned(world.add("orders", 1, [1, 3], 40 * MEGABYTE), [2, 3]))
+    world.submit(moves, rate=MEGABYTE)
+    world.run(2)
+    world.cluster.configs[ORDERS][LEADER_REPLICAS] += ",9:4"
+    throttle(world, 20 * MEGABYTE)
+    assert world.run_until_ended().outcomes == "dd"
+    assert world.leftovers() == [f"{ORDERS}: {{'{LEADER_REPLICAS}': '9:4'}}"]
+
+
+def test_what_was_listed_last_is_removed_although_the_broker_that_tells_has_not_learnt_of_it(
+    world: MoverWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves = [moved_to_broker_2(world)]
+    planned = plan_throttle(world.administration, moves, MEGABYTE)
+    in_force = set_throttle(world.administration, moves, planned, (0,))
+    assert world.cluster.configs[ORDERS] == LISTED
+    rates = {ALL_BROKERS: dict(world.cluster.configs[ALL_BROKERS])}
+    monkeypatch.setattr(world.administration, "configs", lambda resources, names: rates)
+    remove_throttle(world.administration, moves, in_force)
+    assert world.leftovers() == []
 
 
 def test_a_throttle_is_lifted_and_set_again(world: MoverWorld) -> None:

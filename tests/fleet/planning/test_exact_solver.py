@@ -18,7 +18,7 @@ TOLERANCE = 0.1
 REPLICAS_MAX = 60
 TO_LEAST = 1.1
 GROUPS = 2
-SEEDS = so_many(36)
+SEEDS = so_many(20, 36)
 # What is left outside the band below this share of what was is less than moving for it is worth.
 LEFT_MAX = 0.001
 

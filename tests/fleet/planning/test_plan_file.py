@@ -51,12 +51,17 @@ def test_a_plan_comes_back_from_its_file(tmp_path: Path) -> None:
     back = load_plan(tmp_path / "plan.json")
     assert plan_json(back) == (tmp_path / "plan.json").read_bytes() == plan_json(plan_disks(_fleet()))
     assert plan_digest(back) == plan_digest(plan) == json.loads(plan_json(plan))["digest"]
-    assert (back.moved_bytes, back.expected_s, len(back.moves)) == (
+    assert (back.moved_bytes, back.copy_time.expected_s, len(back.moves)) == (
         plan.moved_bytes,
-        plan.expected_s,
+        plan.copy_time.expected_s,
         len(plan.moves),
     )
     np.testing.assert_array_equal(back.moves.from_brokers, plan.moves.from_brokers)
+    np.testing.assert_array_equal(back.bytes_in_per_s, plan.bytes_in_per_s)
+    assert (plan.bytes_in_per_s > 0).all()
+    without = plan_drain(hand_made(RACKS, TOPICS), [1])
+    assert b"bytes_in_per_s" not in plan_json(without)
+    assert np.isnan(plan_from(plan_json(without)).bytes_in_per_s).all()
 
 
 def test_kafkas_tool_gets_each_partition_with_its_replicas_and_directories() -> None:
@@ -190,4 +195,4 @@ def test_two_plans_are_compared_by_partition() -> None:
 def test_time_is_told_by_the_broker_that_has_most_to_do() -> None:
     plan = replace(_plan(), partition_bytes=np.array([100, 100, 100, 50], np.int64), throttle_bytes_per_s=10)
     # Broker 3 gets 350 bytes; brokers 1 and 2 send 250 and 100 of them.
-    assert plan.expected_s == 35
+    assert plan.copy_time.expected_s == 35

@@ -19,6 +19,7 @@ from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.drain import plan_drain, plan_remove_disk
 from rtolap.fleet.planning.factor import plan_factor
 from rtolap.fleet.planning.leaders import plan_leaders
+from rtolap.fleet.planning.leaders_by_load import led_load, plan_leaders_by_load, sent_bytes_per_s
 from rtolap.fleet.planning.plan import Limits, Plan
 from rtolap.fleet.planning.plan_file import plan_from, plan_json
 from rtolap.fleet.planning.racks import plan_racks
@@ -31,8 +32,8 @@ from tests.support.fleet.random_rules import may_stand, random_rules
 from tests.support.fleet.slow_cluster import Replica, SlowCluster
 from tests.support.seeds import so_many
 
-GROUPS = 5
-FLEETS = so_many(200)
+GROUPS = 2
+FLEETS = so_many(100, 200)
 REFUSALS = (ImpossiblePlan, IncompleteSnapshot, NotYet, DefinitionError)
 Planner = Callable[[], Plan]
 
@@ -127,6 +128,26 @@ def _check_leaders(drawn: Drawn, seed: int, outcomes: Counter[str]) -> None:
     assert _most_leading(after) == fewest_most_leading(snapshot)
 
 
+def _check_leaders_by_load(drawn: Drawn, seed: int, outcomes: Counter[str]) -> None:
+    snapshot = drawn.snapshot
+    sent = sent_bytes_per_s(snapshot)
+    plan = _planned(drawn, lambda: plan_leaders_by_load(snapshot, limits=drawn.limits), seed, outcomes)
+    assert plan is not None
+    assert not len(plan.moves)
+    after = _after(drawn, plan, seed)
+    if not len(plan):
+        return
+    loads: Counter[int] = Counter()
+    for row, load in enumerate(sent.tolist()):
+        topic = snapshot.topics.names[snapshot.partitions.topics[row]]
+        replicas = after.replicas.get((topic, int(snapshot.partitions.numbers[row])))
+        if replicas:
+            loads[replicas[0].broker] += load
+    busiest = led_load(snapshot, sent)[snapshot.brokers.states == BrokerState.ALIVE].max()
+    assert max(loads[broker] for broker in after.alive) < busiest * (1 + 1e-9)
+    outcomes["evener"] += 1
+
+
 def _most_leading(cluster: SlowCluster) -> int:
     return max((count for broker, count in cluster.preferred().items() if broker in cluster.alive), default=0)
 
@@ -192,6 +213,7 @@ def _check_factor(drawn: Drawn, seed: int, outcomes: Counter[str]) -> None:
 CHECKS = (
     _check_disks,
     _check_leaders,
+    _check_leaders_by_load,
     _check_racks,
     _check_drain,
     _check_remove_disk,
@@ -221,7 +243,9 @@ def test_every_rule_holds_after_every_move(group: int) -> None:
             except AssertionError as error:
                 raise AssertionError(f"seed {seed}, {check.__name__}: {error}") from error
     for name, met in outcomes.items():
-        if name not in ("_check_leaders", "_check_racks"):
+        if name == "_check_leaders_by_load":
+            assert met["evener"] > met["still"] / 2, met
+        elif name not in ("_check_leaders", "_check_racks"):
             assert met["moves"], f"{name} plans no move in any of these fleets: {met}"
 
 

@@ -67,6 +67,8 @@ def test_a_snapshot_that_holds_together_passes() -> None:
 @pytest.mark.parametrize(
     ("table", "changes", "told"),
     [
+        ("partitions", {"bytes_in_per_s": np.array([-1.0, np.nan])}, "below nothing"),
+        ("partitions", {"bytes_out_per_s": np.array([np.inf, np.nan])}, "without end"),
         ("brokers", {"ids": _int32s(2, 1)}, "order of their ids"),
         ("brokers", {"hosts": ("a",)}, "brokers.hosts has 1 rows instead of 2"),
         ("log_dirs", {"brokers": _int32s(0, 2)}, "log_dirs.brokers names rows"),

@@ -1,14 +1,16 @@
 """Brokers are cared for by the shipped DAGs: a person approves in Airflow's form, the mover moves.
 
-Three real brokers, each with two disks of its own, under the Airflow of these tests. A topic lies at the
-brokers 1 and 2; another may stand there alone, by the registry. The tests go on where the one before has
-ended: what is rejected moves nothing, what is approved balances, broker 3 retires, and broker 2 is repaired.
+Three real brokers, each with two disks of its own, under the Airflow of these tests; 1 and 2 share a rack. A
+topic lies at the brokers 1 and 2; another may stand there alone, by the registry. The tests go on where the
+one before has ended: what is rejected moves nothing, what is approved balances; replicas that share a rack
+are moved apart; broker 2 is drained, taken back and retires; and broker 3 is repaired.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +22,18 @@ from rtolap.airflow.hooks.fleet import OpenedFleet
 from rtolap.airflow.sensors import fleet as sensors
 from rtolap.airflow.sensors.fleet import NoMovesRunningSensor, NoUnderReplicatedPartitionSensor
 from rtolap.base.clock import SystemClock
-from rtolap.fleet.isolation.registry import HostRegistry
-from rtolap.fleet.lifecycle.states import BrokerLife
+from rtolap.fleet.isolation.audit import audit
+from rtolap.fleet.isolation.findings import FindingKind
+from rtolap.fleet.isolation.registry import HostRegistry, read_registry
+from rtolap.fleet.lifecycle.actions import ClusterActions
+from rtolap.fleet.lifecycle.brokers import BrokerOperations
+from rtolap.fleet.lifecycle.drains import PlannedDrains
+from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import kafka_json, plan_from, plan_json
 from rtolap.fleet.snapshot.collect import collect_snapshot
+from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.kafka.administration.values import Partition
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.object_store.store import open_store
@@ -34,15 +42,17 @@ from rtolap.stack.artifacts import JavaArtifacts
 from tests.integration.fleet.conftest import world_of
 from tests.support.fleet.administration_contract import World
 from tests.support.fleet.brokers import Brokers, require_small_disks
-from tests.support.fleet.counted_records import RunningConsumer, RunningProducer
+from tests.support.fleet.counted_records import recounted
 from tests.support.fleet.kafka_tools import verify_plan
+from tests.support.fleet.moved_fleet import throttles_of
 from tests.support.fleet.mover_process import MoverProcess
 from tests.support.fleet.registries import registered
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
-BALANCE, REPAIR, RETIRE = "rtolap_fleet_balance", "rtolap_fleet_repair", "rtolap_fleet_retire"
+BALANCE, RACK_REPAIR, DRAIN = "rtolap_fleet_balance", "rtolap_fleet_rack_repair", "rtolap_fleet_drain"
+REPAIR, RETIRE = "rtolap_fleet_repair", "rtolap_fleet_retire"
 CONNECTION = "/api/v2/connections"
 PARTITIONS = 8
 SIZE_BYTES = 3_000_000
@@ -50,11 +60,12 @@ DISK_BYTES = 100_000_000
 SLOW_BYTES_PER_S = 1_500_000
 POLL_S = 4
 CONTEXT: Any = {}
+RACK_KINDS = (FindingKind.SHARED_RACK, FindingKind.RACK_LOSS)
 
 
 @dataclass
 class CaredFleet:
-    """`topic` is moved; `pinned` may stand at the brokers 1 and 2 alone."""
+    """`topic` is moved; `pinned` may stand at some brokers alone."""
 
     airflow: Any
     brokers: Brokers
@@ -63,6 +74,37 @@ class CaredFleet:
     kept: KeptFleet
     topic: str
     pinned: str
+
+    def register(self, *pinned: int) -> Path:
+        """Declare where the pinned topic may stand."""
+        rule = f"{{match: [{self.pinned}], brokers: {[*pinned]}}}"
+        cluster = {"cluster": "shop", "cluster_id": self.snapshot().cluster_id, "roles": "combined"}
+        return registered(self.opened.registry.folder, rule, **cluster)
+
+    def snapshot(self) -> Snapshot:
+        return collect_snapshot(self.world.administration, SystemClock())
+
+    def findings(self) -> set[tuple[FindingKind, str]]:
+        """What the audit finds, and of which topic or broker."""
+        registry = read_registry(self.opened.registry.folder / "clusters.yaml")
+        found = audit(registry, {"shop": self.snapshot()}).findings
+        return {(finding.kind, finding.subject) for finding in found}
+
+    def recounted(self) -> AbstractContextManager[None]:
+        return recounted(self.brokers.cluster, self.topic, PARTITIONS, value_bytes=20)
+
+    def approved(self, dag_id: str, subject: str, **conf: Any) -> Plan:
+        """The plan of a run that ada approves, which then has ended well, and left no throttle."""
+        run_id, question = self.asked(dag_id, **conf)
+        described, plan = self.planned(dag_id, run_id)
+        assert question["subject"] == subject
+        assert len(plan)
+        self.answer("ada", dag_id, run_id, "Approve").raise_for_status()
+        self.airflow.until_run(dag_id, run_id)
+        record = self.kept.plans()[-1]
+        assert (record.by, record.digest, set(record.outcomes)) == ("ada", described["digest"], {"d"})
+        assert throttles_of(self.world.administration) == {}
+        return plan
 
     def asked(self, dag_id: str, **conf: Any) -> tuple[str, dict[str, Any]]:
         """A run whose question is on the page of required actions; its id, and the question."""
@@ -99,8 +141,7 @@ class CaredFleet:
 
     def utilisation(self) -> list[float]:
         """Of each disk, by broker and directory."""
-        snapshot = collect_snapshot(self.world.administration, SystemClock())
-        dirs = snapshot.log_dirs
+        dirs = self.snapshot().log_dirs
         return [float(share) for share in 1 - dirs.usable_bytes / dirs.total_bytes]
 
     def brokers_of(self, topic: str) -> set[int]:
@@ -113,7 +154,8 @@ def fleet(airflow: Any, java: JavaArtifacts, server_folder: Path) -> Iterator[Ca
     require_small_disks()
     folder = server_folder / "cared-fleet"
     overrides = {"offsets.topic.replication.factor": 2}  # two brokers are to hold everything in the end
-    with Brokers(folder, java, disk_bytes=DISK_BYTES, overrides=overrides) as brokers:
+    racks = ("a", "a", "b")
+    with Brokers(folder, java, racks=racks, disk_bytes=DISK_BYTES, overrides=overrides) as brokers:
         settings = airflow.around.settings
         world = world_of(brokers, "cared")
         topic = world.create([[1, 2] if number % 2 else [2, 1] for number in range(PARTITIONS)])
@@ -122,8 +164,6 @@ def fleet(airflow: Any, java: JavaArtifacts, server_folder: Path) -> Iterator[Ca
             world.fill(partition, SIZE_BYTES)
         cluster_id = world.administration.describe_cluster().cluster_id
         include = Path(settings["RTOLAP_INCLUDE_DIR"])
-        rule = f"{{match: [{pinned}], brokers: [1, 2]}}"
-        registry = registered(include, rule, cluster="shop", cluster_id=cluster_id)
         connection = {"bootstrap.servers": brokers.cluster.servers}
         body = {"connection_id": "kafka_default", "conn_type": "kafka", "extra": json.dumps(connection)}
         airflow.api.post(CONNECTION, json=body).raise_for_status()
@@ -137,10 +177,11 @@ def fleet(airflow: Any, java: JavaArtifacts, server_folder: Path) -> Iterator[Ca
             HostRegistry(include, "default"),
         )
         mover_settings = {**settings, "RTOLAP_KAFKA": brokers.cluster.servers}
+        cared = CaredFleet(airflow, brokers, world, opened, KeptFleet(store, cluster_id), topic, pinned)
+        registry = cared.register(1, 2)
         try:
             with MoverProcess(mover_settings, folder / "mover.log"):
-                kept = KeptFleet(store, cluster_id)
-                yield CaredFleet(airflow, brokers, world, opened, kept, topic, pinned)
+                yield cared
             print((folder / "mover.log").read_text()[-3000:])
         finally:
             airflow.api.delete(f"{CONNECTION}/kafka_default").raise_for_status()
@@ -172,37 +213,31 @@ def test_an_unbalanced_fleet_becomes_balanced_as_a_person_has_approved(
 ) -> None:
     """Under records that are written and read; what was changed after its approval is refused first."""
     airflow, before = fleet.airflow, fleet.utilisation()
-    consumer = RunningConsumer(fleet.brokers.cluster, fleet.topic, PARTITIONS)
-    with consumer:
-        with RunningProducer(fleet.brokers.cluster, fleet.topic, PARTITIONS, value_bytes=20) as producer:
-            run_id, _ = fleet.asked(BALANCE, throttle_bytes_per_s=SLOW_BYTES_PER_S)
-            described, plan = fleet.planned(BALANCE, run_id)
-            approved = fleet.opened.plans.read(described["path"])
-            changed = plan_json(replace(plan, throttle_bytes_per_s=10**9))
-            fleet.opened.plans.write(described["path"], changed)
-            fleet.answer("ada", BALANCE, run_id, "Approve").raise_for_status()
-            airflow.until_run(BALANCE, run_id, "failed")
-            submit = airflow.task(BALANCE, run_id, "submit")
-            assert (submit["state"], submit["try_number"]) == ("failed", 1)
-            assert "the plan is not the one that was approved" in airflow.log(submit)
-            assert fleet.kept.requests() == ()
+    with fleet.recounted():
+        run_id, _ = fleet.asked(BALANCE, throttle_bytes_per_s=SLOW_BYTES_PER_S)
+        described, plan = fleet.planned(BALANCE, run_id)
+        approved = fleet.opened.plans.read(described["path"])
+        changed = plan_json(replace(plan, throttle_bytes_per_s=10**9))
+        fleet.opened.plans.write(described["path"], changed)
+        fleet.answer("ada", BALANCE, run_id, "Approve").raise_for_status()
+        airflow.until_run(BALANCE, run_id, "failed")
+        submit = airflow.task(BALANCE, run_id, "submit")
+        assert (submit["state"], submit["try_number"]) == ("failed", 1)
+        assert "the plan is not the one that was approved" in airflow.log(submit)
+        assert fleet.kept.requests() == ()
 
-            fleet.opened.plans.write(described["path"], approved)
-            airflow.clear(BALANCE, run_id, "submit", "watch", "in_sync_again")
-            monkeypatch.setattr(sensors, "open_fleet", lambda *_: _Opened(fleet.opened))
-            nothing_moves = NoMovesRunningSensor(task_id="nothing_moves")
-            in_sync = NoUnderReplicatedPartitionSensor(task_id="in_sync")
-            assert nothing_moves.poke(CONTEXT)
-            until(lambda: not nothing_moves.poke(CONTEXT), "a plan that is carried out", poll_s=0.1)
-            until(lambda: not in_sync.poke(CONTEXT), "a copy that is not in sync yet", poll_s=0.1)
-            airflow.until_task(BALANCE, run_id, "success", task_id="watch")
-            airflow.until_run(BALANCE, run_id)
-            assert nothing_moves.poke(CONTEXT)
-            assert in_sync.poke(CONTEXT)
-        until(lambda: consumer.has_all(producer.acknowledged), "all that was acknowledged")
-    for number, numbers in producer.acknowledged.items():
-        assert len(numbers) > 10
-        assert consumer.read[number] == dict.fromkeys(numbers, 1)
+        fleet.opened.plans.write(described["path"], approved)
+        airflow.clear(BALANCE, run_id, "submit", "watch", "in_sync_again")
+        monkeypatch.setattr(sensors, "open_fleet", lambda *_: _Opened(fleet.opened))
+        nothing_moves = NoMovesRunningSensor(task_id="nothing_moves")
+        in_sync = NoUnderReplicatedPartitionSensor(task_id="in_sync")
+        assert nothing_moves.poke(CONTEXT)
+        until(lambda: not nothing_moves.poke(CONTEXT), "a plan that is carried out", poll_s=0.1)
+        until(lambda: not in_sync.poke(CONTEXT), "a copy that is not in sync yet", poll_s=0.1)
+        airflow.until_task(BALANCE, run_id, "success", task_id="watch")
+        airflow.until_run(BALANCE, run_id)
+        assert nothing_moves.poke(CONTEXT)
+        assert in_sync.poke(CONTEXT)
 
     (record,) = fleet.kept.plans()
     assert (record.by, record.digest, set(record.outcomes)) == ("ada", described["digest"], {"d"})
@@ -218,52 +253,99 @@ def test_an_unbalanced_fleet_becomes_balanced_as_a_person_has_approved(
     assert np.allclose(fleet.utilisation(), expected, atol=written_share)
     assert fleet.brokers_of(fleet.topic) == {1, 2, 3}
     assert fleet.brokers_of(fleet.pinned) == {1, 2}
-    file = tmp_path / "kafka.json"
-    file.write_bytes(kafka_json(plan))
-    told = verify_plan(java, fleet.brokers.cluster, file)
-    assert told.count("is completed") >= len(plan)
-    assert "still in progress" not in told
+    check_by_tool(java, fleet, plan, tmp_path)
+
+
+def test_replicas_that_share_a_rack_are_moved_apart_as_a_person_has_approved(
+    fleet: CaredFleet, java: JavaArtifacts, tmp_path: Path
+) -> None:
+    """The registry is another by now: the pinned topic is to stand at 1 and 3, and so in two racks."""
+    fleet.register(1, 3)
+    shared = {(kind, topic) for kind in RACK_KINDS for topic in (fleet.topic, fleet.pinned)}
+    assert fleet.findings() == {*shared, (FindingKind.PLACEMENT, fleet.pinned)}
+    with fleet.recounted():
+        plan = fleet.approved(RACK_REPAIR, "Move replicas apart, to racks of their own?")
+    assert fleet.findings() == set()
+    assert fleet.brokers_of(fleet.pinned) == {1, 3}
+    check_by_tool(java, fleet, plan, tmp_path)
+
+
+def test_a_broker_is_drained_as_a_person_has_approved(
+    fleet: CaredFleet, java: JavaArtifacts, tmp_path: Path
+) -> None:
+    with fleet.recounted():
+        plan = fleet.approved(DRAIN, "Move everything away from a broker?", broker=2)
+    view = fleet.opened.brokers.view(2)
+    assert (view.state, view.replicas) == (BrokerLife.DRAINED, 0)
+    assert fleet.brokers_of(fleet.topic) == {1, 3}
+    assert fleet.findings() == set()
+    check_by_tool(java, fleet, plan, tmp_path)
 
 
 def test_a_broker_is_emptied_retired_and_forgotten_as_a_person_has_approved(fleet: CaredFleet) -> None:
+    """It was taken back, and holds a replica again."""
+    take_back(fleet, 2, Partition(fleet.topic, 0))
     airflow = fleet.airflow
-    run_id, question = fleet.asked(RETIRE, broker=3)
+    run_id, question = fleet.asked(RETIRE, broker=2)
     assert question["subject"] == "Move everything away from a broker, and retire it?"
     fleet.answer("ada", RETIRE, run_id, "Approve").raise_for_status()
     for task_id in ("submit", "watch", "retire"):
         airflow.until_task(RETIRE, run_id, "success", task_id=task_id)
-    assert fleet.opened.brokers.view(3).state is BrokerLife.RETIRING
-    assert fleet.brokers_of(fleet.topic) == {1, 2}
-    assert 3 in registered_brokers(fleet)
-    fleet.brokers.servers[3].stop()
+    assert fleet.opened.brokers.view(2).state is BrokerLife.RETIRING
+    assert fleet.brokers_of(fleet.topic) == {1, 3}
+    assert 2 in registered_brokers(fleet)
+    fleet.brokers.servers[2].stop()
     airflow.until_run(RETIRE, run_id)
     assert airflow.result(airflow.task(RETIRE, run_id, "gone")) == "RETIRED"
-    assert registered_brokers(fleet) == [1, 2]
+    assert registered_brokers(fleet) == [1, 3]
     assert fleet.opened.under_replicated() == []
 
 
 def test_a_broker_is_stopped_repaired_and_serves_again_as_a_person_has_approved(fleet: CaredFleet) -> None:
     """Its machine comes back with empty disks, which are filled before the run ends."""
     airflow = fleet.airflow
-    run_id, question = fleet.asked(REPAIR, broker=2)
+    run_id, question = fleet.asked(REPAIR, broker=3)
     assert "is SERVING" in question["body"]
     fleet.answer("ada", REPAIR, run_id, "Approve").raise_for_status()
     airflow.until_task(REPAIR, run_id, "success", task_id="repair")
-    assert fleet.opened.brokers.view(2).state is BrokerLife.REPAIRING
+    assert fleet.opened.brokers.view(3).state is BrokerLife.REPAIRING
     assert fleet.question(REPAIR, run_id)["subject"] == "Is the machine well again?"
-    fleet.brokers.servers[2].stop()
+    fleet.brokers.servers[3].stop()
     fleet.answer("ada", REPAIR, run_id, "Approve", "well_again").raise_for_status()
     airflow.until_task(REPAIR, run_id, "success", task_id="repaired")
     assert fleet.opened.under_replicated() != []
-    fleet.brokers.servers[2].start()
+    fleet.brokers.servers[3].start()
     airflow.until_run(REPAIR, run_id)
-    view = fleet.opened.brokers.view(2)
+    view = fleet.opened.brokers.view(3)
     assert (view.state, view.problem) == (BrokerLife.SERVING, None)
     assert fleet.opened.under_replicated() == []
 
 
 def registered_brokers(fleet: CaredFleet) -> list[int]:
     return [broker.broker_id for broker in fleet.world.administration.describe_cluster().brokers]
+
+
+def check_by_tool(java: JavaArtifacts, fleet: CaredFleet, plan: Plan, folder: Path) -> None:
+    """Kafka's own tool reads the plan, and says that every replica is where it asks for."""
+    file = folder / "kafka.json"
+    file.write_bytes(kafka_json(plan))
+    told = verify_plan(java, fleet.brokers.cluster, file)
+    assert told.count("is completed") >= len(plan)
+    assert "still in progress" not in told
+
+
+def take_back(fleet: CaredFleet, broker: int, partition: Partition) -> None:
+    """Uncordon a broker, and let it hold a replica of the partition instead of broker 1."""
+    snapshot, opened = fleet.snapshot(), fleet.opened
+    drains = PlannedDrains(
+        opened.administration, fleet.kept, opened.clock, opened.token, registered_of=lambda _: None
+    )
+    actions = ClusterActions(opened.administration, drains)
+    operations = BrokerOperations(opened.metadata, snapshot.cluster_id, actions, opened.clock)
+    operations.operate(broker, BrokerEvent.UNCORDON, "ada", "it is well", snapshot)
+    assert opened.administration.reassign({partition: [3, broker]}) == {}
+    until(lambda: not opened.running() and not opened.under_replicated(), "its replica", poll_s=0.2)
+    assert fleet.opened.brokers.view(broker).state is BrokerLife.SERVING
 
 
 def spread(utilisation: list[float]) -> float:

@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.kafka.administration.values import Partition
@@ -65,4 +65,15 @@ def world_of(brokers: Brokers, name: str) -> World:
             producer.produce(partition.topic, value, partition=partition.number)
         assert producer.flush(60) == 0
 
-    return World(KafkaAdministration(brokers.cluster), create, fill, lambda: None)
+    def commit(group: str, partition: Partition, offset: int) -> None:
+        consumer = Consumer({"bootstrap.servers": brokers.cluster.servers, "group.id": group})
+        at = TopicPartition(partition.topic, partition.number, offset)
+        consumer.commit(offsets=[at], asynchronous=False)
+        consumer.close()
+
+    def write(partition: Partition) -> None:
+        idempotent = Producer({"bootstrap.servers": brokers.cluster.servers, "enable.idempotence": True})
+        idempotent.produce(partition.topic, b"record", partition=partition.number)
+        assert idempotent.flush(60) == 0
+
+    return World(KafkaAdministration(brokers.cluster), create, fill, lambda: None, commit, write)

@@ -1,4 +1,5 @@
-"""A real broker is drained by the mover, stopped, repaired and taken back: by operations, and by commands."""
+"""A real broker is drained by the mover, stopped, repaired and taken back: by operations, and by commands.
+Another one, whose disk fails, is cordoned and drained by policy."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Refused
+from rtolap.cli.main import app
 from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
 from rtolap.fleet.lifecycle.drains import PlannedDrains
@@ -27,6 +29,7 @@ from rtolap.kafka.administration.values import Partition
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create
 from rtolap.stack.artifacts import JavaArtifacts
+from typer.testing import CliRunner
 
 from tests.integration.fleet.conftest import world_of
 from tests.support.commands import ended
@@ -238,3 +241,65 @@ def test_commands_lead_a_broker_through_its_life_and_leave_who_and_why(
     shown = commands("brokers", "3")
     assert shown.returncode == 0
     assert shown.stdout.count("\tann\t") == len(asked)
+
+
+REGISTRY = """kind: kafka_fleet
+name: f
+topics: [{match: ["*"], business: shop}]
+clusters:
+  default: {businesses: [shop], policy: {failed_disk: %s, slow_broker: propose}}
+"""
+
+
+def test_a_broker_whose_disk_fails_is_cordoned_and_drained_by_policy_and_before_that_only_proposed(
+    lived: Brokers, zookeeper: str, unique_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last test of the module: the broker goes on without its second directory."""
+    world = world_of(lived, unique_name)
+    topic = world.create([[3, 1], [2, 3], [3, 2], [1, 3]])
+    for number in range(4):
+        world.fill(Partition(topic, number), 200_000)
+    commands = Commands(lived, zookeeper, unique_name, tmp_path)
+    for name, value in commands.environment.items():
+        monkeypatch.setenv(name, value)
+    registry, slow = tmp_path / "clusters.yaml", tmp_path / "slow.json"
+    registry.write_text(REGISTRY % "propose")
+    verdict = {"broker": 2, "request": "Produce", "is_slow": True, "since_ms": 0, "p99_ms": 900.0}
+    slow.write_text(json.dumps({"rows": [{**verdict, "stage": "local"}]}))
+
+    def policies(*arguments: str) -> tuple[int, list[tuple[Any, ...]]]:
+        command = ("fleet", "policies", "default", "--registry", str(registry), *arguments, "--json")
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code in (0, 3), (done.output, done.exception)
+        fields = ("broker", "symptom", "operations", "applies")
+        return done.exit_code, [tuple(each[name] for name in fields) for each in json.loads(done.stdout)]
+
+    def brokers_of_topic() -> set[int]:
+        described = world.administration.describe_topics([topic])[topic]
+        return {broker for partition in described.partitions for broker in partition.replicas}
+
+    both = ["CORDON", "DRAIN"]
+    assert policies() == (0, [])
+    assert policies("--slow", str(slow)) == (3, [(2, "slow_broker", both, False)])
+    lost = lived.log_dirs(3)[1]
+    lost.rename(lost.with_name("lost"))
+    until(lambda: policies() == (3, [(3, "failed_disk", both, False)]), "the failed disk", poll_s=0.3)
+    assert policies("--apply") == (3, [(3, "failed_disk", both, False)])  # the registry lets nothing be done
+    assert commands.audit(3) == []
+    assert 3 in brokers_of_topic()
+
+    registry.write_text(REGISTRY % "apply")
+    assert policies() == (3, [(3, "failed_disk", both, True)])  # nobody has asked for it
+    assert commands.audit(3) == []
+    refused = commands.without_token("policies", "default", "--registry", str(registry), "--apply")
+    assert refused.returncode == 1
+    assert "token" in refused.stderr
+    with MoverProcess(commands.environment, tmp_path / "mover.log"):
+        assert policies("--apply", "--by", "ann") == (0, [(3, "failed_disk", both, True)])
+        until(lambda: commands.state(3) == "DRAINED", "the broker is empty", poll_s=0.3)
+    assert brokers_of_topic() == {1, 2}
+    why = f"policy failed_disk: offline log directories: {lost}"
+    asked = [entry for entry in commands.audit(3) if entry[1] == "ann"]
+    assert asked == [("CORDON", "ann", why), ("DRAIN", "ann", why)]
+    assert policies("--slow", str(slow)) == (0, [(2, "slow_broker", [], False)])  # one is away already
+    world.administration.close()

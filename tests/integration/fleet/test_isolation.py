@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer, ShareConsumer
+from rtolap.base.errors import RtolapError
 from rtolap.kafka.administration.client import KafkaAdministration
+from rtolap.kafka.administration.values import Partition
 
 from tests.integration.fleet.conftest import world_of
 from tests.support.commands import ended
@@ -135,3 +142,108 @@ columns: [{{name: at, type: bigint}}]
     assert (found["wrong_cluster"]["subject"], found["wrong_cluster"]["expected"]) == (topic, "right")
     assert found["client_in_wrong_cluster"]["subject"] == "table parcels"
     assert found["client_in_wrong_cluster"]["expected"] == "right"
+    users = found["wrong_cluster"]["users"]
+    assert (users["groups"], users["producers"]) == ([], [])
+    assert users["declared"] == ["table parcels reads"]
+
+
+def test_who_uses_a_topic_in_the_wrong_cluster_is_told_by_the_brokers(
+    brokers: Brokers, unique_name: str, tmp_path: Path
+) -> None:
+    """Members of the classic protocol, of the newer one and of a share group; a group that is gone with what
+    it has committed; a producer, and one within a transaction. One that reads another topic is not told."""
+    world = world_of(brokers, unique_name)
+    topic, other = world.create([[1, 2], [2, 3], [3, 1]]), world.create([[2, 1]])
+    servers = {"bootstrap.servers": brokers.cluster.servers}
+    known = {kind: f"{unique_name}-{kind}" for kind in ("classic", "consumer", "share", "was", "elsewhere")}
+    registry = tmp_path / "clusters.yaml"
+    registry.write_text(
+        f"""kind: kafka_fleet
+name: f
+topics: [{{match: ["{topic}"], business: delivery}}, {{match: ["*"], business: shop}}]
+clusters:
+  here: {{businesses: [shop], kafka_cluster: default, roles: combined, min_in_sync: 1}}
+  right: {{businesses: [delivery], kafka_cluster: far}}
+"""
+    )
+    arguments = ("fleet", "audit", "--registry", str(registry), "--cluster", "here", "--json")
+    for number in range(10):
+        world.write(Partition(topic, number % 2))
+    world.commit(known["was"], Partition(topic, 0), 2)
+    world.commit(known["was"], Partition(other, 0), 0)
+    world.commit(known["elsewhere"], Partition(other, 0), 0)
+    producer = Producer({**servers, "transactional.id": unique_name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"record", partition=1)
+    assert producer.flush(30) == 0
+    with (
+        reading(lambda: Consumer({**servers, "group.id": known["classic"], "client.id": "old"}), topic),
+        reading(
+            lambda: Consumer(
+                {
+                    **servers,
+                    "group.id": known["consumer"],
+                    "client.id": "new",
+                    "group.protocol": "consumer",
+                }
+            ),
+            topic,
+        ),
+        reading(lambda: ShareConsumer({**servers, "group.id": known["share"], "client.id": "many"}), topic),
+    ):
+        live = {known[kind] for kind in ("classic", "consumer", "share")}
+        until(
+            lambda: assigned(world.administration, topic, live) == dict.fromkeys(live, 3),
+            lambda: f"members that read: {assigned(world.administration, topic, live)}",
+        )
+        done = ended({"RTOLAP_KAFKA": brokers.cluster.servers}, *arguments)
+    producer.abort_transaction(30)
+    world.administration.close()
+    assert done.returncode == 3, done
+    (found,) = [each for each in json.loads(done.stdout)["findings"] if each["kind"] == "wrong_cluster"]
+    groups = {each["group"]: each for each in found["users"]["groups"]}
+    assert set(groups) == {known[kind] for kind in known if kind != "elsewhere"}
+    for kind, client in (("classic", "old"), ("consumer", "new"), ("share", "many")):
+        group = groups[known[kind]]
+        assert (group["kind"], group["state"], group["members"]) == (kind, "Stable", 1)
+        assert (group["assigned"], group["clients"]) == ([0, 1, 2], [f"{client} at 127.0.0.1"])
+    was = groups[known["was"]]
+    assert (was["kind"], was["state"], was["members"]) == ("classic", "Empty", 0)
+    assert (was["committed"], was["lag_records"]) == ([0], 3)
+    told = {each["partition"]: each for each in found["users"]["producers"]}
+    assert {number: each["producers"] for number, each in told.items()} == {0: 5, 1: 6}
+    assert {number: each["open_transactions"] for number, each in told.items()} == {0: 0, 1: 1}
+    assert all(abs(each["last_written_ms"] - time.time() * 1000) < 600_000 for each in told.values())
+
+
+@contextmanager
+def reading(opened: Callable[[], Consumer | ShareConsumer], topic: str) -> Iterator[None]:
+    """A consumer reads the topic all the time; it joins, and stays, by its polls."""
+    over = threading.Event()
+
+    def read() -> None:
+        consumer = opened()
+        consumer.subscribe([topic])
+        while not over.is_set():
+            consumer.poll(0.1)
+        consumer.close()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(30)
+
+
+def assigned(administration: KafkaAdministration, topic: str, groups: set[str]) -> dict[str, int]:
+    """How many partitions of the topic the members of each group read."""
+    listed = [known for known in administration.list_groups((1, 2, 3)).groups if known.group in groups]
+    members = administration.describe_groups(listed)
+    return {
+        group: sum(at.topic == topic for member in of_group for at in member.assigned)
+        for group, of_group in members.items()
+        if not isinstance(of_group, RtolapError)
+    }

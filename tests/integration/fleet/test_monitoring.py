@@ -14,10 +14,11 @@ from typing import Any
 
 import httpx
 import numpy as np
+import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
-from rtolap.base.clock import SystemClock
+from rtolap.base.clock import ManualClock, SystemClock
 from rtolap.base.metrics import Metrics
 from rtolap.cli.main import app
 from rtolap.fleet.monitoring.causes import cause_of
@@ -29,6 +30,9 @@ from rtolap.fleet.monitoring.slow import BrokerRequests, Key, SlowRule, Standing
 from rtolap.fleet.monitoring.slow_states import SlowState
 from rtolap.fleet.monitoring.sources import FleetSources, read_sources
 from rtolap.fleet.monitoring.stages import PARTS, RequestType, Stage, StageWindow, between
+from rtolap.fleet.monitoring.topic_rates import COUNTED_S, SourceRates
+from rtolap.fleet.snapshot.collect import collect_snapshot
+from rtolap.fleet.snapshot.rates import TopicRates
 from rtolap.kafka import consumer as kafka_consumer
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.kafka.consumer import KafkaConsumer
@@ -40,6 +44,7 @@ from tests.support.commands import ended
 from tests.support.cubes.services import Services
 from tests.support.fleet.agents import PASSWORD, USER, Agents
 from tests.support.fleet.brokers import Brokers
+from tests.support.fleet.exporters import Exporters
 from tests.support.fleet.slow_disk import SlowDisk
 from tests.support.kafka_topics import create_topic
 from tests.support.query.prices import define_prices
@@ -56,9 +61,12 @@ _ROUNDING_MS = 0.5 * (len(PARTS) + 1)
 class Fleet:
     """Brokers with agents, topics on them, and looks at them."""
 
-    def __init__(self, brokers: Brokers, sources: Path, disks: SlowDisk) -> None:
+    def __init__(
+        self, brokers: Brokers, sources: Path, disks: SlowDisk, agents: Agents, exporters: Exporters
+    ) -> None:
         self.brokers = brokers
         self.disks = disks
+        self.agents, self.exporters = agents, exporters
         self.sources_file = sources
         self.sources: FleetSources = read_sources(sources)
         self.reader = StageReader(self.sources)
@@ -71,6 +79,20 @@ class Fleet:
         new = NewTopic(topic, num_partitions=1, replica_assignment=[list(replicas)], config=config or {})
         create_topic(self.brokers.cluster.servers, new)
         return topic
+
+    def declare(self, path: Path, urls: dict[int, str]) -> FleetSources:
+        """Other sources of the same brokers. urls: `jolokia: '…'` or `prometheus: '…'`."""
+        lines = [f"  {node}: {{{url}}}" for node, url in urls.items()]
+        access = f"access: {{user: {USER}, password: {{file: '{self.agents.password_file}'}}}}"
+        path.write_text("\n".join(["brokers:", *lines, access, ""]))
+        path.chmod(0o600)
+        return read_sources(path)
+
+    def exporter(self, node: int) -> str:
+        return f"prometheus: '{self.exporters.url(node)}'"
+
+    def agent(self, node: int) -> str:
+        return f"jolokia: '{self.agents.url(node)}'"
 
     def look(self, reader: StageReader | None = None) -> StageLook:
         return (reader or self.reader).look(SystemClock().now_ms())
@@ -91,6 +113,7 @@ class Fleet:
 def fleet(java: JavaArtifacts) -> Iterator[Fleet]:
     with tempfile.TemporaryDirectory(prefix="rtolap-watched-") as folder:
         agents, disks = Agents(Path(folder) / "agents"), SlowDisk(Path(folder) / "disks")
+        exporters = Exporters(Path(folder) / "exporters", ours=[2], usual=[3])
         overrides = {
             "broker.session.timeout.ms": 20_000,  # who is stopped for seconds stays in the cluster
             "replica.lag.time.max.ms": 8_000,
@@ -100,12 +123,13 @@ def fleet(java: JavaArtifacts) -> Iterator[Fleet]:
             Path(folder),
             java,
             overrides=overrides,
-            jvm_options=agents.jvm_options,
+            jvm_options=lambda node: (*agents.jvm_options(node), *exporters.jvm_options(node)),
             environment=disks.environment,
             log_level="info",
         )
         with brokers:
-            fleet = Fleet(brokers, agents.write_sources(Path(folder) / "sources.yaml", brokers), disks)
+            sources = agents.write_sources(Path(folder) / "sources.yaml", brokers)
+            fleet = Fleet(brokers, sources, disks, agents, exporters)
             yield fleet
             fleet.reader.close()
 
@@ -189,6 +213,112 @@ def test_stages_of_every_broker_are_read_and_add_up_to_the_total(fleet: Fleet) -
         assert parts == pytest.approx(window.mean_ms[row, Stage.TOTAL], abs=_ROUNDING_MS)
     assert window.mean_ms[produce, Stage.TOTAL] > 0
     assert now.stages.p99_ms[produce, Stage.TOTAL] >= now.stages.p50_ms[produce, Stage.TOTAL]
+
+
+def produce_row(window: StageWindow, node: int) -> int:
+    (row,) = np.flatnonzero((window.brokers == node) & (window.requests == RequestType.PRODUCE)).tolist()
+    return row
+
+
+def test_an_exporter_tells_the_stages_that_the_agent_of_the_broker_tells(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    """Ours all of them; by the usual rules counts and percentiles."""
+    topics = {node: fleet.create(node, 1) for node in (2, 3)}
+    sources = fleet.declare(tmp_path / "exporters.yaml", {node: fleet.exporter(node) for node in (2, 3)})
+    with StageReader(sources, timeout_s=60) as exporters:  # the usual rules tell of every bean
+        looks = [(fleet.look(), fleet.look(exporters))]
+        for topic in topics.values():
+            write(fleet, topic, 50)
+        looks.append((fleet.look(), fleet.look(exporters)))
+    assert looks[1][1].missing == ()
+    by_agent, by_exporter = (
+        between(before.stages, before.at_ms, now.stages, now.at_ms)
+        for before, now in zip(*looks, strict=True)
+    )
+    for node in (2, 3):
+        told, expected = produce_row(by_exporter, node), produce_row(by_agent, node)
+        assert by_exporter.counts[told] == by_agent.counts[expected] == 50
+        np.testing.assert_allclose(by_exporter.histogram_p99_ms[told], by_agent.histogram_p99_ms[expected])
+    ours, usual = produce_row(by_exporter, 2), produce_row(by_exporter, 3)
+    np.testing.assert_allclose(by_exporter.mean_ms[ours], by_agent.mean_ms[produce_row(by_agent, 2)])
+    assert np.isnan(by_exporter.mean_ms[usual]).all()
+    agent, exporter = looks[1][0].gauges[2], looks[1][1].gauges[2]
+    assert exporter.offline_log_dirs == agent.offline_log_dirs == ()
+    assert (exporter.isr_shrinks, exporter.under_replicated) == (agent.isr_shrinks, agent.under_replicated)
+    assert exporter.handlers_idle is not None
+    assert exporter.network_idle is not None
+    assert exporter.lag_records_max is not None
+
+
+def test_an_exporter_asks_for_the_password_and_listens_on_the_loopback_alone(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    assert httpx.get(fleet.exporters.url(2)).status_code == 401
+    assert httpx.get(fleet.exporters.url(2), auth=(USER, PASSWORD)).status_code == 200
+    pid = fleet.brokers.servers[2].pid()
+    assert pid is not None
+    addresses = {
+        connection.laddr.ip.removeprefix("::ffff:")
+        for connection in psutil.Process(pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == fleet.exporters.ports[2]
+    }
+    assert addresses == {"127.0.0.1"}
+    swapped = fleet.declare(tmp_path / "swapped.yaml", {1: fleet.exporter(2)})
+    with StageReader(swapped) as reader:
+        (missing,) = fleet.look(reader).missing
+    assert "agent of broker 2" in missing.reason
+
+
+def test_rates_of_a_snapshot_are_those_of_agent_and_exporter(fleet: Fleet, tmp_path: Path) -> None:
+    """Of each broker by another kind of source, and each sum what the broker itself has counted."""
+    topics = {node: fleet.create(node, 1 + node % 3) for node in (1, 2, 3)}
+    for topic in topics.values():
+        write(fleet, topic, 30, size=10_000)
+    sources = fleet.declare(
+        tmp_path / "mixed.yaml", {1: fleet.agent(1), 2: fleet.exporter(2), 3: fleet.exporter(3)}
+    )
+    agents = SourceRates(fleet.sources, timeout_s=60)
+
+    def are_counted() -> bool:
+        told = agents([1, 2])
+        return all(rate_of(told, node, topics[node]) > 0 for node in (1, 2))
+
+    until(are_counted, "Kafka counts rates every five seconds")
+    clock = ManualClock()
+
+    def write_meanwhile(seconds: float) -> None:
+        write(fleet, topics[3], 20, size=10_000)
+        clock.advance_ms(int(seconds * 1000))
+
+    (log,) = [
+        file for log_dir in fleet.brokers.log_dirs(3) for file in (log_dir / f"{topics[3]}-0").glob("*.log")
+    ]
+    administration = KafkaAdministration(fleet.brokers.cluster)
+    try:
+        before, size = agents([1, 2]), log.stat().st_size
+        reader = SourceRates(sources, timeout_s=60, clock=clock, sleep=write_meanwhile)
+        snapshot = collect_snapshot(administration, SystemClock(), reader)
+        written = log.stat().st_size - size
+    finally:
+        administration.close()
+    assert snapshot.missing == ()
+    found = {
+        snapshot.topics.names[topic]: rate
+        for topic, rate in zip(
+            snapshot.partitions.topics.tolist(), snapshot.partitions.bytes_in_per_s.tolist(), strict=True
+        )
+    }
+    for node in (1, 2):  # in five seconds without a write it falls by half a percent
+        assert found[topics[node]] == pytest.approx(rate_of(before, node, topics[node]), rel=0.05)
+    assert found[topics[3]] == pytest.approx(written / COUNTED_S)
+    assert min(found[topic] for topic in topics.values()) > 0
+
+
+def rate_of(told: TopicRates, broker: int, topic: str) -> float:
+    """What is written, a second."""
+    rows = [row for row, name in enumerate(told.topics) if (int(told.brokers[row]), name) == (broker, topic)]
+    return float(told.bytes_in_per_s[rows[0]]) if rows else 0.0
 
 
 def test_the_advised_policy_lets_nobody_change_a_broker_or_read_its_properties(fleet: Fleet) -> None:

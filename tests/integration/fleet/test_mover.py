@@ -6,10 +6,14 @@ import json
 import os
 import signal
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
@@ -17,6 +21,7 @@ from rtolap.base.errors import NotFound, PlanChanged, PlanOutdated
 from rtolap.cli.main import app
 from rtolap.fleet.moves.records import PlanRecord
 from rtolap.fleet.moves.requests import RequestKind
+from rtolap.fleet.moves.states import PlanEvent, PlanState
 from rtolap.fleet.moves.submitting import planned_moves
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import kafka_json, load_plan, plan_digest
@@ -30,19 +35,19 @@ from typer.testing import CliRunner
 
 from tests.integration.fleet.conftest import world_of
 from tests.support.agent_harness import running_agent
+from tests.support.fleet.agents import Agents
 from tests.support.fleet.brokers import Brokers
 from tests.support.fleet.kafka_tools import verify_plan
 from tests.support.fleet.moved_fleet import FAST, SLOW, MovedFleet, moved_fleet
-from tests.support.fleet.mover_process import SERVE
+from tests.support.fleet.mover_process import METRIC, SERVE, MoverProcess
 from tests.support.fleet.small_disk import SmallDisk, small_disk
-from tests.support.scrape import scrape
+from tests.support.scrape import Scrape, scrape
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
 PARTITIONS = 8
 SMALL_DISK_BYTES = 64_000_000
-METRIC = "rtolap_fleet_mover"
 OFFSETS = "__consumer_offsets"
 
 
@@ -60,9 +65,14 @@ def third_disk(folder: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.fixture(scope="module")
-def three(folder: Path, third_disk: SmallDisk, java: JavaArtifacts) -> Iterator[Brokers]:
+def agents(folder: Path) -> Agents:
+    return Agents(folder / "agents")
+
+
+@pytest.fixture(scope="module")
+def three(folder: Path, third_disk: SmallDisk, agents: Agents, java: JavaArtifacts) -> Iterator[Brokers]:
     """Any of them may be killed: each is a controller too. Who kills one starts it again."""
-    with Brokers(folder, java, controllers=(1, 2, 3)) as started:
+    with Brokers(folder, java, controllers=(1, 2, 3), jvm_options=agents.jvm_options) as started:
         yield started
 
 
@@ -168,6 +178,145 @@ def kill_process(client: AgentClient, key: str) -> None:
     until(lambda: client.get(key).pid not in (None, pid), f"another {key}", poll_s=0.1)
 
 
+def test_of_two_movers_one_works_when_the_first_is_stopped_and_when_the_second_is_killed(
+    fleet: MovedFleet,
+) -> None:
+    first = fleet.mover
+    until(lambda: leads(first), "the first mover")
+    with fleet.another_mover() as second:
+        until(lambda: stands_by(second), "the second mover")
+
+        def stop_and_kill() -> None:
+            with never_both(first, second):
+                plan_id, _ = fleet.submit(SLOW)
+                fleet.wait_moving()
+                assert answered(second) == 0
+            first.pause()  # for longer than its session
+            until(lambda: leads(second), "a mover in place of the first")
+            first.go_on()
+            until(lambda: stands_by(first), "the first finds that it has lost the lease")
+            with never_both(first, second):
+                assert fleet.world.administration.running_reassignments()
+                assert "a" in fleet.record(plan_id).outcomes
+                second.kill()
+                until(lambda: leads(first), "the first has the lease again")
+                fleet.throttle(FAST)
+                record = fleet.wait_ended(plan_id)
+            assert set(record.outcomes) == {"d"}
+            assert [entry.event for entry in record.history] == [
+                *(PlanEvent.START, PlanEvent.THROTTLE, PlanEvent.MOVES_ENDED, PlanEvent.RELEASED)
+            ]
+
+        fleet.recounted(stop_and_kill)
+    fleet.check_nothing_left()
+
+
+def leads(mover: MoverProcess) -> bool:
+    page = page_of(mover)
+    return page is not None and page(f"{METRIC}_leading") == 1
+
+
+def stands_by(mover: MoverProcess) -> bool:
+    """It has tried to work at least once."""
+    page = page_of(mover)
+    return page is not None and page(f"{METRIC}_leading") == 0 and page(f"{METRIC}_stepped_seconds") > 0
+
+
+def answered(mover: MoverProcess) -> float:
+    page = page_of(mover)
+    assert page is not None
+    return page(f"{METRIC}_requests_total")
+
+
+def page_of(mover: MoverProcess) -> Scrape | None:
+    """None while it does not answer."""
+    try:
+        return mover.metrics()
+    except httpx.TransportError:
+        return None
+
+
+@contextmanager
+def never_both(*movers: MoverProcess) -> Iterator[None]:
+    """Look again and again, in a thread: never do two of them say that they work, and one does at times."""
+    at_work: list[int] = []
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(0.05):
+            at_work.append(sum(leads(mover) for mover in movers))
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(30)
+    assert set(at_work) <= {0, 1}
+    assert 1 in at_work
+
+
+def test_moves_give_way_while_writes_take_longer_than_the_limit_and_come_back_when_they_do_not(
+    fleet: MovedFleet, agents: Agents, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By limits that every write is above and below, on whatever machine."""
+    for name, value in fleet.env.items():
+        monkeypatch.setenv(name, value)
+    sources = agents.write_sources(tmp_path / "sources.yaml", fleet.brokers)
+    options = ("--sources", str(sources), "--produce-every-s", "1", "--produce-p99-ms-max")
+    fleet.mover.kill()
+
+    def give_way() -> None:
+        with fleet.another_mover(*options, "0.1") as mover:
+            plan_id, _ = fleet.submit(SLOW)
+            falling: list[dict[int, int]] = []
+            until(lambda: no_move_begins(note_windows(fleet, plan_id, falling)), lambda: falling)
+            fleet.throttle(FAST)  # what is under way ends
+            until(lambda: not note_windows(fleet, plan_id, falling).active, lambda: fleet.record(plan_id))
+            assert "." in fleet.record(plan_id).outcomes
+            told = " ".join(command("moves").stderr.split())
+            for broker in (1, 2):
+                assert f"on broker {broker}, limit 0.1: no move begins" in told
+            assert mover.metrics()(f"{METRIC}_produce_p99_seconds", broker="1") > 0.0001
+            mover.kill()
+        for before, after in pairwise([{1: 5, 2: 5}, *falling]):
+            for broker, moves_max in after.items():
+                # after a look with too few writes it is one
+                assert moves_max in {before.get(broker, 5), 1} or moves_max <= before.get(broker, 5) // 2
+        with fleet.another_mover(*options, "1000000"):
+            rising: list[dict[int, int]] = []
+            until(
+                lambda: note_windows(fleet, plan_id, rising).state is PlanState.ENDED,
+                lambda: (fleet.record(plan_id), rising),
+                poll_s=0.05,
+            )
+        assert set(fleet.record(plan_id).outcomes) == {"d"}
+        for before, after in pairwise(rising):  # it begins with what the mover before has left
+            assert all(moves_max >= before.get(broker, 0) for broker, moves_max in after.items())
+        assert max(rising[0][broker] for broker in (1, 2)) <= 1
+        assert min(rising[-1][broker] for broker in (1, 2)) >= 1
+
+    fleet.recounted(give_way)
+    fleet.check_nothing_left()
+
+
+def note_windows(fleet: MovedFleet, plan_id: str, seen: list[dict[int, int]]) -> PlanRecord:
+    """Note the moves that each broker may have, where they have changed."""
+    record = fleet.record(plan_id)
+    if record.produce_latency is not None:
+        windows = {broker: known.moves_max for broker, known in record.produce_latency.windows.items()}
+        if windows and (not seen or seen[-1] != windows):
+            seen.append(windows)
+    return record
+
+
+def no_move_begins(record: PlanRecord) -> bool:
+    """Every move of the plan is led by the first or the second broker."""
+    latency = record.produce_latency
+    return latency is not None and all(latency.moves_max(broker, 5) == 0 for broker in (1, 2))
+
+
 def test_a_broker_that_stops_in_the_middle_is_waited_for_and_a_throttle_is_changed_meanwhile(
     fleet: MovedFleet,
 ) -> None:
@@ -189,8 +338,11 @@ def test_a_broker_that_stops_in_the_middle_is_waited_for_and_a_throttle_is_chang
 
 
 def test_a_throttle_below_what_is_written_is_named_and_a_higher_one_ends_the_plan(
-    fleet: MovedFleet,
+    fleet: MovedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name, value in fleet.env.items():
+        monkeypatch.setenv(name, value)
+
     def change() -> None:
         plan_id, _ = fleet.submit(5_000)
         needed: list[int | None] = [None]
@@ -203,6 +355,10 @@ def test_a_throttle_below_what_is_written_is_named_and_a_higher_one_ends_the_pla
         assert needed[0] is not None
         assert 5_000 < needed[0] < FAST
         assert "a" in fleet.record(plan_id).outcomes
+        told = " ".join(command("moves").stderr.split())
+        assert f"written as fast as it is copied, in bytes a second: {fleet.topic}:" in told
+        advice = "the throttle of 5,000 bytes a second keeps the plan from its end: `rtolap fleet throttle"
+        assert advice in told
         fleet.throttle(FAST)
         assert set(fleet.wait_ended(plan_id).outcomes) == {"d"}
 

@@ -1,10 +1,11 @@
-"""The three states of a tiered topic on a real broker, held against its folders and Kafka's own tool."""
+"""The three states of tiered topics on real brokers, held against their folders and Kafka's own tool."""
 
 from __future__ import annotations
 
 import json
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from rtolap.kafka.administration.values import (
     ConfigKind,
     ConfigResource,
     OffsetSpec,
+    Partition,
 )
 from rtolap.stack.artifacts import JavaArtifacts
 from typer.testing import CliRunner
@@ -32,7 +34,7 @@ from typer.testing import CliRunner
 from tests.support.fleet.agents import Agents
 from tests.support.fleet.brokers import Brokers
 from tests.support.fleet.kafka_tools import offsets_by_tool
-from tests.support.fleet.tiered_broker import remote_folder, tiered_broker
+from tests.support.fleet.tiered_brokers import remote_folder, tiered_brokers
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -50,12 +52,14 @@ class TieredFleet:
     administration: KafkaAdministration
     sources: Path
 
-    def create(self, topic: str, *, tiered: bool) -> None:
+    def create(
+        self, topic: str, *, tiered: bool, replicas: tuple[tuple[int, ...], ...] = ((1,), (1,))
+    ) -> None:
         config = {"remote.storage.enable": "true"} if tiered else {}
         new = NewTopic(
             topic,
-            num_partitions=2,
-            replication_factor=1,
+            num_partitions=len(replicas),
+            replica_assignment=[list(of_partition) for of_partition in replicas],
             config={**config, "segment.bytes": str(SEGMENT_BYTES)},
         )
         admin = AdminClient({"bootstrap.servers": self.brokers.cluster.servers})
@@ -79,9 +83,36 @@ class TieredFleet:
         found: list[int] = self.view(topic).partitions.bounds[0].tolist()
         return found
 
-    def local_bases(self, topic: str) -> list[int]:
-        """The first offsets of the segments on the disk."""
-        return sorted(int(log.stem) for log in (self.folder / "disk" / f"{topic}-0").glob("*.log"))
+    def local_logs(self, topic: str, broker: int = 1) -> list[Path]:
+        """The segments on the disk, in order."""
+        (disk,) = self.brokers.log_dirs(broker)
+        return sorted((disk / f"{topic}-0").glob("*.log"))
+
+    def local_bases(self, topic: str, broker: int = 1) -> list[int]:
+        """Their first offsets."""
+        return [int(log.stem) for log in self.local_logs(topic, broker)]
+
+    def leader(self, topic: str) -> int:
+        return self.administration.describe_topics([topic])[topic].partitions[0].leader
+
+    def settled(self, topic: str, leader: int) -> list[int]:
+        """The bounds, once this broker leads, has copied all closed segments and removed what it may."""
+
+        def is_settled() -> bool:
+            logs, bounds = self.local_logs(topic, leader), self.bounds(topic)
+            try:
+                spared = sum(log.stat().st_size for log in logs[1:])
+            except FileNotFoundError:
+                return False  # one was removed meanwhile
+            return (
+                self.leader(topic) == leader
+                and bounds[2] >= int(logs[-1].stem)  # a follower may have closed fewer
+                and bounds[1] == int(logs[0].stem)
+                and spared < 2 * SEGMENT_BYTES
+            )
+
+        until(is_settled, lambda: (self.bounds(topic), self.local_bases(topic, leader)), poll_s=0.1)
+        return self.bounds(topic)
 
     def remote_logs(self, topic: str) -> list[Path]:
         return [
@@ -91,15 +122,29 @@ class TieredFleet:
         ]
 
     def check_by_tool(self, java: JavaArtifacts, topic: str, bounds: list[int]) -> None:
-        told = {
-            spec: offsets_by_tool(java, self.brokers.cluster, topic, spec).get(0)
-            for spec in (
-                *(OffsetSpec.EARLIEST, OffsetSpec.EARLIEST_LOCAL),
-                *(OffsetSpec.LATEST_TIERED, OffsetSpec.LATEST),
-            )
-        }
+        def told(spec: OffsetSpec) -> int | None:
+            return offsets_by_tool(java, self.brokers.cluster, topic, spec).get(0)
+
+        specs = (
+            *(OffsetSpec.EARLIEST, OffsetSpec.EARLIEST_LOCAL),
+            *(OffsetSpec.LATEST_TIERED, OffsetSpec.LATEST),
+        )
         last_copied = None if bounds[2] == 0 else bounds[2] - 1
-        assert list(told.values()) == [bounds[0], bounds[1], last_copied, bounds[3]]
+        with ThreadPoolExecutor(len(specs)) as pool:  # each of them is a process of its own
+            assert list(pool.map(told, specs)) == [bounds[0], bounds[1], last_copied, bounds[3]]
+
+    def check_all_is_read(self, topic: str, written: int) -> None:
+        consumer = Consumer({"bootstrap.servers": self.brokers.cluster.servers, "group.id": "unused"})
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        offsets: list[int] = []
+
+        def all_read() -> bool:
+            offsets.extend(record.offset() or 0 for record in consumer.consume(500, 0.2))
+            return len(offsets) >= written
+
+        until(all_read, lambda: len(offsets))
+        consumer.close()
+        assert offsets == list(range(written))
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +152,7 @@ def fleet(java: JavaArtifacts) -> Iterator[TieredFleet]:
     with tempfile.TemporaryDirectory(prefix="rtolap-tiers-") as name:
         folder = Path(name)
         agents = Agents(folder / "agents")
-        with tiered_broker(folder, java, agents.jvm_options) as brokers:
+        with tiered_brokers(folder, java, agents.jvm_options) as brokers:
             administration = KafkaAdministration(brokers.cluster)
             sources = agents.write_sources(folder / "sources.yaml", brokers)
             yield TieredFleet(folder, brokers, administration, sources)
@@ -147,7 +192,7 @@ def test_records_are_on_disk_only_then_copied_too_then_in_remote_storage_only(
     assert len(fleet.remote_logs(topic)) == 4
     fleet.check_by_tool(java, topic, [0, 0, active, written])
     view = fleet.view(topic)
-    on_disk = sum(log.stat().st_size for log in (fleet.folder / "disk" / f"{topic}-0").glob("*.log"))
+    on_disk = sum(log.stat().st_size for log in fleet.local_logs(topic))
     assert view.partitions.local_bytes.tolist() == [on_disk, 0]
     assert segments_behind(view).tolist() == [0, 0]
 
@@ -175,18 +220,51 @@ def test_records_are_on_disk_only_then_copied_too_then_in_remote_storage_only(
         "local_only": written - active,
     }
     assert (document["lag_segments"], document["lagging"]) == (0, [])
+    fleet.check_all_is_read(topic, written)
 
-    consumer = Consumer({"bootstrap.servers": fleet.brokers.cluster.servers, "group.id": "unused"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    offsets: list[int] = []
 
-    def all_read() -> bool:
-        offsets.extend(record.offset() or 0 for record in consumer.consume(500, 0.2))
-        return len(offsets) >= written
+def test_the_states_are_those_of_kafkas_own_tool_when_another_broker_leads(
+    fleet: TieredFleet, java: JavaArtifacts, unique_name: str
+) -> None:
+    """Each broker removes segments from its own disk, and the new leader copies on where the old one was."""
+    topic = unique_name
+    fleet.create(topic, tiered=True, replicas=((2, 1),))
+    fleet.set(ConfigResource(ConfigKind.TOPIC, topic), LOCAL_RETENTION_BYTES, str(2 * SEGMENT_BYTES))
+    written = 5 * RECORDS_A_SEGMENT
+    fleet.write(topic, written)
+    before = fleet.settled(topic, 2)
+    assert before == sorted(set(before))  # all three states hold something
+    assert before[3] == written
 
-    until(all_read, lambda: len(offsets))
-    consumer.close()
-    assert offsets == list(range(written))
+    fleet.brokers.servers[2].kill()
+    fleet.brokers.wait_alive((1,))
+    try:
+        after = fleet.settled(topic, 1)
+        assert (after[0], after[3]) == (0, written)
+        assert after[2] >= before[2]
+        fleet.write(topic, 3 * RECORDS_A_SEGMENT)
+        written += 3 * RECORDS_A_SEGMENT
+        grown = fleet.settled(topic, 1)
+        assert grown == sorted(set(grown))
+        assert grown[1] > after[1]
+        assert grown[2] > after[2]
+        fleet.check_by_tool(java, topic, grown)
+        fleet.check_all_is_read(topic, written)
+    finally:
+        fleet.brokers.servers[2].start()
+        fleet.brokers.wait_alive((1, 2))
+
+    partition = Partition(topic, 0)
+
+    def led_again() -> bool:
+        fleet.administration.elect_preferred_leaders([partition])  # refused until it is in sync
+        return fleet.leader(topic) == 2
+
+    until(led_again, "the former leader", poll_s=0.2)
+    back = fleet.settled(topic, 2)
+    assert (back[0], back[3]) == (0, written)
+    assert back[2] >= grown[2]
+    fleet.check_by_tool(java, topic, back)
 
 
 def test_partitions_whose_copying_lags_are_named_until_it_has_caught_up(
@@ -247,7 +325,7 @@ def test_a_topic_without_tiers_says_so_and_has_no_states(fleet: TieredFleet, uni
     assert told.exit_code == 0, told.output
     assert f"{unique_name} is not tiered" in told.output
     document = json.loads(command(unique_name, "--json").stdout)
-    assert (document["tiering_brokers"], document["other_brokers"]) == ([1], [])
+    assert (document["tiering_brokers"], document["other_brokers"]) == ([1, 2], [])
     assert document["topics"][0]["partitions"] == []
 
 

@@ -4,7 +4,8 @@ from itertools import count
 import pytest
 from rtolap.base.errors import Forbidden, Refused
 from rtolap.kafka.administration.memory import MemoryAdministration
-from rtolap.kafka.administration.memory_cluster import NETWORK_BYTES_PER_S, MemoryCluster
+from rtolap.kafka.administration.memory_cluster import NETWORK_BYTES_PER_S, MemoryCluster, MemoryGroup
+from rtolap.kafka.administration.usage import ActiveProducer, ListedGroup
 from rtolap.kafka.administration.values import ALL_BROKERS, LOG_DIRS_RATE, OffsetSpec, Partition, Replica
 
 from tests.support.fleet.administration_contract import BROKERS, AdministrationContract, World
@@ -40,7 +41,15 @@ class TestMemoryAdministration(AdministrationContract):
             for broker in known.replicas:
                 cluster.replicas[Replica(partition, broker)].size_bytes += size_bytes
 
-        return World(MemoryAdministration(cluster), create, fill, lambda: cluster.advance(1.0))
+        def commit(group: str, partition: Partition, offset: int) -> None:
+            known = MemoryGroup(ListedGroup(group, "classic", "Empty", 1))
+            cluster.groups.setdefault(group, known).committed[partition] = offset
+
+        def write(partition: Partition) -> None:
+            cluster.producers[partition] = (ActiveProducer(1, 1_700_000_000_000),)
+
+        administration = MemoryAdministration(cluster)
+        return World(administration, create, fill, lambda: cluster.advance(1.0), commit, write)
 
 
 def test_copies_share_the_rate_and_replicas_in_sync_are_not_bound() -> None:

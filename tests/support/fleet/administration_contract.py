@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rtolap.base.errors import NotFound, Refused, Unavailable
+from rtolap.base.errors import NotFound, Refused, RtolapError, Unavailable
 from rtolap.kafka.administration.interface import FleetAdministration
+from rtolap.kafka.administration.usage import NO_TRANSACTION, ListedGroup
 from rtolap.kafka.administration.values import (
     ALL_BROKERS,
     FOLLOWER_RATE,
@@ -23,6 +24,7 @@ from rtolap.kafka.administration.values import (
     OffsetSpec,
     Partition,
     Replica,
+    Right,
 )
 
 from tests.support.waiting import until
@@ -34,12 +36,15 @@ _EACH_BROKER = [ConfigResource(ConfigKind.BROKER, str(broker)) for broker in BRO
 @dataclass
 class World:
     """create: makes a topic with these replicas by partition. fill: writes so many bytes, more or less, to a
-    partition. settle: lets time pass where it does not by itself."""
+    partition. settle: lets time pass where it does not by itself. commit: lets a classic group, without
+    members, commit an offset. write: writes one record by an idempotent producer."""
 
     administration: FleetAdministration
     create: Callable[[Sequence[Sequence[int]]], str]
     fill: Callable[[Partition, int], None]
     settle: Callable[[], None]
+    commit: Callable[[str, Partition, int], None]
+    write: Callable[[Partition], None]
 
     def log_dirs(self, partition: Partition, broker: int) -> dict[str, LogDirDescription]:
         told = self.administration.describe_log_dirs([broker], [partition])[broker]
@@ -224,6 +229,45 @@ class AdministrationContract:
         assert isinstance(refused[Replica(partition, 2)], NotFound)
         assert isinstance(refused[Replica(partition, 3)], NotFound)
 
+    def test_a_group_tells_what_it_has_committed_and_that_it_has_no_members(self, world: World) -> None:
+        partition = Partition(world.create([[1, 2], [2, 3]]), 1)
+        group = f"readers-of-{partition.topic}"
+        world.commit(group, partition, 7)
+        listed = world.administration.list_groups(BROKERS)
+        assert listed.missing == ()
+        (known,) = [each for each in listed.groups if each.group == group]
+        assert (known.kind, known.state, known.may_have_members) == ("classic", "Empty", False)
+        assert known.coordinator in BROKERS
+        assert world.administration.committed_offsets([known]) == {group: {partition: 7}}
+        assert world.administration.describe_groups([known]) == {group: ()}
+        (silent,) = world.administration.list_groups([99]).missing
+        assert isinstance(silent, Unavailable)
+
+    def test_groups_that_are_gone_have_no_members_and_those_of_streams_are_not_told(
+        self, world: World
+    ) -> None:
+        for kind in ("classic", "consumer", "share"):
+            gone = ListedGroup(f"gone-{kind}", kind, "Stable", 1)
+            told = world.administration.describe_groups([gone])[gone.group]
+            # another coordinator than the one that was named would be asked again
+            assert told == () or isinstance(told, Unavailable)
+        streams = ListedGroup("streams", "streams", "Stable", 1)
+        assert isinstance(world.administration.describe_groups([streams])["streams"], Refused)
+
+    def test_the_producers_of_a_partition_are_told_by_its_leader(self, world: World) -> None:
+        topic = world.create([[1, 2], [3, 2], [2, 3]])
+        written, idle, absent = Partition(topic, 0), Partition(topic, 1), Partition(f"{topic}_not", 0)
+        world.write(written)
+        told = world.administration.active_producers({written: 1, idle: 3, Partition(topic, 2): 1, absent: 2})
+        producers = told[written]
+        assert not isinstance(producers, RtolapError)
+        (producer,) = producers
+        assert producer.last_written_ms > 0
+        assert producer.transaction_start == NO_TRANSACTION
+        assert told[idle] == ()
+        assert isinstance(told[Partition(topic, 2)], Unavailable)
+        assert isinstance(told[absent], NotFound)
+
     def test_configs_are_set_and_removed_in_one_batch(self, world: World) -> None:
         topic = ConfigResource(ConfigKind.TOPIC, world.create([[1]]))
         own = ConfigResource(ConfigKind.BROKER, "2")
@@ -262,6 +306,10 @@ class AdministrationContract:
         assert world.administration.alter_configs(removed) == {}
         assert world.administration.alter_configs(removed) == {}
         world.until(lambda: not any(found().values()), "no values")
+
+    def test_who_may_do_everything_misses_no_right(self, world: World) -> None:
+        topic = world.create([[1]])
+        assert world.administration.missing_rights([*Right], [*Right], [topic]) == ()
 
     def test_a_broker_that_is_not_registered_is_forgotten_without_an_error(self, world: World) -> None:
         world.administration.unregister_broker(99)

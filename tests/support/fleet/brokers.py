@@ -1,4 +1,5 @@
-"""A small fleet of real brokers: racks, two log directories each, a quick start and a small heap.
+"""A small fleet of real brokers: racks, two log directories each or as many as are asked for, a quick start
+and a small heap.
 
 Broker 1 is the controller too, unless more are asked for; every broker has a rack of its own, unless racks
 are given. With small disks each log directory is a file system of its own, in memory, which its broker's
@@ -43,9 +44,11 @@ class Brokers:
         jvm_options: Callable[[int], Sequence[str]] = lambda node: (),
         environment: Mapping[str, str] | None = None,
         log_level: str = "warn",
+        disks: int = 2,
         disk_bytes: int | None = None,
     ) -> None:
         self.folder = folder
+        self._disks = disks
         self.ids = tuple(range(1, count + 1))
         cluster_id = new_cluster_id()
         taken: set[int] = set()
@@ -111,12 +114,14 @@ class Brokers:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """At once: who stops in order waits for a controller, which may have stopped before."""
         with ThreadPoolExecutor(len(self.ids)) as pool:
+            list(pool.map(ManagedProcess.kill, self.servers.values()))
             list(pool.map(ManagedProcess.stop, self.servers.values()))
 
-    def log_dirs(self, node: int) -> tuple[Path, Path]:
+    def log_dirs(self, node: int) -> tuple[Path, ...]:
         own = self.folder.absolute() / f"broker{node}"
-        return own / "d0", own / "d1"
+        return tuple(own / f"d{number}" for number in range(self._disks))
 
     def wait_alive(self, wanted: Collection[int]) -> None:
         """Until just these brokers are registered and unfenced."""

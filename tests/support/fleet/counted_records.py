@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from rtolap.kafka.clusters import KafkaCluster
+
+from tests.support.waiting import until
 
 _PAUSE_S = 0.002
 
@@ -61,7 +65,7 @@ class RunningProducer:
 
 
 class RunningConsumer:
-    """Use as a context manager: reads the topic from its start all the time. `read`: how often each number
+    """Use as a context manager: reads what comes to the topic from now on. `read`: how often each number
     came, by partition."""
 
     def __init__(self, cluster: KafkaCluster, topic: str, partitions: int) -> None:
@@ -90,6 +94,19 @@ class RunningConsumer:
         return all(len(self.read[number]) >= len(numbers) for number, numbers in acknowledged.items())
 
 
+@contextmanager
+def recounted(cluster: KafkaCluster, topic: str, partitions: int, value_bytes: int = 200) -> Iterator[None]:
+    """Records are written and read meanwhile; in the end each that was acknowledged is there once."""
+    consumer = RunningConsumer(cluster, topic, partitions)
+    with consumer:
+        with RunningProducer(cluster, topic, partitions, value_bytes) as producer:
+            yield
+        until(lambda: consumer.has_all(producer.acknowledged), "all that was acknowledged")
+    for number, numbers in producer.acknowledged.items():
+        assert len(numbers) > 10
+        assert consumer.read[number] == dict.fromkeys(numbers, 1)
+
+
 def number_of(value: bytes) -> int:
     return int(value.partition(b":")[0])
 
@@ -103,5 +120,8 @@ def _consumer(cluster: KafkaCluster, topic: str, partitions: int) -> Consumer:
             "auto.offset.reset": "earliest",
         }
     )
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    ends = [
+        consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=30)[1] for n in range(partitions)
+    ]
+    consumer.assign([TopicPartition(topic, number, end) for number, end in enumerate(ends)])
     return consumer

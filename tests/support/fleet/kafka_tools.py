@@ -7,7 +7,8 @@ from pathlib import Path
 
 from rtolap.kafka.clusters import KafkaCluster
 from rtolap.stack.artifacts import JavaArtifacts, fetch_jars
-from rtolap.stack.servers.java import class_path
+from rtolap.stack.class_archives import archive_flags
+from rtolap.stack.servers.java import LEAN_FLAGS, class_path
 
 _IVY = """<ivy-module version="2.0"><info organisation="local" module="tools"/>
 <configurations><conf name="tools"/></configurations>
@@ -49,8 +50,9 @@ def offsets_by_tool(java: JavaArtifacts, cluster: KafkaCluster, topic: str, time
 
 def _run(java: JavaArtifacts, *command: str) -> str:
     jars = sorted((_folder() / "tools").glob("*.jar"))
+    flags = (*LEAN_FLAGS, *archive_flags("kafka", java.java, java.kafka))
     done = subprocess.run(
-        [java.java, "-Xmx128m", "-cp", class_path([*java.kafka, *jars]), *command],
+        [java.java, "-Xmx128m", *flags, "-cp", class_path([*java.kafka, *jars]), *command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

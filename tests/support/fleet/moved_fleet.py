@@ -24,17 +24,13 @@ from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
-from rtolap.kafka.administration.values import (
-    ALL_BROKERS,
-    ConfigKind,
-    ConfigResource,
-    Partition,
-)
+from rtolap.kafka.administration.interface import FleetAdministration
+from rtolap.kafka.administration.values import ALL_BROKERS, ConfigKind, ConfigResource, Partition
 from rtolap.metadata.zookeeper import ZooKeeperStore
 
 from tests.support.fleet.administration_contract import World
 from tests.support.fleet.brokers import Brokers
-from tests.support.fleet.counted_records import RunningConsumer, RunningProducer
+from tests.support.fleet.counted_records import recounted
 from tests.support.fleet.mover_process import MoverProcess
 from tests.support.waiting import until
 
@@ -46,7 +42,7 @@ SESSION_TIMEOUT_S = 2
 
 @dataclass
 class MovedFleet:
-    """`env`: of commands and movers of this fleet."""
+    """`env`: of commands and movers of this fleet. `folder`: of its logs."""
 
     brokers: Brokers
     world: World
@@ -56,6 +52,7 @@ class MovedFleet:
     topic: str
     partitions: int
     env: dict[str, str]
+    folder: Path
 
     def snapshot(self) -> Snapshot:
         """As if each log directory were a small disk of its own: here all of them share one."""
@@ -83,6 +80,9 @@ class MovedFleet:
         assert len(submitted) > 2, submitted.why
         return self.requests.submit(submitted, rate_bytes_per_s=rate), submitted
 
+    def another_mover(self, *options: str) -> MoverProcess:
+        return MoverProcess(self.env, self.folder / "mover.log", *options)
+
     def throttle(self, rate: int) -> None:
         self.requests.ask(RequestKind.THROTTLE, rate_bytes_per_s=rate)
 
@@ -108,11 +108,7 @@ class MovedFleet:
         return self.record(plan_id)
 
     def throttles(self) -> dict[str, dict[str, str]]:
-        topics = [
-            ConfigResource(ConfigKind.TOPIC, name) for name in self.world.administration.describe_topics()
-        ]
-        found = self.world.administration.configs([*topics, ALL_BROKERS], [*RATES, *LISTS])
-        return {str(resource): values for resource, values in found.items() if values}
+        return throttles_of(self.world.administration)
 
     def check_nothing_moves(self) -> None:
         assert self.throttles() == {}
@@ -147,14 +143,15 @@ class MovedFleet:
 
     def recounted(self, work: Callable[[], None], value_bytes: int = 200) -> None:
         """Do the work while records are written and read; each that was acknowledged is there once."""
-        consumer = RunningConsumer(self.brokers.cluster, self.topic, self.partitions)
-        with consumer:
-            with RunningProducer(self.brokers.cluster, self.topic, self.partitions, value_bytes) as producer:
-                work()
-            until(lambda: consumer.has_all(producer.acknowledged), "all that was acknowledged")
-        for number, numbers in producer.acknowledged.items():
-            assert len(numbers) > 10
-            assert consumer.read[number] == dict.fromkeys(numbers, 1)
+        with recounted(self.brokers.cluster, self.topic, self.partitions, value_bytes):
+            work()
+
+
+def throttles_of(administration: FleetAdministration) -> dict[str, dict[str, str]]:
+    """Return what is set, by topic, and for all brokers."""
+    topics = [ConfigResource(ConfigKind.TOPIC, name) for name in administration.describe_topics()]
+    found = administration.configs([*topics, ALL_BROKERS], [*RATES, *LISTS])
+    return {str(resource): values for resource, values in found.items() if values}
 
 
 @contextmanager
@@ -180,7 +177,7 @@ def moved_fleet(
     log = folder / "mover.log"
     try:
         with MoverProcess(env, log) as mover:
-            yield MovedFleet(brokers, world, kept, mover, requests, topic, len(replicas), env)
+            yield MovedFleet(brokers, world, kept, mover, requests, topic, len(replicas), env, folder)
     finally:
         print(log.read_text()[-3000:])
         store.close()

@@ -8,15 +8,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+from rtolap.stack.ports import free_port
+
+from tests.support.scrape import Scrape, scrape
+
 SERVE = ("fleet", "serve", "--look-every-s", "0.3")
+METRIC = "rtolap_fleet_mover"
 
 
 class MoverProcess:
-    """Use as a context manager."""
+    """Use as a context manager. `options`: further ones of `rtolap fleet serve`."""
 
-    def __init__(self, env: dict[str, str], log: Path) -> None:
+    def __init__(self, env: dict[str, str], log: Path, *options: str) -> None:
         self._env = {**os.environ, **env}
         self._log = log
+        self._port = free_port()
+        self._options = ("--metrics-port", str(self._port), *options)
         self._child: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> MoverProcess:
@@ -25,13 +32,14 @@ class MoverProcess:
 
     def __exit__(self, *_: object) -> None:
         if self._child is not None:
+            self._child.send_signal(signal.SIGCONT)
             self._child.send_signal(signal.SIGTERM)
             self._child.wait(30)
 
     def start(self) -> None:
         with self._log.open("ab") as log:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "rtolap.cli.main", *SERVE],
+                [sys.executable, "-m", "rtolap.cli.main", *SERVE, *self._options],
                 env=self._env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -43,3 +51,16 @@ class MoverProcess:
         self._child.kill()
         self._child.wait(30)
         self._child = None
+
+    def pause(self) -> None:
+        """Give it no time until `go_on`."""
+        assert self._child is not None
+        self._child.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self._child is not None
+        self._child.send_signal(signal.SIGCONT)
+
+    def metrics(self) -> Scrape:
+        token = Path(self._env["RTOLAP_TOKEN_FILE"]).read_text()
+        return scrape(f"http://127.0.0.1:{self._port}/metrics", token)

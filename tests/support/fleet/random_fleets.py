@@ -23,6 +23,7 @@ from rtolap.fleet.snapshot.model import (
 )
 
 GIB = 1 << 30
+RETENTION_S = 3 * 86_400  # what a partition of a huge fleet holds was written in that time
 TIB = 1 << 40
 
 
@@ -285,8 +286,8 @@ def huge_fleet(
             numbers,
             chosen[:, 0].copy(),
             np.arange(0, sizes.size + 1, factor, dtype=np.int64),
-            np.full(count, np.nan),
-            np.full(count, np.nan),
+            np.rint(size / RETENTION_S),
+            np.rint(size / RETENTION_S * rng.uniform(0, 4, topics)[owners]),
         ),
         replicas=Replicas(
             np.repeat(np.arange(count, dtype=np.int32), factor),

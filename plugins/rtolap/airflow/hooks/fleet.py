@@ -19,6 +19,8 @@ from rtolap.base.errors import DefinitionError, PlanChanged, Refused
 from rtolap.base.settings import Settings
 from rtolap.fleet.isolation.registry import HostRegistry, check_submittable
 from rtolap.fleet.lifecycle.states import BrokerEvent, legal
+from rtolap.fleet.monitoring.sources import read_sources
+from rtolap.fleet.monitoring.topic_rates import SourceRates
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.moves.submitting import MoverRequests
@@ -29,6 +31,7 @@ from rtolap.fleet.planning.plan_file import plan_digest, plan_from, plan_json
 from rtolap.fleet.planning.racks import plan_racks
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.rates import RateReader
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.metadata.store import MetadataStore
@@ -40,7 +43,8 @@ _FOLDER = "fleet/plans"
 
 @dataclass(frozen=True)
 class OpenedFleet:
-    """The connections that work on a cluster takes. registry: whose placement rules every plan keeps to."""
+    """The connections that work on a cluster takes. registry: whose placement rules every plan keeps to.
+    rates: of this host's sources of brokers' metrics, if it declares any."""
 
     administration: FleetAdministration
     metadata: MetadataStore
@@ -48,6 +52,7 @@ class OpenedFleet:
     token: str
     clock: Clock
     registry: HostRegistry
+    rates: RateReader | None = None
 
     @property
     def brokers(self) -> FleetBrokers:
@@ -58,7 +63,7 @@ class OpenedFleet:
     def plan(self, kind: str, broker: int | None, throttle_bytes_per_s: int) -> dict[str, Any]:
         """Make a plan and keep it for the others of its run. Returns what a person needs to decide. Raises
         Refused for the drain of a broker that by its life may not be drained."""
-        snapshot = collect_snapshot(self.administration, self.clock)
+        snapshot = collect_snapshot(self.administration, self.clock, self.rates)
         declared = self.registry.cluster_of(snapshot)
         allowed = None if declared is None else declared.allowed_brokers(snapshot)
         limits = Limits(throttle_bytes_per_s=throttle_bytes_per_s, allowed=allowed)
@@ -78,7 +83,7 @@ class OpenedFleet:
             "partitions": len(plan),
             "between_brokers_bytes": int(plan.between_brokers_bytes),
             "between_disks_bytes": int(plan.between_disks_bytes),
-            "expected_s": int(plan.expected_s),
+            "expected_s": plan.copy_time.expected_s,
         }
 
     def submit(self, planned: Mapping[str, Any], by: str) -> str | None:
@@ -156,6 +161,8 @@ class FleetHook:
         settings = Settings()
         hook = KafkaClusterHook(self._cluster, self._kafka_conn_id)
         registry = HostRegistry(settings.include_dir, hook.cluster_name)
+        file = settings.fleet_sources
+        rates = None if file is None else SourceRates(read_sources(file))
         administration = KafkaAdministration(hook.cluster)
         try:
             store = ZooKeeperStore(
@@ -165,7 +172,9 @@ class FleetHook:
             )
             try:
                 plans = open_store(settings.object_store)
-                yield OpenedFleet(administration, store, plans, settings.token(), SystemClock(), registry)
+                yield OpenedFleet(
+                    administration, store, plans, settings.token(), SystemClock(), registry, rates
+                )
             finally:
                 store.close()
         finally:

@@ -162,7 +162,9 @@ def plan_text(planned: Mapping[str, Any]) -> str:
         f"- {planned['partitions']} partitions change",
         f"- {planned['between_brokers_bytes'] / _GIB:.1f} GiB between brokers, "
         f"{planned['between_disks_bytes'] / _GIB:.1f} GiB between disks of one",
-        f"- about {planned['expected_s'] / 60:.0f} min under the throttle",
+        "- without end under the throttle"
+        if planned["expected_s"] is None
+        else f"- about {planned['expected_s'] / 60:.0f} min under the throttle",
         f"- by the placement rules of {placement} in the registry"
         if placement
         else "- without placement rules: the registry does not declare the cluster",

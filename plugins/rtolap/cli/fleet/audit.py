@@ -6,6 +6,8 @@ at; 3 something was found.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +22,9 @@ from rtolap.cli.fleet.registry import RegistryOption, read_clients, read_registr
 from rtolap.cli.output import EXIT_ERROR, JsonOption, print_json, print_table, success, warn
 from rtolap.fleet.isolation.audit import audit as audit_fleet
 from rtolap.fleet.isolation.clients import clients_elsewhere
-from rtolap.fleet.isolation.findings import SEVERITIES, Audit, Severity
+from rtolap.fleet.isolation.findings import SEVERITIES, Audit, Finding, Severity, some
+from rtolap.fleet.isolation.topic_users import CollectedUsers, collect_users
+from rtolap.fleet.isolation.topics import misplaced_topics
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
 from rtolap.fleet.snapshot.model import Snapshot
@@ -28,6 +32,7 @@ from rtolap.model.fleet import KafkaFleet
 
 EXIT_FOUND = 3
 COLUMNS = ("severity", "cluster", "kind", "subject", "what", "expected", "found", "repair")
+USER_COLUMNS = ("cluster", "topic", "used by", "state", "partitions", "lag or last write", "clients")
 
 
 def audit(
@@ -52,12 +57,14 @@ def audit(
     for name in names:
         fleet.cluster(name)
     silent: dict[str, str] = {}
+    users: dict[str, CollectedUsers] = {}
     if snapshot:
         snapshots = _loaded(fleet, names, snapshot)
     else:
-        snapshots, silent = _collected(fleet, names)
+        snapshots, users, silent = _collected(fleet, names)
     reached = {fleet.kafka_cluster(name) for name in names}
-    result = audit_fleet(fleet, snapshots, [each for each in clients if each.kafka_cluster in reached])
+    mine = [each for each in clients if each.kafka_cluster in reached]
+    result = audit_fleet(fleet, snapshots, mine, users)
     passed_over = [f"{name}: {reason}" for name, reason in silent.items()]
     if not cluster:
         passed_over += clients_elsewhere(fleet, clients)
@@ -87,17 +94,24 @@ def _loaded(fleet: KafkaFleet, names: list[str], files: list[str]) -> dict[str, 
     return found
 
 
-def _collected(fleet: KafkaFleet, names: list[str]) -> tuple[dict[str, Snapshot], dict[str, str]]:
-    """And why there is none, by cluster: one that is away does not hide what is wrong with the others."""
+def _collected(
+    fleet: KafkaFleet, names: list[str]
+) -> tuple[dict[str, Snapshot], dict[str, CollectedUsers], dict[str, str]]:
+    """With who uses the topics that belong elsewhere; and why there is no snapshot, by cluster: one that is
+    away does not hide what is wrong with the others."""
     found: dict[str, Snapshot] = {}
+    users: dict[str, CollectedUsers] = {}
     silent: dict[str, str] = {}
     for name in names:
         try:
             with open_administration(fleet.kafka_cluster(name)) as administration:
-                found[name] = collect_snapshot(administration, SystemClock())
+                snapshot = collect_snapshot(administration, SystemClock())
+                misplaced = misplaced_topics(fleet, name, snapshot.topics.names)
+                found[name] = snapshot
+                users[name] = collect_users(administration, snapshot, misplaced)
         except RtolapError as error:
             silent[name] = str(error)
-    return found, silent
+    return found, users, silent
 
 
 def _show(result: Audit, as_json: bool) -> None:
@@ -119,5 +133,43 @@ def _show(result: Audit, as_json: bool) -> None:
             for finding in result.findings
         ]
         print_table(COLUMNS, rows)
+    used = [row for finding in result.findings for row in user_rows(finding)]
+    if used:
+        print_table(USER_COLUMNS, used)
     for unchecked in result.unchecked:
         warn(f"not checked: {unchecked}")
+
+
+def user_rows(finding: Finding) -> Iterator[tuple[object, ...]]:
+    """Yield who uses the topic of the finding, a line each."""
+    if finding.users is None:
+        return
+    subject = (finding.cluster, finding.subject)
+    for what in finding.users.declared:
+        yield *subject, what, "declared", "", "", ""
+    for group in finding.users.groups or ():
+        members = "members not told" if group.members is None else _counted(group.members, "member")
+        partitions = sorted({*group.assigned, *group.committed})
+        lag = "lag not known" if group.lag_records is None else f"lag {group.lag_records}"
+        state = f"{group.kind or 'group'}, {group.state}, {members}"
+        yield *subject, f"group {group.group}", state, some(partitions), lag, some(group.clients)
+    for each in finding.users.producers or ():
+        state = (
+            f"{_counted(each.open_transactions, 'transaction')} open" if each.open_transactions else "active"
+        )
+        yield (
+            *subject,
+            _counted(each.producers, "producer"),
+            state,
+            each.partition,
+            _time(each.last_written_ms),
+            "",
+        )
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds") if at_ms >= 0 else ""
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

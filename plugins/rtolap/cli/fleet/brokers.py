@@ -16,6 +16,7 @@ import typer
 from rtolap.base.clock import SystemClock
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import ClusterOption, open_administration
+from rtolap.cli.fleet.looking import rate_reader
 from rtolap.cli.fleet.metadata_access import open_metadata
 from rtolap.cli.fleet.plan_text import print_plan
 from rtolap.cli.fleet.registry import (
@@ -212,7 +213,7 @@ def drain(
         return
     who = operator(Settings(), by)
     with open_administration(cluster) as administration:
-        snapshot = collect_snapshot(administration, SystemClock())
+        snapshot = collect_snapshot(administration, SystemClock(), rate_reader(None))
     registered = find_cluster(snapshot, cluster, cluster_name, registry, Settings())
     allowed = None if registered is None else registered.allowed_brokers(snapshot)
     plan = plan_drain(snapshot, [broker], limits=Limits(throttle_bytes_per_s=throttle, allowed=allowed))

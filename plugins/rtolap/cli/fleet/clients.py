@@ -74,7 +74,7 @@ def clients(
     declared = FleetSources() if file is None else read_sources(file)
     urls = [*(endpoint or ()), *declared.clients] or _receiver_pages()
     headers = {"Authorization": f"Bearer {settings.token()}"}
-    threshold_ms, shares = float(parse_duration_ms(threshold)), shares_of(snapshot, cluster)
+    threshold_ms, shares = float(parse_duration_ms(threshold)), shares_of(snapshot, cluster, sources)
     found: dict[ClientBroker, Behind] = {}
     with ExitStack() as opened:
         opened.enter_context(interrupted(watch))

@@ -20,14 +20,17 @@ from rtolap.base.metrics_server import MetricsServer
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import open_administration
 from rtolap.cli.output import console, print_json, print_table, success, text_table, warn
-from rtolap.fleet.monitoring.collect import StageLook, StageReader
+from rtolap.fleet.monitoring.collect import TIMEOUT_S, StageLook, StageReader
 from rtolap.fleet.monitoring.disks import LogDirShare, log_dir_shares
 from rtolap.fleet.monitoring.history import append_look, read_looks
 from rtolap.fleet.monitoring.metrics import SERVICE, StageMetrics
 from rtolap.fleet.monitoring.sources import FleetSources, read_sources
 from rtolap.fleet.monitoring.stages import StageWindow, between
+from rtolap.fleet.monitoring.topic_rates import TIMEOUT_S as RATES_TIMEOUT_S
+from rtolap.fleet.monitoring.topic_rates import SourceRates
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
+from rtolap.fleet.snapshot.rates import RateReader
 from rtolap.model.durations import parse_duration_ms
 
 _LEAST_EVERY_MS = 200
@@ -65,6 +68,12 @@ def declared_sources(path: Path | None) -> FleetSources:
             action="name it by --sources or RTOLAP_FLEET_SOURCES",
         )
     return read_sources(file)
+
+
+def rate_reader(path: Path | None, *, timeout_s: float = RATES_TIMEOUT_S) -> RateReader | None:
+    """None where no sources are declared: a snapshot then says that it has no rates."""
+    file = path or Settings().fleet_sources
+    return None if file is None else SourceRates(read_sources(file), timeout_s=timeout_s)
 
 
 def check_options(watch: bool, metrics_port: int | None, looks: Path | None) -> None:
@@ -159,14 +168,20 @@ class Screen:
                 warn(note)
 
 
-def shares_of(snapshot: Path | None, cluster: str | None) -> dict[int, list[LogDirShare]]:
-    """By broker, of the recorded fleet or of the cluster as it is; nothing where neither is named."""
+def shares_of(
+    snapshot: Path | None, cluster: str | None, sources: Path | None
+) -> dict[int, list[LogDirShare]]:
+    """By broker, of the recorded fleet or of the cluster as it is, with its rates; nothing where neither is
+    named."""
     if snapshot is not None:
         return log_dir_shares(load(snapshot))
     if cluster is None:
         return {}
     with open_administration(cluster) as administration:
-        return log_dir_shares(collect_snapshot(administration, SystemClock()))
+        rates = rate_reader(
+            sources, timeout_s=TIMEOUT_S
+        )  # a broker that is slow may hold up no more than a look
+        return log_dir_shares(collect_snapshot(administration, SystemClock(), rates))
 
 
 def missing_notes(look: StageLook) -> list[str]:

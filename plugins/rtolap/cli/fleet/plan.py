@@ -32,6 +32,7 @@ from rtolap.fleet.planning.disks import TOLERANCE, plan_disks
 from rtolap.fleet.planning.drain import plan_drain, plan_remove_disk
 from rtolap.fleet.planning.factor import plan_factor
 from rtolap.fleet.planning.leaders import plan_leaders
+from rtolap.fleet.planning.leaders_by_load import plan_leaders_by_load
 from rtolap.fleet.planning.misplaced import plan_placement
 from rtolap.fleet.planning.plan_diff import difference
 from rtolap.fleet.planning.plan_file import load_plan
@@ -57,9 +58,15 @@ def disks(
 
 @app.command()
 @with_option_groups
-def leaders(options: LeadersOptions) -> None:
+def leaders(
+    options: LeadersOptions,
+    by_load: Annotated[
+        bool, typer.Option("--by-load", help="Let them send about as many bytes a second instead.")
+    ] = False,
+) -> None:
     """Let brokers lead about as many partitions each, without moving data."""
-    options.run(lambda fleet, limits: plan_leaders(fleet, limits=limits))
+    planner = plan_leaders_by_load if by_load else plan_leaders
+    options.run(lambda fleet, limits: planner(fleet, limits=limits))
 
 
 @app.command()
@@ -166,7 +173,7 @@ def diff(one: PlanArgument, other: PlanArgument, as_json: JsonOption = False) ->
         ("partitions", len(first), len(second)),
         ("moves", len(first.moves), len(second.moves)),
         ("bytes", size_text(first.moved_bytes), size_text(second.moved_bytes)),
-        ("time", time_text(first.expected_s), time_text(second.expected_s)),
+        ("time", time_text(first.copy_time.expected_s), time_text(second.copy_time.expected_s)),
         ("left over", size_text(first.bounds.after_bytes), size_text(second.bounds.after_bytes)),
     ]
     print_table(("figure", str(one), str(other)), rows)

@@ -13,6 +13,7 @@ import typer
 from rtolap.base.clock import SystemClock
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import ClusterOption, open_administration
+from rtolap.cli.fleet.looking import SourcesOption, rate_reader
 from rtolap.cli.fleet.plan_text import print_plan, summary
 from rtolap.cli.fleet.registry import ClusterNameOption, RegistryOption, find_cluster, read_cluster
 from rtolap.cli.output import JsonOption, print_json, success, write_file
@@ -51,6 +52,7 @@ class PlanOutput:
     """Where the fleet is recorded, if it is, and where the plan goes."""
 
     snapshot: SnapshotOption = None
+    sources: SourcesOption = None
     out: OutOption = None
     plot: PlotOption = None
     as_json: JsonOption = False
@@ -59,8 +61,9 @@ class PlanOutput:
         """cluster: where the fleet is not recorded."""
         if self.snapshot is not None:
             return load(self.snapshot)
+        rates = rate_reader(self.sources)
         with open_administration(cluster) as administration:
-            return collect_snapshot(administration, SystemClock())
+            return collect_snapshot(administration, SystemClock(), rates)
 
     def show(self, plan: Plan, moves: int) -> None:
         if self.out is not None:

@@ -22,7 +22,10 @@ def size_text(size_bytes: int) -> str:
     return f"{size:.0f} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
-def time_text(seconds: int) -> str:
+def time_text(seconds: int | None) -> str:
+    """seconds: None where there is no end."""
+    if seconds is None:
+        return "without end"
     days, rest = divmod(seconds, 86_400)
     hours, rest = divmod(rest, 3_600)
     minutes, seconds = divmod(rest, 60)
@@ -33,7 +36,7 @@ def time_text(seconds: int) -> str:
 
 def summary(plan: Plan) -> dict[str, Any]:
     """Return what is decided, in figures."""
-    moves = plan.moves
+    moves, time = plan.moves, plan.copy_time
     return {
         "kind": plan.kind,
         "arguments": dict(plan.arguments),
@@ -49,7 +52,10 @@ def summary(plan: Plan) -> dict[str, Any]:
         "least_before_bytes": plan.bounds.before_bytes,
         "least_after_bytes": plan.bounds.after_bytes,
         "throttle_bytes_per_s": plan.throttle_bytes_per_s,
-        "expected_s": plan.expected_s,
+        "expected_s": time.expected_s,
+        "written_bytes_per_s": time.written_bytes_per_s,
+        "written_unknown": time.unknown,
+        "outpaced": len(time.outpaced),
         "utilisation_before": _spread(plan.disks.utilisation(plan.disks.before_bytes)),
         "utilisation_after": _spread(plan.disks.utilisation(plan.disks.after_bytes)),
     }
@@ -73,7 +79,7 @@ def print_plan(plan: Plan, *, moves: int) -> None:
     )
     for sentence in plan.why:
         console.print(f"  {sentence}", highlight=False, soft_wrap=True, markup=False)
-    figures = summary(plan)
+    figures, time = summary(plan), plan.copy_time
     spans = [
         f"{size_text(plan.between_brokers_bytes)} between brokers",
         f"{size_text(plan.between_disks_bytes)} between disks of a broker",
@@ -88,8 +94,9 @@ def print_plan(plan: Plan, *, moves: int) -> None:
         ("elections", f"{len(plan.elections)}"),
         (
             "time",
-            f"{time_text(plan.expected_s)} at {size_text(plan.throttle_bytes_per_s)} a second and broker",
+            f"{time_text(time.expected_s)} at {size_text(plan.throttle_bytes_per_s)} a second and broker",
         ),
+        ("written meanwhile", _written(plan)),
         *(
             (f"disks {when}", _range(figures[f"utilisation_{when}"]))
             for when in ("before", "after")
@@ -105,6 +112,12 @@ def print_plan(plan: Plan, *, moves: int) -> None:
         print_table(MOVE_COLUMNS, move_rows(plan, order))
         if listed < len(plan.moves):
             console.print(f"  … and {len(plan.moves) - listed} smaller moves", highlight=False)
+
+
+def _written(plan: Plan) -> str:
+    time = plan.copy_time
+    told = f"{size_text(time.written_bytes_per_s)} a second to the partitions that are copied"
+    return f"{told}; not known of {time.unknown}" if time.unknown else told
 
 
 def _range(spread: dict[str, float]) -> str:
@@ -145,10 +158,11 @@ def _signed(size_bytes: int) -> str:
     return ("+" if size_bytes > 0 else "") + size_text(size_bytes)
 
 
-MOVE_COLUMNS = ("topic", "partition", "from", "to", "size")
+MOVE_COLUMNS = ("topic", "partition", "from", "to", "size", "written_per_s")
 
 
-def move_rows(plan: Plan, rows: Int64s) -> list[tuple[str, int, str, str, str]]:
+def move_rows(plan: Plan, rows: Int64s) -> list[tuple[str, int, str, str, str, str]]:
+    """written_per_s: to the partition, by its producers."""
     moves = plan.moves
     return [
         (
@@ -157,9 +171,14 @@ def move_rows(plan: Plan, rows: Int64s) -> list[tuple[str, int, str, str, str]]:
             _place(plan, int(moves.from_brokers[row]), int(moves.from_log_dirs[row])),
             _place(plan, int(moves.to_brokers[row]), int(moves.to_log_dirs[row])),
             size_text(int(moves.size_bytes[row])),
+            _rate_text(float(plan.bytes_in_per_s[moves.partitions[row]])),
         )
         for row in rows.tolist()
     ]
+
+
+def _rate_text(bytes_per_s: float) -> str:
+    return "not known" if np.isnan(bytes_per_s) else size_text(round(bytes_per_s))
 
 
 def _place(plan: Plan, broker: int, log_dir: int) -> str:

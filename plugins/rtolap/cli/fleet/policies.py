@@ -47,7 +47,10 @@ def policies(
         if apply:
             who = operator(settings, by)
             for proposal in found:
-                failed |= proposal.applies and not _apply(opened, proposal, who)
+                if proposal.applies and not _apply(opened, proposal, who):
+                    failed = True
+                elif proposal.applies and not as_json:
+                    success(f"broker {proposal.broker}: {', '.join(proposal.operations)}")
     if as_json:
         print_json(msgspec.to_builtins(found))
     else:
@@ -84,7 +87,6 @@ def _apply(opened: OpenedBrokers, proposal: Proposal, by: str) -> bool:
     except RtolapError as error:
         warn(f"broker {proposal.broker}: {error}")
         return False
-    success(f"broker {proposal.broker}: {', '.join(proposal.operations)}")
     return True
 
 

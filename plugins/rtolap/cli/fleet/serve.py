@@ -46,8 +46,11 @@ def serve(
     ] = _DEFAULTS.look_every_s,
     produce_p99_ms_max: Annotated[
         float | None,
-        typer.Option(min=1, help="Fewer moves at brokers whose writes take longer, by --sources."),
+        typer.Option(min=0.1, help="Fewer moves at brokers whose writes take longer, by --sources."),
     ] = None,
+    produce_every_s: Annotated[
+        float, typer.Option(min=0.5, help="Time between two readings of how long writes take.")
+    ] = _DEFAULTS.produce_every_ms / 1000,
     sources: SourcesOption = None,
 ) -> None:
     """Carry out the plans that are submitted for a cluster, until it is stopped; what moves then goes on, and
@@ -55,7 +58,12 @@ def serve(
     settings = service_settings()
     stopping = stop_event()
     clock = SystemClock()
-    mover_settings = replace(_DEFAULTS, look_every_s=look_every_s, produce_p99_ms_max=produce_p99_ms_max)
+    mover_settings = replace(
+        _DEFAULTS,
+        look_every_s=look_every_s,
+        produce_p99_ms_max=produce_p99_ms_max,
+        produce_every_ms=round(produce_every_s * 1000),
+    )
     metrics = MoverMetrics(clock, mover_settings)
     with ExitStack() as opened:
         produce: ProduceReader | None = None

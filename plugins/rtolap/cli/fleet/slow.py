@@ -67,7 +67,7 @@ def slow(
     rule = SlowRule(
         float(parse_duration_ms(threshold)), float(parse_duration_ms(recovered)), requests_min, readings
     )
-    shares = shares_of(snapshot, cluster)
+    shares = shares_of(snapshot, cluster, sources)
     standings: dict[Key, Standing] = {}
     found: list[tuple[BrokerRequests, Cause | None]] = []
     with ExitStack() as opened:

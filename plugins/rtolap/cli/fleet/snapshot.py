@@ -10,10 +10,11 @@ import typer
 
 from rtolap.base.clock import SystemClock
 from rtolap.cli.fleet.access import ClusterOption, open_administration
+from rtolap.cli.fleet.looking import SourcesOption, rate_reader
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import digest_of, save
-from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, ReplicaState, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, Floats, ReplicaState, Snapshot
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 COLUMNS = (
@@ -23,6 +24,8 @@ COLUMNS = (
     "leaders",
     "replicas",
     "moving",
+    "in_per_s",
+    "out_per_s",
     "log_dir",
     "used_bytes",
     "usable_bytes",
@@ -34,12 +37,15 @@ def snapshot(
     file: Annotated[
         Path | None, typer.Option("--save", help="Write it to this file, which plans are made of.")
     ] = None,
+    sources: SourcesOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Take a snapshot: what is where, how full disks are, what moves, and what could not be read."""
+    """Take a snapshot: what is where, how full disks are, what moves, what is written and read, and what
+    could not be read off the cluster."""
+    rates = rate_reader(sources)
     with open_administration(cluster) as administration:
-        taken = collect_snapshot(administration, SystemClock())
+        taken = collect_snapshot(administration, SystemClock(), rates)
     if file is not None:
         save(taken, file)
     if as_json:
@@ -72,13 +78,17 @@ def document(taken: Snapshot) -> dict[str, Any]:
 
 
 def log_dir_rows(taken: Snapshot) -> list[dict[str, Any]]:
-    """A row a log directory; one for a broker of which none is known."""
+    """A row a log directory; one for a broker of which none is known. Bytes a second are of the partitions
+    that the broker leads, None where they are not known."""
     brokers, replicas = taken.brokers, taken.replicas
     of_broker = np.bincount(replicas.brokers, minlength=len(brokers))
     led = taken.partitions.leaders
     leaders = np.bincount(led[led != UNKNOWN], minlength=len(brokers))
     changing = (replicas.states != ReplicaState.STAYING) | (replicas.future_log_dirs != UNKNOWN)
     moving = np.bincount(replicas.brokers[changing], minlength=len(brokers))
+    into, out = (
+        _led_rates(taken, of) for of in (taken.partitions.bytes_in_per_s, taken.partitions.bytes_out_per_s)
+    )
     rows = []
     for row in range(len(brokers)):
         known: dict[str, Any] = {
@@ -88,10 +98,18 @@ def log_dir_rows(taken: Snapshot) -> list[dict[str, Any]]:
             "leaders": int(leaders[row]),
             "replicas": int(of_broker[row]),
             "moving": int(moving[row]),
+            "in_per_s": None if np.isnan(into[row]) else round(float(into[row])),
+            "out_per_s": None if np.isnan(out[row]) else round(float(out[row])),
         }
         dirs = np.flatnonzero(taken.log_dirs.brokers == row)
         rows += [{**known, **_log_dir(taken, int(at))} for at in dirs] or [{**known, **_NO_LOG_DIR}]
     return rows
+
+
+def _led_rates(taken: Snapshot, rates: Floats) -> Floats:
+    """By broker; NaN where one of its partitions has none."""
+    led = taken.partitions.leaders != UNKNOWN
+    return np.bincount(taken.partitions.leaders[led], rates[led], len(taken.brokers)).astype(np.float64)
 
 
 _NO_LOG_DIR: dict[str, Any] = {"log_dir": None, "used_bytes": None, "usable_bytes": None, "disk": None}

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from rtolap.base.errors import Refused
 from rtolap.fleet.isolation.capacity import reserve_findings, role_findings, unknown_disks
 from rtolap.fleet.isolation.clients import DeclaredClient, client_findings
-from rtolap.fleet.isolation.findings import SEVERITIES, Audit, Finding
+from rtolap.fleet.isolation.findings import SEVERITIES, Audit, Finding, TopicUsers
 from rtolap.fleet.isolation.placement import placement_rules
 from rtolap.fleet.isolation.quotas import quota_differences, quota_findings
 from rtolap.fleet.isolation.racks import rack_findings
+from rtolap.fleet.isolation.topic_users import CollectedUsers
 from rtolap.fleet.isolation.topics import (
     factor_findings,
     min_in_sync_in_force,
+    misplaced_topics,
     owner_findings,
     placement_findings,
 )
@@ -24,9 +28,13 @@ QUOTAS_FACT = "client quotas"
 
 
 def audit(
-    fleet: KafkaFleet, snapshots: Mapping[str, Snapshot], clients: Sequence[DeclaredClient] = ()
+    fleet: KafkaFleet,
+    snapshots: Mapping[str, Snapshot],
+    clients: Sequence[DeclaredClient] = (),
+    users: Mapping[str, CollectedUsers] | None = None,
 ) -> Audit:
     """`snapshots`: by the fleet's names of clusters, any of them. `clients`: our own, which need no snapshot.
+    users: of the misplaced topics of each cluster that was asked.
 
     Raises Refused where a snapshot is another cluster's than its name says.
     """
@@ -38,8 +46,14 @@ def audit(
     for name in fleet.clusters:
         found = list(client_findings(fleet, name, clients))
         if name in snapshots:
-            found += [*owner_findings(fleet, name, topics_of), *_of_cluster(name, fleet, snapshots[name])]
-            unchecked += _unchecked(name, snapshots[name])
+            asked = (users or {}).get(name)
+            misplaced = misplaced_topics(fleet, name, topics_of[name])
+            told = {topic: _users(fleet, name, topic, clients, asked) for topic in misplaced}
+            found += [
+                *owner_findings(fleet, name, topics_of, told),
+                *_of_cluster(name, fleet, snapshots[name]),
+            ]
+            unchecked += [*_unchecked(name, snapshots[name]), *_unchecked_users(name, misplaced, asked)]
         else:
             unchecked.append(f"{name}: no snapshot of it")
         findings += sorted(found, key=lambda each: (SEVERITIES.index(each.severity), each.kind, each.subject))
@@ -66,6 +80,32 @@ def _of_cluster(name: str, fleet: KafkaFleet, snapshot: Snapshot) -> list[Findin
     if not _lacks_quotas(snapshot):
         found += quota_findings(name, quota_differences(cluster, snapshot.quotas))
     return found
+
+
+def _users(
+    fleet: KafkaFleet,
+    name: str,
+    topic: str,
+    clients: Sequence[DeclaredClient],
+    asked: CollectedUsers | None,
+) -> TopicUsers:
+    told = TopicUsers() if asked is None else asked.users.get(topic, TopicUsers())
+    here = fleet.kafka_cluster(name)
+    declared = [
+        f"{client.what} {client.does}"
+        for client in clients
+        if client.topic == topic and client.kafka_cluster == here
+    ]
+    return msgspec.structs.replace(told, declared=tuple(declared))
+
+
+def _unchecked_users(name: str, misplaced: Sequence[str], asked: CollectedUsers | None) -> list[str]:
+    if not misplaced:
+        return []
+    whose = f"{name}: who uses topics of other clusters"
+    if asked is None:
+        return [f"{whose} (a recorded snapshot does not tell)"]
+    return [f"{whose}: {missing}" for missing in asked.missing]
 
 
 def _lacks_quotas(snapshot: Snapshot) -> bool:

@@ -39,10 +39,45 @@ class FindingKind(StrEnum):
     QUOTA = "quota"
 
 
+class GroupUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A consumer group that reads a topic. kind, state: in Kafka's words. members: those that read it now,
+    None where that is not told; clients: their ids and hosts. assigned, committed: partitions that they read,
+    and of which the group has committed an offset. lag_records: between those and the end of the log, None
+    where an end is not known."""
+
+    group: str
+    kind: str
+    state: str
+    members: int | None
+    clients: tuple[str, ...]
+    assigned: tuple[int, ...]
+    committed: tuple[int, ...]
+    lag_records: int | None
+
+
+class ProducerUse(msgspec.Struct, frozen=True, kw_only=True):
+    """The producers that a partition remembers. last_written_ms: of the one that wrote last.
+    open_transactions: how many of them are within one."""
+
+    partition: int
+    producers: int
+    last_written_ms: int
+    open_transactions: int
+
+
+class TopicUsers(msgspec.Struct, frozen=True, kw_only=True):
+    """Who reads and writes a topic. groups, producers: None where brokers were not asked, or told nothing.
+    declared: our own, as in "loader flights reads"."""
+
+    groups: tuple[GroupUse, ...] | None = None
+    producers: tuple[ProducerUse, ...] | None = None
+    declared: tuple[str, ...] = ()
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """subject: the topic, broker, log directory, pool, entity or definition that it is about. partitions: of
     the topic, where it is about some of them; brokers: that have part in it. repair: the command, or what to
-    do."""
+    do. users: of a topic that is to leave."""
 
     cluster: str
     kind: FindingKind
@@ -54,6 +89,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     repair: str
     partitions: tuple[int, ...] = ()
     brokers: tuple[int, ...] = ()
+    users: TopicUsers | None = None
 
 
 class Audit(msgspec.Struct, frozen=True):

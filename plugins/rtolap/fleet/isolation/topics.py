@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from rtolap.fleet.isolation.findings import Finding, FindingKind, Severity, by_topic, numbers_of, some
+from rtolap.fleet.isolation.findings import (
+    Finding,
+    FindingKind,
+    Severity,
+    TopicUsers,
+    by_topic,
+    numbers_of,
+    some,
+)
 from rtolap.fleet.isolation.placement import PlacementRules
 from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, Int32s, Int64s, ReplicaState, Snapshot
 from rtolap.model.fleet import KafkaFleet, first_matches
 
 
+def misplaced_topics(fleet: KafkaFleet, name: str, topics: Iterable[str]) -> tuple[str, ...]:
+    """Return the topics that somebody owns and the cluster `name` does not take, by name."""
+    asked = sorted(topics)
+    owners = first_matches(asked, [owner.match for owner in fleet.topics])
+    takes = fleet.clusters[name].takes
+    return tuple(
+        topic
+        for topic, place in zip(asked, owners, strict=True)
+        if place is not None and not takes(fleet.topics[place])
+    )
+
+
 def owner_findings(
-    fleet: KafkaFleet, name: str, topics_of: Mapping[str, frozenset[str]]
+    fleet: KafkaFleet, name: str, topics_of: Mapping[str, frozenset[str]], users: Mapping[str, TopicUsers]
 ) -> Iterator[Finding]:
-    """`topics_of`: the topics of each cluster whose snapshot is there."""
+    """`topics_of`: the topics of each cluster whose snapshot is there. users: of misplaced topics."""
     topics = sorted(topics_of[name])
     owners = first_matches(topics, [owner.match for owner in fleet.topics])
     for topic, place in zip(topics, owners, strict=True):
@@ -46,6 +66,7 @@ def owner_findings(
             expected=" or ".join(right),
             found=f"{name}, and {', '.join(also)} too" if also else name,
             repair=f"mirror it to {right[0]}, move its producers and consumers, and drop it here",
+            users=users.get(topic),
         )
 
 

@@ -4,6 +4,8 @@
     sources      what the operator declares: Jolokia agents, Prometheus exporters, logs, our own processes
     jolokia      one bulk read of a broker's JMX; `prometheus_text` reads an exporter's page instead
     collect      one look at all brokers at once; who does not answer is named
+    ask_brokers  the same for whatever else is asked of sources, once
+    topic_rates  bytes a second by topic and broker, for snapshots
     history      looks in a file
     slow_states  when a broker is called slow, and when no longer: the table
     slow         the rule: p99 of reads and writes, without the long poll; the stage, the disk, the followers

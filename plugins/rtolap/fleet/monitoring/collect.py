@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import httpx
 
 from rtolap.base.errors import RtolapError
+from rtolap.fleet.monitoring.ask_brokers import check_is, post_to_agent
 from rtolap.fleet.monitoring.http_pages import read_page
 from rtolap.fleet.monitoring.jolokia import ANSWER_BYTES_MAX, BULK_READ, parse_bulk_answer
 from rtolap.fleet.monitoring.prometheus_text import PAGE_BYTES_MAX, parse_page
@@ -92,25 +93,15 @@ class StageReader:
         name = f"{'Jolokia' if declared.jolokia else 'Prometheus'} of broker {broker}"
         try:
             reading = self._jolokia(broker) if declared.jolokia else self._prometheus(broker)
+            check_is(broker, reading.ids)
         except RtolapError as error:
             return MissingSource(name, str(error), broker)
-        if reading.ids and broker not in reading.ids:
-            called = ", ".join(map(str, reading.ids))
-            return MissingSource(name, f"it is the agent of broker {called}", broker)
         return reading
 
     def _jolokia(self, broker: int) -> BrokerReading:
-        # the agent answers at the path with a slash, and redirects from the one without
-        url = self._sources[broker].jolokia.rstrip("/") + "/"
+        http, url = self._https[broker], self._sources[broker].jolokia
         return parse_bulk_answer(
-            read_page(
-                self._https[broker],
-                "POST",
-                url,
-                content=BULK_READ,
-                bytes_max=ANSWER_BYTES_MAX,
-                timeout_s=self._timeout_s,
-            )
+            post_to_agent(http, url, BULK_READ, bytes_max=ANSWER_BYTES_MAX, timeout_s=self._timeout_s)
         )
 
     def _prometheus(self, broker: int) -> BrokerReading:

@@ -31,7 +31,7 @@ _HISTOGRAM = {
 _STAGES = {name: stage for stage, name in METRIC_NAMES.items()}
 _REQUESTS = {name: request for request, name in REQUEST_NAMES.items()}
 # gauge → MBean and attribute
-_GAUGES = {
+GAUGES = {
     "lag_records_max": ("kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica", "Value"),
     "under_replicated": ("kafka.server:type=ReplicaManager,name=UnderReplicatedPartitions", "Value"),
     "isr_shrinks": ("kafka.server:type=ReplicaManager,name=IsrShrinksPerSec", "Count"),
@@ -57,7 +57,7 @@ def _requests() -> Iterator[dict[str, object]]:
     for name in REQUEST_NAMES.values():
         # also matches histograms that are no times: a read each of 21 beans would be longer both ways
         yield read_request(f"kafka.network:type=RequestMetrics,name=*,request={name}", list(_HISTOGRAM))
-    for bean, attribute in _GAUGES.values():
+    for bean, attribute in GAUGES.values():
         yield read_request(bean, [attribute])
     yield read_request(_LOG_DIRS, ["Value"])
     yield read_request(IDS_BEAN, ["Version"])
@@ -68,7 +68,7 @@ def read_request(bean: str, attributes: list[str]) -> dict[str, object]:
 
 
 BULK_READ = msgspec.json.encode(list(_requests()))
-_REQUESTS_SENT = len(REQUEST_NAMES) + len(_GAUGES) + 2
+_REQUESTS_SENT = len(REQUEST_NAMES) + len(GAUGES) + 2
 
 
 def parse_bulk_answer(content: bytes) -> BrokerReading:
@@ -82,7 +82,7 @@ def parse_bulk_answer(content: bytes) -> BrokerReading:
             if stage is not None and request is not None:
                 times[request, stage] = _times(attributes)
     gauges: dict[str, float | None] = {}
-    for (name, (_, attribute)), beans in zip(_GAUGES.items(), values[len(REQUEST_NAMES) :], strict=False):
+    for (name, (_, attribute)), beans in zip(GAUGES.items(), values[len(REQUEST_NAMES) :], strict=False):
         gauges[name] = number_of(beans.get(attribute))
     dirs, ids = values[-2:]
     offline = sorted(

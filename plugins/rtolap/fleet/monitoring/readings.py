@@ -30,3 +30,13 @@ class BrokerReading:
     times: Mapping[tuple[RequestType, Stage], StageTimes]
     gauges: BrokerGauges = BrokerGauges()
     ids: tuple[int, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class TopicBytes:
+    """by_topic: bytes in and out, of the partitions that the broker leads; a second, or counted since the
+    broker started. ids: as in `BrokerReading`."""
+
+    by_topic: Mapping[str, tuple[float, float]]
+    counted: bool
+    ids: tuple[int, ...] = field(default=())

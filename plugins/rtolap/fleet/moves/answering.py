@@ -13,6 +13,7 @@ import msgspec
 from rtolap.base.clock import Clock
 from rtolap.base.errors import (
     DefinitionError,
+    Forbidden,
     IllegalTransition,
     NotFound,
     PlanOutdated,
@@ -29,10 +30,13 @@ from rtolap.fleet.moves.requests import Answer, MoveRequest, RequestKind, check_
 from rtolap.fleet.moves.states import MoveEvent, MoveState, PlanEvent, PlanState
 from rtolap.fleet.moves.throttles import changed_throttle
 from rtolap.kafka.administration.interface import FleetAdministration
-from rtolap.kafka.administration.values import Partition
+from rtolap.kafka.administration.values import Partition, Right
 from rtolap.metadata.store import Check, Operation
 
 _log = logging.getLogger(__name__)
+_NAMED_MAX = 5
+_ON_CLUSTER = (Right.ALTER, Right.DESCRIBE, Right.ALTER_CONFIGS, Right.DESCRIBE_CONFIGS)
+_ON_TOPICS = (Right.DESCRIBE, Right.ALTER_CONFIGS, Right.DESCRIBE_CONFIGS)
 _STOPPED = frozenset((PlanState.RELEASING, PlanState.ENDED))
 
 
@@ -124,6 +128,7 @@ class Answering:
         check_moves(moves)
         _check_rate(request.rate_bytes_per_s)
         check_fleet(self._administration, moves)
+        check_rights(self._administration, moves)
         record = PlanRecord(
             request.plan_id,
             request.cluster_id,
@@ -168,6 +173,20 @@ class Answering:
 def _check_rate(rate_bytes_per_s: int | None) -> None:
     if rate_bytes_per_s is not None and rate_bytes_per_s <= 0:
         raise DefinitionError("a throttle that lets nothing pass", found=rate_bytes_per_s)
+
+
+def check_rights(administration: FleetAdministration, moves: Sequence[PlannedMove]) -> None:
+    """Raises Forbidden where a right is missing that carrying the moves out will need: without it a plan
+    would begin, and neither go on nor end."""
+    topics = {move.topic for move in moves}
+    missing = administration.missing_rights(_ON_CLUSTER, _ON_TOPICS, topics)
+    if missing:
+        others = f" and {len(missing) - _NAMED_MAX} others" if len(missing) > _NAMED_MAX else ""
+        raise Forbidden(
+            "the mover may not carry the plan out",
+            expected=f"the rights {', '.join(missing[:_NAMED_MAX])}{others}",
+            action="grant them to the mover's user (kafka-acls --add)",
+        )
 
 
 def check_fleet(administration: FleetAdministration, moves: Sequence[PlannedMove]) -> None:

@@ -5,11 +5,13 @@ A step, and what a crash after each part of it leaves behind:
     1. answer requests              the next step answers them
     2. keep which throttles follow, or which another request has changed them to
                                     nothing is set yet
-    3. set them, keep that they are set
+    3. set them, list the replicas of moves under way and no others, keep that
                                     they may be set though nothing says so: set again, removed at the end
     4. look at the brokers
-    5. keep what follows from it    nobody was asked: the next look asks
-    6. ask the brokers              asked again where it does not show
+    5. keep what follows from it, and which moves begin
+                                    nobody was asked: the next look asks
+    6. ask the brokers for moves that 3 has listed
+                                    asked again where it does not show
     7. all moves have ended: keep that throttles are to go
     8. remove them, keep that the plan has ended
                                     removed again, which changes nothing
@@ -39,8 +41,8 @@ from rtolap.fleet.moves.states import MoveEvent, PlanEvent, PlanState
 from rtolap.fleet.moves.throttles import (
     HALT_BYTES_PER_S,
     changed_throttle,
-    in_force,
     is_halted,
+    listed_moves,
     plan_throttle,
     remove_throttle,
     set_throttle,
@@ -177,9 +179,7 @@ class Mover:
                 self._administration, plan.moves, kept.record.throttle, HALT_BYTES_PER_S
             )
             kept = self._save(kept, msgspec.structs.replace(kept.record, throttle=throttle))
-        if kept.record.throttle is not None and not kept.record.throttle.is_set:
-            kept = self._set_throttle(kept, plan)
-        return self._move(kept, plan)
+        return self._move(self._with_throttle(kept, plan), plan)
 
     def _start(self, kept: KeptPlan, plan: PlanMoves) -> None:
         record = kept.record
@@ -188,12 +188,17 @@ class Mover:
             record = msgspec.structs.replace(record, throttle=throttle)
         self._kept.save(record.with_plan(PlanEvent.START, self._clock.now_ms()), kept.version, self._lease())
 
-    def _set_throttle(self, kept: KeptPlan, plan: PlanMoves) -> KeptPlan:
+    def _with_throttle(self, kept: KeptPlan, plan: PlanMoves) -> KeptPlan:
+        """Have it bind what is under way, and nothing else."""
         throttle = kept.record.throttle
-        assert throttle is not None
+        if throttle is None:
+            return kept
+        numbers = listed_moves(throttle, plan.moves, kept.record.active)
+        if throttle.is_set and throttle.listed == numbers:
+            return kept
         self._lease()
-        set_throttle(self._administration, plan.moves, throttle)
-        return self._save(kept, msgspec.structs.replace(kept.record, throttle=in_force(throttle)))
+        throttle = set_throttle(self._administration, plan.moves, throttle, numbers)
+        return self._save(kept, msgspec.structs.replace(kept.record, throttle=throttle))
 
     def _move(self, kept: KeptPlan, plan: PlanMoves) -> bool:
         now_ms = self._clock.now_ms()

@@ -61,12 +61,13 @@ class Throttle(msgspec.Struct, frozen=True):
     """rates: what is set for all brokers, by the name of the setting; empty: nothing binds the plan any
     more. earlier_values: what this plan has set, or meant to, before that. former_rates: what somebody else
     had set. former_lists: by topic and setting, what topics listed before, where they listed anything.
-    is_set: all of it is in force."""
+    listed: numbers of the moves whose replicas topics list. is_set: the rates are in force."""
 
     rates: dict[str, str]
     earlier_values: tuple[str, ...] = ()
     former_rates: dict[str, str] = {}
     former_lists: dict[str, dict[str, str]] = {}
+    listed: tuple[int, ...] = ()
     is_set: bool = False
 
 

@@ -14,9 +14,9 @@ from rtolap.fleet.moves.records import MoveRecord, PlanRecord
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.states import MoveState, PlanState
 from rtolap.fleet.moves.window import PlanMoves, is_stalled
+from rtolap.fleet.planning.copy_time import NEEDED_TIMES
 
 TAIL_SHARE = 0.05  # of the moves, that hold up the end
-NEEDED_TIMES = 2  # of what is written: a copy then takes as long as at rest under half of it
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _expected_end_ms(
 
 def _throttle_needed(record: PlanRecord, plan: PlanMoves) -> int | None:
     """Return what is written to the partitions under way, as the busiest broker sends and takes it, and as
-    much again for the copies to gain. Those of the plan that are not under way are not known, and count."""
+    much again for the copies to gain. Others are not listed and do not count."""
     rate = record.rate_bytes_per_s
     if rate is None or not any(kept.behind for kept in record.active.values()):
         return None

@@ -1,18 +1,20 @@
-"""Throttles on the copies of a plan: set in one batch for the whole plan, and removed to the last entry.
+"""Throttles on the copies of a plan: rates for the whole plan, replicas as they are moved, all of it removed.
 
 Rates are set for all brokers at once, so that they can be removed although brokers are gone; a broker with a
 rate of its own keeps it. Which replicas are bound stands with their topics: the former ones send, the new
-ones take. Replicas that are in sync are never bound.
+ones take. Replicas that are in sync are never bound, but what leaders send them counts against the rate, and
+one that has fallen out of sync is bound like a copy. So only the replicas of moves that are under way are
+listed: before Kafka is asked for a move, and until it has ended.
 
-What stood there before is kept before anything is set: entries that somebody else listed stay, and a rate
-that somebody else set meanwhile is theirs. A rate may be changed as long as moves run; all that the plan has
-ever meant to set counts as its own.
+What stood there before is kept before anything is set: entries that somebody else listed, before or
+meanwhile, stay, and a rate that somebody else set meanwhile is theirs. A rate may be changed as long as moves
+run; all that the plan has ever meant to set counts as its own.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -43,7 +45,7 @@ Lists = dict[str, dict[str, list[str]]]
 def plan_throttle(
     administration: FleetAdministration, moves: Sequence[PlannedMove], rate_bytes_per_s: int
 ) -> Throttle:
-    """Return what will be set, and what stands there now: to be kept before `set_throttle`."""
+    """Return the rates that will be set, and what stands there now: to be kept before `set_throttle`."""
     topics = [ConfigResource(ConfigKind.TOPIC, topic) for topic in listed_replicas(moves)]
     found = administration.configs([*topics, ALL_BROKERS], [*RATES, *LISTS])
     rates = dict.fromkeys(RATES, str(rate_bytes_per_s))
@@ -70,30 +72,52 @@ def changed_throttle(
     return msgspec.structs.replace(throttle, rates=rates, earlier_values=ours, is_set=False)
 
 
+def listed_moves(
+    throttle: Throttle, moves: Sequence[PlannedMove], under_way: Collection[int]
+) -> tuple[int, ...]:
+    """Return the numbers of those moves under way whose replicas topics are to list."""
+    return tuple(sorted(number for number in under_way if moves[number].adding)) if throttle.rates else ()
+
+
 def set_throttle(
-    administration: FleetAdministration, moves: Sequence[PlannedMove], throttle: Throttle
-) -> None:
-    """Raises the first refusal; topics that are gone need no throttle."""
+    administration: FleetAdministration,
+    moves: Sequence[PlannedMove],
+    throttle: Throttle,
+    numbers: tuple[int, ...],
+) -> Throttle:
+    """List the replicas of these moves and of no others; set the rates where they are not in force. Returns
+    what is in force then, to be kept. Raises the first refusal; topics that are gone need no throttle."""
     if not throttle.rates:
         remove_throttle(administration, moves, throttle)
-        return
-    changes: dict[ConfigResource, dict[str, str | None]] = {ALL_BROKERS: dict(throttle.rates)}
-    for topic, entries in listed_replicas(moves).items():
-        values: dict[str, str | None] = {}
-        for name, ours in entries.items():
-            theirs = _entries(throttle.former_lists.get(topic, {}).get(name))
-            if _ALL not in theirs:
-                values[name] = ",".join([*theirs, *(entry for entry in ours if entry not in theirs)])
+        return msgspec.structs.replace(throttle, listed=(), is_set=True)
+    changing = {moves[number].topic for number in set(throttle.listed) ^ set(numbers)}
+    ours = listed_replicas([moves[number] for number in sorted({*throttle.listed, *numbers})])
+    wanted = listed_replicas([moves[number] for number in numbers])
+    topics = [ConfigResource(ConfigKind.TOPIC, topic) for topic in ours if topic in changing]
+    found = administration.configs(topics, LISTS) if topics else {}
+    changes: dict[ConfigResource, dict[str, str | None]] = {}
+    if not throttle.is_set:
+        changes[ALL_BROKERS] = dict(throttle.rates)
+    for topic in topics:
+        values = _lists_with(
+            found.get(topic, {}), ours[topic.name], wanted.get(topic.name, {}), throttle, topic
+        )
         if values:
-            changes[ConfigResource(ConfigKind.TOPIC, topic)] = values
-    _raise_first(administration.alter_configs(changes))
+            changes[topic] = values
+    if changes:
+        _raise_first(administration.alter_configs(changes))
+    return msgspec.structs.replace(throttle, listed=numbers, is_set=True)
 
 
 def remove_throttle(
     administration: FleetAdministration, moves: Sequence[PlannedMove], throttle: Throttle
 ) -> None:
-    """Leave what others had set, before or meanwhile. May be repeated."""
+    """Leave what others had set, before or meanwhile. May be repeated.
+
+    What was listed last is removed whatever is found, because a broker that tells may not have learnt of it.
+    """
     listed = listed_replicas(moves)
+    last_listed = {moves[number].topic for number in throttle.listed}
     topics = [ConfigResource(ConfigKind.TOPIC, topic) for topic in listed]
     found = administration.configs([*topics, ALL_BROKERS], [*RATES, *LISTS])
     changes: dict[ConfigResource, dict[str, str | None]] = {}
@@ -106,18 +130,38 @@ def remove_throttle(
     if rates:
         changes[ALL_BROKERS] = rates
     for topic in topics:
-        values: dict[str, str | None] = {}
-        for name, value in found.get(topic, {}).items():
-            theirs = set(_entries(throttle.former_lists.get(topic.name, {}).get(name)))
-            ours = set(listed[topic.name].get(name, ())) - theirs
-            now = _entries(value)
-            left = [entry for entry in now if entry not in ours]
-            if len(left) < len(now):
-                values[name] = ",".join(left) or None
+        now = found.get(topic, {})
+        values = {
+            name: value
+            for name, value in _lists_with(now, listed[topic.name], {}, throttle, topic).items()
+            if topic.name in last_listed or _entries(value) != _entries(now.get(name))
+        }
         if values:
             changes[topic] = values
     if changes:
         _raise_first(administration.alter_configs(changes))
+
+
+def _lists_with(
+    found: Mapping[str, str],
+    ours: Mapping[str, list[str]],
+    wanted: Mapping[str, list[str]],
+    throttle: Throttle,
+    topic: ConfigResource,
+) -> dict[str, str | None]:
+    """Return the lists of a topic with what is wanted of ours, and with what others listed. A list of all
+    replicas is left alone."""
+    values: dict[str, str | None] = {}
+    for name in LISTS:
+        now = _entries(found.get(name))
+        if _ALL in now:
+            continue
+        former = set(_entries(throttle.former_lists.get(topic.name, {}).get(name)))
+        of_plan = set(ours[name]) - former
+        theirs = [entry for entry in now if entry not in of_plan]
+        added = [entry for entry in wanted.get(name, ()) if entry not in theirs]
+        values[name] = ",".join([*theirs, *added]) or None
+    return values
 
 
 def listed_replicas(moves: Sequence[PlannedMove]) -> Lists:
@@ -129,10 +173,6 @@ def listed_replicas(moves: Sequence[PlannedMove]) -> Lists:
             entries[LEADER_REPLICAS] += [f"{move.number}:{broker}" for broker in move.before]
             entries[FOLLOWER_REPLICAS] += [f"{move.number}:{broker}" for broker in move.adding]
     return dict(listed)
-
-
-def in_force(throttle: Throttle) -> Throttle:
-    return msgspec.structs.replace(throttle, is_set=True)
 
 
 def _entries(value: str | None) -> list[str]:

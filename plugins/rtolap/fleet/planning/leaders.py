@@ -24,15 +24,12 @@ def plan_leaders(snapshot: Snapshot, *, limits: Limits = Limits()) -> Plan:
     """Raises IncompleteSnapshot."""
     refuse_missing(snapshot, Kind.LEADERS)
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
-    in_sync = np.zeros((len(snapshot.partitions), placement.slots), np.bool_)
-    in_sync.ravel()[placement.positions] = snapshot.replicas.in_sync
-    eligible = in_sync & (placement.brokers != UNKNOWN) & np.append(placement.able, False)[placement.brokers]
-    eligible &= ~placement.fixed[:, None]
+    eligible = eligible_replicas(placement)
     balance = _Leadership(placement, eligible)
     before = balance.leading.copy()
     balance.run()
-    ordered = balance.reorder()
-    elections = _elections(placement, snapshot, eligible, ordered)
+    ordered = prefer(placement, balance.first)
+    elections = elections_of(placement, eligible, ordered)
     able = placement.able
     why = [
         f"Brokers that serve lead {_range(before[able])} partitions by preference, afterwards"
@@ -48,6 +45,35 @@ def plan_leaders(snapshot: Snapshot, *, limits: Limits = Limits()) -> Plan:
         throttle_bytes_per_s=limits.throttle_bytes_per_s,
         elections=elections,
     )
+
+
+def eligible_replicas(placement: Placement) -> Flags:
+    """Those that may lead, in the slots of the placement."""
+    in_sync = np.zeros(placement.brokers.shape, np.bool_)
+    in_sync.ravel()[placement.positions] = placement.snapshot.replicas.in_sync
+    able = np.append(placement.able, False)[placement.brokers]
+    eligible: Flags = in_sync & (placement.brokers != UNKNOWN) & able & ~placement.fixed[:, None]
+    return eligible
+
+
+def prefer(placement: Placement, first: Int64s) -> Int64s:
+    """Put the replica of that slot of each partition first: it changes places with the one that was. Return
+    the partitions that change."""
+    rows = np.flatnonzero(first != 0)
+    slots = first[rows]
+    for matrix in (placement.brokers, placement.log_dirs):
+        matrix[rows, 0], matrix[rows, slots] = matrix[rows, slots], matrix[rows, 0].copy()
+    return rows
+
+
+def elections_of(placement: Placement, eligible: Flags, ordered: Int64s) -> Int64s:
+    """Partitions whose preferred replica is able to lead and does not. ordered: those that have another
+    preferred replica now."""
+    changed = np.zeros(len(eligible), np.bool_)
+    changed[ordered] = True
+    # Where the order has changed, the new preferred replica is one that was chosen because it can lead.
+    able = eligible[:, 0] | changed
+    return np.flatnonzero(able & (placement.brokers[:, 0] != placement.snapshot.partitions.leaders))
 
 
 def _range(counts: Int64s) -> str:
@@ -101,14 +127,6 @@ class _Leadership:
             for giver, getter in pairwise(way):
                 self._hand_on(giver, getter, count)
 
-    def reorder(self) -> Int64s:
-        """Put the preferred replica first: it changes places with the one that was."""
-        rows = np.flatnonzero(self.first != 0)
-        slots = self.first[rows]
-        for matrix in (self._placement.brokers, self._placement.log_dirs):
-            matrix[rows, 0], matrix[rows, slots] = matrix[rows, slots], matrix[rows, 0].copy()
-        return rows
-
     def _way(self, source: int, needy: Flags) -> list[int] | None:
         """The shortest, by brokers in their order."""
         came_from = np.full(self._count, -1)
@@ -153,12 +171,3 @@ class _Leadership:
         for slot in range(brokers.shape[1]):
             others = self._eligible[rows, slot] & (brokers[rows, slot] != leaders)
             np.add.at(self._ways, (leaders[others], brokers[rows, slot][others]), sign)
-
-
-def _elections(placement: Placement, snapshot: Snapshot, eligible: Flags, ordered: Int64s) -> Int64s:
-    """Partitions whose preferred replica is able to lead and does not."""
-    changed = np.zeros(len(eligible), np.bool_)
-    changed[ordered] = True
-    # Where the order has changed, the new preferred replica is one that was chosen because it can lead.
-    able = eligible[:, 0] | changed
-    return np.flatnonzero(able & (placement.brokers[:, 0] != snapshot.partitions.leaders))

@@ -8,7 +8,7 @@ full every disk is before and after.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from rtolap.base.errors import IncompleteSnapshot
 from rtolap.fleet.planning.allowed import AllowedBrokers
+from rtolap.fleet.planning.copy_time import Copies, CopyTime, copy_time
 from rtolap.fleet.planning.placement import DISK_LIMIT, Placement
 from rtolap.fleet.snapshot.file import digest_of
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Floats, Int32s, Int64s, Snapshot
@@ -28,6 +29,7 @@ class Kind(StrEnum):
 
     DISKS = "disks"
     LEADERS = "leaders"
+    LEADERS_BY_LOAD = "leaders-by-load"
     RACK = "rack"
     DRAIN = "drain"
     ADD = "add"
@@ -105,8 +107,9 @@ class Moves:
 @dataclass(frozen=True, eq=False)
 class Plan:
     """topics: names; partition_topics: rows of them. leaders: broker ids. partition_bytes: of one copy.
+    bytes_in_per_s: what is written to each, NaN where the snapshot does not say.
     elections: rows of planned partitions whose preferred replica is to be elected when it is there.
-    expected_s: by the throttle of each broker, the slowest of all, when nothing else holds it up."""
+    copy_time: by the throttle of each broker, the slowest of all, when nothing else holds it up."""
 
     cluster_id: str
     snapshot_digest: str
@@ -122,6 +125,7 @@ class Plan:
     partition_topics: Int32s
     partition_numbers: Int32s
     partition_bytes: Int64s
+    bytes_in_per_s: Floats
     leaders: Int32s
     before: Assignment
     after: Assignment
@@ -148,20 +152,18 @@ class Plan:
         return int(self.moves.size_bytes.sum())
 
     @cached_property
-    def expected_s(self) -> int:
-        """Every broker receives, sends and copies between its disks at once, each under the throttle."""
+    def copy_time(self) -> CopyTime:
         moves = self.moves
-        network = ~moves.between_disks
-        longest = 0
-        for brokers, chosen in (
-            (moves.to_brokers, network),
-            (self.leaders[moves.partitions], network),
-            (moves.to_brokers, moves.between_disks),
-        ):
-            if chosen.any():
-                _, rows = np.unique(brokers[chosen], return_inverse=True)
-                longest = max(longest, int(np.bincount(rows, moves.size_bytes[chosen]).max()))
-        return -(-longest // self.throttle_bytes_per_s)
+        copies = Copies(
+            moves.partitions,
+            moves.to_brokers,
+            moves.size_bytes,
+            moves.between_disks,
+            self.leaders,
+            np.diff(self.before.first),
+            self.bytes_in_per_s,
+        )
+        return copy_time(copies, self.throttle_bytes_per_s)
 
 
 def refuse_missing(snapshot: Snapshot, kind: Kind) -> None:
@@ -196,7 +198,7 @@ def plan_of(
     ids = np.append(snapshot.brokers.ids, UNKNOWN).astype(np.int32)
     dirs = snapshot.log_dirs
     unknown = ~placement.known
-    return Plan(
+    plan = Plan(
         cluster_id=snapshot.cluster_id,
         snapshot_digest=digest_of(snapshot),
         taken_at_ms=snapshot.taken_at_ms,
@@ -217,10 +219,25 @@ def plan_of(
         partition_topics=topic_rows.astype(np.int32),
         partition_numbers=snapshot.partitions.numbers[rows],
         partition_bytes=placement.partition_bytes[rows],
+        bytes_in_per_s=np.rint(snapshot.partitions.bytes_in_per_s[rows]),
         leaders=ids[leaders],
         before=_assignment(ids, placement.brokers_before[rows], placement.log_dirs_before[rows]),
         after=_assignment(ids, placement.brokers[rows], placement.log_dirs[rows]),
         elections=np.searchsorted(rows, elected).astype(np.int32),
+    )
+    outpaced = _outpaced(plan)
+    return replace(plan, why=(*plan.why, *outpaced)) if outpaced else plan
+
+
+def _outpaced(plan: Plan) -> tuple[str, ...]:
+    time = plan.copy_time
+    if not time.outpaced.size:
+        return ()
+    row = int(time.outpaced[0])
+    partition = f"{plan.topics[plan.partition_topics[row]]}-{plan.partition_numbers[row]}"
+    return (
+        f"Under its throttle the plan would never end: {time.outpaced.size} partitions, such as {partition},"
+        f" are written as fast as they may be copied. It must be {time.needed_bytes_per_s} bytes a second.",
     )
 
 

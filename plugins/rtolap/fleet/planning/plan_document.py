@@ -6,6 +6,7 @@ The digest is SHA-256 over the canonical document without it, so equal plans hav
 from __future__ import annotations
 
 import hashlib
+import math
 
 import msgspec
 import numpy as np
@@ -31,7 +32,9 @@ class DiskRow(msgspec.Struct, forbid_unknown_fields=True):
     after_bytes: int
 
 
-class PartitionRow(msgspec.Struct, forbid_unknown_fields=True):
+class PartitionRow(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """bytes_in_per_s: left out where it is not known."""
+
     topic: str
     partition: int
     size_bytes: int
@@ -41,6 +44,7 @@ class PartitionRow(msgspec.Struct, forbid_unknown_fields=True):
     replicas: list[int]
     log_dirs: list[str]
     elect: bool
+    bytes_in_per_s: float | None = None
 
 
 class PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -54,7 +58,7 @@ class PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
     why: list[str]
     disk_limit: float
     throttle_bytes_per_s: int
-    expected_s: int
+    expected_s: int | None
     moves: int
     between_brokers_bytes: int
     between_disks_bytes: int
@@ -77,7 +81,7 @@ def document_of(plan: Plan) -> PlanDocument:
         list(plan.why),
         plan.disk_limit,
         plan.throttle_bytes_per_s,
-        plan.expected_s,
+        plan.copy_time.expected_s,
         len(moves),
         plan.between_brokers_bytes,
         plan.between_disks_bytes,
@@ -123,14 +127,16 @@ def _partitions(plan: Plan) -> list[PartitionRow]:
             brokers_after[first_after[row] : first_after[row + 1]],
             [paths[d] for d in dirs_after[first_after[row] : first_after[row + 1]]],
             elect,
+            None if math.isnan(written) else written,
         )
-        for row, (topic, number, size_bytes, leader, elect) in enumerate(
+        for row, (topic, number, size_bytes, leader, elect, written) in enumerate(
             zip(
                 plan.partition_topics.tolist(),
                 plan.partition_numbers.tolist(),
                 plan.partition_bytes.tolist(),
                 plan.leaders.tolist(),
                 elected.tolist(),
+                plan.bytes_in_per_s.tolist(),
                 strict=True,
             )
         )
@@ -175,6 +181,7 @@ def plan_of_document(document: PlanDocument, name: str) -> Plan:
             np.array([topic_rows[row.topic] for row in rows], np.int32),
             np.array([row.partition for row in rows], np.int32),
             np.array([row.size_bytes for row in rows], np.int64),
+            np.array([row.bytes_in_per_s for row in rows], np.float64),
             np.array([row.leader for row in rows], np.int32),
             before,
             after,

@@ -3,12 +3,14 @@
 Brokers are asked one after the other what is where, so a snapshot is a moment only as far as the cluster
 stands still; a partition that has changed meanwhile has replicas of unknown size, and `missing` says so.
 What no broker tells is missing too, never an error, except for who is in the cluster and what it holds:
-without that there is no snapshot.
+without that there is no snapshot. The protocol of administration tells no rates; brokers' metrics do, where
+somebody reads them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -28,6 +30,7 @@ from rtolap.fleet.snapshot.model import (
     Snapshot,
     Topics,
 )
+from rtolap.fleet.snapshot.rates import FORBIDDEN_WITHOUT_RATES, RateReader, read_rates
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.kafka.administration.values import (
     MIN_IN_SYNC,
@@ -43,25 +46,29 @@ from rtolap.kafka.administration.values import (
 
 # decisions, in the words of plans
 _BY_SIZE = ("disks", "drain", "add", "remove-disk", "rack", "factor", "placement")
-_ALL = (*_BY_SIZE, "leaders")
+_ALL = (*_BY_SIZE, "leaders", *FORBIDDEN_WITHOUT_RATES)
 
 T = TypeVar("T")
 
 
-def collect_snapshot(administration: FleetAdministration, clock: Clock) -> Snapshot:
+def collect_snapshot(
+    administration: FleetAdministration, clock: Clock, rates: RateReader | None = None
+) -> Snapshot:
     """Raises what `interface` says where brokers do not tell who and what there is."""
-    return _Collection(administration).snapshot(clock.now_ms())
+    return _Collection(administration, rates).snapshot(clock.now_ms())
 
 
 class _Collection:
-    def __init__(self, administration: FleetAdministration) -> None:
+    def __init__(self, administration: FleetAdministration, rates: RateReader | None) -> None:
         self._administration = administration
+        self._rates = rates
         self._missing: list[MissingFact] = []
 
     def snapshot(self, taken_at_ms: int) -> Snapshot:
         cluster = self._administration.describe_cluster()
         described = self._administration.describe_topics()
         topics = [described[name] for name in sorted(described)]
+        # right after the topics: what is asked for in between lets reassignments end
         running: dict[Partition, RunningReassignment] = self._told(
             "running reassignments", _ALL, self._administration.running_reassignments, {}
         )
@@ -71,14 +78,19 @@ class _Collection:
         partitions = _partitions(brokers, topics)
         replicas = _replicas(brokers, topics, rows, dirs, running, partitions)
         self._note_sizes(brokers, replicas, {told.broker_id for told in dirs if told.missing is not None})
-        self._note_rates(len(partitions))
+        topic_table = self._topics(topics)
+        rates = read_rates(self._rates, brokers, topic_table, partitions, replicas)
+        self._missing += rates.missing
+        partitions = replace(
+            partitions, bytes_in_per_s=rates.bytes_in_per_s, bytes_out_per_s=rates.bytes_out_per_s
+        )
         snapshot = Snapshot(
             cluster.cluster_id,
             taken_at_ms,
             cluster.controller,
             brokers,
             log_dirs,
-            self._topics(topics),
+            topic_table,
             partitions,
             replicas,
             self._quotas(),
@@ -142,11 +154,6 @@ class _Collection:
             fact = f"sizes of {number} replicas at broker {broker_id}"
             self._missing.append(MissingFact(fact, reason, ()))
 
-    def _note_rates(self, partitions: int) -> None:
-        if partitions:
-            reason = "the protocol of administration does not tell them; brokers' metrics do"
-            self._missing.append(MissingFact("rates of partitions", reason, ()))
-
 
 def _brokers(cluster: ClusterDescription, topics: Iterable[TopicDescription]) -> Brokers:
     known = {broker.broker_id: broker for broker in cluster.brokers}
@@ -199,14 +206,14 @@ def _partitions(brokers: Brokers, topics: list[TopicDescription]) -> Partitions:
             numbers.append(partition.number)
             leaders.append(row_of.get(partition.leader, UNKNOWN))
             counts.append(len(partition.replicas))
-    rates = np.full(len(numbers), np.nan)
+    unknown = np.full(len(numbers), np.nan)
     return Partitions(
         np.array(topic_rows, np.int32),
         np.array(numbers, np.int32),
         np.array(leaders, np.int32),
         np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-        rates,
-        rates.copy(),
+        unknown,
+        unknown.copy(),
     )
 
 

@@ -180,6 +180,10 @@ class Snapshot:
         _check_rows("partitions.leaders", partitions.leaders, len(brokers), unknown=True)
         keys = partitions.topics.astype(np.int64) << 32 | partitions.numbers
         _check(bool((np.diff(keys) > 0).all()), "partitions are not in the order of topic and number")
+        for name in ("bytes_in_per_s", "bytes_out_per_s"):
+            rates = getattr(partitions, name)
+            known = np.isnan(rates) | (np.isfinite(rates) & (rates >= 0))
+            _check(bool(known.all()), f"partitions.{name} has rates below nothing, or without end")
         _check_rows("replicas.brokers", replicas.brokers, len(brokers))
         _check_rows("replicas.log_dirs", replicas.log_dirs, len(dirs), unknown=True)
         _check_rows("replicas.future_log_dirs", replicas.future_log_dirs, len(dirs), unknown=True)

@@ -7,15 +7,15 @@ other names, so only agents are asked.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import httpx
 import msgspec
 import numpy as np
 
-from rtolap.base.errors import Corrupted, RtolapError
+from rtolap.base.errors import RtolapError
+from rtolap.fleet.monitoring.ask_brokers import ask_brokers, check_is, post_to_agent
 from rtolap.fleet.monitoring.collect import TIMEOUT_S
-from rtolap.fleet.monitoring.http_pages import read_page
 from rtolap.fleet.monitoring.jolokia import (
     IDS_BEAN,
     bean_keys,
@@ -24,11 +24,10 @@ from rtolap.fleet.monitoring.jolokia import (
     parse_answers,
     read_request,
 )
-from rtolap.fleet.monitoring.sources import FleetSources, open_http
+from rtolap.fleet.monitoring.sources import BrokerSources, FleetSources
 from rtolap.fleet.snapshot.model import UNKNOWN
 from rtolap.fleet.tiers.view import CopyReadings, MissingTier, TierView
 
-_THREADS = 32
 _ANSWER_BYTES_MAX = 64 << 20  # some 150 bytes for each of four numbers of a topic
 # of CopyReadings: Kafka's metric, and its attribute
 _METRICS = {
@@ -96,38 +95,20 @@ def read_copies(view: TierView, sources: FleetSources, *, timeout_s: float = TIM
 def _answers(
     brokers: Sequence[int], sources: FleetSources, timeout_s: float
 ) -> Mapping[int, list[TopicCopies] | RtolapError]:
-    if not brokers:
-        return {}
+    def ask(broker: int, declared: BrokerSources, http: httpx.Client) -> list[TopicCopies]:
+        answer = post_to_agent(
+            http, declared.jolokia, BULK_READ, bytes_max=_ANSWER_BYTES_MAX, timeout_s=timeout_s
+        )
+        return parse_copies(answer, broker)
 
-    def ask(broker: int) -> list[TopicCopies] | RtolapError:
-        url = sources.brokers[broker].jolokia.rstrip("/") + "/"
-        try:
-            with open_http(sources.access_of(broker), f"broker {broker}", timeout_s) as http:
-                return parse_copies(
-                    read_page(
-                        http,
-                        "POST",
-                        url,
-                        content=BULK_READ,
-                        bytes_max=_ANSWER_BYTES_MAX,
-                        timeout_s=timeout_s,
-                    ),
-                    broker,
-                )
-        except RtolapError as error:
-            return error
-
-    with ThreadPoolExecutor(min(_THREADS, len(brokers))) as pool:
-        return dict(zip(brokers, pool.map(ask, brokers), strict=True))
+    return ask_brokers(sources, brokers, ask, timeout_s)
 
 
 def parse_copies(content: bytes, broker: int) -> list[TopicCopies]:
     """By topic; a number that is not there is `UNKNOWN`. Raises Corrupted for what is no such answer, and for
     another broker's."""
     *metrics, ids = parse_answers(content, len(_METRICS) + 1)
-    known = broker_ids(ids)
-    if known and broker not in known:
-        raise Corrupted(f"the agent of broker {broker} is another one's", found=", ".join(map(str, known)))
+    check_is(broker, broker_ids(ids))
     by_topic: dict[str, dict[str, int]] = {}
     for (column, (_, attribute)), beans in zip(_METRICS.items(), metrics, strict=True):
         for bean, attributes in beans.items():

@@ -16,6 +16,7 @@ from rtolap.kafka.administration.connection import AdministrationConnection
 from rtolap.kafka.administration.errors import of_code, raised
 from rtolap.kafka.administration.interface import Outcomes
 from rtolap.kafka.administration.unregister_broker import UnregisterBrokerRequest
+from rtolap.kafka.administration.usage_client import KafkaUsage
 from rtolap.kafka.administration.values import (
     NO_BROKER,
     BrokerLogDirs,
@@ -40,12 +41,11 @@ _DESCRIBE_CONFIGS = "DescribeConfigs on the topics and the cluster"
 _ALTER_CONFIGS = "AlterConfigs on the topics and the cluster"
 
 
-class KafkaAdministration:
+class KafkaAdministration(KafkaUsage):
     """Implements `interface.FleetAdministration`."""
 
     def __init__(self, cluster: KafkaCluster, client_id: str = "rtolap-fleet") -> None:
-        self.cluster = cluster
-        self._connection = AdministrationConnection(cluster, client_id)
+        super().__init__(cluster, AdministrationConnection(cluster, client_id))
 
     def describe_cluster(self) -> ClusterDescription:
         answer = self._connection.ask(

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from rtolap.base.errors import RtolapError
+from rtolap.kafka.administration.usage import UsageAdministration
 from rtolap.kafka.administration.values import (
     BrokerLogDirs,
     ClientQuota,
@@ -25,6 +26,7 @@ from rtolap.kafka.administration.values import (
     OffsetSpec,
     Partition,
     Replica,
+    Right,
     RunningReassignment,
     TopicDescription,
 )
@@ -33,7 +35,7 @@ Outcomes = dict[Partition, RtolapError]
 """What was refused, by partition; those that are not in it were accepted."""
 
 
-class FleetAdministration(Protocol):
+class FleetAdministration(UsageAdministration, Protocol):
     """Calls are thread-safe."""
 
     def describe_cluster(self) -> ClusterDescription:
@@ -114,6 +116,13 @@ class FleetAdministration(Protocol):
     def unregister_broker(self, broker: int) -> None:
         """Forget a broker that is gone: it is no longer described, and may join anew. To forget one that is
         not registered is no error. Brokers do not ask whether it is gone. Needs Alter on the cluster."""
+        ...
+
+    def missing_rights(
+        self, on_cluster: Collection[Right], on_topics: Collection[Right] = (), topics: Collection[str] = ()
+    ) -> tuple[str, ...]:
+        """Tell which of these rights this principal has not, as in "Alter on the cluster"; of topics that are
+        not there, or may not be described, it has none. Nothing is missing where brokers do not tell."""
         ...
 
     def close(self) -> None: ...

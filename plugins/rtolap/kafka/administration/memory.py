@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from rtolap.base.errors import Forbidden, NotFound, RtolapError, Unavailable
 from rtolap.kafka.administration.interface import Outcomes
-from rtolap.kafka.administration.memory_cluster import MemoryCluster
+from rtolap.kafka.administration.memory_usage import MemoryUsage
 from rtolap.kafka.administration.values import (
     CORDONED_LOG_DIRS,
     NO_BROKER,
@@ -22,16 +22,14 @@ from rtolap.kafka.administration.values import (
     Partition,
     PartitionDescription,
     Replica,
+    Right,
     RunningReassignment,
     TopicDescription,
 )
 
 
-class MemoryAdministration:
+class MemoryAdministration(MemoryUsage):
     """Implements `interface.FleetAdministration` on a `MemoryCluster`."""
-
-    def __init__(self, cluster: MemoryCluster) -> None:
-        self._cluster = cluster
 
     def describe_cluster(self) -> ClusterDescription:
         self._reach("describe_cluster")
@@ -239,6 +237,18 @@ class MemoryAdministration:
     def unregister_broker(self, broker: int) -> None:
         self._reach("unregister_broker")
         self._cluster.forget_broker(broker)
+
+    def missing_rights(
+        self, on_cluster: Collection[Right], on_topics: Collection[Right] = (), topics: Collection[str] = ()
+    ) -> tuple[str, ...]:
+        self._reach("missing_rights")
+        wanted = [f"{right} on the cluster" for right in on_cluster]
+        wanted += [f"{right} on topic {topic}" for topic in sorted(topics) for right in on_topics]
+        there = self._cluster.topics()
+        absent = {
+            f"{right} on topic {topic}" for topic in topics if topic not in there for right in on_topics
+        }
+        return tuple(each for each in wanted if each in self._cluster.missing_rights | absent)
 
     def close(self) -> None:
         """Nothing is open."""

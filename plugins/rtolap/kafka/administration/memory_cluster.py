@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rtolap.base.errors import NotFound, Refused, RtolapError
+from rtolap.kafka.administration.usage import ActiveProducer, GroupMember, ListedGroup
 from rtolap.kafka.administration.values import (
     ALL_BROKERS,
     FOLLOWER_RATE,
@@ -77,6 +78,15 @@ class MemoryReplica:
     future_bytes: int = 0
 
 
+@dataclass
+class MemoryGroup:
+    """A consumer group. listed: what a list tells of it."""
+
+    listed: ListedGroup
+    members: tuple[GroupMember, ...] = ()
+    committed: dict[Partition, int] = field(default_factory=dict)
+
+
 class MemoryCluster:
     """The state, with what plays faults and time. Several administrations may look at one."""
 
@@ -89,7 +99,10 @@ class MemoryCluster:
         self.configs: dict[ConfigResource, dict[str, str]] = {}
         self.inherited = {MIN_IN_SYNC: "1"}
         self.quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {}
+        self.groups: dict[str, MemoryGroup] = {}
+        self.producers: dict[Partition, tuple[ActiveProducer, ...]] = {}
         self.forbidden: set[str] = set()  # names of calls
+        self.missing_rights: set[str] = set()  # in words, as they are told
         self.answers = True
         self.lock = threading.RLock()
 

@@ -11,6 +11,7 @@ from kafka.protocol.admin import (
     AlterReplicaLogDirsRequest,
     DescribeConfigsRequest,
     DescribeLogDirsRequest,
+    DescribeProducersRequest,
     DescribeQuorumRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
@@ -35,10 +36,12 @@ def quorum() -> Any:
     return DescribeQuorumRequest(topics=[topic(topic_name="__cluster_metadata", partitions=[partition])])
 
 
-def metadata(topics: Collection[str] | None) -> Any:
+def metadata(topics: Collection[str] | None, *, rights: bool = False) -> Any:
     named = MetadataRequest.MetadataRequestTopic
     wanted = None if topics is None else [named(name=topic) for topic in sorted(topics)]
-    return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    return MetadataRequest(
+        topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=rights
+    )
 
 
 def log_dirs(partitions: Collection[Partition] | None) -> Any:
@@ -65,6 +68,14 @@ def offsets(partitions: Iterable[Partition], spec: OffsetSpec) -> Any:
             for topic, numbers in _by_topic(partitions)
         ],
         min_version=max(_OFFSETS_VERSION_MIN, ListOffsetsRequest.min_version_for_timestamp(spec)),
+    )
+
+
+def producers(partitions: Iterable[Partition]) -> Any:
+    """A request to one broker."""
+    kind = DescribeProducersRequest.TopicRequest
+    return DescribeProducersRequest(
+        topics=[kind(name=topic, partition_indexes=numbers) for topic, numbers in _by_topic(partitions)]
     )
 
 

@@ -141,6 +141,15 @@ class RunningReassignment:
         return frozenset(self.replicas) - frozenset(self.removing)
 
 
+class Right(StrEnum):
+    """An operation that ACLs allow, on the cluster or on topics."""
+
+    ALTER = "Alter"
+    DESCRIBE = "Describe"
+    ALTER_CONFIGS = "AlterConfigs"
+    DESCRIBE_CONFIGS = "DescribeConfigs"
+
+
 class ConfigKind(StrEnum):
     TOPIC = "topic"
     BROKER = "broker"

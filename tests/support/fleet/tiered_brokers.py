@@ -1,4 +1,5 @@
-"""One real broker with tiered storage, whose remote storage is a folder: Kafka's own `LocalTieredStorage`."""
+"""Two real brokers with tiered storage in one folder, which both of them reach: Kafka's own
+`LocalTieredStorage`."""
 
 from __future__ import annotations
 
@@ -22,15 +23,13 @@ _CHECKSUMS = {
 
 
 @contextmanager
-def tiered_broker(
+def tiered_brokers(
     folder: Path, java: JavaArtifacts, jvm_options: Callable[[int], Sequence[str]]
 ) -> Iterator[Brokers]:
-    """It copies closed segments, and looks for what local retention removes, twice a second."""
+    """They copy closed segments, and look for what local retention removes, twice a second."""
     jars = fetch_jars(_IVY, ("tiers",), "Kafka's tiered storage", checksums=_CHECKSUMS)
     (jar,) = (jars / "tiers").glob("*.jar")
     overrides = {
-        # a broker with remote storage takes one log directory
-        "log.dirs": str(folder.absolute() / "disk"),
         "remote.log.storage.system.enable": "true",
         "remote.log.storage.manager.class.name": (
             "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
@@ -38,13 +37,15 @@ def tiered_broker(
         "remote.log.storage.manager.class.path": str(jar.absolute()),
         "remote.log.metadata.manager.listener.name": "PLAINTEXT",
         "rsm.config.dir": str(remote_folder(folder)),
-        "rlmm.config.remote.log.metadata.topic.replication.factor": 1,
+        "rlmm.config.remote.log.metadata.topic.replication.factor": 2,
+        "rlmm.config.remote.log.metadata.topic.min.isr": 1,  # one of the two may be down
         "rlmm.config.remote.log.metadata.topic.num.partitions": 1,
         "remote.log.manager.task.interval.ms": 500,
         "log.retention.check.interval.ms": 500,
         "log.segment.delete.delay.ms": 100,
     }
-    with Brokers(folder, java, 1, overrides=overrides, jvm_options=jvm_options) as started:
+    # a broker with remote storage takes one log directory
+    with Brokers(folder, java, 2, disks=1, overrides=overrides, jvm_options=jvm_options) as started:
         yield started
 
 

@@ -1,0 +1,80 @@
+"""The time that copies take under a throttle, while their partitions are written on.
+
+A throttle bounds what a broker sends and takes of the partitions that move. What producers write to such a
+partition goes through it too: to each replica that is added, and to those that are in sync, which are not
+held back but count. Copies get the rest. Where nothing is left they never end, whatever the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rtolap.fleet.snapshot.model import Flags, Floats, Int32s, Int64s
+
+NEEDED_TIMES = 2  # of what is written: a copy then takes as long as at rest under half of it
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """By copy: the partition's row, the broker that takes it, its bytes, and whether it stays on its broker.
+    By partition: leaders: broker ids; replicas: how many it has before; bytes_in_per_s: what is written to
+    it, NaN where that is not known, which counts as nothing."""
+
+    partitions: Int32s
+    to_brokers: Int32s
+    size_bytes: Int64s
+    between_disks: Flags
+    leaders: Int32s
+    replicas: Int64s
+    bytes_in_per_s: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class CopyTime:
+    """expected_s: of the broker that has most to do, None where copies would never end. outpaced: rows of the
+    partitions for which the throttle leaves nothing. needed_bytes_per_s: the least throttle that would do for
+    them. written_bytes_per_s: to all partitions that are copied; unknown: of how many it is not known."""
+
+    expected_s: int | None
+    outpaced: Int64s
+    needed_bytes_per_s: int
+    written_bytes_per_s: int
+    unknown: int
+
+
+def copy_time(copies: Copies, throttle_bytes_per_s: int) -> CopyTime:
+    """Every broker sends, takes and copies between its disks at once, each under the throttle."""
+    count = copies.leaders.size
+    network = ~copies.between_disks
+    added = np.bincount(copies.partitions[network], minlength=count)
+    copied = np.bincount(copies.partitions, minlength=count) > 0
+    written = np.where(copied, np.nan_to_num(copies.bytes_in_per_s), 0.0)
+    # a broker that takes a copy takes what is written once; the leader sends it to all but itself
+    sent = written * np.where(added > 0, copies.replicas - 1 + added, 1)
+    most = np.maximum(sent, written)
+    outpaced = np.flatnonzero(copied & (most >= throttle_bytes_per_s))
+    return CopyTime(
+        None if outpaced.size else _longest_s(copies, written, sent, throttle_bytes_per_s),
+        outpaced,
+        int(np.ceil(NEEDED_TIMES * most.max(initial=0.0))),
+        int(written.sum()),
+        int((copied & np.isnan(copies.bytes_in_per_s)).sum()),
+    )
+
+
+def _longest_s(copies: Copies, written: Floats, sent: Floats, throttle_bytes_per_s: int) -> int:
+    network, rows = ~copies.between_disks, copies.partitions
+    longest = 0
+    for brokers, chosen, taken in (
+        (copies.to_brokers, network, written),
+        (copies.leaders[rows], network, sent),
+        (copies.to_brokers, copies.between_disks, written),
+    ):
+        if chosen.any():
+            # as many bytes as would take that long if nothing were written
+            share = throttle_bytes_per_s / (throttle_bytes_per_s - taken[rows[chosen]])
+            _, groups = np.unique(brokers[chosen], return_inverse=True)
+            longest = max(longest, int(np.bincount(groups, copies.size_bytes[chosen] * share).max()))
+    return -(-longest // throttle_bytes_per_s)

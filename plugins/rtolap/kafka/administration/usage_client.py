@@ -1,0 +1,278 @@
+"""Groups and producers of a real cluster, in Kafka's own requests: to all coordinators, or leaders, at once,
+each with as many groups, or partitions, as one request may name."""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from kafka import errors as kafka_errors
+from kafka.protocol.admin import (
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from kafka.protocol.consumer import OffsetFetchRequest
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolType
+
+from rtolap.base.errors import Corrupted, Refused, RtolapError, Unavailable
+from rtolap.kafka.administration import answers, requests
+from rtolap.kafka.administration.errors import of_code, raised, translated
+from rtolap.kafka.administration.group_messages import (
+    ConsumerGroupDescribeRequest,
+    DescribeShareGroupOffsetsRequest,
+    ShareGroupDescribeRequest,
+)
+from rtolap.kafka.administration.rights_client import KafkaRights
+from rtolap.kafka.administration.usage import (
+    CONSUMER_GROUP,
+    SHARE_GROUP,
+    STREAMS_GROUP,
+    ActiveProducer,
+    GroupMember,
+    ListedGroup,
+    ListedGroups,
+)
+from rtolap.kafka.administration.values import Partition, Right
+
+_GROUPS_A_REQUEST = 100  # an answer holds all that each of them has committed
+_PARTITIONS_A_REQUEST = 1000
+_OFFSETS_OF_MANY, _OFFSETS_BY_NAME = 8, 9  # OffsetFetch: the versions for many groups, and with topics' names
+_GONE = (kafka_errors.GroupIdNotFoundError.errno,)
+_LIST, _CLUSTER = "list all groups", "Describe on the cluster"
+_MEMBERS, _OFFSETS, _GROUPS = "describe groups", "fetch committed offsets", "Describe on the groups"
+_PRODUCERS, _TOPICS = "describe producers", "Read on the topics"
+
+T = TypeVar("T")
+
+
+class KafkaUsage(KafkaRights):
+    """Implements `usage.UsageAdministration`."""
+
+    def list_groups(self, brokers: Collection[int]) -> ListedGroups:
+        told = self._connection.ask_each(dict.fromkeys(sorted(brokers), ListGroupsRequest), _LIST, _CLUSTER)
+        groups: list[ListedGroup] = []
+        missing: list[RtolapError] = []
+        for broker, answer in told.items():
+            refused = self._refused(answer, _LIST, _CLUSTER)
+            if refused is not None:
+                missing.append(refused)
+                continue
+            groups += [
+                ListedGroup(
+                    group.group_id,
+                    str(getattr(group, "group_type", "") or "").lower(),
+                    str(getattr(group, "group_state", "") or ""),
+                    broker,
+                )
+                for group in answer.groups
+            ]
+        return ListedGroups(tuple(sorted(groups, key=lambda known: known.group)), (*missing, *self._hidden()))
+
+    def _hidden(self) -> Iterator[RtolapError]:
+        """Brokers leave out, without a word, the groups that may not be described; but they tell rights."""
+        if self.missing_rights([Right.DESCRIBE]):
+            yield translated(_LIST, _CLUSTER, kafka_errors.ClusterAuthorizationFailedError(), self.cluster)
+
+    def describe_groups(
+        self, groups: Collection[ListedGroup]
+    ) -> dict[str, tuple[GroupMember, ...] | RtolapError]:
+        found: dict[str, tuple[GroupMember, ...] | RtolapError] = {
+            known.group: Refused("members of streams groups are not told")
+            for known in groups
+            if known.kind == STREAMS_GROUP
+        }
+        newer = (CONSUMER_GROUP, SHARE_GROUP, STREAMS_GROUP)
+        for asked, request, members in (
+            ([known for known in groups if known.kind not in newer], _classic_groups, _classic_members),
+            ([known for known in groups if known.kind == CONSUMER_GROUP], _consumer_groups, _members),
+            ([known for known in groups if known.kind == SHARE_GROUP], _share_groups, _members),
+        ):
+            for ids, answer in self._of_coordinators(asked, request, _MEMBERS):
+                if isinstance(answer, RtolapError):
+                    found |= dict.fromkeys(ids, answer)
+                    continue
+                for group in answer.groups:
+                    found[group.group_id] = self._of_group(group, _MEMBERS, members, ())
+        return found
+
+    def committed_offsets(
+        self, groups: Collection[ListedGroup]
+    ) -> dict[str, dict[Partition, int] | RtolapError]:
+        found: dict[str, dict[Partition, int] | RtolapError] = {}
+        for asked, request, offsets in (
+            ([known for known in groups if known.kind != SHARE_GROUP], _committed_offsets, _committed),
+            ([known for known in groups if known.kind == SHARE_GROUP], _share_offsets, _share_starts),
+        ):
+            for ids, answer in self._of_coordinators(asked, request, _OFFSETS):
+                if isinstance(answer, RtolapError):
+                    found |= dict.fromkeys(ids, answer)
+                    continue
+                for group in answer.groups:
+                    found[group.group_id] = self._of_group(group, _OFFSETS, offsets, {})
+        return found
+
+    def active_producers(
+        self, leaders: Mapping[Partition, int]
+    ) -> dict[Partition, tuple[ActiveProducer, ...] | RtolapError]:
+        by_broker: dict[int, list[Partition]] = defaultdict(list)
+        for known, broker in sorted(leaders.items()):
+            by_broker[broker].append(known)
+        found: dict[Partition, tuple[ActiveProducer, ...] | RtolapError] = {}
+        for batch in _rounds(by_broker, _PARTITIONS_A_REQUEST):
+            told = self._connection.ask_each(
+                {broker: partial(requests.producers, led) for broker, led in batch.items()},
+                _PRODUCERS,
+                _TOPICS,
+            )
+            for broker, answer in told.items():
+                if isinstance(answer, RtolapError):
+                    found |= dict.fromkeys(batch[broker], answer)
+                    continue
+                for topic, of_partition in answers.each_partition(answer.topics):
+                    at = Partition(topic, of_partition.partition_index)
+                    found[at] = self._producers(at, broker, of_partition)
+        return found
+
+    def _producers(self, at: Partition, broker: int, told: Any) -> tuple[ActiveProducer, ...] | RtolapError:
+        if told.error_code == kafka_errors.NotLeaderForPartitionError.errno:
+            return Unavailable(f"broker {broker} does not lead {at} any more", action="retry")
+        error = of_code(told.error_code, told.error_message, _PRODUCERS, _TOPICS, self.cluster)
+        if error is not None:
+            return error
+        return tuple(
+            ActiveProducer(producer.producer_id, producer.last_timestamp, producer.current_txn_start_offset)
+            for producer in told.active_producers
+        )
+
+    def _of_coordinators(
+        self, groups: Sequence[ListedGroup], request: Callable[[list[str]], Any], attempt: str
+    ) -> Iterator[tuple[list[str], Any]]:
+        """Yield the groups of each request with its answer, or the error that stands for it."""
+        by_broker: dict[int, list[str]] = defaultdict(list)
+        for known in groups:
+            by_broker[known.coordinator].append(known.group)
+        for batch in _rounds(by_broker, _GROUPS_A_REQUEST):
+            told = self._connection.ask_each(
+                {broker: partial(request, ids) for broker, ids in batch.items()}, attempt, _GROUPS
+            )
+            yield from ((batch[broker], answer) for broker, answer in told.items())
+
+    def _of_group(
+        self, group: Any, attempt: str, read: Callable[[Any], T], of_a_gone_one: T
+    ) -> T | RtolapError:
+        if group.error_code in _GONE:
+            return of_a_gone_one
+        message = getattr(group, "error_message", None)
+        error = of_code(group.error_code, message, attempt, _GROUPS, self.cluster)
+        if error is not None:
+            return error
+        try:
+            return read(group)
+        except kafka_errors.KafkaError as refused:
+            return translated(attempt, _GROUPS, refused, self.cluster)
+        except (struct.error, ValueError) as broken:
+            return Corrupted(f"the assignment of group {group.group_id} cannot be read", found=str(broken))
+
+    def _refused(self, answer: Any, attempt: str, right: str) -> RtolapError | None:
+        if isinstance(answer, RtolapError):
+            return answer
+        return of_code(answer.error_code, None, attempt, right, self.cluster)
+
+
+def _classic_groups(ids: list[str]) -> Any:
+    return DescribeGroupsRequest(groups=ids)
+
+
+def _consumer_groups(ids: list[str]) -> Any:
+    return ConsumerGroupDescribeRequest(group_ids=ids)
+
+
+def _share_groups(ids: list[str]) -> Any:
+    return ShareGroupDescribeRequest(group_ids=ids)
+
+
+def _committed_offsets(ids: list[str]) -> Any:
+    kind = OffsetFetchRequest.OffsetFetchRequestGroup
+    return OffsetFetchRequest(
+        groups=[kind(group_id=group, topics=None) for group in ids],
+        min_version=_OFFSETS_OF_MANY,
+        max_version=_OFFSETS_BY_NAME,
+    )
+
+
+def _share_offsets(ids: list[str]) -> Any:
+    kind = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+    return DescribeShareGroupOffsetsRequest(groups=[kind(group_id=group, topics=None) for group in ids])
+
+
+def _classic_members(group: Any) -> tuple[GroupMember, ...]:
+    """A group of another protocol than the consumers', as Kafka Connect's, is assigned no partitions."""
+    reads = group.protocol_type == ConsumerProtocolType
+    found = []
+    for member in group.members:
+        assigned: tuple[Partition, ...] = ()
+        if reads and member.member_assignment:
+            told = ConsumerProtocolAssignment.decode(member.member_assignment)
+            assigned = tuple(
+                Partition(of_topic.topic, number)
+                for of_topic in told.assigned_partitions
+                for number in of_topic.partitions
+            )
+        found.append(GroupMember(member.client_id, _host(member.client_host), assigned))
+    return tuple(found)
+
+
+def _members(group: Any) -> tuple[GroupMember, ...]:
+    return tuple(
+        GroupMember(
+            member.client_id,
+            _host(member.client_host),
+            tuple(
+                Partition(of_topic.topic_name, number)
+                for of_topic in member.assignment.topic_partitions
+                for number in of_topic.partitions
+            ),
+        )
+        for member in group.members
+    )
+
+
+def _host(told: str) -> str:
+    """Kafka writes addresses as Java does: host/address, the host often left out."""
+    return told.rpartition("/")[2]
+
+
+def _committed(group: Any) -> dict[Partition, int]:
+    """Raises the error of a partition."""
+    return {
+        Partition(topic.name, told.partition_index): told.committed_offset
+        for topic in group.topics
+        for told in topic.partitions
+        if _is_known(told, told.committed_offset)
+    }
+
+
+def _share_starts(group: Any) -> dict[Partition, int]:
+    """Raises the error of a partition."""
+    return {
+        Partition(topic.topic_name, told.partition_index): told.start_offset
+        for topic in group.topics
+        for told in topic.partitions
+        if _is_known(told, told.start_offset)
+    }
+
+
+def _is_known(told: Any, offset: int) -> bool:
+    if told.error_code:
+        raise raised(told.error_code, getattr(told, "error_message", None))
+    return offset >= 0
+
+
+def _rounds(by_broker: Mapping[int, list[T]], size: int) -> Iterator[dict[int, list[T]]]:
+    """Yield what each broker is asked for in one go, until all of them have been asked for all."""
+    longest = max(map(len, by_broker.values()), default=0)
+    for start in range(0, longest, size):
+        yield {broker: asked[start : start + size] for broker, asked in by_broker.items() if asked[start:]}
