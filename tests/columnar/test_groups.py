@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from rtolap.columnar import groups as grouping
-from rtolap.columnar.groups import code, group, keys_of_groups
+from rtolap.columnar.groups import Coded, code, group, group_in_order, keys_of_groups
 
 SEEDS = range(12)
 
@@ -55,3 +55,18 @@ def test_a_column_in_runs_gets_the_codes_of_its_values(seed: int) -> None:
     assert coded.radix == len(coded.values) + 1
     assert coded.values.take(pa.array(coded.codes)).to_pylist() == values
     assert len(np.unique(coded.codes)) == 3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("by", ["address", "sorting", "dense numbers"])
+def test_groups_in_order_ascend_with_the_codes(seed: int, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouping, "_SLOTS_MIN", 1 << 20 if by == "address" else 0)
+    monkeypatch.setattr(grouping, "_SLOTS_PER_ROW_SORTED_MAX", 1 << 20 if by == "address" else 0)
+    monkeypatch.setattr(grouping, "_RADIX_MAX", 8 if by == "dense numbers" else 1 << 62)
+    dice = np.random.default_rng(seed)
+    rows, columns = int(dice.integers(0, 500)), int(dice.integers(0, 4))
+    keys = [Coded(dice.integers(0, 6, rows), 6, None) for _ in range(columns)]
+    found = group_in_order(keys, rows)
+    codes = list(zip(*(key.codes.tolist() for key in keys), strict=True)) or [()] * rows
+    assert [codes[place] for place in found.first.tolist()] == sorted(set(codes))
+    assert [codes[place] for place in found.first[found.ids].tolist()] == codes

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import Refused
-from rtolap.columnar.reduce import sum_values
+from rtolap.columnar.reduce import decimals_of_longs, longs_of_decimals, sum_values, sums_fit_longs
 
 MOST = 10**38 - 1
 WIDE = pa.decimal128(38, 0)
@@ -72,3 +72,35 @@ def test_whole_numbers_beyond_64_bits_are_refused_and_fit_a_decimal() -> None:
     assert total([2**63 - 1, 2**63 - 1, -(2**63)], pa.int64(), pa.int64()) == 2**63 - 2
     with pytest.raises(Refused, match="64 bits"):
         total(values, pa.int64(), pa.int64())
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(12, 2), pa.decimal128(38, 2)])
+def test_decimals_are_unscaled_longs_and_back_wherever_their_column_begins(kind: pa.DataType) -> None:
+    rng = random.Random(7)
+    values = [Decimal(rng.randrange(-(10**12), 10**12)).scaleb(-2) for _ in range(50)]
+    with_nulls = [None if rng.random() < 0.3 else value for value in values]
+    for column in (
+        pa.array(values, kind),
+        pa.array(with_nulls, kind),
+        pa.array(with_nulls, kind).slice(7, 20),
+    ):
+        longs = longs_of_decimals(column)
+        assert longs is not None
+        assert longs.to_pylist() == [None if v is None else int(v.scaleb(2)) for v in column.to_pylist()]
+        assert decimals_of_longs(longs, kind).equals(column)
+    assert longs_of_decimals(pa.array([], kind)).to_pylist() == []
+
+
+@pytest.mark.parametrize("beyond", [2**63, -(2**63) - 1, MOST, 2**64])
+def test_a_decimal_of_more_than_64_bits_is_no_long(beyond: int) -> None:
+    assert longs_of_decimals(decimals([1, beyond], WIDE)) is None
+    nearest = 2**63 - 1 if beyond > 0 else -(2**63)
+    assert longs_of_decimals(decimals([nearest], WIDE)).to_pylist() == [nearest]
+
+
+def test_whole_numbers_fit_as_long_as_no_choice_of_them_can_leave_64_bits() -> None:
+    assert sums_fit_longs(pa.array([], pa.int64()))
+    assert sums_fit_longs(pa.array([None, None], pa.int64()))
+    assert sums_fit_longs(pa.array([2**61, -(2**61), None], pa.int64()))
+    assert not sums_fit_longs(pa.array([2**62, -(2**62)], pa.int64()))
+    assert not sums_fit_longs(pa.array([-(2**63)], pa.int64()))

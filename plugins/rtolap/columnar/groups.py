@@ -23,6 +23,7 @@ from rtolap.columnar.schema import LOCAL_STRING
 Ids = NDArray[np.int64]
 _RADIX_MAX = 1 << 62
 _SLOTS_PER_ROW_MAX = 2  # a longer table of addresses costs more than a hash of every row
+_SLOTS_PER_ROW_SORTED_MAX = 8  # a longer one costs more than sorting every row
 _RUN_ROWS = 8  # of runs that are shorter on average, every value is hashed
 _SPARE_VALUES, _VALUES_PER_ROW_MAX = 64, 2  # of a dictionary, beyond which `compact` makes another
 _SLOTS_MIN = 1 << 12  # so short a table costs nothing, however few the rows are
@@ -106,6 +107,33 @@ def group(keys: Sequence[Coded], rows: int) -> Groups:
     first = np.zeros(count, np.int64)
     first[ids[::-1]] = np.arange(rows - 1, -1, -1)
     return Groups(ids, count, first)
+
+
+def group_in_order(keys: Sequence[Coded], rows: int) -> Groups:
+    """Dense group numbers that ascend with the keys' codes, the first key before the others."""
+    if not keys:
+        return group(keys, rows)
+    combined, radix = keys[0].codes, keys[0].radix
+    for key in keys[1:]:
+        if radix > _RADIX_MAX // key.radix:
+            dense = _by_sorting(combined)
+            combined, radix = dense.ids, dense.size
+        combined = combined * key.radix + key.codes
+        radix *= key.radix
+    if radix <= max(_SLOTS_MIN, _SLOTS_PER_ROW_SORTED_MAX * rows):
+        return _by_address(combined, radix)
+    return _by_sorting(combined)
+
+
+def _by_sorting(combined: Ids) -> Groups:
+    order = np.argsort(combined)
+    ordered = combined[order]
+    begins = np.ones(len(order), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+    ids = np.empty(len(order), np.int64)
+    ids[order] = np.cumsum(begins) - 1
+    first = order[begins]
+    return Groups(ids, len(first), first)
 
 
 def _by_address(combined: Ids, radix: int) -> Groups:

@@ -22,6 +22,7 @@ _SHIFT = np.uint64(32)
 _INT32_MAX = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
 _DECIMAL_MAX = 10**38 - 1
+_LONG_DIGITS = 18  # of decimals that 64 bits always hold
 
 
 def count_rows(ids: Ids, groups: int) -> pa.Array:
@@ -50,16 +51,15 @@ def sum_values(column: pa.Array, ids: Ids, groups: int, target: pa.DataType) -> 
         np.add.at(sums, ids, low.view(np.int64))
         if pa.types.is_integer(target):
             return pa.array(sums, target, mask=absent)
-        return _decimals(
-            sums.view(np.uint64), (sums >> 63).view(np.uint64), target, absent
-        )  # below 38 digits
+        wide = pa.decimal128(38, target.scale)  # below 38 digits
+        return _decimals(sums.view(np.uint64), (sums >> 63).view(np.uint64), wide, absent)
     sum_low, sum_high = _sum_limbs(low, high, ids, groups)
     if pa.types.is_integer(target):
         totals = sum_low.view(np.int64)
         if not np.array_equal(sum_high.view(np.int64), totals >> 63):
             raise Refused("a sum needs more than 64 bits", expected=str(target))
         return pa.array(totals, target, mask=absent)
-    return _checked(_decimals(sum_low, sum_high, target, absent))
+    return _checked(_decimals(sum_low, sum_high, pa.decimal128(38, target.scale), absent))
 
 
 def extreme(column: pa.Array, ids: Ids, groups: int, op: str) -> pa.Array:
@@ -98,6 +98,35 @@ def distinct_coupons(coupons: pa.Array, ids: Ids, groups: int, lg_k: int) -> pa.
 def merge_coupons(lists: pa.ListArray, ids: Ids, groups: int, lg_k: int) -> pa.ListArray:
     lengths = np.array(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
     return distinct_coupons(lists.flatten(), np.repeat(ids, lengths), groups, lg_k)
+
+
+def longs_of_decimals(column: pa.Array) -> pa.Array | None:
+    """The unscaled values as 64-bit numbers; None where one of them needs more."""
+    if not len(column):
+        return pa.array([], pa.int64())
+    words = np.frombuffer(column.buffers()[1], "<i8").reshape(-1, 2)
+    low, high = words[column.offset : column.offset + len(column)].T
+    absent = None
+    if column.null_count:  # under a null lies anything
+        absent = ~_valid(column)
+        low, high = np.where(absent, 0, low), np.where(absent, 0, high)
+    if column.type.precision > _LONG_DIGITS and not np.array_equal(high, low >> 63):
+        return None
+    return pa.array(np.ascontiguousarray(low), mask=absent)
+
+
+def decimals_of_longs(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Decimals of these unscaled values, which `kind` holds."""
+    absent = None if not column.null_count else ~_valid(column)
+    low = column.fill_null(0).to_numpy()
+    return _decimals(low.view(np.uint64), (low >> 63).view(np.uint64), kind, absent)
+
+
+def sums_fit_longs(column: pa.Array) -> bool:
+    """Tell whether no sum of any of these whole numbers can leave 64 bits."""
+    bounds = pc.min_max(column)
+    least, most = bounds["min"].as_py(), bounds["max"].as_py()
+    return least is None or max(abs(least), abs(most)) * len(column) <= _INT64_MAX
 
 
 def _valid(column: pa.Array) -> NDArray[np.bool_]:
@@ -149,14 +178,14 @@ def _sum_limbs(
 
 
 def _decimals(
-    low: NDArray[np.uint64], high: NDArray[np.uint64], target: pa.DataType, absent: NDArray[np.bool_] | None
+    low: NDArray[np.uint64], high: NDArray[np.uint64], kind: pa.DataType, absent: NDArray[np.bool_] | None
 ) -> pa.Array:
     words = np.empty((len(low), 2), "<u8")
     words[:, 0], words[:, 1] = low, high
     validity = None
     if absent is not None:
         validity = pa.array(~absent).buffers()[1]
-    return pa.Array.from_buffers(pa.decimal128(38, target.scale), len(low), [validity, pa.py_buffer(words)])
+    return pa.Array.from_buffers(kind, len(low), [validity, pa.py_buffer(words)])
 
 
 def _checked(wide: pa.Array) -> pa.Array:

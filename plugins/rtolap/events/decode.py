@@ -143,12 +143,12 @@ class EventDecoder:
         if control is not None and control.any():
             places = places[~control]
             values = [values[place] for place in places.tolist()]
-        if None in values:
+        records = [value for value in values if value is not None]
+        if len(records) < len(values):
             absent = [position for position, value in enumerate(values) if value is None]
             for place in places[absent]:
                 problems[int(place)] = Problem("tombstone", "a record without a value")
             places = np.delete(places, absent)
-        records = [value for value in values if value is not None]
         if records and max(map(len, records)) > bytes_max:
             lengths = np.fromiter(map(len, records), np.int64, len(records))
             for position in np.flatnonzero(lengths > bytes_max):

@@ -27,6 +27,14 @@ _OPEN = b'{"v":'
 _CLOSE = b"}"
 _BETWEEN = _CLOSE + b"\n" + _OPEN
 MARGIN = b" " * 16  # room for readers that look back from a position in the text (see `lossy`)
+UNREADABLE = (
+    pa.ArrowException,
+    ValueError,
+    OSError,
+    UnicodeDecodeError,
+    OverflowError,
+)  # the reader's errors
+_BACKSLASH, _ESCAPED_NUL = b"\\", b"\\u0000"  # one byte is found many times faster than six
 
 
 class JsonReader:
@@ -56,7 +64,7 @@ class JsonReader:
         try:
             reader = arro3.io.read_json(io.BytesIO(text), self._schema, batch_size=rows + 1)
             table = pa.table(reader)
-        except (pa.ArrowException, ValueError, OSError, UnicodeDecodeError, OverflowError):
+        except UNREADABLE:
             return None
         if table.num_rows != rows:
             return None
@@ -94,3 +102,7 @@ class JsonReader:
         left, left_rows = self._halved(values, places[:middle])
         right, right_rows = self._halved(values, places[middle:])
         return left + right, left_rows + right_rows
+
+
+def holds_escaped_nul(text: bytes) -> bool:
+    return _BACKSLASH in text and _ESCAPED_NUL in text

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 Places = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Words = NDArray[np.uint64]
 
 _WALK_MAX = 400  # characters; a longer number, or more white space, is reported unseen
 _WHOLE_DIGITS_MAX = 15  # beyond, the reader goes through a double for numbers with a point
-_BLOCK_BYTES = 1 << 17
+_BLOCK_BYTES = 1 << 19
 ANY_SCALE = 1 << 30
-_DOT, _QUOTE, _COLON, _ZERO, _NINE, _BACKSLASH, _E = 46, 34, 58, 48, 57, 92, 101
+_DOT, _QUOTE, _COLON, _ZERO, _NINE, _BACKSLASH, _E, _SPACE = 46, 34, 58, 48, 57, 92, 101, 32
 _LOWER = np.uint8(32)
 
 
@@ -46,21 +47,59 @@ class LossScreen:
         at = _marks(chars)
         if len(at) == 0:
             return at
+        words = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
+        escapes = b"\\" in text
+        reported, others = self._short(chars, words, at, escapes=escapes)
+        if len(others):
+            reported += self._walked(chars, words, others, escapes=escapes)
+        return np.unique(np.concatenate(reported))
+
+    def _short(self, chars: Bytes, words: Words, at: Places, *, escapes: bool) -> tuple[list[Places], Places]:
+        """Look at points in numbers as most are written: `"key":`, perhaps a space, and up to
+        seven digits on either side.
+
+        Returns those that are suspicious, and the marks that stand in anything else.
+        """
+        number = at - 1 - _digits_before(words[at - 8])
+        number -= chars[number] == _SPACE
+        last = words[number - 8]
+        fraction = _digits_behind(words[np.minimum(at + 1, len(words) - 1)])
+        short = (chars[at] == _DOT) & (chars[number] == _COLON) & (chars[number - 1] == _QUOTE)
+        short &= (fraction < 8) & (at - number < 9) & (at + 1 < len(words))
+        if escapes:
+            short &= ~(_has_backslash(last) | _has_backslash(words[np.maximum(number - 16, 0)]))
+        others = at[~short]
+        if len(others):
+            at, number, last, fraction = at[short], number[short], last[short], fraction[short]
+        reported = []
+        for (value, mask), scale in self._columns:
+            hit = np.flatnonzero((last & mask) == value)
+            if len(hit) == 0:
+                continue
+            if scale is None:
+                loses = _loses(chars, at[hit], number[hit], scale)
+            else:
+                digits = fraction[hit]
+                loses = (digits > scale) | ((chars[at[hit] + 1 + digits] | _LOWER) == _E)
+            reported.append(at[hit[loses]])
+        return [np.zeros(0, np.int64), *reported], others
+
+    def _walked(self, chars: Bytes, words: Words, at: Places, *, escapes: bool) -> list[Places]:
+        """Look at marks of numbers in any form."""
         number, endless = _back(chars, at - 1, _of_number)
         end, lost = _to_key(chars, number)
         has_key = ~(endless | lost) & (chars[end] == _QUOTE)
         reported = [at[endless | lost]]
         at, number, end = at[has_key], number[has_key], end[has_key]
-        words = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
         last = words[end - 7]
         for (value, mask), scale in self._columns:
             hit = np.flatnonzero((last & mask) == value)
             if len(hit):
                 reported.append(at[hit][_loses(chars, at[hit], number[hit], scale)])
-        if b"\\" in text:
+        if escapes:
             escaped = _has_backslash(last) | _has_backslash(words[end - 15])
             reported.append(at[escaped])
-        return np.unique(np.concatenate(reported))
+        return reported
 
 
 def _suffix(key: str) -> tuple[np.uint64, np.uint64]:
@@ -152,9 +191,34 @@ def _loses(chars: Bytes, at: Places, number: Places, scale: int | None) -> Flags
     return flags
 
 
-def _has_backslash(words: NDArray[np.uint64]) -> Flags:
+def _no_digits(words: Words) -> Words:
+    """The highest bit of every byte that is no digit."""
+    x = words ^ _each(_ZERO)
+    return (((x & _each(0x7F)) + _each(0x76)) | x) & _each(0x80)
+
+
+def _digits_before(words: Words) -> Places:
+    """How many digits stand without a gap at the end of a word of text, 0 to 8."""
+    odd = _no_digits(words)
+    odd |= odd >> np.uint64(8)
+    odd |= odd >> np.uint64(16)
+    odd |= odd >> np.uint64(32)  # now every byte up to the last one that is no digit
+    return 8 - np.bitwise_count(odd).astype(np.int64)
+
+
+def _digits_behind(words: Words) -> Places:
+    """How many digits stand without a gap at the beginning of a word of text, 0 to 8."""
+    odd = _no_digits(words)
+    below = (odd & (~odd + np.uint64(1))) - np.uint64(1)  # all bits below the first byte that is no digit
+    return np.bitwise_count(below).astype(np.int64) >> 3
+
+
+def _each(byte: int) -> np.uint64:
+    return np.uint64(0x0101010101010101 * byte)
+
+
+def _has_backslash(words: Words) -> Flags:
     """Return True where any of a word's eight bytes is a backslash."""
-    x = words ^ np.uint64(0x0101010101010101 * _BACKSLASH)
-    low, high = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
-    flags: Flags = np.not_equal((x - low) & ~x & high, 0)
+    x = words ^ _each(_BACKSLASH)
+    flags: Flags = np.not_equal((x - _each(1)) & ~x & _each(0x80), 0)
     return flags

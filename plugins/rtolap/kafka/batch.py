@@ -7,25 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from operator import itemgetter
 
 import numpy as np
-from confluent_kafka import Message
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+from numpy.typing import NDArray
 
 from rtolap.kafka.interfaces import WATERMARK_HEADER, Batch
 
 _Header = str | bytes | None
+_KIND, _MS = itemgetter(0), itemgetter(1)  # of a timestamp; where there is none, the client says 0 or -1 ms
+_RUN_RECORDS = 8  # of runs that are shorter on average, every record is asked for its offset
 
 
 def to_batch(messages: Sequence[Message], *, with_create_ms: bool, with_statements: bool = False) -> Batch:
     """`messages`: records only, no events of the client."""
     count = len(messages)
     partitions = np.fromiter(map(Message.partition, messages), np.int32, count)
-    offsets = np.fromiter(map(Message.offset, messages), np.int64, count)
+    offsets = _offsets(messages, partitions)
     created = None
     if with_create_ms:
-        pairs = chain.from_iterable(map(Message.timestamp, messages))  # (kind, ms); kind 0: there is none
-        stamps = np.fromiter(pairs, np.int64, 2 * count).reshape(-1, 2)
-        created = np.where(stamps[:, 0] == 0, -1, stamps[:, 1])
+        created = np.fromiter(map(_MS, map(Message.timestamp, messages)), np.int64, count)
+        if not created.all():
+            kinds = np.fromiter(map(_KIND, map(Message.timestamp, messages)), np.int64, count)
+            created[kinds == TIMESTAMP_NOT_AVAILABLE] = -1
     statements = (
         [_statement(headers) for headers in map(Message.headers, messages)] if with_statements else None
     )
@@ -50,6 +55,22 @@ def joined(batches: Sequence[Batch]) -> Batch:
 def value_bytes(messages: Sequence[Message]) -> int:
     """Return the bytes of all values together; an event of the client counts the length of its text."""
     return sum(map(Message.__len__, messages))
+
+
+def _offsets(messages: Sequence[Message], partitions: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The offsets of all, out of those at the ends of runs of one partition.
+
+    Offsets of a partition only grow: where the last of n is n - 1 beyond the first, all between are there.
+    """
+    count = len(messages)
+    begins = np.flatnonzero(partitions[1:] != partitions[:-1]) + 1
+    if count >= _RUN_RECORDS * (len(begins) + 1):
+        firsts, lasts = np.concatenate(([0], begins)), np.concatenate((begins, [count])) - 1
+        low = np.fromiter((messages[at].offset() for at in firsts), np.int64, len(firsts))
+        high = np.fromiter((messages[at].offset() for at in lasts), np.int64, len(lasts))
+        if np.array_equal(high - low, lasts - firsts):
+            return np.arange(count) + np.repeat(low - firsts, lasts - firsts + 1)
+    return np.fromiter(map(Message.offset, messages), np.int64, count)
 
 
 def _statement(headers: dict[str, _Header] | list[tuple[str, _Header]] | None) -> bytes | None:

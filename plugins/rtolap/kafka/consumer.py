@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from itertools import compress
 from threading import Lock
 
 import numpy as np
@@ -254,9 +255,10 @@ class _Taken:
         self.messages += len(group)
         if not group:
             return
-        if any(map(Message.error, group)):
-            self.events += [message for message in group if message.error() is not None]
-            group = [message for message in group if message.error() is None]
+        errors = list(map(Message.error, group))
+        if any(errors):  # at the log's end, of each partition
+            self.events += compress(group, errors)
+            group = [message for message, error in zip(group, errors, strict=True) if error is None]
         self.batches.append(self._columns(group))
 
     def batch(self) -> Batch:

@@ -1,0 +1,50 @@
+"""The columns of a batch are what each message says, however long the runs of a partition are."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
+from rtolap.kafka.batch import to_batch
+
+
+def _message(partition: int, offset: int, stamp: tuple[int, int]) -> Message:
+    return Message(topic="t", partition=partition, offset=offset, value=b"%d" % offset, timestamp=stamp)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_offsets_are_those_of_the_messages_whether_or_not_some_are_missing(seed: int) -> None:
+    dice = random.Random(seed)
+    nexts = [dice.randrange(1 << 40) for _ in range(3)]
+    run_max, gap_share = dice.choice((1, 5, 40, 400)), dice.choice((0, 0, 0.001, 0.1))
+    messages = []
+    for _ in range(dice.choice((0, 1, 3, 20))):
+        partition = dice.randrange(3)
+        for _ in range(dice.randrange(1, run_max + 1)):
+            nexts[partition] += dice.randrange(2, 5) if dice.random() < gap_share else 1
+            messages.append(_message(partition, nexts[partition], (TIMESTAMP_CREATE_TIME, 5)))
+    batch = to_batch(messages, with_create_ms=True)
+    assert batch.offsets.tolist() == [message.offset() for message in messages]
+    assert batch.partitions.tolist() == [message.partition() for message in messages]
+    assert batch.values == [message.value() for message in messages]
+
+
+def test_a_gap_that_another_partition_fills_in_number_is_seen() -> None:
+    """Ends of a run that fit together say nothing where the run is not of one partition."""
+    places = [(0, n) for n in range(10)] + [(1, 7)] + [(0, n) for n in range(11, 30)]
+    messages = [_message(*place, (TIMESTAMP_CREATE_TIME, 5)) for place in places]
+    batch = to_batch(messages, with_create_ms=False)
+    assert list(zip(batch.partitions.tolist(), batch.offsets.tolist(), strict=True)) == places
+
+
+def test_only_a_message_without_a_timestamp_has_none() -> None:
+    stamps = [
+        (TIMESTAMP_CREATE_TIME, 7),
+        (TIMESTAMP_NOT_AVAILABLE, 0),
+        (TIMESTAMP_CREATE_TIME, 0),
+        (TIMESTAMP_NOT_AVAILABLE, -1),
+    ]
+    batch = to_batch([_message(0, n, stamp) for n, stamp in enumerate(stamps)], with_create_ms=True)
+    assert batch.create_ms is not None
+    assert batch.create_ms.tolist() == [7, -1, 0, -1]
