@@ -4,15 +4,15 @@
 
 SPEC is a path or URI of JSON: one BuildSpec, or a list of them. Specs of one cube are built together: many
 small segments in one Spark job for all of their cuboids, their rows in the driver's memory; large ones in a
-few jobs through files. `rtolap` has to be importable in the driver (PYTHONPATH or --py-files); executors run
-no Python.
+few jobs through files. `rtolap` has to be importable in the driver (PYTHONPATH or --py-files), and where
+`spark.rtolap.executorsRunPython` is true, as it is on local masters, in executors; others run no Python.
 
 One batch, and what a crash after each step leaves behind:
 
 1. inputs are verified (ranges join, manifests, checksums)     nothing
 2. leftovers of an earlier try are deleted                     nothing
 3. all cuboids are grouped: small segments in one job          nothing
-   large ones: the base, then the others from small parents    files in a scratch folder, never read
+   large ones: in pieces, the base, then the others            files in a scratch folder, never read
 4. each segment's files are written, or moved, to `location`   folders without a manifest, never read
 5. events are counted again from the files                     the same
 6. the manifests are written, each atomically, in order        versions that can be promoted

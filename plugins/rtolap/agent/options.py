@@ -25,7 +25,7 @@ _SPARK_SETTING = re.compile(
     r"|driver\.(host|bindAddress|port)|blockManager\.port|cores\.max|default\.parallelism"
     r"|dynamicAllocation\.(enabled|minExecutors|maxExecutors|initialExecutors|executorIdleTimeout)"
     r"|shuffle\.service\.enabled|ui\.(enabled|port|showConsoleProgress)|network\.timeout|task\.maxFailures"
-    r"|app\.name|yarn\.queue|kubernetes\.namespace|rtolap\.rowsInMemoryMax)"
+    r"|app\.name|yarn\.queue|kubernetes\.namespace|rtolap\.(rowsInMemoryMax|executorsRunPython))"
     r"=[^\x00-\x1f]{0,256}"
 )
 

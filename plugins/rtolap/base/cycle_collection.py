@@ -5,8 +5,10 @@ each counts towards the next look for cycles, and every look stops all threads: 
 30 % of its time. So the clock decides when to look: at what is new every few seconds, at everything every
 few minutes. What a process has when it begins to serve is never looked at again.
 
-Memory that is free but not given back to the system is given back now and then, too: after a replay the C
-library alone may keep a hundred megabytes in the arenas of threads that read.
+Memory goes the same way. By default the C library takes each block of 128 KB from the system and gives it
+back: for what decodes chunks of some hundred kilobytes that is every column of each, with a fault for every
+page. So blocks of some megabytes stay with the process, and what is free is given back now and then: after a
+replay the arenas of threads that read may hold a hundred megabytes.
 """
 
 from __future__ import annotations
@@ -20,9 +22,22 @@ from rtolap.base.stopping import AWAKE_EVERY_S
 
 YOUNG_EVERY_S = 10.0
 ALL_EVERY_S = 300.0
-TRIM_EVERY_S = 60.0
+TRIM_EVERY_S = 10.0
 NEW_OBJECTS_MAX = 500_000  # more are looked at sooner; a batch being read has fewer
 _YOUNG, _ALL = 1, 2
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # numbers of malloc.h
+BLOCK_BYTES_MAX = 8 << 20  # larger ones come from the system each time
+FREE_BYTES_MAX = 16 << 20  # at the end of an arena; more goes back at once
+
+_LIBRARY = ctypes.CDLL(None)
+_GLIBC = _LIBRARY if hasattr(_LIBRARY, "malloc_trim") else None  # others know none of this
+
+
+def keep_blocks() -> None:
+    """Have the process keep blocks of up to some megabytes that it has freed, and give back larger ones."""
+    if _GLIBC is not None:
+        _GLIBC.mallopt(_MMAP_THRESHOLD, BLOCK_BYTES_MAX)
+        _GLIBC.mallopt(_TRIM_THRESHOLD, FREE_BYTES_MAX)
 
 
 class CycleCollection:
@@ -31,11 +46,10 @@ class CycleCollection:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._young_s = self._all_s = self._trimmed_s = clock.monotonic_s()
-        library = ctypes.CDLL(None)
-        self._trim = library.malloc_trim if hasattr(library, "malloc_trim") else None  # glibc alone has it
 
     def begin(self) -> None:
-        """From now on nothing is collected but by `collect_if_due`."""
+        """From now on nothing is collected, and little memory given back, but by `collect_if_due`."""
+        keep_blocks()
         gc.disable()
         gc.collect()
         gc.freeze()
@@ -49,8 +63,8 @@ class CycleCollection:
         elif now_s - self._young_s >= YOUNG_EVERY_S or gc.get_count()[0] > NEW_OBJECTS_MAX:
             gc.collect(_YOUNG)
             self._young_s = now_s
-        if self._trim is not None and now_s - self._trimmed_s >= TRIM_EVERY_S:
-            self._trim(0)  # beside the interpreter's lock
+        if _GLIBC is not None and now_s - self._trimmed_s >= TRIM_EVERY_S:
+            _GLIBC.malloc_trim(0)  # beside the interpreter's lock
             self._trimmed_s = self._clock.monotonic_s()
 
     def collect_until(self, stopping: threading.Event) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
+from typing import Protocol, TypeVar
+
 import msgspec
 
 from rtolap.model.cube import AggregationGroup, Cube
@@ -16,6 +19,27 @@ class Cuboid(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """`base`-independent and path-safe: dimension names joined by `+`, or `_all` for none."""
         return "+".join(self.dimensions) or "_all"
+
+
+class Sized(Protocol):
+    """A cuboid that is stored somewhere, with the number of its rows."""
+
+    @property
+    def dimensions(self) -> Sequence[str]: ...
+
+    @property
+    def rows(self) -> int: ...
+
+
+S = TypeVar("S", bound=Sized)
+
+
+def smallest_covering(stored: Iterable[S], needed: Collection[str]) -> S | None:
+    """Return the one with the fewest rows that holds every dimension that is read or filtered by; None where
+    none does. History and receivers choose by it."""
+    wanted = frozenset(needed)
+    covering = [cuboid for cuboid in stored if wanted.issubset(cuboid.dimensions)]
+    return min(covering, key=lambda cuboid: (cuboid.rows, len(cuboid.dimensions)), default=None)
 
 
 def cuboids(cube: Cube) -> tuple[Cuboid, ...]:

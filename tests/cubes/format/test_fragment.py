@@ -6,7 +6,13 @@ import pyarrow as pa
 import pytest
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound
 from rtolap.cubes.format.aggregate import aggregate_events, merge_tables, to_plain
-from rtolap.cubes.format.fragment import delete_fragment, fragment_paths, open_fragment, write_fragment
+from rtolap.cubes.format.fragment import (
+    delete_fragment,
+    fragment_paths,
+    open_fragment,
+    open_unverified,
+    write_fragment,
+)
 from rtolap.model.cube import Schema
 from rtolap.model.predicate import And, Compare, In
 
@@ -88,6 +94,51 @@ def test_damage_to_any_byte_is_found(schema: Schema, local: pa.Table, tmp_path: 
         open_fragment(tmp_path / "f1.fragment", verify=False)
     path.write_bytes(good)
     open_fragment(tmp_path / "f1.fragment", verify=True)
+
+
+@pytest.mark.parametrize("suffix", [".fragment", ".arrow"])
+def test_a_fragment_may_be_verified_before_its_first_use_instead_of_when_it_is_opened(
+    schema: Schema, local: pa.Table, tmp_path: Path, suffix: str
+) -> None:
+    write_fragment(tmp_path, "f1", local, schema)
+    path = tmp_path / f"f1{suffix}"
+    good = path.read_bytes()
+    asked = Compare("city", "eq", "Oslo")
+    rng = random.Random(suffix)
+    found_at_opening = 0
+    for place in (rng.randrange(len(good)) for _ in range(100)):
+        damaged = bytearray(good)
+        damaged[place] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            fragment = open_unverified(tmp_path / "f1.fragment", schema)
+        except Corrupted:
+            found_at_opening += 1
+            continue
+        for _ in range(2):
+            with pytest.raises(Corrupted):
+                fragment.select(asked)
+        assert not fragment.verified
+    assert found_at_opening < 100
+    path.write_bytes(good)
+    fragment = open_unverified(tmp_path / "f1.fragment", schema)
+    assert fragment.select(Compare("hour_start", "ge", "2100-01-01 00:00:00")).rows_scanned == 0
+    assert not fragment.verified, "what its header excludes is not read"
+    assert fragment.select(asked).table.num_rows > 0
+    assert fragment.verified
+
+
+def test_an_index_that_was_deleted_with_its_fragment_rules_nothing_out(
+    schema: Schema, local: pa.Table, tmp_path: Path
+) -> None:
+    write_fragment(tmp_path, "f1", local, schema)
+    asked = Compare("city", "eq", "Oslo")
+    expected = open_fragment(tmp_path / "f1.fragment", verify=True).select(asked)
+    fragment = open_unverified(tmp_path / "f1.fragment", schema)
+    delete_fragment(tmp_path, "f1")
+    found = fragment.select(asked)
+    assert found.table.equals(expected.table)
+    assert (found.rows_scanned, found.rows_pruned) == (local.num_rows, 0)
 
 
 def test_lost_data_is_corruption(schema: Schema, local: pa.Table, tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ def stats(events: int) -> ReceiverStats:
         LocalSegmentStats(name, 1, state, 5, 5, 0, 100)
         for name, state in (("a", "ACTIVE"), ("b", "IMMUTABLE"), ("c", "ACTIVE"))
     )
-    return ReceiverStats("r0", "rs", "h:1", (CubeStats("c", "PAUSED", "", True, partitions, segments),), 77)
+    cube = CubeStats("c", "PAUSED", "", True, partitions, segments, cuboid_bytes=99)
+    return ReceiverStats("r0", "rs", "h:1", (cube,), 77)
 
 
 def test_statistics_are_shown_as_they_are_at_the_scrape() -> None:
@@ -35,6 +36,7 @@ def test_statistics_are_shown_as_they_are_at_the_scrape() -> None:
     assert found("rtolap_receiver_lag_records") == 15
     assert found("rtolap_receiver_watermark_seconds", partition="0") == 9.5
     assert found("rtolap_receiver_memory_table_bytes") == 77
+    assert found("rtolap_receiver_cuboid_bytes", cube="c") == 99
     assert found("rtolap_receiver_segments", state="ACTIVE") == 2
     assert found("rtolap_receiver_leading", cube="c") == 1
     assert found("rtolap_receiver_consumer_state", state="PAUSED") == 1

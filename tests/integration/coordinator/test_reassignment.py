@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,12 +16,16 @@ from rtolap.protocols.coordinator.messages import ReassignRequest
 
 from tests.support.cubes.builders import WINDOW_MS
 from tests.support.cubes.service_world import PARTITIONS, World
-from tests.support.cubes.services import Services, wait_for
+from tests.support.cubes.services import TOKEN, Services, wait_for
+from tests.support.query.asked_statements import statements
+from tests.support.query.many_clients import ManyClients
 from tests.support.query.world_asker import Asker
+from tests.support.scrape import scrape
 
 pytestmark = [pytest.mark.integration]
 
 SETS = {"old": ("o0", "o1"), "new": ("n0", "n1")}
+CLIENTS = 50
 OUTAGES = 5  # three moves, and two receivers that are killed
 
 
@@ -34,7 +39,7 @@ def world(
     with closing(services), closing(one):
         services.start_coordinators()
         one.start_receivers("old")
-        services.start_query()
+        services.start_query("--queries-max", str(2 * CLIENTS), "--queries-per-user-max", str(2 * CLIENTS))
         one.declare()
         yield one
 
@@ -58,6 +63,7 @@ def test_answers_stay_exact_while_partitions_move_and_receivers_are_killed(world
     services, client = world.services, world.services.coordinator
     world.produce(400)
     wait_for("the first events are visible", world.caught_up, 90)
+    _fifty_clients_at_once(world)
     asker = Asker(world, seed=11, every_s=0.02)
     asker.start()
 
@@ -93,6 +99,19 @@ def test_answers_stay_exact_while_partitions_move_and_receivers_are_killed(world
     asker.assert_exact()
     asker.assert_few_errors(OUTAGES)
     _parts_of_all_owners_join(world)
+
+
+def _fifty_clients_at_once(world: World) -> None:
+    """While events come; what they ask is read once for those who wait together."""
+    asked = [each for each in statements(world.cube, random.Random(11)) if each.kind != "join"][:3]
+    with ManyClients(world, asked, CLIENTS) as clients:
+        for _ in range(3):
+            world.produce(100)
+            clients.wait_for_all()
+    clients.assert_exact()
+    port = world.services.environment["RTOLAP_QUERY_HTTP_PORT"]
+    metrics = scrape(f"http://127.0.0.1:{port}", TOKEN)
+    assert metrics("rtolap_query_reads_joined_total", cube=world.cube) > 0
 
 
 def _parts_of_all_owners_join(world: World) -> None:

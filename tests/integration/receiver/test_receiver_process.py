@@ -5,14 +5,17 @@ from __future__ import annotations
 import io
 import shutil
 import signal
+from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rtolap.base.errors import Unauthorized
+from rtolap.base.errors import Unauthorized, Unavailable
 from rtolap.cubes.format.staged import read_staged_manifest
 from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.kafka.producer import KafkaAdmin
+from rtolap.model.cube import ROWS
 from rtolap.model.segment_states import SegmentState
 from rtolap.object_store.store import open_store
 
@@ -137,6 +140,47 @@ def test_a_pause_is_visible_and_ends(world: ReceiverWorld) -> None:
     assert world.ask("r0", world.ends())[0] == world.expected(world.ends())
 
 
+def test_of_a_fragment_damaged_while_the_receiver_was_down_nothing_is_answered(world: ReceiverWorld) -> None:
+    """A start does not read all bytes: statements do, of what they need, and the worker of the rest."""
+    world.assign()
+    world.start("r0")
+    world.produce(400)
+    assert world.exact("r0")
+    with world.client("r0") as client:
+        client.action("checkpoint", {"cube": world.cube})
+    world.end("r0", signal.SIGKILL)
+    damaged = _damage_fragments(world)
+    world.start("r0")
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            world.ask("r0", world.ends())
+    wait_for("FAILED", lambda: (s := world.state("r0")) is not None and s.state == "FAILED")
+    state = world.state("r0")
+    assert state is not None
+    assert "wrong checksum" in state.reason
+    assert any(str(path) in state.reason for path in damaged)
+    with pytest.raises(Unavailable):
+        world.ask("r0", world.ends())
+    world.end("r0", signal.SIGKILL)
+    shutil.rmtree(world.folder / "r0" / "cubes")
+    world.start("r0")
+    assert world.exact("r0"), "replayed from Kafka"
+
+
+def _damage_fragments(world: ReceiverWorld) -> list[Path]:
+    """The first number of events in each: what only a checksum tells, and a wrong count otherwise."""
+    files = list((world.folder / "r0").glob("cubes/*/*/fragments/*.arrow"))
+    assert files
+    for path in files:
+        content = pa.py_buffer(path.read_bytes())
+        rows = pa.ipc.open_file(content).read_all().column(ROWS).chunk(0)
+        at = rows.buffers()[1].address - content.address
+        with path.open("r+b") as file:
+            file.seek(at)
+            file.write(bytes([content.to_pybytes()[at] ^ 0xFF]))
+    return files
+
+
 def test_a_fragment_damaged_after_it_was_opened_does_not_reach_history(world: ReceiverWorld) -> None:
     """It is mapped and was whole when it was opened: what is uploaded or merged is checked again."""
     world.assign()
@@ -146,14 +190,7 @@ def test_a_fragment_damaged_after_it_was_opened_does_not_reach_history(world: Re
     assert world.exact("r0")
     with world.client("r0") as client:
         client.action("checkpoint", {"cube": world.cube})
-    files = list((world.folder / "r0").glob("cubes/*/*/fragments/*.arrow"))
-    assert files
-    for path in files:
-        with path.open("r+b") as file:
-            file.seek(path.stat().st_size // 2)
-            (byte,) = file.read(1)
-            file.seek(-1, io.SEEK_CUR)
-            file.write(bytes([byte ^ 0xFF]))
+    _damage_fragments(world)
     before_ms = START_MS + 100 * WINDOW_MS
     world.metadata.update_control(
         world.cube, lambda c: msgspec.structs.replace(c, close_before_ms=before_ms, close_epoch=1)

@@ -12,15 +12,19 @@ import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError, Forbidden, NotFound, Unauthorized, Unavailable
 from rtolap.cli.main import app
+from rtolap.fleet.isolation.findings import TopicUsers
+from rtolap.fleet.isolation.topic_users import collect_users
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.tiers.collect import collect_tiers
 from rtolap.kafka.administration.client import KafkaAdministration
+from rtolap.kafka.administration.usage import ListedGroup
 from rtolap.kafka.administration.values import (
     LEADER_REPLICAS,
     ConfigKind,
     ConfigResource,
     OffsetSpec,
     Partition,
+    Right,
 )
 from rtolap.kafka.clusters import KafkaCluster, KafkaClusters
 from rtolap.kafka.dead_letters import read_dead_letters
@@ -260,6 +264,26 @@ def test_the_administration_of_a_fleet_names_the_right_that_is_missing(
         assert isinstance(offsets[hidden], Forbidden)
         with pytest.raises(Forbidden, match="DescribeConfigs"):
             collect_tiers(administration, SystemClock())
+        assert administration.missing_rights(
+            [Right.ALTER], [Right.DESCRIBE, Right.ALTER_CONFIGS], [user]
+        ) == (
+            "Alter on the cluster",
+            f"AlterConfigs on topic {user}",
+        )
+        producers = administration.active_producers({partition: 1})[partition]
+        assert "Read on the topics" in str(producers)
+        (hidden_groups,) = administration.list_groups([1]).missing
+        assert isinstance(hidden_groups, Forbidden)
+        assert "Describe on the cluster" in str(hidden_groups)
+        group = ListedGroup(f"{user}-group", "classic", "Stable", 1)
+        for told in (administration.committed_offsets([group]), administration.describe_groups([group])):
+            assert "Describe on the groups" in str(told[group.group])
+        found = collect_users(administration, collect_snapshot(administration, SystemClock()), [user])
+        assert found.users == {user: TopicUsers(groups=())}
+        assert [each.partition(" (")[0] for each in found.missing] == [
+            "consumer groups",
+            f"producers of partitions {partition}",
+        ]
         assert "reassignments" in str(
             [m.fact for m in collect_snapshot(administration, SystemClock()).missing]
         )

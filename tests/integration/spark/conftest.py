@@ -39,14 +39,19 @@ def submit_command() -> Callable[..., tuple[list[str], dict[str, str]]]:
     return spark_submit
 
 
-def spark_submit(*arguments: str, in_files: bool = False) -> tuple[list[str], dict[str, str]]:
-    """`in_files`: as large batches are built; small ones are grouped in the driver's memory."""
+def spark_submit(
+    *arguments: str, in_files: bool = False, python: bool = True
+) -> tuple[list[str], dict[str, str]]:
+    """`in_files`: as large batches are built; small ones are grouped in the driver's memory. Without `python`
+    as by executors that run none of ours."""
     submit = Path(sys.executable).parent / "spark-submit"
     command = [str(submit), "--master", "local[2]", "--driver-memory", "700m"]
     command += ["--conf", "spark.ui.enabled=false", "--conf", "spark.driver.bindAddress=127.0.0.1"]
     command += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.sql.shuffle.partitions=2"]
     if in_files:
         command += ["--conf", "spark.rtolap.rowsInMemoryMax=0"]
+    if not python:
+        command += ["--conf", "spark.rtolap.executorsRunPython=false"]
     command += [str(PROJECT / "spark_jobs" / "build_segment.py"), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(PROJECT / "plugins"), "PYSPARK_PYTHON": sys.executable}
     return command, environment
@@ -61,10 +66,10 @@ def progress_lines(output: str) -> list[dict[str, Any]]:
 def submit(tmp_path: Path) -> Callable[..., Submitted]:
     """Build a list of specs in one spark-submit."""
 
-    def run(*specs: BuildSpec, in_files: bool = False) -> Submitted:
+    def run(*specs: BuildSpec, in_files: bool = False, python: bool = True) -> Submitted:
         file = tmp_path / "specs.json"
         file.write_bytes(msgspec.json.encode(specs))
-        command, environment = spark_submit(str(file), in_files=in_files)
+        command, environment = spark_submit(str(file), in_files=in_files, python=python)
         done = subprocess.run(
             command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
         )

@@ -116,9 +116,9 @@ def agent(tmp_path: Path, standalone: Standalone, staging: Staging) -> Iterator[
         yield client
 
 
-def submitted(spec: BuildSpec, master: str, generation: int) -> ProcessSpec:
+def submitted(spec: BuildSpec, master: str, generation: int, *further: str) -> ProcessSpec:
     """As the build operator asks an agent for it."""
-    options = ["--master", Settings(spark_master=master).spark_master, "--name", "build", *OPTIONS]
+    options = ["--master", Settings(spark_master=master).spark_master, "--name", "build", *OPTIONS, *further]
     return ProcessSpec(
         generation=generation,
         argv=tuple(batch.argv(options, "build_segment.py")),
@@ -173,7 +173,8 @@ def test_a_worker_killed_in_mid_build_leaves_no_version_and_a_retry_builds_it(
         history.read_manifest(staging.store, spec.location)
 
     standalone.worker.start()
-    agent.ensure("build", submitted(spec, standalone.url, 2))
+    of_python = ("--conf", "spark.rtolap.executorsRunPython=true")  # the worker's interpreter has rtolap
+    agent.ensure("build", submitted(spec, standalone.url, 2, *of_python))
     done = waited(agent, lambda status: not status.is_live)
     assert done.state == "SUCCEEDED", agent.log("build")[-3000:]
     manifest = assert_recount(staging, spec, raw_events(SEED, 0, 0, 500))

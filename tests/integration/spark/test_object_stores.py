@@ -217,7 +217,7 @@ def test_a_segment_is_staged_built_after_a_kill_promoted_answered_and_cleaned_up
 
     specs = tmp_path / "killed.json"
     specs.write_bytes(msgspec.json.encode(spec))
-    command, environment = submit_command(str(specs), in_files=True)
+    command, environment = submit_command(str(specs), in_files=True, python=False)
     environment.pop("AWS_SHARED_CREDENTIALS_FILE", None)  # here keys in the environment, below their file
     keys = {"AWS_ACCESS_KEY_ID": s3_keys.access, "AWS_SECRET_ACCESS_KEY": s3_keys.secret}
     kill_in_mid_build(command, {**environment, **keys}, tmp_path)
@@ -225,7 +225,7 @@ def test_a_segment_is_staged_built_after_a_kill_promoted_answered_and_cleaned_up
     with pytest.raises(NotFound):
         history.read_manifest(store, spec.location)
 
-    done = submit(spec, in_files=True)
+    done = submit(spec, in_files=True)  # by tasks that open the store themselves
     assert done.exit_code == 0, done.errors
     assert s3_keys.secret not in done.errors
     staging = Staging(store, uri, tmp_path)
@@ -421,6 +421,7 @@ def test_replication_status_shows_what_hdfs_knows_of_logs_also_of_those_that_are
     assert "\t0 B\t600.0 KB of at least 600.0 KB\t" in near, "as far as it was read"
     for created in (2000, 3000):
         writers[created].close()
+    writers.clear()  # each is closed again as it is collected, which waits for HDFS
     assert [of_hdfs(created) for created in sizes] == list(sizes.values())
     client.create(f"/{unique_name}/WALs/{server}/{log_name(server, 4000)}").close()
     behind, near = look(4000).splitlines()[1:3]

@@ -18,7 +18,7 @@ from rtolap.base.errors import CommitConflict, CommitUnknown, NotFound, Refused,
 from rtolap.cubes.receiver.local.align import vectors_of
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.metadata.records import CubeControl
-from rtolap.model.cube import LatePolicy
+from rtolap.model.cube import AggregationGroup, LatePolicy
 from rtolap.model.segment_states import SegmentState
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
@@ -85,7 +85,9 @@ class Run:
             idle_after_s=3.0,
         )
         late = LatePolicy(policy=self.random.choice(("merge", "merge", "drop")), merge_after_ms=10_000)
-        schema = with_visitors(small_schema(late=late))
+        schema = with_visitors(
+            small_schema(late=late, aggregation_groups=(AggregationGroup(("kind", "place")),))
+        )
         self.cluster = Cluster(schema, folder, settings, start_ms=START_MS)
         self.actions = Actions(self.cluster, self.random, self.random.choice((0.0, 0.1, 0.3)))
         self.counts = self.actions.counts

@@ -148,10 +148,17 @@ class Receiver:
         return True
 
     def merge(self) -> None:
+        """What the worker does for answers: fewer fragments, cuboids beside them, however small they are."""
         job = fragments.merge_job(self.core.state.segments, self.settings)
         if job is not None:
             merged = fragments.merge(self.cluster.schema, self.core.file.fragments, job)
             self.core.apply_merged(job, merged)
+        for fragment in fragments.unverified(self.core.state):
+            fragment.verify()
+        for table in fragments.cuboid_jobs(self.core.state, rows_min=1):
+            fragments.keep_cuboids(
+                self.cluster.schema, self.core.state, table, self.settings.cuboid_bytes_max
+            )
 
     def write_out(self) -> None:
         """The checkpoint that is under way gets to the disk; the core takes it over with its next step."""

@@ -6,15 +6,18 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import dropwhile
 from typing import NamedTuple
 
 import msgspec
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
 from rtolap.cubes.build.cuboid_writer import CuboidWriter
 from rtolap.cubes.build.job_progress import report
-from rtolap.cubes.build.session import list_in_driver
+from rtolap.cubes.build.piece_writer import PieceWriter
+from rtolap.cubes.build.session import executors_run_python, list_in_driver
 from rtolap.cubes.build.small_batch import group_rows, is_small
 from rtolap.cubes.format import history
 from rtolap.cubes.format.build_batch import adopt, check_events, finish
@@ -63,7 +66,7 @@ def attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
         if len(wanted) == 1:
             return max(worst, _failed(wanted[0].spec, error))
         traceback.print_exc()
-        report("alone", wanted[0].spec, segments=len(wanted), error=str(error)[:ERROR_CHARS])
+        report("alone", wanted[0].spec, segments=len(wanted), error=_said(error))
         return max([worst, *(attempt(spark, [each.spec]) for each in wanted)])
     return worst
 
@@ -107,12 +110,16 @@ def _in_memory(
 def _in_files(
     spark: SparkSession, store: ObjectStore, specs: Sequence[BuildSpec], inputs: Sequence[BuildInputs]
 ) -> list[list[CuboidEntry]]:
-    """Steps 3 and 4 of large segments: Spark writes below a scratch folder, and its files are moved."""
-    for key, value in store.spark_settings.items():
-        spark.conf.set(key, value)
-    if store.is_local:
-        list_in_driver(spark)
-    writer = CuboidWriter(spark, store, specs)
+    """Steps 3 and 4 of large segments: tasks write below a scratch folder, and its files are moved."""
+    writer: PieceWriter | CuboidWriter
+    if executors_run_python(spark):
+        writer = PieceWriter(spark, store, specs)
+    else:
+        for key, value in store.spark_settings.items():
+            spark.conf.set(key, value)
+        if store.is_local:
+            list_in_driver(spark)
+        writer = CuboidWriter(spark, store, specs)
     writer.write_all([each.files for each in inputs])
     entries = adopt(store, writer.folder, specs, writer.cuboids, writer.folders)
     report("moved", specs[0], segments=len(specs), files=sum(len(e.files) for of in entries for e in of))
@@ -137,8 +144,18 @@ def _failed(spec: BuildSpec, error: Exception) -> int:
         report("failed", spec, error=str(error), retry=False)
         return EXIT_REFUSED
     traceback.print_exception(error)
-    report("failed", spec, error=str(error)[:ERROR_CHARS], retry=True)
+    report("failed", spec, error=_said(error), retry=True)
     return EXIT_FAILED
+
+
+def _said(error: Exception) -> str:
+    """The error's text; of one in a task of ours what it says, without the way there."""
+    text = str(error)
+    if isinstance(error, PythonException):
+        _, _, after = text.rpartition('\n  File "')
+        last = dropwhile(lambda line: line.startswith(" "), after.splitlines()[1:])
+        text = "\n".join(last) or text
+    return text[:ERROR_CHARS]
 
 
 def _result(spec: BuildSpec, manifest: HistoryManifest, started: float) -> BuildResult:

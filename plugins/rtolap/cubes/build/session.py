@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 FILE_BYTES = 128 << 20  # adaptive execution joins small partitions into files of about this size
 ROWS_IN_MEMORY_MAX = 1_000_000
 ROWS_SETTING = "spark.rtolap.rowsInMemoryMax"  # batches of more rows go through files
+PYTHON_SETTING = "spark.rtolap.executorsRunPython"  # they have rtolap and the driver's libraries
 
 # Set unless spark-submit set them: small shuffles, few files, decimals and overflows that fail loudly.
 _DEFAULTS = {
@@ -54,6 +55,12 @@ def list_in_driver(spark: SparkSession) -> None:
 def rows_in_memory_max(spark: SparkSession) -> int:
     """Return how many rows a batch may have that is grouped in memory."""
     return int(spark.conf.get(ROWS_SETTING, str(ROWS_IN_MEMORY_MAX)) or ROWS_IN_MEMORY_MAX)
+
+
+def executors_run_python(spark: SparkSession) -> bool:
+    """Tell whether tasks may be Python of ours: on the driver's host, or where the caller says so."""
+    local = (spark.conf.get("spark.master", "") or "").startswith("local")
+    return spark.conf.get(PYTHON_SETTING, str(local).lower()) == "true"
 
 
 @contextmanager

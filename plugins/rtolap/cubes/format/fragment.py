@@ -5,9 +5,13 @@ A fragment is immutable, opened by memory map, and may be deleted while it is re
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
+from pyroaring import BitMap
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound
 from rtolap.base.files import fsync_dir, write_atomic, write_synced
@@ -26,12 +31,15 @@ from rtolap.cubes.format.ranges import ColumnRange, can_match, column_range
 from rtolap.model.cube import ROWS, Schema
 from rtolap.model.predicate import Predicate, columns_of
 
+log = logging.getLogger(__name__)
+
 SUFFIX = ".fragment"
 ARROW_SUFFIX = ".arrow"
 FORMAT_VERSION = 1
 _MAGIC = b"RTOLAPF1"
 _FIXED = struct.Struct("<8sII")
 _DIGEST = struct.Struct("<Q")
+_PIECE_BYTES = 1 << 20  # of a checksum
 
 
 class FragmentInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,32 +66,79 @@ class Selection(NamedTuple):
 
 
 class Fragment:
-    """An open fragment: `info`, and `table` in local form, backed by the mapped file."""
+    """An open fragment: `info`, and `table` in local form, backed by the mapped file.
 
-    def __init__(self, info: FragmentInfo, table: pa.Table, index: bytes) -> None:
+    One that was opened unverified is verified by `verify`, which `select` calls; whoever reads `table`
+    otherwise calls it too.
+    """
+
+    def __init__(self, info: FragmentInfo, table: pa.Table, path: Path, unverified: pa.Buffer | None) -> None:
+        """`unverified`: the Arrow file's bytes while nobody has compared them with their checksum."""
         self.info = info
         self.table = table
+        self._path = path
+        self._unverified = unverified
+        self._lock = Lock()
         self._types = {
             field.name: field.type.value_type if pa.types.is_dictionary(field.type) else field.type
             for field in table.schema
         }
-        self._index = InvertedIndex(
-            info.index, self._types, lambda offset, length: index[offset : offset + length]
+
+    @property
+    def verified(self) -> bool:
+        return self._unverified is None
+
+    def verify(self) -> None:
+        """Compare all bytes with their checksums, once: whoever comes meanwhile waits. Raises Corrupted, each
+        time again."""
+        if self._unverified is None:
+            return
+        with self._lock:
+            if self._unverified is not None:
+                _check_arrow(self._path.with_suffix(ARROW_SUFFIX), self.info, self._unverified)
+                with suppress(NotFound):  # deleted since: the map has the bytes, and the index is not needed
+                    _read_index(self._path, self.info)
+                self._unverified = None
+
+    def load_index(self) -> None:
+        """Read the index now, so that no statement waits for it."""
+        if self._index is None:
+            log.debug("fragment %s was deleted before its index was read", self.info.name)
+
+    @cached_property
+    def _index(self) -> InvertedIndex | None:
+        """The index, read when a predicate first asks for it; None where the fragment has been deleted since
+        it was opened, as one that was merged into another: then every row may match."""
+        try:
+            index = _read_index(self._path, self.info)
+        except NotFound:
+            return None
+        return InvertedIndex(
+            self.info.index, self._types, lambda offset, length: index[offset : offset + length]
         )
+
+    def _candidates(self, predicate: Predicate) -> BitMap | None:
+        return None if self._index is None else self._index.candidates(predicate)
 
     def can_match(self, predicate: Predicate | None) -> bool:
         return can_match(self.info.ranges, self._types, predicate)
+
+    def rows_max(self, predicate: Predicate) -> int:
+        """How many rows the index leaves: at least as many as the predicate keeps."""
+        candidates = self._candidates(predicate)
+        return self.table.num_rows if candidates is None else len(candidates)
 
     def select(self, predicate: Predicate | None, columns: Sequence[str] | None = None) -> Selection:
         """The rows that the predicate keeps, with these columns alone (None: all)."""
         rows = self.table.num_rows
         wanted = self.table if columns is None else self.table.select(list(columns))
-        if predicate is None:
-            return Selection(wanted, rows, 0)
         if not self.can_match(predicate):
             return Selection(wanted.schema.empty_table(), 0, rows)
+        self.verify()
+        if predicate is None:
+            return Selection(wanted, rows, 0)
         judged = self.table.select(sorted(columns_of(predicate)) or self.table.column_names)
-        candidates = self._index.candidates(predicate)
+        candidates = self._candidates(predicate)
         if candidates is None or len(candidates) == rows:
             return Selection(wanted.filter(mask(judged, predicate)), rows, 0)
         some = pa.array(np.frombuffer(candidates.to_array(), np.uint32))
@@ -128,7 +183,25 @@ def write_fragment(folder: Path, name: str, table: pa.Table, schema: Schema) -> 
 
 def open_fragment(path: Path, *, verify: bool) -> Fragment:
     """`path` is the `.fragment` file. `verify` reads the Arrow bytes too. NotFound, Corrupted."""
-    info, index = _read_head(path)
+    info, content = _opened(path)
+    _read_index(path, info)
+    if verify:
+        _check_arrow(path.with_suffix(ARROW_SUFFIX), info, content)
+    return Fragment(info, _table(path, info, content), path, None)
+
+
+def open_unverified(path: Path, schema: Schema) -> Fragment:
+    """The same, with its bytes to be verified when they are first used: it costs as much however many there
+    are. What is read of them before, the columns' names and types, is held against the schema's."""
+    info, content = _opened(path)
+    table, expected = _table(path, info, content), physical_schema(schema, plain=False)
+    if not table.schema.equals(expected):
+        raise _damaged(path.with_suffix(ARROW_SUFFIX), "columns", f"those of {schema.cube.name}", "others")
+    return Fragment(info, table, path, content)
+
+
+def _opened(path: Path) -> tuple[FragmentInfo, pa.Buffer]:
+    info = _read_header(path)
     arrow_path = path.with_suffix(ARROW_SUFFIX)
     try:
         mapped = pa.memory_map(str(arrow_path), "r")
@@ -136,17 +209,18 @@ def open_fragment(path: Path, *, verify: bool) -> Fragment:
         raise Corrupted(f"fragment {path} has lost its data", expected=str(arrow_path)) from error
     if mapped.size() != info.arrow_bytes:
         raise _damaged(arrow_path, "length", info.arrow_bytes, mapped.size())
-    if verify:
-        digest = xxhash.xxh3_64_hexdigest(mapped.read_buffer())
-        if digest != info.arrow_xxh3:
-            raise _damaged(arrow_path, "checksum", info.arrow_xxh3, digest)
+    return info, mapped.read_buffer()
+
+
+def _table(path: Path, info: FragmentInfo, content: pa.Buffer) -> pa.Table:
+    arrow_path = path.with_suffix(ARROW_SUFFIX)
     try:
-        table = pa.ipc.open_file(mapped).read_all()
+        table = pa.ipc.open_file(content).read_all()
     except (pa.ArrowException, OSError) as error:
         raise _damaged(arrow_path, "structure", "an Arrow file", str(error)) from error
     if table.num_rows != info.rows:
         raise _damaged(arrow_path, "rows", info.rows, table.num_rows)
-    return Fragment(info, table, index)
+    return table
 
 
 def fragment_paths(folder: Path) -> list[Path]:
@@ -170,30 +244,55 @@ def _write_arrow(path: Path, batch: pa.RecordBatch) -> tuple[str, int]:
     return xxhash.xxh3_64_hexdigest(data), data.size
 
 
-def _read_head(path: Path) -> tuple[FragmentInfo, bytes]:
+def _check_arrow(path: Path, info: FragmentInfo, content: pa.Buffer) -> None:
+    """In pieces, between which other threads go on."""
+    digest, view = xxhash.xxh3_64(), memoryview(content)
+    for start in range(0, len(view), _PIECE_BYTES):
+        digest.update(view[start : start + _PIECE_BYTES])
+    if digest.hexdigest() != info.arrow_xxh3:
+        raise _damaged(path, "checksum", info.arrow_xxh3, digest.hexdigest())
+
+
+def _read_header(path: Path) -> FragmentInfo:
+    """The header alone, checked, and the length of what follows it."""
+    try:
+        with path.open("rb") as file:
+            fixed = file.read(_FIXED.size)
+            if len(fixed) < _FIXED.size:
+                raise _damaged(path, "length", "a header", f"{len(fixed)} bytes")
+            magic, version, length = _FIXED.unpack(fixed)
+            if magic != _MAGIC or version != FORMAT_VERSION:
+                raise _damaged(path, "magic and version", (_MAGIC, FORMAT_VERSION), (magic, version))
+            size = path.stat().st_size
+            if size < _FIXED.size + length + _DIGEST.size:
+                least = _FIXED.size + length + _DIGEST.size
+                raise _damaged(path, "length", f"at least {least} bytes", f"{size} bytes")
+            header, stated = file.read(length), file.read(_DIGEST.size)
+    except FileNotFoundError as error:
+        raise NotFound(f"no fragment {path}") from error
+    (digest,) = _DIGEST.unpack(stated)
+    if digest != xxhash.xxh3_64_intdigest(fixed + header):
+        raise _damaged(path, "checksum of the header", f"{digest:016x}", "another")
+    try:
+        info = msgspec.json.decode(header, type=FragmentInfo)
+    except msgspec.MsgspecError as error:
+        raise _damaged(path, "header", "FragmentInfo", str(error)) from error
+    index_bytes = size - _FIXED.size - length - _DIGEST.size
+    if index_bytes != info.index_bytes:
+        raise _damaged(path, "length of the index", info.index_bytes, index_bytes)
+    return info
+
+
+def _read_index(path: Path, info: FragmentInfo) -> bytes:
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
         raise NotFound(f"no fragment {path}") from error
-    if len(data) < _FIXED.size + _DIGEST.size:
-        raise _damaged(path, "length", "a header", f"{len(data)} bytes")
-    magic, version, length = _FIXED.unpack_from(data)
-    if magic != _MAGIC or version != FORMAT_VERSION:
-        raise _damaged(path, "magic and version", (_MAGIC, FORMAT_VERSION), (magic, version))
-    end = _FIXED.size + length
-    if len(data) < end + _DIGEST.size:
-        raise _damaged(path, "length", f"at least {end + _DIGEST.size} bytes", f"{len(data)} bytes")
-    (digest,) = _DIGEST.unpack_from(data, end)
-    if digest != xxhash.xxh3_64_intdigest(data[:end]):
-        raise _damaged(path, "checksum of the header", f"{digest:016x}", "another")
-    try:
-        info = msgspec.json.decode(data[_FIXED.size : end], type=FragmentInfo)
-    except msgspec.MsgspecError as error:
-        raise _damaged(path, "header", "FragmentInfo", str(error)) from error
-    index = data[end + _DIGEST.size :]
-    if len(index) != info.index_bytes or xxhash.xxh3_64_hexdigest(index) != info.index_xxh3:
-        raise _damaged(path, "checksum of the index", info.index_xxh3, f"another, over {len(index)} bytes")
-    return info, index
+    index = data[len(data) - info.index_bytes :]
+    digest = xxhash.xxh3_64_hexdigest(index)
+    if digest != info.index_xxh3:
+        raise _damaged(path, "checksum of the index", info.index_xxh3, digest)
+    return index
 
 
 def _damaged(path: Path, what: str, expected: object, found: object) -> Corrupted:

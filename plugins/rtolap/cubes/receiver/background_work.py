@@ -12,6 +12,7 @@ from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.requests import Requests
+from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.cubes.receiver.upload import Uploader, upload_job
 from rtolap.cubes.receiver.views import ViewSource
 from rtolap.kafka.interfaces import OffsetsGone, TopicRecreated
@@ -22,6 +23,9 @@ from rtolap.model.event_loss import EventLoss
 from rtolap.model.offsets import Offsets
 
 log = logging.getLogger(__name__)
+
+CUBOID_TABLES_MAX = 8  # get their cuboids in one round
+VERIFIED_BYTES_MAX = 128 << 20  # of fragments are verified in one round, and the last one
 
 Losses = tuple[tuple[EventLoss, ...], tuple[EventLoss, ...]]
 
@@ -58,7 +62,14 @@ class BackgroundWork:
 
     def run_once(self) -> None:
         """Everything once. What goes wrong is logged, seen in the state where it matters, and tried again."""
-        for work in (self._realign, self._upload, self._merge, self._tell_replay_from):
+        for work in (
+            self._realign,
+            self._upload,
+            self._merge,
+            self._verify,
+            self._keep_cuboids,
+            self._tell_replay_from,
+        ):
             if self._stopping.is_set():
                 return
             self._guarded(work)
@@ -116,6 +127,29 @@ class BackgroundWork:
             fragments.verify(folder, job.group)
             merged = fragments.merge(self._schema, folder, job)
             self._requests.ask(partial(self._core.apply_merged, job, merged))
+
+    def _verify(self) -> None:
+        """So much at a time of what was there when the process began; statements verify what they read."""
+        looked_at_bytes = 0
+        for fragment in fragments.unverified(self._core.state):
+            if self._stopping.is_set() or looked_at_bytes > VERIFIED_BYTES_MAX:
+                return
+            fragment.verify()
+            fragment.load_index()
+            looked_at_bytes += fragment.info.bytes
+
+    def _keep_cuboids(self) -> None:
+        """A few tables at a time: what else there is to do does not wait for many. One that is behind reads
+        first."""
+        if self._core.consumer_state is ConsumerState.REPLAYING:
+            return
+        if not (self._schema.cube.aggregation_groups and self._core.settings.cuboid_bytes_max):
+            return
+        state = self._core.state
+        for table in fragments.cuboid_jobs(state)[:CUBOID_TABLES_MAX]:
+            if self._stopping.is_set():
+                return
+            fragments.keep_cuboids(self._schema, state, table, self._core.settings.cuboid_bytes_max)
 
     def _tell_replay_from(self) -> None:
         core = self._core

@@ -90,7 +90,7 @@ class Checkpoints:
             return LocalState()
         self._files = frozenset(entry.name for entry in checkpoint.fragments)
         self.file.clean(set(self._files))
-        segments = self.file.recover(checkpoint)
+        segments = self.file.recover(checkpoint, self._schema)
         progress.recover(checkpoint)
         self._topic.expect(checkpoint.topic_id)
         self.written = dict(checkpoint.positions)
@@ -247,13 +247,14 @@ class Persisting:
     def _finished(self, state: LocalState) -> LocalState:
         """Wait for the checkpoint that is being written beside, if any. Raises what `write_out` raises."""
         underway, self._underway = self._underway, None
+        draft, self._draft = self._draft, None  # its tables would be kept until the next one
         if underway is None:
             return state
         try:
             written = underway.result()
         except BaseException:
-            assert self._draft is not None, "set with `_underway`"
-            self._checkpoints.abandon(self._draft)
+            assert draft is not None, "set with `_underway`"
+            self._checkpoints.abandon(draft)
             raise
         self._limits.flush_worked()
         return self._checkpoints.finish(state, written)

@@ -22,7 +22,7 @@ class ReceiverMetrics:
 
     def _sample(self) -> Iterator[Family]:
         stats = self._stats()
-        memory = self.registry.gauge_family("memory_table_bytes", "Tables in memory.")
+        memory = self.registry.gauge_family("memory_table_bytes", "Tables in memory, small cuboids included.")
         memory.add_metric((), stats.memory_bytes)
         yield memory
         yield from self._cubes(stats.cubes)
@@ -32,14 +32,19 @@ class ReceiverMetrics:
 
     def _cubes(self, cubes: tuple[CubeStats, ...]) -> Iterator[Family]:
         leading = self.registry.gauge_family("leading", "1 while it leads its replica set.", ("cube",))
+        beside = self.registry.gauge_family(
+            "cuboid_bytes", "Small cuboids in memory, beside fragments.", ("cube",)
+        )
         standing = self.registry.gauge_family(
             "consumer_state", "1 for the state that the consumer is in.", ("cube", "state")
         )
         for cube in cubes:
             leading.add_metric((cube.cube,), cube.is_leader)
+            beside.add_metric((cube.cube,), cube.cuboid_bytes)
             for state in ConsumerState:
                 standing.add_metric((cube.cube, state.value), state.value == cube.state)
         yield leading
+        yield beside
         yield standing
 
     def _partitions(self, cubes: tuple[CubeStats, ...]) -> Iterator[Family]:

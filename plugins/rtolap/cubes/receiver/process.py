@@ -159,7 +159,9 @@ class ReceiverService:
             replica_set=self.replica_set,
             address=f"{self._host}:{self.port}",
             cubes=cubes,
-            memory_bytes=sum(s.bytes for cube in cubes for s in cube.segments if s.memory_rows),
+            memory_bytes=sum(
+                cube.cuboid_bytes + sum(s.bytes for s in cube.segments if s.memory_rows) for cube in cubes
+            ),
             started_ms=self._started_ms,
         )
 

@@ -44,6 +44,7 @@ def cube_stats(core: CubeReceiver, clock: Clock, *, is_leader: bool) -> CubeStat
         partitions=partitions,
         segments=segments,
         refused_example=progress.example(),
+        cuboid_bytes=sum(table.cuboids.nbytes for table in state.tables()),
     )
 
 

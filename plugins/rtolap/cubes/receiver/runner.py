@@ -14,7 +14,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.base.errors import Corrupted, RtolapError, Unavailable
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
 from rtolap.cubes.receiver.background_work import BackgroundWork
@@ -173,6 +173,8 @@ class CubeRunner:
                     progress=self.core.progress,
                     cache=self._results,
                 )
+            except Corrupted as error:  # another receiver may answer; the worker stops this one's consumer
+                raise Unavailable(f"receiver {self._receiver_id} has lost data: {error}") from error
             except NotReady as reason:
                 left_s = deadline_s - self._clock.monotonic_s()
                 if left_s <= 0:

@@ -19,6 +19,7 @@ class ReceiverSettings:
     idle_after_s              silence at the log's end after which a partition does not hold the watermark
     realign_records_max       records read again in one go
     result_bytes_max          results of statements that come again, of one cube; those beyond are forgotten
+    cuboid_bytes_max          small cuboids beside the fragments of one cube; 0: none are made
     retry_s                   pause after a failed flush, merge, upload or realignment
     """
 
@@ -35,4 +36,5 @@ class ReceiverSettings:
     idle_after_s: float = 5.0
     realign_records_max: int = 50_000
     result_bytes_max: int = 32 << 20
+    cuboid_bytes_max: int = 32 << 20
     retry_s: float = 5.0

@@ -12,7 +12,7 @@ from rtolap.model.validation.problems import Key, Problem, bound_problems, did_y
 
 DIMENSIONS_MAX = 64
 GROUP_COMBINATIONS_MAX = 4096
-CUBOIDS_MAX = 512  # each one is a Spark job and a folder per segment
+CUBOIDS_MAX = 512  # each one is a file in each segment, and one of the grouping sets of its build
 LG_K_MIN, LG_K_MAX = 4, 21  # what Apache DataSketches takes
 _ORDERED = frozenset(("string", "int", "bigint", "double", "decimal", "date", "timestamp"))
 _COUNTABLE = frozenset(("string", "int", "bigint", "decimal", "date", "timestamp", "boolean"))

@@ -55,6 +55,7 @@ class PartialAnswer(msgspec.Struct, frozen=True):
     """`positions`: partition → next offset: the answer holds exactly the events below, for each partition
     that this receiver consumes.
 
+    `cuboids`: name of a cuboid → tables of which it was read instead of their rows.
     `refused`: partition → reason → records that this receiver has refused since it reads the partition, and
     that are in no count; `refused_example`: reason → what was wrong with the newest of them.
     """
@@ -66,6 +67,7 @@ class PartialAnswer(msgspec.Struct, frozen=True):
     rows_pruned: int = 0
     refused: dict[int, dict[str, int]] = {}
     refused_example: dict[str, str] = {}
+    cuboids: dict[str, int] = {}
 
 
 class PartitionStats(msgspec.Struct, frozen=True):
@@ -92,7 +94,8 @@ class LocalSegmentStats(msgspec.Struct, frozen=True):
 
 
 class CubeStats(msgspec.Struct, frozen=True):
-    """`refused_example`: reason → what was wrong with the newest record that was refused for it."""
+    """`refused_example`: reason → what was wrong with the newest record that was refused for it.
+    `cuboid_bytes`: of small cuboids in memory, beside fragments."""
 
     cube: str
     state: str  # CONSUMING | PAUSED | REPLAYING | STOPPED | FAILED
@@ -101,6 +104,7 @@ class CubeStats(msgspec.Struct, frozen=True):
     partitions: tuple[PartitionStats, ...] = ()
     segments: tuple[LocalSegmentStats, ...] = ()
     refused_example: dict[str, str] = {}
+    cuboid_bytes: int = 0
 
 
 class ReceiverStats(msgspec.Struct, frozen=True):

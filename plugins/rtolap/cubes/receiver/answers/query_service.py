@@ -65,6 +65,7 @@ def answer(
         segments=tuple(names),
         rows_scanned=found.rows_scanned,
         rows_pruned=found.rows_pruned,
+        cuboids=dict(found.cuboids),
         refused={part: counter.rejected for part, counter in progress.counters.items() if counter.rejected},
         refused_example=progress.example(),
     )

@@ -10,7 +10,7 @@ A statement has to come twice before anything is kept of it, so single ones cost
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -88,10 +88,12 @@ class ResultCache:
         fresh = before.beside(tables) if before is not None else None
         parts = [before.table] if before is not None and fresh is not None else []
         scanned, pruned = sum(part.num_rows for part in parts), 0
+        cuboids: Counter[str] = Counter()
         for local in tables if fresh is None else fresh:
             chosen = self._of_table(shape, query, local)
             parts.append(chosen.table)
             scanned, pruned = scanned + chosen.rows_scanned, pruned + chosen.rows_pruned
+            cuboids.update(chosen.cuboids)
         whole = self._merge(query, parts) if len(parts) != 1 or fresh is None or fresh else parts[0]
         tokens = frozenset(local.results.token for local in tables)
         fits = whole.nbytes * COMBINED_PER_CACHE_MIN <= self._bytes_max
@@ -103,7 +105,7 @@ class ResultCache:
                 local.results.forget(shape)
         elif fresh is None or fresh:
             self._count(whole.nbytes, tables)
-        return Selected(whole, scanned, pruned)
+        return Selected(whole, scanned, pruned, cuboids)
 
     def _of_table(self, shape: Shape, query: PartialQuery, local: LocalTable) -> Selected:
         """The rows of one table, or its result; a result that is made is kept."""
@@ -117,7 +119,7 @@ class ResultCache:
             if small and result.num_rows * ROWS_PER_RESULT_MIN <= local.rows:
                 local.results.keep(shape, result)
                 self._kept_bytes += result.nbytes
-            return Selected(result, chosen.rows_scanned, chosen.rows_pruned)
+            return chosen._replace(table=result)
         if len(pieces) == 1:
             return Selected(pieces[0], pieces[0].num_rows, 0)
         result = self._merge(query, pieces)
@@ -167,4 +169,5 @@ def merged_plainly(schema: Schema, query: PartialQuery, tables: Iterable[LocalTa
         merge_tables(schema, kept, query.dimensions, query.partials),
         sum(one.rows_scanned for one in chosen),
         sum(one.rows_pruned for one in chosen),
+        sum((Counter(one.cuboids) for one in chosen), Counter()),
     )

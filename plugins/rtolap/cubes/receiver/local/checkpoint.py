@@ -27,10 +27,11 @@ import msgspec
 
 from rtolap.base.files import write_atomic
 from rtolap.base.undecodable import decode_own
-from rtolap.cubes.format.fragment import SUFFIX, delete_fragment, open_fragment
+from rtolap.cubes.format.fragment import SUFFIX, delete_fragment, open_unverified
 from rtolap.cubes.receiver.hosts.host_progress import SavedHosts
 from rtolap.cubes.receiver.local.align import Ranges
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalTable
+from rtolap.model.cube import Schema
 from rtolap.model.offsets import Offsets
 
 NAME = "checkpoint.json"
@@ -101,11 +102,13 @@ class CheckpointFile:
                 delete_fragment(self.fragments, stem)
                 path.unlink(missing_ok=True)
 
-    def recover(self, checkpoint: Checkpoint) -> dict[int, LocalSegment]:
-        """The named fragments, not yet aligned. Raises Corrupted or NotFound."""
+    def recover(self, checkpoint: Checkpoint, schema: Schema) -> dict[int, LocalSegment]:
+        """The named fragments, not yet aligned. Their bytes are compared with their checksums later, before
+        anything is made of them: a start would take the longer the more there are. Raises Corrupted or
+        NotFound for what can be seen from headers and lengths."""
         segments: dict[int, LocalSegment] = {}
         for entry in checkpoint.fragments:
-            fragment = open_fragment(self.fragments / f"{entry.name}{SUFFIX}", verify=True)
+            fragment = open_unverified(self.fragments / f"{entry.name}{SUFFIX}", schema)
             table = LocalTable(
                 table=fragment.table,
                 events=entry.events,

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from rtolap.base.errors import Corrupted
 from rtolap.cubes.format.aggregate import merge_tables
-from rtolap.cubes.format.fragment import SUFFIX, open_fragment, write_fragment
+from rtolap.cubes.format.fragment import SUFFIX, Fragment, open_fragment, write_fragment
+from rtolap.cubes.receiver.local.small_cuboids import TABLE_ROWS_MIN, small_cuboids
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable, merged, runs, substituted
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.model.cube import Schema
@@ -66,6 +69,9 @@ def _written(schema: Schema, folder: Path, start_ms: int, group: list[LocalTable
     name = f"{start_ms}-{uuid.uuid4().hex[:12]}"
     write_fragment(folder, name, table, schema)
     fragment = open_fragment(folder / f"{name}{SUFFIX}", verify=False)
+    fragment.load_index()
+    del table
+    pa.default_memory_pool().release_unused()  # kept for each thread: this one needs it seldom
     return merged(group, fragment.table, fragment=fragment)
 
 
@@ -103,6 +109,33 @@ def _neighbours(run: list[LocalTable], settings: ReceiverSettings) -> tuple[Loca
 def merge(schema: Schema, folder: Path, job: MergeJob) -> LocalTable:
     """Runs beside the core thread: the tables are immutable."""
     return _written(schema, folder, job.start_ms, list(job.group))
+
+
+def unverified(state: LocalState) -> list[Fragment]:
+    """Fragments of an earlier process that nobody has read since this one began."""
+    return [
+        table.fragment
+        for table in state.tables()
+        if table.fragment is not None and not table.fragment.verified
+    ]
+
+
+def cuboid_jobs(state: LocalState, rows_min: int = TABLE_ROWS_MIN) -> list[LocalTable]:
+    """Fragments that are large enough for cuboids beside them and have been given none yet."""
+    return [
+        table
+        for table in state.tables()
+        if table.fragment is not None
+        and table.fragment.verified
+        and table.rows >= rows_min
+        and not table.cuboids.made
+    ]
+
+
+def keep_cuboids(schema: Schema, state: LocalState, table: LocalTable, bytes_max: int) -> None:
+    """Give one table its cuboids, within what those of all tables may take. Runs beside the core thread."""
+    bytes_left = max(0, bytes_max - sum(other.cuboids.nbytes for other in state.tables()))
+    table.cuboids.keep(small_cuboids(schema, table.table, bytes_left, table.cuboids))
 
 
 def verify(folder: Path, tables: Iterable[LocalTable]) -> None:

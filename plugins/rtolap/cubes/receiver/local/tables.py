@@ -29,6 +29,7 @@ from rtolap.columnar.groups import single_chunk
 from rtolap.cubes.format.fragment import Fragment
 from rtolap.cubes.format.ranges import ColumnRange, can_match, column_range
 from rtolap.cubes.receiver.local.align import NO_VECTORS, Ranges, Vectors, versions_of
+from rtolap.cubes.receiver.local.small_cuboids import TableCuboids
 from rtolap.cubes.receiver.local.table_results import TableResults
 from rtolap.model.offsets import Offsets
 from rtolap.model.predicate import And, Compare, In, Like, Or, Predicate, columns_of
@@ -47,6 +48,7 @@ class LocalTable:
     versions   what `align.versions_of` says of the ranges; more than one: straddles, to be realigned
     sealed     a checkpoint is writing it out: it stands for itself until then
     results    what repeated statements have made of `table`; kept while only its versions change
+    cuboids    small cuboids of `table`, once they are made; kept likewise
     """
 
     table: pa.Table
@@ -57,6 +59,7 @@ class LocalTable:
     level: int = 0
     sealed: bool = False
     results: TableResults = field(default_factory=TableResults)
+    cuboids: TableCuboids = field(default_factory=TableCuboids)
 
     @property
     def rows(self) -> int:
@@ -70,6 +73,12 @@ class LocalTable:
     def statistics(self) -> TableStatistics:
         """Return the statistics of a table in memory; a fragment has its own."""
         return TableStatistics(self.table)
+
+    def excludes(self, predicate: Predicate) -> bool:
+        """True only when statistics say that no row can be kept."""
+        if self.fragment is not None:
+            return not self.fragment.can_match(predicate)
+        return self.statistics.excludes(predicate)
 
     @property
     def in_memory(self) -> bool:
@@ -194,6 +203,7 @@ def merged(
         fragment=fragment,
         level=level,
         results=TableResults([member.results for member in group]),
+        cuboids=TableCuboids([member.cuboids for member in group]),
     )
 
 
