@@ -42,6 +42,14 @@ def test_explain_names_everything_and_computes_nothing(world: QueryWorld, servic
     assert rows["sql"].startswith("SELECT")
 
 
+def test_the_cuboids_that_receivers_have_read_are_named(world: QueryWorld, service: QueryService) -> None:
+    assert explained(service, f"explain analyze {SQL}")["real-time cuboids"] == "none"
+    world.cuboids = {"carrier": 3, "_all": 1}
+    rows = explained(service, f"explain analyze {SQL}")
+    sets = len(rows["receivers"].split(", "))
+    assert rows["real-time cuboids"] == f"_all ({sets} tables), carrier ({3 * sets} tables)"
+
+
 def test_its_estimate_is_what_is_then_read(world: QueryWorld, service: QueryService) -> None:
     planned, done = explained(service, f"explain {SQL}"), explained(service, f"explain analyze {SQL}")
     for same in (
@@ -54,12 +62,13 @@ def test_its_estimate_is_what_is_then_read(world: QueryWorld, service: QueryServ
         "sql",
     ):
         assert planned[same] == done[same]
-    assert planned["rows pruned (estimate)"] == done["rows pruned"]
+    # Statistics know the smallest and largest value, memory all that occur.
+    assert int(planned["rows pruned (estimate)"]) <= int(done["rows pruned"])
     # The receivers of this world scan the events of all their partitions once each.
     live = set(done["real-time segments"].split(", "))
     assert int(planned["real-time events (at most)"]) == world.events_of(live).num_rows
     history = int(done["rows read"]) - 2 * world.events_of(live).num_rows
-    assert int(planned["rows read (estimate)"]) == history
+    assert int(planned["rows read (estimate)"]) >= history > 0
 
 
 def test_analyze_says_what_was_done(world: QueryWorld, service: QueryService) -> None:

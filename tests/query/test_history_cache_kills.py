@@ -12,7 +12,7 @@ from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE_BYTES = 6 << 20  # two chunks
-KILLS = 6
+KILLS = 4
 HOURS = 12
 PROCESS = """
 import sys

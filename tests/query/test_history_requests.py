@@ -6,14 +6,15 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from rtolap.query.cubes import history, history_rows
+from rtolap.query.cubes import history_coded, history_groups, history_rows, history_scan
 from rtolap.query.cubes.byte_bounded import ByteBounded
-from rtolap.query.cubes.history import SEGMENTS_AT_ONCE, EmbeddedHistory
+from rtolap.query.cubes.history import SEGMENTS_AT_ONCE, EmbeddedHistory, MemoryBounds
 from rtolap.query.cubes.history_footers import Footers, HistoryFile
 from rtolap.query.statement_service import QueryService
 
@@ -23,6 +24,7 @@ from tests.support.cubes.watched_store import watched_store
 from tests.support.query.query_world import QueryWorld
 
 WAIT_S = 10.0
+NO_RESULTS = MemoryBounds(result_bytes=0)
 STATEMENTS = (
     "select day_start, count(*) n, sum(price) s from flights group by day_start order by day_start",
     "select gate, count(*) n, min(delay) m from flights where carrier = 'AA' and ts >= '2013-01-02' "
@@ -120,17 +122,43 @@ def test_segments_of_a_remote_store_are_read_beside_each_other(remote: Remote, f
 
 
 @pytest.mark.parametrize("sql", STATEMENTS)
-def test_large_files_and_many_rows_are_read_piece_by_piece_to_the_same_answer(
+def test_files_in_memory_and_files_that_have_no_room_there_give_the_same_answer(
     sql: str, built: QueryWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(built.service()) as service:
         expected = rows_of(service.execute(sql).table(), in_order=True)
-        with monkeypatch.context() as patch:
-            patch.setattr(history, "RAW_ROWS", 5)
-            patch.setattr(history, "GROUPED_ROWS", 3)
-            assert rows_of(service.execute(sql).table(), in_order=True) == expected
-            patch.setattr(history_rows, "SMALL_ROWS", 0)
-            assert rows_of(service.execute(sql).table(), in_order=True) == expected
+        assert rows_of(service.execute(sql).table(), in_order=True) == expected, "its result is kept"
+    for small_rows in (history_rows.SMALL_ROWS, 0):
+        monkeypatch.setattr(history_rows, "SMALL_ROWS", small_rows)
+        for bounds in (NO_RESULTS, MemoryBounds(0, 0, 0)):
+            with closing(built.service(bounds=bounds)) as service:
+                for _ in range(2):
+                    assert rows_of(service.execute(sql).table(), in_order=True) == expected
+        monkeypatch.setattr(history_rows, "RAW_ROWS", 5)
+        monkeypatch.setattr(history_rows, "GROUPED_ROWS", 3)
+        monkeypatch.setattr(history_coded, "HELD_BYTES_MAX", 100)
+        monkeypatch.setattr(history_scan, "BLOCK_ROWS", 7)
+        monkeypatch.setattr(history_groups, "SLOTS_MAX", 1)
+        monkeypatch.setattr(history_groups, "HASHED_ROWS", 5)
+
+
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_a_kept_result_stands_for_its_versions_and_no_others(sql: str) -> None:
+    rng = random.Random(3)
+    with closing(flights_world(3, 400)) as world, closing(world.service()) as service:
+        service.execute(sql).close()
+        fresh = [each for each in world.segments("flights") if each.name not in world.built["flights"]]
+        replaced = [each for each in world.segments("flights") if each not in fresh][3:5]
+        for segment in (*fresh[:2], *replaced):
+            version = 1 if segment in fresh else 2
+            world.build(segment, rng, "flights", version=version, events_max=1)
+            with closing(world.service(bounds=MemoryBounds(0, 0, 0))) as forgetful:
+                plain = forgetful.execute(sql)
+                expected = rows_of(plain.table(), in_order=True)
+            again = service.execute(sql)
+            assert rows_of(again.table(), in_order=True) == expected
+            (done,), (same,) = again.stats, plain.stats
+            assert (done.history_segments, done.cuboids) == (same.history_segments, same.cuboids)
 
 
 @pytest.mark.parametrize("sql", STATEMENTS)
@@ -163,6 +191,20 @@ def test_an_error_of_one_segment_is_the_statements_and_the_next_one_is_answered(
         with pytest.raises(ValueError, match="planted"):
             far.execute(STATEMENTS[0])
     assert far.execute(STATEMENTS[0]).table().equals(expected)
+
+
+def test_statements_that_begin_at_once_over_nothing_in_memory_are_all_answered_right(
+    built: QueryWorld,
+) -> None:
+    with closing(built.service()) as service:
+        expected = {sql: rows_of(service.execute(sql).table(), in_order=True) for sql in STATEMENTS}
+    for _ in range(3):
+        with closing(built.service(bounds=NO_RESULTS)) as service, ThreadPoolExecutor(8) as pool:
+            begun = [
+                (sql, pool.submit(lambda sql=sql: service.execute(sql).table())) for sql in STATEMENTS * 2
+            ]
+            for sql, future in begun:
+                assert rows_of(future.result(WAIT_S * 3), in_order=True) == expected[sql]
 
 
 def test_what_is_kept_is_bounded_in_bytes() -> None:

@@ -74,3 +74,16 @@ def test_a_query_that_nobody_reads_to_its_end_is_abandoned() -> None:
     del dropped
     assert ends(metrics) == {"abandoned": 2}
     assert page(metrics)("rtolap_query_queries_running") == 0
+
+
+def test_a_read_that_several_share_counts_once() -> None:
+    metrics = QueryMetrics()
+    for is_own in (True, False, False):
+        shared = ReadStats("flights", rows_read=70, partial_rows=4, statements=3, is_own=is_own)
+        metrics.measure(lambda: Outcome(TABLE.schema, iter(TABLE.to_batches()), [shared])).table()  # noqa: B023
+    found = page(metrics)
+    assert found("rtolap_query_rows_read_total", cube="flights") == 70
+    assert found("rtolap_query_partial_rows_total", cube="flights") == 4
+    assert found("rtolap_query_reads_joined_total", cube="flights") == 2
+    assert found("rtolap_query_rows_answered_total") == 12
+    assert ends(metrics) == {"ok": 3}

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from rtolap.base.clock import SystemClock
+from rtolap.base.cycle_collection import keep_blocks
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
@@ -72,6 +73,7 @@ def run(
     Brings a job back that was stopped or has failed; an agent that starts a crashed process again does not.
     """
     settings = service_settings()
+    keep_blocks()
     with job_access(settings) as access:
         loader = read_config(access.jobs.get(job)).loader
         sink = sink_of(loader, settings)

@@ -15,6 +15,7 @@ from rtolap.cli.serving import end_now, service_settings
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.protocols.query.client import QueryClient
 from rtolap.protocols.query.history_cache import OFF, HistoryCacheReport
+from rtolap.query.cubes.history import MemoryBounds
 from rtolap.query.http import CACHED_VERSIONS_MAX
 from rtolap.query.mysql.server import MySqlLimits
 from rtolap.query.run import QueryProcess
@@ -32,6 +33,9 @@ def root() -> None:
 def serve(
     memory_mb: Annotated[int, typer.Option(min=64, help="Memory of queries; at most twice as much.")] = 1024,
     threads: Annotated[int, typer.Option(min=1, help="Threads of the embedded engine.")] = 2,
+    history_memory_mb: Annotated[
+        int, typer.Option(min=0, help="Of history's columns that stay in memory.")
+    ] = MemoryBounds().file_bytes >> 20,
     queries_max: Annotated[int, typer.Option(min=1, help="Queries at a time; more are refused.")] = 16,
     queries_per_user_max: Annotated[
         int, typer.Option(min=0, help="Of them, of one user; 0: three quarters.")
@@ -79,7 +83,8 @@ def serve(
             write_timeout_s=write_timeout_s,
             connections_per_user_max=connections_per_user_max or None,
         )
-        QueryProcess(settings, store, limits, mysql_limits).run()
+        bounds = MemoryBounds(file_bytes=history_memory_mb << 20)
+        QueryProcess(settings, store, limits, mysql_limits, bounds).run()
     finally:
         store.close()
     end_now()

@@ -15,6 +15,7 @@ step exact. Everything above the aggregate (HAVING, ORDER BY, joins, windows) ru
 Invariants
 - An answer holds exactly the events below its `positions`, for every partition of every cube it read; a cube
   is fetched once a statement, however often it is named, so that all parts of one answer agree.
+- A read of a cube that several statements share has begun after each of them came (`coalescing`).
 - Never a silently partial answer: a replica set without an answer, a missing or corrupted file of
   history, a column that the cube did not keep are errors that name it.
 - Positions never go backwards for one query service, whichever replica answers.

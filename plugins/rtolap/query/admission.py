@@ -7,40 +7,55 @@ from collections import Counter
 
 
 class AdmissionControl:
-    """Thread-safe. Who waits gets a turn before those whose user has more of them already; else in order."""
+    """Thread-safe. Who waits gets a turn before those whose user has more of them already; else in order.
+
+    Each waits for an event of its own: a turn that is given back wakes the one that gets it, and no other.
+    """
 
     def __init__(self, total: int, per_user: int) -> None:
         self.total = total
         self.per_user = per_user
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._running: Counter[str] = Counter()
-        self._waiting: dict[object, str] = {}
+        self._waiting: list[_Ticket] = []
 
     def acquire(self, user: str, timeout_s: float) -> bool:
         """False when there was none in time."""
-        ticket = object()
-        with self._changed:
-            self._waiting[ticket] = user
-            try:
-                has_turn = self._changed.wait_for(lambda: self._next() is ticket, timeout_s)
-                if has_turn:
-                    self._running[user] += 1
-            finally:
-                del self._waiting[ticket]
-                self._changed.notify_all()
-            return has_turn
+        ticket = _Ticket(user)
+        with self._lock:
+            self._waiting.append(ticket)
+            self._admit()
+        if not ticket.admitted.is_set() and not ticket.admitted.wait(timeout_s):
+            with self._lock:
+                if not ticket.admitted.is_set():
+                    self._waiting.remove(ticket)
+                    return False
+        return True
 
     def release(self, user: str) -> None:
-        with self._changed:
+        with self._lock:
             if not self._running[user]:
                 raise ValueError(f"a turn of {user!r} was given back too many times")
             self._running[user] -= 1
             if not self._running[user]:
                 del self._running[user]
-            self._changed.notify_all()
+            self._admit()
 
-    def _next(self) -> object | None:
-        if self._running.total() >= self.total:
-            return None
-        able = [ticket for ticket, user in self._waiting.items() if self._running[user] < self.per_user]
-        return min(able, key=lambda ticket: self._running[self._waiting[ticket]], default=None)
+    def _admit(self) -> None:
+        """Give turns to those who wait, while there are any."""
+        while self._waiting and self._running.total() < self.total:
+            able = [ticket for ticket in self._waiting if self._running[ticket.user] < self.per_user]
+            if not able:
+                return
+            first = min(able, key=lambda ticket: self._running[ticket.user])
+            self._waiting.remove(first)
+            self._running[first.user] += 1
+            first.admitted.set()
+
+
+class _Ticket:
+    """One that waits for a turn."""
+
+    def __init__(self, user: str) -> None:
+        self.user = user
+        self.admitted = threading.Event()

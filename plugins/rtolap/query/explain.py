@@ -59,11 +59,14 @@ def analyzed(
     rows: _Rows = []
     for read, done in zip(rewritten.reads, stats, strict=True):
         rows += _of_read(read, done)
+        tables_of = sorted(done.realtime_cuboids.items())
         rows += [
+            ("real-time cuboids", ", ".join(f"{name} ({n} tables)" for name, n in tables_of) or "none"),
             ("rows read", str(done.rows_read)),
             ("rows pruned", str(done.rows_pruned)),
             ("partial rows", str(done.partial_rows)),
             ("snapshots", str(done.snapshots)),
+            ("read for", _read_for(done)),
             ("fetch ms", f"{done.fetch_ms:.1f}"),
             ("positions", json.dumps({str(p): o for p, o in sorted(done.positions.items())})),
         ]
@@ -106,6 +109,13 @@ def _of_read(read: CubeRead, stats: ReadStats) -> _Rows:
         ("receivers", ", ".join(f"{rs}: {r}" for rs, r in sorted(stats.receivers.items())) or "none"),
         ("refused records", refused_text(stats.refused, stats.refused_example) or "none"),
     ]
+
+
+def _read_for(stats: ReadStats) -> str:
+    if stats.statements == 1:
+        return "this statement"
+    by = "this one" if stats.is_own else "another one"
+    return f"{stats.statements} equal statements at once, by {by}"
 
 
 def _of_table(read: TableRead) -> _Rows:

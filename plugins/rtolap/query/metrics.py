@@ -35,6 +35,9 @@ class QueryMetrics:
         self._partial = self.registry.counter(
             "partial_rows", "Partial aggregates that receivers answered.", ("cube",)
         )
+        self._joined = self.registry.counter(
+            "reads_joined", "Reads of cubes that an equal statement made for more than itself.", ("cube",)
+        )
         self.logins = self.registry.counter(
             "mysql_logins", "MySQL connections by what became of their login.", ("outcome",)
         )
@@ -51,14 +54,22 @@ class QueryMetrics:
             measured.end(_code(error))
             raise
         for stats in outcome.stats:
+            if not stats.is_own:  # counted with the statement that has made the read
+                self._joined.labels(stats.cube).inc()
+                continue
             self._read.labels(stats.cube).inc(stats.rows_read)
             self._files.labels("cache").inc(stats.files_cached)
             self._files.labels("store").inc(stats.files_remote)
             self._partial.labels(stats.cube).inc(stats.partial_rows)
         return replace(outcome, batches=_MeasuredBatches(outcome, measured))
 
-    def follow(self, mysql_connections: Callable[[], int], rewrites: Callable[[], int]) -> None:
-        """Both are called at each scrape, from any thread."""
+    def follow(
+        self,
+        mysql_connections: Callable[[], int],
+        rewrites: Callable[[], int],
+        reads_waiting: Callable[[], int],
+    ) -> None:
+        """All are called at each scrape, from any thread."""
 
         def sample() -> Iterable[Family]:
             connections = self.registry.gauge_family("mysql_connections", "Open MySQL connections.")
@@ -69,6 +80,11 @@ class QueryMetrics:
             )
             rewritten.add_metric((), rewrites())
             yield rewritten
+            waiting = self.registry.gauge_family(
+                "reads_waiting", "Statements that wait while an equal one reads."
+            )
+            waiting.add_metric((), reads_waiting())
+            yield waiting
 
         self.registry.sampled(sample)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from rtolap.base.errors import RtolapError
 from rtolap.protocols.query.warning import QueryWarning
 from rtolap.query.cancel import Cancellation
+from rtolap.query.coalescing import Once
 from rtolap.query.plan import ReadStats, TableStats
 
 
@@ -17,7 +18,8 @@ from rtolap.query.plan import ReadStats, TableStats
 class Outcome:
     """A running result: iterate `batches` once, or `close`. `positions`: cube → partition → next offset.
 
-    `warnings` are known before the first batch.
+    `warnings` are known before the first batch. `made`: what those who share the rows make of them, as the
+    packets of a protocol; None where nobody does.
     """
 
     schema: pa.Schema
@@ -25,6 +27,7 @@ class Outcome:
     stats: list[ReadStats] = field(default_factory=list)
     tables: list[TableStats] = field(default_factory=list)
     warnings: tuple[QueryWarning, ...] = ()
+    made: Once | None = None
 
     @property
     def positions(self) -> dict[str, dict[int, int]]:

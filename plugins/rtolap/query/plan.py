@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
+import pyarrow as pa
 from sqlglot import exp
 
+from rtolap.columnar.schema import physical_schema
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.cube import Schema
 from rtolap.protocols.predicate import Predicate
@@ -49,6 +52,11 @@ class CubeRead:
     @property
     def cube(self) -> str:
         return self.schema.cube.name
+
+    @cached_property
+    def columns(self) -> pa.Schema:
+        """Of the partials that are read."""
+        return physical_schema(self.schema, self.dimensions, self.partials, plain=True)
 
 
 @dataclass(frozen=True)
@@ -172,7 +180,8 @@ class ReadStats:
     """The statistics of one cube read or, for EXPLAIN, its estimate; `realtime_events` of the latter only.
 
     `refused`: reason → records that receivers refused and that are in no count, `refused_example`: what was
-    wrong with one of them. `warnings`: of the cube itself, whatever the query.
+    wrong with one of them. `warnings`: of the cube itself, whatever the query. `statements`: how many the
+    read was made for at once; `is_own`: whether this one has made it.
     """
 
     cube: str
@@ -182,6 +191,7 @@ class ReadStats:
     receivers: dict[str, str] = field(default_factory=dict)  # replica set → receiver that answered
     realtime_segments: tuple[str, ...] = ()
     realtime_events: int = 0
+    realtime_cuboids: dict[str, int] = field(default_factory=dict)  # name → tables of receivers it stood for
     files_cached: int = 0  # files of history that were read from the disk cache
     files_remote: int = 0  # and from the object store
     rows_read: int = 0
@@ -193,3 +203,5 @@ class ReadStats:
     refused: dict[str, int] = field(default_factory=dict)
     refused_example: dict[str, str] = field(default_factory=dict)
     warnings: tuple[QueryWarning, ...] = ()
+    statements: int = 1
+    is_own: bool = True

@@ -20,7 +20,7 @@ from rtolap.object_store.store import open_store
 from rtolap.protocols.query.history_cache import OFF, HistoryCacheReport
 from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.query.cluster import Cluster
-from rtolap.query.cubes.history import EmbeddedHistory
+from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
 from rtolap.query.cubes.realtime import FlightSource
 from rtolap.query.history_cache.metrics import follow
 from rtolap.query.history_cache.opening import open_cache, open_keeper
@@ -45,6 +45,7 @@ class QueryProcess:
         store: MetadataStore,
         limits: Limits = Limits(),
         mysql_limits: MySqlLimits = MySqlLimits(),
+        history_bounds: MemoryBounds = MemoryBounds(),
     ) -> None:
         # Flight hands buffers out as they lie in its messages; Arrow copies those it needs aligned, silently.
         os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")
@@ -58,7 +59,7 @@ class QueryProcess:
         cache = open_cache(settings, history_store)
         self.service = QueryService(
             cluster,
-            EmbeddedHistory(history_store, cache),
+            EmbeddedHistory(history_store, cache, history_bounds),
             FlightSource(self._clients),
             Lookups(settings.include_dir),
             clock,
@@ -76,7 +77,11 @@ class QueryProcess:
             tls=None if context is None else Tls(context, settings.query_require_tls),
             limits=mysql_limits,
         )
-        self.service.metrics.follow(self.mysql.connections, lambda: self.service.rewrites)
+        self.service.metrics.follow(
+            self.mysql.connections,
+            lambda: self.service.rewrites,
+            lambda: self.service.coalesced_reads.waiting,
+        )
         self._http = HttpServer(
             make_app(self.service, users, token, http_limits, self.mysql, self._cache_report),
             HttpConnections(self.service.metrics.registry, http_limits),

@@ -13,6 +13,7 @@ from sqlglot import exp
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.query.cancel import Cancellation
+from rtolap.query.coalescing import Once
 from rtolap.query.sql.dialect import engine_sql
 
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
@@ -31,10 +32,11 @@ class Result(Protocol):
 
 
 class TableResult(Result):
-    """The rows of a table that is whole already."""
+    """The rows of a table that is whole already. `made`: what several who share it make of it."""
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table: pa.Table, made: Once | None = None) -> None:
         self.schema = table.schema
+        self.made = made
         self._batches = iter(table.to_batches(max_chunksize=BATCH_ROWS))
 
     def next_batch(self) -> pa.RecordBatch | None:

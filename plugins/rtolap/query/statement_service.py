@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,7 +16,8 @@ from rtolap.query.admission import AdmissionControl
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import DATABASE, Catalogue
 from rtolap.query.cluster import Cluster
-from rtolap.query.cubes.fetch import Fetcher
+from rtolap.query.coalescing import Coalescing, Once
+from rtolap.query.cubes.fetch import Fetched, Fetcher
 from rtolap.query.cubes.history import HistoryEngine
 from rtolap.query.cubes.latest import narrowed
 from rtolap.query.cubes.merge import merge
@@ -29,7 +31,7 @@ from rtolap.query.information_schema import (
 from rtolap.query.lookups import Lookups
 from rtolap.query.metrics import QueryMetrics
 from rtolap.query.outcome import Outcome, ResultStream
-from rtolap.query.plan import CubeRead, LatestRows, ReadStats, Rewritten, TableStats
+from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, ReadStats, Rewritten, TableStats
 from rtolap.query.prepared import PreparedStatements
 from rtolap.query.session import Result, Session, Sessions, TableResult
 from rtolap.query.sql.parser import Parameters, Statement
@@ -43,6 +45,7 @@ from rtolap.query.turns import Turns
 from rtolap.query.workers.pool import WorkerPool
 
 TIMEOUT_MS_DEFAULT = 60_000
+SHARED_BYTES_MAX = 1 << 20  # of an answer: larger ones are sent piece by piece to each of those who share it
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,11 @@ class QueryService:
         """Return how often a statement had to be rewritten, because it was not known with these values."""
         return self._prepared.rewrites
 
+    @property
+    def coalesced_reads(self) -> Coalescing[Any]:
+        """The reads of cubes that equal statements share."""
+        return self._fetcher.coalesced
+
     def execute(
         self, sql: str | Statement, parameters: Parameters = (), cancellation: Cancellation | None = None
     ) -> Outcome:
@@ -187,8 +195,8 @@ class QueryService:
             result = TableResult(latest)
         else:
             fetched = [self._fetch(cube_read, ending) for cube_read in rewritten.reads]
-            stats = [done for _, done in fetched]
-            result = self._run(rewritten, [table for table, _ in fetched], used, session)
+            stats = [each.stats for each in fetched]
+            result = self._run(rewritten, fetched, used, session)
         warnings = _warnings(rewritten, stats)
         if statement.explain == "analyze":
             rows = result.drain()
@@ -198,28 +206,29 @@ class QueryService:
                 explain.analyzed(rewritten, stats, tables, rows, elapsed_ms, warnings, by_engine=by_engine)
             )
         stream = self._stream(result.next_batch, session, ending)
-        return Outcome(result.schema, stream, stats, tables, warnings)
+        made = result.made if isinstance(result, TableResult) else None
+        return Outcome(result.schema, stream, stats, tables, warnings, made)
 
     def _run(
         self,
         rewritten: Rewritten,
-        fetched: Sequence[pa.Table],
+        fetched: Sequence[Fetched],
         values: Mapping[str, object],
         session: Session,
     ) -> Result:
         """The statement over what was fetched of its cubes: by the engine, unless it is a plain merge."""
         if rewritten.merge is not None:
-            answer = merged_answer(rewritten.reads[0], rewritten.merge, fetched[0], values)
+            answer, made = _merged(rewritten.reads[0], rewritten.merge, fetched[0], values)
             if answer is not None:
-                return TableResult(answer)
+                return TableResult(answer, made)
         if rewritten.is_constant:
             known = self._prepared.constant_answer(rewritten)
             if known is None:
                 known = session.read(rewritten.sql, {})
                 self._prepared.keep_constant_answer(rewritten, known)
             return TableResult(known)
-        for read, table in zip(rewritten.reads, fetched, strict=True):
-            session.register(read.relation, table)
+        for read, each in zip(rewritten.reads, fetched, strict=True):
+            session.register(read.relation, each.table)
         return session.run(rewritten.sql, values)
 
     def _read_tables(self, rewritten: Rewritten, session: Session, ending: Cancellation) -> list[TableStats]:
@@ -232,13 +241,13 @@ class QueryService:
         ending.check()
         return stats
 
-    def _fetch(self, read: CubeRead, ending: Cancellation) -> tuple[pa.Table, ReadStats]:
+    def _fetch(self, read: CubeRead, ending: Cancellation) -> Fetched:
         ending.check()
         began_s = self.clock.monotonic_s()
-        table, done = self._fetcher.fetch(read, ending)
-        done.fetch_ms = (self.clock.monotonic_s() - began_s) * 1000
+        fetched = self._fetcher.fetch(read, ending)
+        fetched.stats.fetch_ms = (self.clock.monotonic_s() - began_s) * 1000
         ending.check()
-        return table, done
+        return fetched
 
     def _run_latest(
         self,
@@ -251,8 +260,9 @@ class QueryService:
         (read,) = rewritten.reads
         rows_read, fetch_ms, files_cached, files_remote = 0, 0.0, 0, 0
         for narrower in narrowed(read, latest, self._fetcher.segments(read.cube)):
-            fetched, done = self._fetch(narrower, ending)
-            session.register(read.relation, fetched)
+            fetched = self._fetch(narrower, ending)
+            done = fetched.stats
+            session.register(read.relation, fetched.table)
             done.rows_read += rows_read
             done.fetch_ms += fetch_ms
             done.files_cached += files_cached
@@ -316,6 +326,24 @@ class QueryService:
         self, read: Callable[[], pa.RecordBatch | None], session: Session, ending: Cancellation
     ) -> Iterator[pa.RecordBatch]:
         return ResultStream(read, lambda: self._turns.finish(session, ending), ending)
+
+
+def _merged(
+    read: CubeRead, merge: PlainMerge, fetched: Fetched, values: Mapping[str, object]
+) -> tuple[pa.Table | None, Once | None]:
+    """The answer of a plain merge, None where the engine has to; and what those who share it make of it."""
+
+    def make() -> tuple[pa.Table | None, Once | None]:
+        answer = merged_answer(read, merge, fetched.table, values)
+        is_kept = answer is not None and answer.nbytes <= SHARED_BYTES_MAX
+        return answer, Once() if is_kept else None
+
+    if fetched.made is None:
+        return make()[0], None
+    bounds = [values[name] if isinstance(name, str) else name for name in (merge.limit, merge.offset)]
+    if not all(bound is None or type(bound) is int for bound in bounds):
+        return make()
+    return fetched.made.get((merge, *bounds), make)
 
 
 def _warnings(rewritten: Rewritten, stats: Sequence[ReadStats]) -> tuple[QueryWarning, ...]:

@@ -45,7 +45,7 @@ from rtolap.protocols.receiver.messages import (
 )
 from rtolap.query.cluster import Cluster
 from rtolap.query.cubes.arrow_filter import arrow_filter
-from rtolap.query.cubes.history import EmbeddedHistory
+from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
 from rtolap.query.engine import Engine
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.lookups import Lookups
@@ -89,6 +89,7 @@ class QueryWorld:
         self.resumed = threading.Event()
         self.asked: list[tuple[str, PartialQuery]] = []
         self.refused: dict[int, dict[str, int]] = {}  # partition → reason → records; see `PartialAnswer`
+        self.cuboids: dict[str, int] = {}  # which a receiver says it has read; see `PartialAnswer`
         self.stale_answers = 0
         self.overlapping_answers = 0  # by rs-a, which then holds a partition of rs-b too
         self.before_answer: Callable[[PartialQuery], None] = lambda query: None
@@ -121,14 +122,15 @@ class QueryWorld:
         *,
         in_workers: bool = False,
         cache: HistoryCache | None = None,
+        bounds: MemoryBounds = MemoryBounds(),
     ) -> QueryService:
         """`stored`: where stored tables come from. `in_workers`: statements run as they do in production;
-        otherwise in this process, which starts quickly."""
+        otherwise in this process, which starts quickly. `bounds`: of what history keeps in memory."""
         clock = SystemClock()
         listing = None if stored is None else Listing(stored, clock)
         return QueryService(
             Cluster(self.metadata, clock, listing),
-            EmbeddedHistory(self.store, cache),
+            EmbeddedHistory(self.store, cache, bounds),
             self,
             Lookups(self.folder),
             clock,
@@ -157,12 +159,21 @@ class QueryWorld:
         names: Any = pa.array(sorted(segments), pa.string())
         return wide.filter(pc.is_in(wide.column("__segment"), value_set=names))
 
-    def build(self, segment: SegmentRange, rng: random.Random, cube: str | None = None) -> None:
-        """Move a segment into history as version 1, all cuboids."""
+    def build(
+        self,
+        segment: SegmentRange,
+        rng: random.Random,
+        cube: str | None = None,
+        *,
+        version: int = 1,
+        events_max: int | None = None,
+    ) -> None:
+        """Move a segment into history, all cuboids. `events_max`: of its events, so that they are other ones
+        than those of another version."""
         schema = self.schemas[cube or self.schema.cube.name]
         name = schema.cube.name
-        location = f"history/{name}/{segment.name}/v1-test"
-        events = self.events_of({segment.name}, name)
+        location = f"history/{name}/{segment.name}/v{version}-test"
+        events = self.events_of({segment.name}, name).slice(0, events_max)
         entries = []
         for cuboid in cuboids(schema.cube):
             plain = self._partials(schema, events, cuboid.dimensions, None)
@@ -181,7 +192,7 @@ class QueryWorld:
             HistoryManifest(
                 cube=name,
                 segment=segment.name,
-                version=1,
+                version=version,
                 build_id="test",
                 covered=self.positions,
                 events=events.num_rows,
@@ -192,7 +203,7 @@ class QueryWorld:
             name,
             segment,
             lambda record: msgspec.structs.replace(
-                record, state=SegmentState.READY, version=1, location=location, covered=self.positions
+                record, state=SegmentState.READY, version=version, location=location, covered=self.positions
             ),
         )
         self.built[name].add(segment.name)
@@ -226,7 +237,14 @@ class QueryWorld:
         positions = {partition: self.positions[partition] for partition in mine}
         refused = {partition: self.refused[partition] for partition in mine if partition in self.refused}
         return table, PartialAnswer(
-            receiver_id, positions, tuple(sorted(asked)), events.num_rows, 0, refused, _EXAMPLE
+            receiver_id,
+            positions,
+            tuple(sorted(asked)),
+            events.num_rows,
+            0,
+            refused,
+            _EXAMPLE,
+            dict(self.cuboids),
         )
 
     def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats:

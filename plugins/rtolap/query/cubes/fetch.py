@@ -1,4 +1,5 @@
 """One cube's partials for one statement: history and real time under one snapshot, again if it went stale.
+Equal reads of statements that wait are made once for all of them.
 
 The warnings that go with every answer about a cube: that it reads nothing, that it has refused records, or
 that events are lost.
@@ -7,9 +8,13 @@ that events are lost.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, StaleSnapshot, Unavailable
@@ -20,6 +25,7 @@ from rtolap.protocols.query.refused_records import refused_text
 from rtolap.protocols.query.warning import QueryWarning
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cluster import Cluster
+from rtolap.query.coalescing import Coalescing, Once
 from rtolap.query.cubes.history import HistoryEngine
 from rtolap.query.cubes.merge import group_partials, merge
 from rtolap.query.cubes.planner import plan_history, plan_realtime
@@ -27,6 +33,7 @@ from rtolap.query.cubes.realtime import CountedTwice, Realtime
 from rtolap.query.plan import CubeRead, HistoryPlan, ReadStats, ReplicaSetPlan, TimeRange
 
 SNAPSHOTS_MAX = 8  # a snapshot goes stale once a promotion: more in a row is a fault, not traffic
+PLANS_MAX = 64  # that are remembered: names and versions of segments, a few kilobytes each
 RETRY_WAIT_S = 0.05  # before each further snapshot, times the attempt
 
 
@@ -53,11 +60,28 @@ class Positions:
             self._seen = {cube: seen for cube, seen in self._seen.items() if cube in cubes}
 
 
+class Fetched(NamedTuple):
+    """The partials of one read. `made`: what several statements that share them make of them."""
+
+    table: pa.Table
+    stats: ReadStats
+    made: Once | None = None
+
+
+class _Planned(NamedTuple):
+    control: CubeControl
+    records: Mapping[str, SegmentRecord]
+    plan: HistoryPlan
+
+
 class Fetcher:
     def __init__(self, cluster: Cluster, history: HistoryEngine, realtime: Realtime) -> None:
         self._cluster = cluster
         self._history = history
         self._realtime = realtime
+        self.coalesced: Coalescing[tuple[pa.Table, ReadStats]] = Coalescing()
+        self._plans: OrderedDict[tuple[str, TimeRange], _Planned] = OrderedDict()
+        self._lock = threading.Lock()
         self.positions = Positions()
 
     def segments(self, cube: str) -> tuple[SegmentRecord, ...]:
@@ -73,8 +97,19 @@ class Fetcher:
         stats.warnings = self._warnings(read, stats)
         return stats
 
-    def fetch(self, read: CubeRead, cancellation: Cancellation) -> tuple[pa.Table, ReadStats]:
-        """Raises Unavailable, Corrupted or StaleSnapshot (when snapshots keep going stale)."""
+    def fetch(self, read: CubeRead, cancellation: Cancellation) -> Fetched:
+        """All that was answered before the call is in it, whichever statement has made the read.
+
+        Raises Unavailable, Corrupted or StaleSnapshot (when snapshots keep going stale).
+        """
+        shared = self.coalesced.run(_key(read), lambda: self._fetch(read, cancellation), cancellation)
+        table, stats = shared.value
+        if shared.statements == 1:
+            return Fetched(table, stats)
+        stats = replace(stats, statements=shared.statements, is_own=shared.is_own)
+        return Fetched(table, stats, shared.made)
+
+    def _fetch(self, read: CubeRead, cancellation: Cancellation) -> tuple[pa.Table, ReadStats]:
         pause = threading.Event()
         cancellation.on_cancel(pause.set)
         for attempt in range(SNAPSHOTS_MAX):
@@ -113,7 +148,25 @@ class Fetcher:
     def _plan(self, read: CubeRead, *, fresh: bool) -> tuple[HistoryPlan, tuple[ReplicaSetPlan, ...]]:
         control, records = self._cluster.view(read.cube).snapshot()
         topology = self._cluster.topology(fresh=fresh)
-        return plan_history(read, control, records), plan_realtime(read.cube, control, topology)
+        return self._history_plan(read, control, records), plan_realtime(read.cube, control, topology)
+
+    def _history_plan(
+        self, read: CubeRead, control: CubeControl, records: Mapping[str, SegmentRecord]
+    ) -> HistoryPlan:
+        """The same object as before while the cube's records are: they are looked through once."""
+        key = (read.cube, read.time)
+        with self._lock:
+            known = self._plans.get(key)
+            if known is not None and known.control is control and known.records is records:
+                self._plans.move_to_end(key)
+                return known.plan
+        plan = plan_history(read, control, records)
+        with self._lock:
+            self._plans[key] = _Planned(control, records, plan)
+            self._plans.move_to_end(key)
+            while len(self._plans) > PLANS_MAX:
+                self._plans.popitem(last=False)
+        return plan
 
     def _warnings(self, read: CubeRead, stats: ReadStats) -> tuple[QueryWarning, ...]:
         control, _ = self._cluster.view(read.cube).snapshot()
@@ -129,22 +182,28 @@ class Fetcher:
     ) -> pa.Table:
         at_least = self.positions.seen(read.cube)
         tables = self._realtime.read(read, history.snapshot, sets, at_least, stats, cancellation)
-        is_one_source = not history.segments and sum(table.num_rows > 0 for table in tables) < 2
         if history.segments:
             tables.append(self._history.read(read, history.segments, stats, cancellation))
+        is_one_source = sum(table.num_rows > 0 for table in tables) < 2
         cancellation.check()
         self.positions.advance(read.cube, stats.positions)
         merged = merge(read, tables)
-        if not is_one_source:  # what one receiver answers it has grouped as far as is worth it
+        if not is_one_source:  # which has grouped its answer as far as is worth it
             merged = group_partials(read, merged)
         stats.partial_rows = merged.num_rows
         return merged
 
 
+def _key(read: CubeRead) -> Hashable:
+    """All that the partials depend on beside the cluster; of definitions the very ones that are known now."""
+    condition = msgspec.msgpack.encode(read.filter)  # bytes: as values, 1, 1.0 and TRUE are equal
+    return (id(read.schema), read.dimensions, read.partials, condition, read.time)
+
+
 def _begun(read: CubeRead, history: HistoryPlan) -> ReadStats:
     return ReadStats(
         read.cube,
-        history_segments=tuple(record.name for record in history.segments),
+        history_segments=tuple(history.snapshot.versions),
         pruned_segments=history.pruned,
     )
 

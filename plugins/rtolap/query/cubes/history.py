@@ -1,7 +1,8 @@
 """History: READY versions in the object store. The engine that reads them is a seam.
 
-`EmbeddedHistory` reads the smallest cuboid that holds the dimensions that are read and filtered by, prunes
-row groups by the filter, and groups what it read by what was requested where that is many rows.
+`EmbeddedHistory` reads the smallest cuboid that holds the dimensions that are read and filtered by. What fits
+into memory is filtered and grouped there by numbers of dimensions' values; what does not, or has no such
+form, is read out of its files, row groups pruned by the filter. Results of statements are kept.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, TypeVar
 
@@ -17,27 +19,46 @@ import pyarrow as pa
 from rtolap.base.errors import Corrupted
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.metadata.records import SegmentRecord
+from rtolap.model.cuboids import smallest_covering
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.cancel import Cancellation
+from rtolap.query.cubes import history_memory, history_results, history_rows
+from rtolap.query.cubes.byte_bounded import ByteBounded
+from rtolap.query.cubes.history_coded import Choice, CodedRead, Loaded
 from rtolap.query.cubes.history_files import HistoryFiles
-from rtolap.query.cubes.history_rows import CuboidRows, FileColumns, HistoryRows
+from rtolap.query.cubes.history_footers import HistoryFile
+from rtolap.query.cubes.history_groups import NotCoded
+from rtolap.query.cubes.history_memory import FileMemory, can_be_coded
+from rtolap.query.cubes.history_results import KeptResult, KeptResults, statement_of
+from rtolap.query.cubes.history_rows import CollectedRows, CuboidRows, FileColumns, HistoryRows
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.plan import CubeRead, ReadStats
 
 SEGMENTS_AT_ONCE = 8  # of one statement, so that a long one leaves threads to others
 READS_MAX = 32  # of all statements
-RAW_ROWS = 1 << 20  # that wait until they are filtered
-GROUPED_ROWS = 65_536  # that wait until they are grouped: a call costs as much as some thousands of rows
+_CHOICE_BYTES_MAX = 16 << 20  # of which cuboid answers what
+_CHOICE_BYTES = 400
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class MemoryBounds:
+    """`file_bytes`: of files' columns as numbers. `column_bytes`: of columns that have no such form.
+    `result_bytes`: of results."""
+
+    file_bytes: int = history_memory.BYTES_MAX
+    column_bytes: int = history_rows.COLUMN_BYTES_MAX
+    result_bytes: int = history_results.BYTES_MAX
 
 
 class HistoryEngine(Protocol):
     def read(
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
     ) -> pa.Table:
-        """Plain partials of the segments' versions that pass the read's filter; fills in `stats`.
+        """Plain partials of the segments' versions that pass the read's filter, a row a group unless sums
+        may overflow; fills in `stats`.
 
         Raises Corrupted for a manifest or file that is missing or not what it should be, and Unavailable
         when the object store does not answer.
@@ -56,10 +77,18 @@ class HistoryEngine(Protocol):
 class EmbeddedHistory:
     """Thread-safe. Segments of a remote store are read beside each other, SEGMENTS_AT_ONCE of a statement."""
 
-    def __init__(self, store: ObjectStore, cache: HistoryCache | None = None) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        cache: HistoryCache | None = None,
+        bounds: MemoryBounds = MemoryBounds(),
+    ) -> None:
         """`cache`: where copies of the store's files may be found."""
         self._files = HistoryFiles(store, cache)
-        self._columns = FileColumns(self._files.footers)
+        self._columns = FileColumns(self._files.footers, bounds.column_bytes)
+        self._memory = FileMemory(self._files.footers, bounds.file_bytes)
+        self._results = KeptResults(bounds.result_bytes)
+        self._choices: ByteBounded[dict[str, Choice]] = ByteBounded(_CHOICE_BYTES_MAX)
         self._reads: ThreadPoolExecutor | None = None
         if not store.is_local:  # a disk answers before another thread has begun
             self._reads = ThreadPoolExecutor(READS_MAX, thread_name_prefix="history-read")
@@ -72,46 +101,133 @@ class EmbeddedHistory:
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
     ) -> pa.Table:
         rows = HistoryRows(read, self._files.footers, self._columns)
+        statement = statement_of(read, rows.empty.schema)
+        versions = {_location(segment): segment for segment in segments}
+        known = self._results.find(statement, versions.keys())
+        done = ReadStats(read.cube)
+        tables: list[pa.Table] = []
+        left = segments
+        if known is not None:
+            tables.append(known.table)
+            done.cuboids = dict(known.cuboids)
+            done.rows_read, done.rows_pruned = known.rows_read, known.rows_pruned
+            self._count_files(rows, [versions[location] for location in sorted(known.locations)], done)
+            left = [segment for location, segment in versions.items() if location not in known.locations]
+        if left:
+            tables += self._read(read, rows, left, done, cancellation)
+        with_rows = [table for table in tables if table.num_rows]
+        result = with_rows[0] if len(with_rows) == 1 else pa.concat_tables([rows.empty, *with_rows])
+        if len(with_rows) > 1:
+            result = group_partials(read, result)
+        if left:
+            kept = KeptResult(
+                frozenset(versions), result, dict(done.cuboids), done.rows_read, done.rows_pruned
+            )
+            self._results.keep(statement, kept)
+        _add(stats, done)
+        return result
+
+    def _read(
+        self,
+        read: CubeRead,
+        rows: HistoryRows,
+        segments: Sequence[SegmentRecord],
+        stats: ReadStats,
+        cancellation: Cancellation,
+    ) -> list[pa.Table]:
+        if can_be_coded(read, rows.needed):
+            done = ReadStats(read.cube)
+            try:
+                tables = self._read_coded(read, rows, segments, done, cancellation)
+            except NotCoded:
+                pass
+            else:
+                _add(stats, done)
+                return tables
+        collected = CollectedRows(read, rows)
+        choices = self._known_choices(rows)
 
         def read_segment(segment: SegmentRecord) -> tuple[CuboidRows, ReadStats]:
             done = ReadStats(read.cube)
-            location, cuboid = self._choose(rows.needed, segment, done)
-            found = self._files.use(*(segment, location, cuboid, done), rows.of, verified=True)
-            _count(done, cuboid, found.kept)
+            choice = self._choose(rows, segment, choices)
+            found = self._files.use(*(segment, choice.location, choice.cuboid, done), rows.of, verified=True)
+            _count(done, choice.cuboid, found.kept)
             return found, done
 
-        grouped, ready, raw = rows.empty, list[pa.Table](), list[pa.Table]()
-        raw_rows = ready_rows = 0
         for found, done in self._beside(read_segment, segments, cancellation, alone=rows.has_sketches):
             _add(stats, done)
-            if found.is_filtered:
-                ready.append(found.table)
-                ready_rows += found.table.num_rows
-            else:
-                raw.append(found.table)
-                raw_rows += found.table.num_rows
-            if raw_rows >= RAW_ROWS:
-                ready.append(rows.filtered(raw))
-                ready_rows += ready[-1].num_rows
-                raw, raw_rows = [], 0
-            if ready_rows >= max(GROUPED_ROWS, grouped.num_rows) and not rows.has_sketches:
-                grouped, ready, ready_rows = group_partials(read, pa.concat_tables([grouped, *ready])), [], 0
-        return pa.concat_tables([grouped, *ready, rows.filtered(raw)])
+            collected.add(found)
+        self._keep_choices(rows, choices)
+        return [collected.table()]
+
+    def _read_coded(
+        self,
+        read: CubeRead,
+        rows: HistoryRows,
+        segments: Sequence[SegmentRecord],
+        stats: ReadStats,
+        cancellation: Cancellation,
+    ) -> list[pa.Table]:
+        """Raises NotCoded where the rows have to be grouped in another way."""
+        coded, collected = CodedRead(read, rows, self._memory), CollectedRows(read, rows)
+        choices = self._known_choices(rows)
+        missing: list[SegmentRecord] = []
+        all_rows = 0
+        for segment in segments:
+            choice = choices.get(_location(segment))
+            if choice is None or not coded.add_known(choice):
+                missing.append(segment)
+                continue
+            self._files.count(choice.location, choice.cuboid, stats)
+            _count_cuboid(stats, choice.cuboid)
+            all_rows += choice.cuboid.rows
+
+        def load(segment: SegmentRecord) -> tuple[Choice, Loaded, ReadStats]:
+            done = ReadStats(read.cube)
+            choice = self._choose(rows, segment, choices)
+
+            def load_files(files: Sequence[HistoryFile]) -> Loaded:
+                return coded.load(choice, files)
+
+            loaded = self._files.use(
+                *(segment, choice.location, choice.cuboid, done), load_files, verified=True
+            )
+            return choice, loaded, done
+
+        for choice, loaded, done in self._beside(load, missing, cancellation):
+            coded.add(loaded.files)
+            if loaded.others is not None:
+                stats.rows_read += loaded.others.kept
+                collected.add(loaded.others)
+            _count_cuboid(done, choice.cuboid)
+            _add(stats, done)
+            all_rows += choice.cuboid.rows
+        if missing:
+            coded.keep()
+            self._keep_choices(rows, choices)
+        tables = coded.tables()
+        stats.rows_read += coded.rows_read
+        stats.rows_pruned = all_rows - stats.rows_read
+        return [*tables, collected.table()] if missing else tables
 
     def estimate(
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
     ) -> None:
         rows = HistoryRows(read, self._files.footers, self._columns)
+        choices = self._known_choices(rows)
 
         def look(segment: SegmentRecord) -> ReadStats:
             done = ReadStats(read.cube)
-            location, cuboid = self._choose(rows.needed, segment, done)
-            kept = self._files.use(*(segment, location, cuboid, done), rows.kept, verified=False)
-            _count(done, cuboid, kept)
+            choice = self._choose(rows, segment, choices)
+            kept = self._files.use(
+                *(segment, choice.location, choice.cuboid, done), rows.kept, verified=False
+            )
+            _count(done, choice.cuboid, kept)
             return done
 
         for done in self._beside(look, segments, cancellation):
             _add(stats, done)
+        self._keep_choices(rows, choices)
 
     def _beside(
         self,
@@ -140,24 +256,47 @@ class EmbeddedHistory:
             for future in running:
                 future.cancel()
 
-    def _choose(
-        self, needed: Collection[str], segment: SegmentRecord, stats: ReadStats
-    ) -> tuple[str, CuboidEntry]:
-        location = segment.location
-        if location is None:
-            raise Corrupted(
-                f"{segment.cube}/{segment.name} is at version {segment.version} without a location",
-                action="queue the segment to be built again",
-            )
-        cuboid = choose_cuboid(self._files.manifest(location, segment), needed)
-        stats.cuboids[cuboid.name] = stats.cuboids.get(cuboid.name, 0) + 1
-        return location, cuboid
+    def _choose(self, rows: HistoryRows, segment: SegmentRecord, choices: dict[str, Choice]) -> Choice:
+        """Out of `choices`, or the manifest; then it is noted in `choices`."""
+        location = _location(segment)
+        known = choices.get(location)
+        if known is None:
+            known = Choice.of(location, choose_cuboid(self._files.manifest(location, segment), rows.needed))
+            choices[location] = known
+        return known
+
+    def _known_choices(self, rows: HistoryRows) -> dict[str, Choice]:
+        """What reads of the same dimensions have chosen, by location."""
+        return dict(self._choices.find(rows.choice_key) or {})
+
+    def _keep_choices(self, rows: HistoryRows, choices: dict[str, Choice]) -> None:
+        self._choices.keep(rows.choice_key, choices, _CHOICE_BYTES * len(choices))
+
+    def _count_files(self, rows: HistoryRows, segments: Sequence[SegmentRecord], stats: ReadStats) -> None:
+        choices = self._known_choices(rows)
+        for segment in segments:
+            choice = self._choose(rows, segment, choices)
+            self._files.count(choice.location, choice.cuboid, stats)
+
+
+def _location(segment: SegmentRecord) -> str:
+    if segment.location is None:
+        raise Corrupted(
+            f"{segment.cube}/{segment.name} is at version {segment.version} without a location",
+            action="queue the segment to be built again",
+        )
+    return segment.location
 
 
 def _count(stats: ReadStats, cuboid: CuboidEntry, kept: int) -> None:
     """Rows that statistics do not rule out, and the others."""
+    _count_cuboid(stats, cuboid)
     stats.rows_read += kept
     stats.rows_pruned += cuboid.rows - kept
+
+
+def _count_cuboid(stats: ReadStats, cuboid: CuboidEntry) -> None:
+    stats.cuboids[cuboid.name] = stats.cuboids.get(cuboid.name, 0) + 1
 
 
 def _add(stats: ReadStats, segment: ReadStats) -> None:
@@ -171,13 +310,12 @@ def _add(stats: ReadStats, segment: ReadStats) -> None:
 
 def choose_cuboid(manifest: HistoryManifest, needed: Collection[str]) -> CuboidEntry:
     """Return the one with the fewest rows that holds every dimension that is read or filtered by."""
-    wanted = frozenset(needed)
-    fitting = [cuboid for cuboid in manifest.cuboids if wanted.issubset(cuboid.dimensions)]
-    if not fitting:
+    cuboid = smallest_covering(manifest.cuboids, needed)
+    if cuboid is None:
         raise Corrupted(
             f"history of {manifest.cube}/{manifest.segment} v{manifest.version} has no fitting cuboid",
-            expected=f"one with {', '.join(sorted(wanted))}",
+            expected=f"one with {', '.join(sorted(needed))}",
             found=", ".join(cuboid.name for cuboid in manifest.cuboids) or "none",
             action="queue the segment to be built again",
         )
-    return min(fitting, key=lambda cuboid: (cuboid.rows, len(cuboid.dimensions)))
+    return cuboid

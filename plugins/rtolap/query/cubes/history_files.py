@@ -100,6 +100,16 @@ class HistoryFiles:
         stats.files_remote += len(paths)
         return result
 
+    def count(self, location: str, cuboid: CuboidEntry, stats: ReadStats) -> None:
+        """Count files where they would be read; what is needed of them is in memory."""
+        copies = 0
+        if self._cache is not None:
+            named = {f"{location}/{file.name}": file for file in cuboid.files}
+            with self._cache.leases(list(named)) as leased:
+                copies = sum(copy is not None and copy.sha256 == named[copy.path].sha256 for copy in leased)
+        stats.files_cached += copies
+        stats.files_remote += len(cuboid.files) - copies
+
     def _use_copies(
         self,
         cache: HistoryCache,

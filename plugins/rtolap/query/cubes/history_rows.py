@@ -8,8 +8,10 @@ are left out by statistics.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -26,7 +28,9 @@ from rtolap.query.plan import CubeRead
 
 SKETCH_ROWS = 8_192  # read at a time where sketches are among the columns
 SMALL_ROWS = 65_536  # of a file whose columns are read whole
-COLUMN_BYTES_MAX = 128 << 20  # of decoded columns that are kept
+RAW_ROWS = 1 << 20  # that wait until they are filtered
+GROUPED_ROWS = 65_536  # that wait until they are grouped: a call costs as much as some thousands of rows
+COLUMN_BYTES_MAX = 64 << 20  # of decoded columns that are kept
 KEPT_BYTES_MAX = 4 << 20  # of what is known about rows that statistics rule out
 _KEPT_BYTES = 200  # of one such number with its key
 
@@ -39,6 +43,7 @@ class FileColumns:
         self._footers = footers
         self._columns: ByteBounded[pa.Array[Any]] = ByteBounded(bytes_max)
         self._kept: ByteBounded[int] = ByteBounded(KEPT_BYTES_MAX)
+        self._ruled_out: ByteBounded[frozenset[str]] = ByteBounded(KEPT_BYTES_MAX)
 
     def table(self, file: HistoryFile, schema: pa.Schema) -> pa.Table:
         """All rows of the file. Raises OSError and pyarrow.ArrowException."""
@@ -52,6 +57,13 @@ class FileColumns:
                 assert column is not None, "it was read"
                 self._columns.keep(f"{file.path}\0{field.name}", column, column.nbytes)
         return pa.table([found[name] for name in schema.names], schema)
+
+    def ruled_out(self, name: str) -> frozenset[str]:
+        """The files of which statistics leave nothing, as far as somebody has looked."""
+        return self._ruled_out.find(name) or frozenset()
+
+    def keep_ruled_out(self, name: str, files: frozenset[str]) -> None:
+        self._ruled_out.keep(name, files, len(name) + _KEPT_BYTES * (1 + len(files)))
 
     def kept_rows(
         self, file: HistoryFile, condition: ds.Expression | None, name: str, schema: pa.Schema
@@ -95,22 +107,37 @@ class HistoryRows:
         self._footers = footers
         self._columns = columns
         self.needed = frozenset((*read.dimensions, *columns_of(read.filter)))
-        names = (*read.dimensions, *sorted(self.needed - set(read.dimensions)))
-        self._schema = physical_schema(read.schema, names, read.partials, plain=True)
-        self._local = physical_schema(read.schema, names, read.partials, plain=False)
+        self._names = (*read.dimensions, *sorted(self.needed - set(read.dimensions)))
         self._partials = (*read.dimensions, *read.partials)
-        self._condition = None if read.filter is None else arrow_filter(read.filter, read.schema)
-        self._condition_name = repr(read.filter)
+        self._condition_name = msgspec.json.encode(read.filter).decode()
         self.has_sketches = any(
             partial.op == "hll" for partial in select_partials(read.schema, read.partials)
         )
-        self.empty = physical_schema(read.schema, read.dimensions, read.partials, plain=True).empty_table()
+        self.empty = read.columns.empty_table()
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        """Of the columns that are read of files, as they have them; nobody asks if all are in memory."""
+        return physical_schema(self._read.schema, self._names, self._read.partials, plain=True)
+
+    @cached_property
+    def _local(self) -> pa.Schema:
+        return physical_schema(self._read.schema, self._names, self._read.partials, plain=False)
+
+    @cached_property
+    def _condition(self) -> ds.Expression | None:
+        return None if self._read.filter is None else arrow_filter(self._read.filter, self._read.schema)
+
+    @property
+    def choice_key(self) -> str:
+        """The same for reads of the same cuboids."""
+        return "\0".join((self._read.cube, *sorted(self.needed)))
 
     def kept(self, files: Sequence[HistoryFile]) -> int:
-        return sum(self._kept(file) for file in files)
+        return sum(self.kept_of(file) for file in files)
 
     def of(self, files: Sequence[HistoryFile]) -> CuboidRows:
-        left = [(file, kept) for file in files if (kept := self._kept(file))]
+        left = [(file, kept) for file in files if (kept := self.kept_of(file))]
         kept = sum(rows for _, rows in left)
         if not kept:
             return CuboidRows(self.empty, 0, True)
@@ -132,13 +159,25 @@ class HistoryRows:
             table = table.filter(mask(table, self._read.filter))
         return table.select([*self._partials]).cast(self.empty.schema)
 
-    def _kept(self, file: HistoryFile) -> int:
+    def kept_of(self, file: HistoryFile) -> int:
+        """How many rows of it statistics do not rule out."""
         return self._columns.kept_rows(file, self._condition, self._condition_name, self._schema)
 
-    def _is_small(self, file: HistoryFile) -> bool:
-        """Return True if the file has every column and few rows: a data set fills in what is missing."""
+    def ruled_out(self) -> set[str]:
+        """Names in memory of files that are known to have no row that passes the filter."""
+        return set(self._columns.ruled_out(self._condition_name))
+
+    def keep_ruled_out(self, files: set[str]) -> None:
+        self._columns.keep_ruled_out(self._condition_name, frozenset(files))
+
+    def rows_if_whole(self, file: HistoryFile) -> int | None:
+        """The file's rows if it has every column; None: a data set fills in what is missing."""
         footer = self._footers.footer(file)
-        return footer.rows <= SMALL_ROWS and footer.columns.issuperset(self._schema.names)
+        return footer.rows if footer.columns.issuperset(self._schema.names) else None
+
+    def _is_small(self, file: HistoryFile) -> bool:
+        rows = self.rows_if_whole(file)
+        return rows is not None and rows <= SMALL_ROWS
 
     def _dataset(self, files: Sequence[HistoryFile]) -> ds.FileSystemDataset:
         fragments = [self._footers.footer(file).fragment for file in files]
@@ -170,3 +209,47 @@ class HistoryRows:
                 use_threads=False,
             )
         )
+
+
+class CollectedRows:
+    """Rows of one read, filtered and grouped as they become many."""
+
+    def __init__(self, read: CubeRead, rows: HistoryRows) -> None:
+        self._read = read
+        self._rows = rows
+        self._grouped = rows.empty
+        self._ready: list[pa.Table] = []
+        self._raw: list[pa.Table] = []
+        self._ready_rows = self._raw_rows = 0
+
+    def add(self, found: CuboidRows) -> None:
+        if found.is_filtered:
+            self._ready.append(found.table)
+            self._ready_rows += found.table.num_rows
+        else:
+            self._raw.append(found.table)
+            self._raw_rows += found.table.num_rows
+        if self._raw_rows >= RAW_ROWS:
+            self._filter()
+        is_many = self._ready_rows >= max(GROUPED_ROWS, self._grouped.num_rows)
+        if is_many and not self._rows.has_sketches:
+            self._group()
+
+    def table(self) -> pa.Table:
+        """Of all rows that were added, a row a group unless sums may overflow."""
+        self._filter()
+        if self._ready:
+            self._group()
+        return self._grouped
+
+    def _filter(self) -> None:
+        self._ready.append(self._rows.filtered(self._raw))
+        self._ready_rows += self._ready[-1].num_rows
+        self._raw, self._raw_rows = [], 0
+
+    def _group(self) -> None:
+        if not any(table.num_rows for table in self._ready):
+            self._ready, self._ready_rows = [], 0
+            return
+        table = pa.concat_tables([self._grouped, *self._ready])
+        self._grouped, self._ready, self._ready_rows = group_partials(self._read, table), [], 0

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rtolap.columnar.groups import code, group, single_chunk
 from rtolap.columnar.hll_groups import merge_groups
-from rtolap.columnar.schema import physical_schema, select_partials
+from rtolap.columnar.schema import select_partials
 from rtolap.model.cube import Partial
 from rtolap.query.plan import CubeRead
 
@@ -25,7 +25,7 @@ def group_partials(read: CubeRead, table: pa.Table) -> pa.Table:
 
     A read without dimensions over no rows stays empty. Raises Corrupted for bytes that are no sketch.
     """
-    schema = physical_schema(read.schema, read.dimensions, read.partials, plain=True)
+    schema = read.columns
     partials = select_partials(read.schema, read.partials)
     if table.num_rows < 2 or _may_overflow(table, partials):
         return table.select(schema.names).cast(schema)
@@ -97,7 +97,8 @@ def _group_sketches(read: CubeRead, table: pa.Table, partials: Sequence[Partial]
 
 def merge(read: CubeRead, tables: Iterable[pa.Table]) -> pa.Table:
     """All tables under the read's schema. Raises pyarrow.ArrowInvalid for columns of another type."""
-    schema = physical_schema(read.schema, read.dimensions, read.partials, plain=True)
-    return pa.concat_tables(
-        [schema.empty_table(), *(table.select(schema.names).cast(schema) for table in tables)]
-    )
+    schema = read.columns
+    same = [
+        table if table.schema.equals(schema) else table.select(schema.names).cast(schema) for table in tables
+    ]
+    return same[0] if len(same) == 1 else pa.concat_tables([schema.empty_table(), *same])

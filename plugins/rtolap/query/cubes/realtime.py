@@ -123,6 +123,8 @@ class Realtime:
             stats.realtime_segments = tuple(sorted({*stats.realtime_segments, *answer.segments}))
             stats.rows_read += answer.rows_scanned
             stats.rows_pruned += answer.rows_pruned
+            for name, tables_read in answer.cuboids.items():
+                stats.realtime_cuboids[name] = stats.realtime_cuboids.get(name, 0) + tables_read
             _count_refused(stats, replica_set, answer.refused, answer.refused_example)
             stats.positions.update({p: o for p, o in answer.positions.items() if p in replica_set.partitions})
         cancellation.check()

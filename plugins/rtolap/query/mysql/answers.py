@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
@@ -9,9 +10,10 @@ import pyarrow as pa
 
 from rtolap.base.errors import RtolapError
 from rtolap.query.catalogue import DATABASE
+from rtolap.query.coalescing import Once
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.columns import definition
-from rtolap.query.mysql.packets import PacketStream, length_encoded
+from rtolap.query.mysql.packets import Frames, Packets, length_encoded
 
 _STATUS = codes.STATUS_AUTOCOMMIT.to_bytes(2, "little")
 _CURSOR_OPEN = (codes.STATUS_AUTOCOMMIT | codes.STATUS_CURSOR_EXISTS).to_bytes(2, "little")
@@ -24,8 +26,9 @@ Encode = Callable[[pa.RecordBatch], Iterator[bytes]]  # rows as packets, as text
 class Answers:
     """Writes to the stream of one connection; flushing is the caller's."""
 
-    def __init__(self, stream: PacketStream, capabilities: int) -> None:
+    def __init__(self, stream: Packets, capabilities: int) -> None:
         self._stream = stream
+        self._capabilities = capabilities
         self._deprecate_eof = bool(capabilities & codes.DEPRECATE_EOF)
 
     def text(self, data: bytes) -> None:
@@ -59,13 +62,21 @@ class Answers:
         warnings: int = 0,
         *,
         cursor: bool = False,
+        made: Once | None = None,
     ) -> None:
-        """`warnings`: how many SHOW WARNINGS would list.
+        """`warnings`: how many SHOW WARNINGS would list. `made`: of those who share the rows.
 
         `cursor`: the client requested one. Rows are sent at once all the same, as the protocol allows; but
         Connector/J 8 takes an end that follows the columns for that of a cursor just opened, and waits for
         rows. So a result without rows is a cursor, of which COM_STMT_FETCH finds the end.
         """
+        if made is not None:
+            key = (encode, self._deprecate_eof, self._stream.sequence, warnings, cursor)
+            self._stream.write_frames(
+                *made.get(key, lambda: self._framed(schema, batches, encode, warnings, cursor=cursor))
+            )
+            deque(batches, maxlen=0)  # of those who have not made the frames
+            return
         rows = chain.from_iterable(map(encode, batches))
         first = next(rows, None) if cursor else None
         self._stream.write(length_encoded(len(schema)))
@@ -80,6 +91,20 @@ class Answers:
         for row in rows:
             write(row)
         self.end(warnings)
+
+    def _framed(
+        self,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        encode: Encode,
+        warnings: int,
+        *,
+        cursor: bool,
+    ) -> tuple[bytes, int]:
+        """The frames of the result, and the number of the one behind them."""
+        frames = Frames(self._stream.sequence)
+        Answers(frames, self._capabilities).result(schema, batches, encode, warnings, cursor=cursor)
+        return bytes(frames.out), frames.sequence
 
     def prepared(self, identity: int, columns: pa.Schema, parameters: int) -> None:
         """The answer to COM_STMT_PREPARE."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from rtolap.query.mysql import codes
 from rtolap.query.mysql.packets import length_encoded_string
 
 UNSIGNED, BINARY_FLAG = 32, 128
+DEFINITIONS_KEPT = 1024
+NAME_KEPT_MAX = 64  # characters
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ def kind_of(kind: pa.DataType) -> ColumnKind:
 
 
 def definition(name: str, kind: pa.DataType, *, table: str = "", database: str = "") -> bytes:
+    made = _remembered if len(name) <= NAME_KEPT_MAX else _definition
+    return made(name, kind, table, database)
+
+
+def _definition(name: str, kind: pa.DataType, table: str, database: str) -> bytes:
     described = kind_of(kind)
     return (
         length_encoded_string(b"def")
@@ -75,6 +83,9 @@ def definition(name: str, kind: pa.DataType, *, table: str = "", database: str =
             described.decimals,
         )
     )
+
+
+_remembered = lru_cache(DEFINITIONS_KEPT)(_definition)
 
 
 def as_text(column: Any) -> Any:

@@ -168,7 +168,9 @@ class Connection:
                 ]
             count = len(outcome.warnings)
             if len(outcome.schema):
-                self._answers.result(outcome.schema, outcome.batches, encode, count, cursor=cursor)
+                self._answers.result(
+                    outcome.schema, outcome.batches, encode, count, cursor=cursor, made=outcome.made
+                )
             else:
                 self._answers.ok(count)
         finally:

@@ -7,6 +7,7 @@ import socket
 import ssl
 import struct
 import time
+from typing import Protocol
 
 from rtolap.query.mysql.codes import PacketTooLarge
 
@@ -25,7 +26,33 @@ class ReaderTooSlow(ConnectionClosed):
     """It is there, but takes nothing."""
 
 
-class PacketStream:
+class Packets(Protocol):
+    """Takes packets and frames them, numbered from `sequence` on."""
+
+    sequence: int
+
+    def write(self, payload: bytes | bytearray | memoryview) -> None: ...
+
+    def write_frames(self, frames: bytes, sequence: int) -> None:
+        """Frames that are made already; `sequence` is the number of the one behind them."""
+
+
+class Frames(Packets):
+    """Packets framed in memory, to be sent more than once."""
+
+    def __init__(self, sequence: int) -> None:
+        self.sequence = sequence
+        self.out = bytearray()
+
+    def write(self, payload: bytes | bytearray | memoryview) -> None:
+        self.sequence = frame(payload, self.sequence, self.out)
+
+    def write_frames(self, frames: bytes, sequence: int) -> None:
+        self.out += frames
+        self.sequence = sequence
+
+
+class PacketStream(Packets):
     """Not thread-safe but for `shut`. Writes are gathered until `flush`, or until there are FLUSH_BYTES.
 
     `sock` changes once when TLS starts: the connection is ended through the stream.
@@ -109,14 +136,13 @@ class PacketStream:
         return payload
 
     def write(self, payload: bytes | bytearray | memoryview) -> None:
-        view = memoryview(payload)
-        while True:
-            piece, view = view[:FRAME_MAX], view[FRAME_MAX:]
-            self._out += struct.pack("<I", len(piece) | self.sequence << 24)
-            self._out += piece
-            self.sequence = (self.sequence + 1) & 0xFF
-            if len(piece) < FRAME_MAX:
-                break
+        self.sequence = frame(payload, self.sequence, self._out)
+        if len(self._out) >= FLUSH_BYTES:
+            self.flush()
+
+    def write_frames(self, frames: bytes, sequence: int) -> None:
+        self._out += frames
+        self.sequence = sequence
         if len(self._out) >= FLUSH_BYTES:
             self.flush()
 
@@ -166,6 +192,23 @@ class PacketStream:
         if left_s <= 0:
             raise ConnectionClosed("the time to log in is over")
         self.sock.settimeout(left_s)
+
+
+def frame(payload: bytes | bytearray | memoryview, sequence: int, out: bytearray) -> int:
+    """Append the payload's frames, numbered from `sequence` on. Returns the number of the next one."""
+    size = len(payload)
+    if size < FRAME_MAX:
+        out += (size | sequence << 24).to_bytes(4, "little")
+        out += payload
+        return (sequence + 1) & 0xFF
+    view = memoryview(payload)
+    while True:
+        piece, view = view[:FRAME_MAX], view[FRAME_MAX:]
+        out += struct.pack("<I", len(piece) | sequence << 24)
+        out += piece
+        sequence = (sequence + 1) & 0xFF
+        if len(piece) < FRAME_MAX:
+            return sequence
 
 
 def length_encoded(value: int) -> bytes:

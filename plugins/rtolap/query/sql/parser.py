@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import sqlglot
@@ -34,6 +35,11 @@ class Statement:
     tree: exp.Expr
     explain: Explain | None
     parameters: tuple[str, ...]
+
+    @cached_property
+    def functions(self) -> tuple[exp.Expr, ...]:
+        """Its functions and `@@variables`: a look through the tree takes as long as a small statement."""
+        return tuple(self.tree.find_all(exp.SessionParameter, exp.Func))
 
     def bind(self, parameters: Parameters) -> dict[str, object]:
         """Values by parameter name. Raises QueryError when there are too few or too many."""

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from rtolap.base.errors import SqlSyntaxError
 from rtolap.query.statements.shows import Show, show_of
 from rtolap.query.stored.ddl import Definition, parse_ddl
+
+KINDS_KEPT = 256  # clients send the same texts again and again
+TEXT_KEPT_MAX = 8_192  # characters
 
 _TRANSACTION = re.compile(
     r"(?:begin|commit|rollback|start\s++transaction|savepoint|release|lock|unlock|flush)\b", re.I
@@ -77,6 +81,10 @@ def classify(text: str, database: str | None) -> Request:
     `database`: of tables that a definition names without one.
     Raises QueryError for a SHOW or a definition that cannot be read, and for an empty text.
     """
+    return _known(text, database) if len(text) <= TEXT_KEPT_MAX else _kind(text, database)
+
+
+def _kind(text: str, database: str | None) -> Request:
     if not text.strip(" ;\n\t"):
         if not text.strip():
             raise SqlSyntaxError("bad SQL: the statement is empty")
@@ -93,6 +101,9 @@ def classify(text: str, database: str | None) -> Request:
         return show
     definition = parse_ddl(text, database)
     return Query(text) if definition is None else Define(definition)
+
+
+_known = lru_cache(KINDS_KEPT)(_kind)
 
 
 def is_diagnostic(text: str) -> bool:

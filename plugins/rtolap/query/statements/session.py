@@ -126,8 +126,7 @@ def substitute(statement: Statement, session: Session) -> Statement:
 
     The same statement where there are none: what it was rewritten to is found by its identity.
     """
-    asked = statement.tree.find_all(exp.SessionParameter, exp.Func)
-    if all(_value(node, session) is None for node in asked):
+    if all(_value(node, session) is None for node in statement.functions):
         return statement
     tree = statement.tree.copy()
     for select in tree.find_all(exp.Select):

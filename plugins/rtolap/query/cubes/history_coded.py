@@ -1,0 +1,135 @@
+"""One read over files in memory: finding them, loading what is missing, and scanning them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from rtolap.cubes.format.manifest import CuboidEntry
+from rtolap.query.cubes import history_rows
+from rtolap.query.cubes.history_codes import CodedFile
+from rtolap.query.cubes.history_footers import HistoryFile
+from rtolap.query.cubes.history_memory import FileMemory
+from rtolap.query.cubes.history_rows import CuboidRows, HistoryRows
+from rtolap.query.cubes.history_scan import GroupScan
+from rtolap.query.plan import CubeRead
+
+HELD_BYTES_MAX = 64 << 20  # of files that wait until they are scanned
+_SHARE_OF_MEMORY = 2  # the part of the memory, as a divisor, that one statement may load
+_DIMENSION_BYTES, _MEASURE_BYTES = 2, 8  # of a row, at most
+
+
+class Choice(NamedTuple):
+    """What a version is read from. `keys`: its files' names in memory."""
+
+    location: str
+    cuboid: CuboidEntry
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, location: str, cuboid: CuboidEntry) -> Choice:
+        return cls(location, cuboid, tuple(f"{location}/{file.name}" for file in cuboid.files))
+
+
+class Loaded(NamedTuple):
+    """One version: files in memory, and rows of the others."""
+
+    files: list[CodedFile]
+    others: CuboidRows | None
+
+
+class CodedRead:
+    """`add_known`, `add` and `tables` are one thread's, `load` is any number's. All but it raise NotCoded."""
+
+    def __init__(self, read: CubeRead, rows: HistoryRows, memory: FileMemory) -> None:
+        self._read = read
+        self._rows = rows
+        self._memory = memory
+        self._dictionaries = memory.dictionaries(read.schema, sorted(rows.needed))
+        self._ruled_out = rows.ruled_out()
+        self._room_bytes = memory.bytes_max // _SHARE_OF_MEMORY
+        self._row_bytes = _DIMENSION_BYTES * len(self._dictionaries) + _MEASURE_BYTES * len(read.partials)
+        self._held: list[CodedFile] = []
+        self._held_bytes = 0
+        self._scan: GroupScan | None = None
+        self._tables: list[pa.Table] = []
+        self.rows_read = 0
+
+    def add_known(self, choice: Choice) -> bool:
+        """Add the files of a version; False, and nothing is added, where one has to be read first."""
+        files = []
+        for key in choice.keys:
+            if key in self._ruled_out:
+                continue
+            file = self._memory.find(key, self._dictionaries, self._read.partials)
+            if file is None or not self._is_whole(file):
+                return False
+            files.append(file)
+        self.add(files)
+        return True
+
+    def load(self, choice: Choice, files: Sequence[HistoryFile]) -> Loaded:
+        """Raises OSError and pyarrow.ArrowException."""
+        loaded: list[CodedFile] = []
+        others: list[HistoryFile] = []
+        for key, file in zip(choice.keys, files, strict=True):
+            kept = self._rows.kept_of(file)
+            if not kept:
+                self._ruled_out.add(key)
+                continue
+            coded = self._memory.find(key, self._dictionaries, self._read.partials)
+            if coded is None and self._has_room(file, kept):
+                coded = self._memory.load(
+                    key, file, self._read.schema, self._dictionaries, self._read.partials
+                )
+            if coded is not None and self._is_whole(coded):
+                loaded.append(coded)
+            else:
+                others.append(file)
+        return Loaded(loaded, self._rows.of(others) if others else None)
+
+    def add(self, files: Sequence[CodedFile]) -> None:
+        for file in files:
+            self._held.append(file)
+            self._held_bytes += file.rows * self._row_bytes
+        if self._held_bytes > HELD_BYTES_MAX:
+            self._look()
+
+    def keep(self) -> None:
+        """Remember what loading has found out, beside the files."""
+        self._memory.keep(self._read.schema, self._dictionaries)
+        self._rows.keep_ruled_out(self._ruled_out)
+
+    def tables(self) -> list[pa.Table]:
+        """The groups of all files that were added: of each table each once."""
+        self._look()
+        return [*self._tables, *([] if self._scan is None else [self._scan.table()])]
+
+    def _look(self) -> None:
+        if not self._held:
+            return
+        if self._scan is not None and not self._scan.is_current:
+            self._tables.append(self._scan.table())
+            self._scan = None
+        if self._scan is None:
+            self._scan = GroupScan(self._read, self._dictionaries)
+        for file in self._held:
+            self.rows_read += self._scan.add(file)
+        self._held, self._held_bytes = [], 0
+
+    def _is_whole(self, file: CodedFile) -> bool:
+        """Return True if all the read's columns have a form in memory."""
+        return not (file.uncoded and file.uncoded.intersection((*self._dictionaries, *self._read.partials)))
+
+    def _has_room(self, file: HistoryFile, kept: int) -> bool:
+        """Small files are kept, and larger ones of which most is read, as much of them as has room."""
+        rows = self._rows.rows_if_whole(file)
+        if rows is None:
+            return False
+        size_bytes = rows * self._row_bytes
+        if size_bytes > self._room_bytes or (rows > history_rows.SMALL_ROWS and 2 * kept < rows):
+            return False
+        self._room_bytes -= size_bytes
+        return True

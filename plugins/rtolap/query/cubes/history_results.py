@@ -1,0 +1,57 @@
+"""Results over READY versions, so that a statement that comes again reads only the versions that are new.
+
+A version never changes, so what a statement made of it stays true. A result is kept with the versions that it
+stands for; where all of them are asked for again, the others are read and merged with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+
+from rtolap.query.cubes.byte_bounded import ByteBounded
+from rtolap.query.plan import CubeRead
+
+BYTES_MAX = 32 << 20
+_RESULTS_MIN = 8  # that have room: a larger one is not kept
+_LOCATION_BYTES = 150  # of one version's name
+
+
+@dataclass(frozen=True)
+class KeptResult:
+    """`table`: grouped. The numbers are those of the statements that read the versions."""
+
+    locations: frozenset[str]
+    table: pa.Table
+    cuboids: dict[str, int]
+    rows_read: int
+    rows_pruned: int
+
+
+class KeptResults:
+    """Thread-safe. Of statements that are equal but for the versions, the last result is kept."""
+
+    def __init__(self, bytes_max: int = BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._results: ByteBounded[KeptResult] = ByteBounded(bytes_max)
+
+    def find(self, statement: str, locations: Collection[str]) -> KeptResult | None:
+        """A result over some of these versions and no others."""
+        known = self._results.find(statement)
+        return known if known is not None and known.locations.issubset(locations) else None
+
+    def keep(self, statement: str, result: KeptResult) -> None:
+        size = result.table.nbytes + len(statement) + _LOCATION_BYTES * len(result.locations)
+        if size * _RESULTS_MIN <= self._bytes_max:
+            self._results.keep(statement, result, size)
+
+
+def statement_of(read: CubeRead, schema: pa.Schema) -> str:
+    """All that a result depends on beside the versions. `schema`: of the result, whose types may change with
+    the cube's definition."""
+    types = [str(field.type) for field in schema]
+    wanted = (read.cube, read.dimensions, read.partials, types, read.filter)
+    return msgspec.json.encode(wanted).decode()
