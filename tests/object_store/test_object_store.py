@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import gc
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from hdfs_native import FileWriter
 from pyarrow import fs
 from rtolap.base.errors import DefinitionError
 from rtolap.object_store.address import resolve, s3a_settings
+from rtolap.object_store.hdfs import HdfsHandler
 from rtolap.object_store.store import ObjectStore, open_store
 
 from tests.support.cubes.object_store_contract import ObjectStoreContract
@@ -91,3 +95,31 @@ def test_spark_keeps_its_own_settings_where_the_address_says_nothing(monkeypatch
     }
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/etc/rtolap/aws")
     assert list(s3a_settings("b", {})) == ["fs.s3a.bucket.b.aws.credentials.provider"]
+
+
+@pytest.mark.parametrize("is_away", [False, True], ids=["there", "away"])
+def test_a_writer_of_hdfs_is_closed_once_and_never_by_its_finalizer(is_away: bool) -> None:
+    """A finalizer would wait for servers on whatever thread happens to collect it."""
+    closed: list[str] = []
+
+    class Inner(FileWriter):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(None)  # type: ignore[arg-type]
+
+        def hsync(self) -> None:
+            if is_away:
+                raise RuntimeError("no data node answers")
+
+        def close(self) -> None:
+            closed.append("closed")
+
+    class Client:
+        def create(self, path: str) -> Inner:
+            return Inner()
+
+    stream = HdfsHandler(Client(), "host:8020").open_output_stream("/x", None)  # type: ignore[arg-type]
+    with pytest.raises(OSError, match="no data node answers") if is_away else nullcontext():
+        stream.close()
+    del stream
+    gc.collect()
+    assert closed == ([] if is_away else ["closed"])

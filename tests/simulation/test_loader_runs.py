@@ -94,9 +94,9 @@ def requests_do_not_say_until_when_they_count(patch: pytest.MonkeyPatch) -> None
     ("fault", "first_seed"),
     [
         (each_attempt_has_a_label_of_its_own, 1),
-        (what_is_under_way_counts_as_loaded, 43),
-        (labels_go_back_as_soon_as_their_batches_are_loaded, 85),
-        (requests_do_not_say_until_when_they_count, 1),
+        (what_is_under_way_counts_as_loaded, 46),
+        (labels_go_back_as_soon_as_their_batches_are_loaded, 98),
+        (requests_do_not_say_until_when_they_count, 16),
     ],
 )
 def test_the_runs_notice(

@@ -64,7 +64,7 @@ class AsksOnly(StoredTableListener):
         return is_taken
 
 
-@pytest.mark.parametrize(("make_listener", "first_seed"), [(TakesOpenLoadsForLost, 1), (AsksOnly, 1)])
+@pytest.mark.parametrize(("make_listener", "first_seed"), [(TakesOpenLoadsForLost, 1), (AsksOnly, 3)])
 def test_the_runs_notice_a_listener_that_is_wrong(
     make_listener: type[StoredTableListener], first_seed: int
 ) -> None:
@@ -73,7 +73,7 @@ def test_the_runs_notice_a_listener_that_is_wrong(
 
 def test_the_runs_notice_refusals_of_the_cluster_that_blame_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LoadAnswer, "refuses_rows", True)
-    assert notices(run_seed, 1, "lost", seeds=60)
+    assert notices(run_seed, 3, "lost", seeds=60)
 
 
 def test_the_runs_notice_labels_that_are_given_back_too_early(monkeypatch: pytest.MonkeyPatch) -> None:

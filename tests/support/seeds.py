@@ -14,9 +14,12 @@ SEARCHED = 12
 _TIMES = int(os.environ.get("RTOLAP_SEEDS", "1"))
 
 
-def so_many(quick: int) -> int:
-    """The number of seeds, runs or inputs of a test: `quick` in `make test`, RTOLAP_SEEDS times as many."""
-    return quick * _TIMES
+def so_many(quick: int, for_each_time: int | None = None) -> int:
+    """The number of seeds, runs or inputs of a test: `quick` in `make test`, RTOLAP_SEEDS times as many.
+
+    Where `make test` has a small sample only, RTOLAP_SEEDS is times `for_each_time`.
+    """
+    return quick * _TIMES if _TIMES == 1 or for_each_time is None else for_each_time * _TIMES
 
 
 def replay(description: str | None, run_seed: Callable[[int, int], Counter[str]], steps: int) -> None:

@@ -163,6 +163,9 @@ class _Writer(io.RawIOBase):
                 self._inner.hsync()
                 self._inner.close()
         finally:
+            # The client's writer is closed again by its finalizer, on whatever thread collects it, and waits
+            # there for servers that may be gone by then: unless it counts as closed.
+            io.RawIOBase.close(self._inner)
             super().close()
 
 
