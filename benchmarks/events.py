@@ -52,13 +52,15 @@ def schema(topic: str) -> Schema:
     return Schema(table, cube)
 
 
-def values(count: int, seed: int, *, span_ms: int = 600_000, pages: int = len(_PAGES)) -> list[bytes]:
+def values(
+    count: int, seed: int, *, start_ms: int = START_MS, span_ms: int = 600_000, pages: int = len(_PAGES)
+) -> list[bytes]:
     """`count` JSON records in event-time order, of 10 × 4 × 25 × 5 combinations, some far more frequent.
 
     `pages`: others than 25, so that less or more is left of them by the roll-up.
     """
     rng = np.random.default_rng(seed)
-    ts = START_MS + np.sort(rng.integers(0, span_ms, count))
+    ts = start_ms + np.sort(rng.integers(0, span_ms, count))
     country = rng.integers(0, len(_COUNTRIES), count)
     device = rng.integers(0, len(_DEVICES), count)
     names = _PAGES if pages == len(_PAGES) else tuple(f"/section-{n:04d}/i.html" for n in range(pages))

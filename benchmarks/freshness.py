@@ -1,6 +1,6 @@
 """Time from a record's create time to the arrival of the first SQL answer that holds it, of every record.
 
-    python -m benchmarks.freshness [--rate 100000] [--seconds 20] [--preload 0] [--askers 1] [--json]
+    python -m benchmarks.freshness [--rate 100000] [--seconds 20] [--preload 0] [--settle-s 5] [--askers 1]
 
 Real ZooKeeper, Kafka, coordinator, receiver and query service on loopback. One process sends 200-byte JSON to
 4 partitions in small even slices and notes when each offset was made: just before it is handed to the client,
@@ -9,6 +9,8 @@ the answer, and checks its count. An answer names the positions that it holds; a
 first answer with a position beyond its offset has arrived. All events but those of the warm-up are measured.
 
 `--preload`: so many events are held already when it begins, spread over 24 hours and 80 000 combinations.
+`--settle-s 0`: measuring begins as soon as what is held was read, while the receiver still writes fragments,
+merges them and uploads the hours that are complete; how many files of each were written meanwhile is told.
 `--askers`: all but the first ask five other group-bys in turn.
 
 `ratio` is p50 over the round trip of the same query on the same cube when it is idle. An asker that never
@@ -34,8 +36,9 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 from confluent_kafka import Producer
+from rtolap.cubes.format.fragment import SUFFIX as FRAGMENT_SUFFIX
 
-from benchmarks import events
+from benchmarks import events, sampled
 from benchmarks.command_line import new_parser
 from benchmarks.servers import create_topic, fill, kafka, zookeeper
 from tests.support.cubes.services import Services, wait_for
@@ -46,10 +49,11 @@ BASE_EVENTS = 200_000  # sent over and over
 SLICE_S = 0.01
 WARM_UP_S = 3.0
 IDLE_ROUNDS = 200
+SETTLE_S = 5.0
 P50_MS_MAX, P99_MS_MAX = 100.0, 500.0
 PEER_P50_MS, PEER_P99_MS = 30.0, 72.0  # the best peer measured on such a machine, at 106 k events/s
 CATCH_UP_S = 300.0
-SETTLE_S = 5.0
+PLACES = 60  # of functions that are named in a profile
 
 PRELOAD_BASE = 1_000_000
 PRELOAD_SPAN_MS, PRELOAD_PAGES = 86_400_000, 400
@@ -202,6 +206,31 @@ def cpu_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
+def memory_mb(word: str) -> dict[str, float]:
+    """The memory of a service: resident, of that its own and that of mapped files, and the peak."""
+    process = Path("/proc") / str(service_process(word).pid)
+    lines = ((process / "smaps_rollup").read_text() + (process / "status").read_text()).splitlines()
+    kb = {line.split()[0].rstrip(":"): int(line.split()[1]) for line in lines if line.endswith(" kB")}
+    own = kb["Anonymous"]
+    figures = {"held": kb["Rss"], "own": own, "mapped": kb["Rss"] - own, "peak": kb["VmHWM"]}
+    return {f"{word}_{name}_mb": figure / 1024 for name, figure in figures.items()}
+
+
+def written_since(folder: Path, started_ns: int) -> dict[str, float]:
+    """How many files of fragments, and of uploaded segments, were written since and are still there."""
+    fragments = uploaded = 0
+    for path in folder.rglob("*"):
+        try:
+            is_new = path.is_file() and path.stat().st_mtime_ns >= started_ns
+        except FileNotFoundError:  # merges replace files all the time
+            continue
+        if not is_new:
+            continue
+        uploaded += path.is_relative_to(folder / "store")
+        fragments += path.suffix == FRAGMENT_SUFFIX
+    return {"fragments_written": fragments, "files_uploaded": uploaded}
+
+
 def ask_others(asker: Asker, stopping: threading.Event) -> None:
     number = 0
     while not stopping.is_set():
@@ -210,12 +239,23 @@ def ask_others(asker: Asker, stopping: threading.Event) -> None:
 
 
 def measure(
-    bootstrap: str, ensemble: str, folder: Path, rate: int, seconds: float, held: int, askers: int
+    bootstrap: str,
+    ensemble: str,
+    folder: Path,
+    rate: int,
+    seconds: float,
+    held: int,
+    askers: int,
+    settle_s: float,
+    profiled: bool = False,
 ) -> dict[str, float]:
     create_topic(bootstrap, TOPIC, PARTITIONS)
     services = Services(folder, zookeeper=ensemble, root="/bench", kafka=bootstrap, coordinators=1)
     try:
         services.start_coordinators()
+        samples = folder / "samples.json"
+        if profiled:
+            services.environment |= sampled.environment(samples)
         services.start_receiver("r0", "rs")
         services.start_query()
         asker = Asker(services, declare(services))
@@ -224,11 +264,13 @@ def measure(
             command = [sys.executable, "-m", "benchmarks.freshness", "--worker", bootstrap, "-"]
             subprocess.run([*command, "--preload", str(held)], check=True)
             wait_for("what is held was read", lambda: sum(asker.ask()) == held, CATCH_UP_S)
-            time.sleep(SETTLE_S)  # fragments are merged
-        held_bytes = service_process("receiver").memory_info().rss
+            time.sleep(settle_s)  # fragments are merged
+        memory = memory_mb("receiver")
         watched = {word: service_process(word) for word in ("receiver", "query")}
         before = {word: cpu_s(process) for word, process in watched.items()}
+        sampled_before = sampled.taken_ns(samples) if profiled else None
         asker.answers = Answers([], [], [])
+        started_ns = time.time_ns()
         noted = folder / "produced.npz"
         command = [sys.executable, "-m", "benchmarks.freshness", "--worker", bootstrap, str(noted)]
         command += ["--rate", str(rate), "--seconds", str(seconds + WARM_UP_S)]
@@ -253,6 +295,10 @@ def measure(
         ends = (begin + len(made_ns) * per_slice,) * PARTITIONS
         wait_for("every event is visible", lambda: asker.ask() == ends, CATCH_UP_S)
         used = {word: cpu_s(process) - before[word] for word, process in watched.items()}
+        memory |= {"receiver_peak_mb": memory_mb("receiver")["receiver_peak_mb"]}
+        written = written_since(folder, started_ns)
+        if sampled_before is not None:
+            sampled.report(sampled_before, sampled.taken_ns(samples), seconds + WARM_UP_S, PLACES)
         busy = asker
         idle = Asker(services, busy.cube)
         for _ in range(IDLE_ROUNDS):
@@ -279,7 +325,8 @@ def measure(
         "idle_query_p50_ms": float(idle_p50),
         "idle_query_p99_ms": float(idle_p99),
         "held_events": held,
-        "receiver_held_mb": held_bytes / (1 << 20),
+        **memory,
+        **written,
         "receiver_cpu_s": used["receiver"] / (seconds + WARM_UP_S),
         "query_cpu_s": used["query"] / (seconds + WARM_UP_S),
     }
@@ -301,7 +348,15 @@ def report(figures: dict[str, float], rate: int) -> None:
         f"  {figures['queries']:.0f} queries; CPU a second of events: "
         f"receiver {figures['receiver_cpu_s']:.2f} s, query {figures['query_cpu_s']:.2f} s"
     )
-    print(f"  {figures['held_events']:.0f} events held before, receiver {figures['receiver_held_mb']:.0f} MB")
+    print(
+        f"  {figures['held_events']:.0f} events held before, receiver {figures['receiver_held_mb']:.0f} MB: "
+        f"its own {figures['receiver_own_mb']:.0f}, mapped files {figures['receiver_mapped_mb']:.0f}; "
+        f"peak in the end {figures['receiver_peak_mb']:.0f}"
+    )
+    print(
+        f"  written meanwhile: {figures['fragments_written']:.0f} fragments, "
+        f"{figures['files_uploaded']:.0f} files of uploaded segments"
+    )
 
 
 def main() -> None:
@@ -309,7 +364,9 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=100_000, help="events per second")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--preload", type=int, default=0, help="events that are held before")
+    parser.add_argument("--settle-s", type=float, default=SETTLE_S, help="between reading that and measuring")
     parser.add_argument("--askers", type=int, default=1, help="statements at the same time")
+    parser.add_argument("--profile", action="store_true", help="say where the receiver spends its time")
     arguments = parser.parse_args()
     if arguments.worker:
         bootstrap, path = arguments.worker
@@ -327,6 +384,8 @@ def main() -> None:
             arguments.seconds,
             arguments.preload // PARTITIONS * PARTITIONS,
             arguments.askers,
+            arguments.settle_s,
+            arguments.profile,
         )
     report(figures, arguments.rate)
     if arguments.json:

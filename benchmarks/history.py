@@ -1,229 +1,59 @@
-"""The star schema benchmark's statements over READY cuboids of a disk, beside DuckDB over the raw rows.
+"""Statements over READY cuboids and over half of them in real time, beside DuckDB and chDB over the raw rows.
 
-    python -m benchmarks.history [--scale 1] [--rounds 5] [--clients 1 4 16] [--json]
+    python -m benchmarks.history [--scale 1] [--rounds 5] [--clients 1 4 16] [--events 2800000] [--json]
 
-Six million rows a scale, flat, by a generator of our own (the published benchmark's columns, value sets and
-shares). History is written as builds leave it: segments of 30 days, the base cuboid and seven that the
-statements need. The service and DuckDB are in this process, in turns; both may use all processors. `ratio`:
-DuckDB's median over ours, of the statement that gains least among those that a cuboid of theirs answers;
-`base_ratio`: of statements that only the base cuboid answers.
+Two worlds. The star schema benchmark's 13 statements (flat, six million rows a scale) and two that only the
+base cuboid answers, over segments of 30 days with the base cuboid and seven that the statements need. And
+fourteen days of events in segments of a day, all of them READY, or the last seven in a receiver's process.
+Answers are compared first. The query service and the others are in this process, in turns; all may use all
+processors.
+
+Each statement of ours is timed three ways: `new`, its text was never seen, so it is parsed and rewritten;
+`read`, its text is known and no result is kept, so that the rows in memory are filtered and grouped;
+`repeated`, as the service is, which keeps results over versions. Each of the others has as many rounds.
+`ratio`: DuckDB's median over `read`, of the statement that gains least among those that a cuboid of theirs
+answers; `base_ratio`: of those that only the base cuboid answers; `cpu_ratio`: as `ratio`, of processor time,
+which other work on the machine changes little; `chdb_ratio`: of chDB, if it is there
+(`uv pip install --group peers`).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
-import msgspec
 import pyarrow as pa
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Unavailable
-from rtolap.cubes.format.history import describe_file, write_manifest
-from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
-from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import CubeControl
-from rtolap.model.cube import AggregationGroup, Cube, Measure, Schema, SegmentPolicy
-from rtolap.model.cuboids import cuboids
-from rtolap.model.segment import segment_of
-from rtolap.model.segment_states import SegmentState
-from rtolap.model.table import Column, Table, TimeColumn
-from rtolap.object_store.store import ObjectStore, open_store
+from rtolap.object_store.store import open_store
 from rtolap.query.cluster import Cluster
-from rtolap.query.cubes.history import EmbeddedHistory
+from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
 from rtolap.query.lookups import Lookups
+from rtolap.query.prepared import PreparedStatements
 from rtolap.query.statement_service import Limits, QueryService
 
-ROWS_A_SCALE = 6_000_000
-WINDOW_MS = 30 * 86_400_000
-_DIMENSIONS = {
-    **dict.fromkeys(("d_year", "d_yearmonthnum", "d_weeknuminyear", "lo_discount", "lo_quantity"), "int"),
-    **dict.fromkeys(("c_region", "c_nation", "c_city", "s_region", "s_nation", "s_city"), "string"),
-    **dict.fromkeys(("p_mfgr", "p_category", "p_brand1"), "string"),
-}
-_FLIGHTS = (
-    ("d_year", "d_yearmonthnum", "d_weeknuminyear", "lo_discount", "lo_quantity"),
-    ("d_year", "s_region", "p_category", "p_brand1"),
-    ("d_year", "c_region", "c_nation", "s_region", "s_nation"),
-    ("d_year", "d_yearmonthnum", "c_nation", "c_city", "s_nation", "s_city"),
-    ("d_year", "c_region", "c_nation", "s_region", "p_mfgr"),
-    ("d_year", "c_region", "s_region", "s_nation", "p_mfgr", "p_category"),
-    ("d_year", "c_region", "s_nation", "s_city", "p_category", "p_brand1"),
-)
-_CITIES = "('UNITED KI1', 'UNITED KI5')"
-STATEMENTS = {
-    "1.1": "SELECT SUM(discounted) r FROM ssb WHERE d_year = 1993 AND lo_discount BETWEEN 1 AND 3 "
-    "AND lo_quantity < 25",
-    "1.2": "SELECT SUM(discounted) r FROM ssb WHERE d_yearmonthnum = 199401 AND lo_discount BETWEEN 4 AND 6 "
-    "AND lo_quantity BETWEEN 26 AND 35",
-    "1.3": "SELECT SUM(discounted) r FROM ssb WHERE d_weeknuminyear = 6 AND d_year = 1994 "
-    "AND lo_discount BETWEEN 5 AND 7 AND lo_quantity BETWEEN 26 AND 35",
-    "2.1": "SELECT SUM(lo_revenue) r, d_year, p_brand1 FROM ssb WHERE p_category = 'MFGR#12' "
-    "AND s_region = 'AMERICA' GROUP BY d_year, p_brand1 ORDER BY d_year, p_brand1",
-    "2.2": "SELECT SUM(lo_revenue) r, d_year, p_brand1 FROM ssb WHERE p_brand1 >= 'MFGR#2221' "
-    "AND p_brand1 <= 'MFGR#2228' AND s_region = 'ASIA' GROUP BY d_year, p_brand1 ORDER BY d_year, p_brand1",
-    "2.3": "SELECT SUM(lo_revenue) r, d_year, p_brand1 FROM ssb WHERE p_brand1 = 'MFGR#2239' "
-    "AND s_region = 'EUROPE' GROUP BY d_year, p_brand1 ORDER BY d_year, p_brand1",
-    "3.1": "SELECT c_nation, s_nation, d_year, SUM(lo_revenue) r FROM ssb WHERE c_region = 'ASIA' "
-    "AND s_region = 'ASIA' AND d_year >= 1992 AND d_year <= 1997 GROUP BY c_nation, s_nation, d_year "
-    "ORDER BY d_year, r DESC",
-    "3.2": "SELECT c_city, s_city, d_year, SUM(lo_revenue) r FROM ssb WHERE c_nation = 'UNITED STATES' "
-    "AND s_nation = 'UNITED STATES' AND d_year >= 1992 AND d_year <= 1997 GROUP BY c_city, s_city, d_year "
-    "ORDER BY d_year, r DESC",
-    "3.3": f"SELECT c_city, s_city, d_year, SUM(lo_revenue) r FROM ssb WHERE c_city IN {_CITIES} "
-    f"AND s_city IN {_CITIES} AND d_year >= 1992 AND d_year <= 1997 GROUP BY c_city, s_city, d_year "
-    "ORDER BY d_year, r DESC",
-    "3.4": f"SELECT c_city, s_city, d_year, SUM(lo_revenue) r FROM ssb WHERE c_city IN {_CITIES} "
-    f"AND s_city IN {_CITIES} AND d_yearmonthnum = 199712 GROUP BY c_city, s_city, d_year "
-    "ORDER BY d_year, r DESC",
-    "4.1": "SELECT d_year, c_nation, SUM(profit) r FROM ssb WHERE c_region = 'AMERICA' "
-    "AND s_region = 'AMERICA' AND p_mfgr IN ('MFGR#1', 'MFGR#2') GROUP BY d_year, c_nation "
-    "ORDER BY d_year, c_nation",
-    "4.2": "SELECT d_year, s_nation, p_category, SUM(profit) r FROM ssb WHERE c_region = 'AMERICA' "
-    "AND s_region = 'AMERICA' AND d_year IN (1997, 1998) AND p_mfgr IN ('MFGR#1', 'MFGR#2') "
-    "GROUP BY d_year, s_nation, p_category ORDER BY d_year, s_nation, p_category",
-    "4.3": "SELECT d_year, s_city, p_brand1, SUM(profit) r FROM ssb WHERE c_region = 'AMERICA' "
-    "AND s_nation = 'UNITED STATES' AND d_year IN (1997, 1998) AND p_category = 'MFGR#14' "
-    "GROUP BY d_year, s_city, p_brand1 ORDER BY d_year, s_city, p_brand1",
-}
-BASE_STATEMENTS = {
-    "base 1": "SELECT lo_quantity, SUM(lo_revenue) r FROM ssb WHERE c_region = 'ASIA' AND p_mfgr = 'MFGR#3' "
-    "GROUP BY lo_quantity ORDER BY lo_quantity",
-    "base 2": "SELECT lo_discount, s_region, COUNT(*) n FROM ssb GROUP BY lo_discount, s_region "
-    "ORDER BY lo_discount, s_region",
-}
+from benchmarks import fourteen_days
+from benchmarks.ready_history import build, new_metadata
+from benchmarks.star_schema import BASE_STATEMENTS, ROWS_A_SCALE, STATEMENTS, generate, schema
 
-
-def schema() -> Schema:
-    measured = ("lo_revenue", "discounted", "profit")
-    columns = (
-        Column("ts", "bigint"),
-        *(Column(name, kind) for name, kind in _DIMENSIONS.items()),
-        *(Column(name, "int") for name in measured),
-    )
-    cube = Cube(
-        name="ssb",
-        table="lineorder",
-        dimensions=tuple(_DIMENSIONS),
-        time_dimensions=("year",),
-        aggregation_groups=tuple(AggregationGroup(include=names, mandatory=names) for names in _FLIGHTS),
-        measures=(Measure("count"), *(Measure("sum", name) for name in measured)),
-        segment=SegmentPolicy(window_ms=WINDOW_MS),
-    )
-    return Schema(
-        Table(name="lineorder", topic="lineorder", columns=columns, time=TimeColumn("ts", "epoch_ms")), cube
-    )
-
-
-def generate(connection: Any, rows: int) -> None:
-    """Make table `raw`: one row a line of an order, by hashes of its number."""
-    nations = ", ".join(
-        f"'{name}'"
-        for name in (
-            *("ALGERIA", "ETHIOPIA", "KENYA", "MOROCCO", "MOZAMBIQUE"),
-            *("ARGENTINA", "BRAZIL", "CANADA", "PERU", "UNITED STATES"),
-            *("CHINA", "INDIA", "INDONESIA", "JAPAN", "VIETNAM"),
-            *("FRANCE", "GERMANY", "ROMANIA", "RUSSIA", "UNITED KINGDOM"),
-            *("EGYPT", "IRAN", "IRAQ", "JORDAN", "SAUDI ARABIA"),
-        )
-    )
-    regions = "'AFRICA', 'AMERICA', 'ASIA', 'EUROPE', 'MIDDLE EAST'"
-    drawn = ", ".join(
-        f"CAST(hash(i * 31 + {use}) % {count} AS INTEGER) AS {name}"
-        for use, (name, count) in enumerate(
-            {
-                "day": 2406, "cn": 25, "cc": 10, "sn": 25, "sc": 10, "brand": 1000, "lo_quantity": 50,
-                "lo_discount": 11, "price": 900,
-            }.items()
-        )
-    )  # fmt: skip
-    connection.execute(f"SET VARIABLE nations = [{nations}]")
-    connection.execute(f"SET VARIABLE regions = [{regions}]")
-    connection.execute(
-        f"""
-        CREATE TABLE raw AS
-        WITH drawn AS (SELECT i, {drawn} FROM range({rows}) t(i)),
-        named AS (
-            SELECT *, DATE '1992-01-01' + day AS on_day, getvariable('nations')[cn + 1] AS c_nation,
-                   getvariable('nations')[sn + 1] AS s_nation,
-                   (price + 901) * 100 * (lo_quantity + 1) AS extended
-            FROM drawn)
-        SELECT CAST(epoch_ms(on_day) AS BIGINT) AS ts, CAST(year(on_day) AS INTEGER) AS d_year,
-               CAST(year(on_day) * 100 + month(on_day) AS INTEGER) AS d_yearmonthnum,
-               CAST((dayofyear(on_day) - 1) // 7 + 1 AS INTEGER) AS d_weeknuminyear,
-               lo_discount, lo_quantity + 1 AS lo_quantity,
-               getvariable('regions')[cn // 5 + 1] AS c_region, c_nation,
-               rpad(left(c_nation, 9), 9, ' ') || cc AS c_city,
-               getvariable('regions')[sn // 5 + 1] AS s_region, s_nation,
-               rpad(left(s_nation, 9), 9, ' ') || sc AS s_city,
-               'MFGR#' || (brand // 200 + 1) AS p_mfgr,
-               'MFGR#' || (brand // 200 + 1) || (brand // 40 % 5 + 1) AS p_category,
-               'MFGR#' || (brand // 200 + 1) || (brand // 40 % 5 + 1) || (brand % 40 + 1) AS p_brand1,
-               CAST(extended * (100 - lo_discount) // 100 AS INTEGER) AS lo_revenue,
-               CAST(extended * lo_discount // 100 AS INTEGER) AS discounted,
-               CAST(extended * (100 - lo_discount) // 100 - (price + 901) * 60 AS INTEGER) AS profit
-        FROM named
-        """
-    )
-
-
-def build(connection: Any, store: ObjectStore, metadata: ClusterMetadata, made: Schema) -> int:
-    """Every cuboid of every segment, as version 1. How many files there are."""
-    cube, files = made.cube.name, 0
-    sums = ", ".join(
-        f"CAST(sum({each.source}) AS BIGINT) AS {each.name}"
-        for each in made.partials
-        if each.initial == "sum"
-    )
-    year = "date_trunc('year', epoch_ms(ts))::TIMESTAMP"
-    for (start_ms,) in connection.execute(
-        f"SELECT DISTINCT ts // {WINDOW_MS} * {WINDOW_MS} FROM raw ORDER BY 1"
-    ).fetchall():
-        segment = segment_of(start_ms, WINDOW_MS)
-        location = f"history/{cube}/{segment.name}/v1-bench"
-        connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE part AS SELECT *, {year} AS year_start FROM raw "
-            f"WHERE ts >= {start_ms} AND ts < {start_ms + WINDOW_MS}"
-        )
-        entries = []
-        for number, cuboid in enumerate(cuboids(made.cube)):
-            folder = f"{location}/c{number}"
-            Path(store.absolute(folder)).mkdir(parents=True)
-            names = ", ".join(cuboid.dimensions)
-            connection.execute(
-                f"COPY (SELECT {names}, count(*) AS __rows, {sums} FROM part GROUP BY {names}) "
-                f"TO '{store.absolute(folder)}/part-0.parquet' (FORMAT parquet, COMPRESSION zstd)"
-            )
-            file = describe_file(store, location, f"c{number}/part-0.parquet")
-            entries.append(CuboidEntry(f"c{number}", cuboid.dimensions, file.rows, (file,)))
-            files += 1
-        manifest = HistoryManifest(
-            cube=cube, segment=segment.name, version=1, build_id="bench", covered={0: 1}, events=1,
-            cuboids=tuple(entries),
-        )  # fmt: skip
-        write_manifest(store, location, manifest)
-        metadata.update_segment(
-            cube,
-            segment,
-            partial(
-                msgspec.structs.replace,
-                state=SegmentState.READY,
-                version=1,
-                location=location,
-                covered={0: 1},
-            ),
-        )
-    return files
+LIMITS = Limits(queries_max=64, queries_per_user_max=64, queue_wait_s=60)
+NO_RESULTS = MemoryBounds(result_bytes=0)
+CALLS = 3  # of a statement in a row, each round
+Ask = Callable[[str], object]
 
 
 class _Nobody:
@@ -236,112 +66,207 @@ class _Nobody:
 
 
 @contextmanager
-def opened(scale: float, folder: Path) -> Iterator[tuple[QueryService, Any, dict[str, float]]]:
+def star_schema(scale: float, folder: Path) -> Iterator[tuple[dict[str, QueryService], Any, dict[str, Any]]]:
+    """The service with and without kept results, DuckDB with the raw rows, and figures."""
     clock, made = SystemClock(), schema()
     store = open_store((folder / "store").as_uri())
-    metadata = ClusterMetadata(MemoryStore(MemoryEnsemble()), clock)
-    metadata.create_table(made.table)
-    metadata.create_cube(made.cube)
-    metadata.update_control(made.cube.name, lambda _: CubeControl(enabled=True, assignment_epoch=1))
-    with duckdb.connect() as connection:
+    metadata = new_metadata(made, CubeControl(enabled=True, assignment_epoch=1))
+    with ExitStack() as stack:
+        raw = stack.enter_context(duckdb.connect())
         began_s = time.perf_counter()
-        generate(connection, int(scale * ROWS_A_SCALE))
-        files = build(connection, store, metadata, made)
-        described = {"files": files, "built_in_s": round(time.perf_counter() - began_s, 1)}
-        connection.execute("CREATE VIEW ssb AS SELECT * FROM raw")
-        limits = Limits(queries_max=64, queries_per_user_max=64, queue_wait_s=60)
-        service = QueryService(
-            *(Cluster(metadata, clock), EmbeddedHistory(store), _Nobody(), Lookups(folder), clock, limits)
+        generate(raw, int(scale * ROWS_A_SCALE))
+        files = build(raw, "raw", store, metadata, made, before_ms=1 << 62)
+        figures = {"scale": scale, "files": files, "built_in_s": round(time.perf_counter() - began_s, 1)}
+        raw.execute("CREATE VIEW ssb AS SELECT * FROM raw")
+        services = {
+            name: stack.enter_context(
+                closing(
+                    QueryService(
+                        Cluster(metadata, clock),
+                        EmbeddedHistory(store, None, bounds),
+                        *(_Nobody(), Lookups(folder), clock, LIMITS),
+                    )
+                )
+            )
+            for name, bounds in (("repeated", MemoryBounds()), ("read", NO_RESULTS))
+        }
+        yield services, raw, figures
+
+
+@contextmanager
+def chdb(raw: Any, table: str, view: str, folder: Path) -> Iterator[Ask | None]:
+    """chDB with the rows of DuckDB's view in a table of its own, in the same order; None without chDB."""
+    if find_spec("chdb") is None:
+        yield None
+        return
+    path = folder / f"{table}.parquet"
+    raw.execute(f"COPY (SELECT * FROM {view}) TO '{path}' (FORMAT parquet)")
+    session = import_module("chdb.session").Session(str(folder / f"chdb-{table}"))
+    try:
+        columns = raw.execute(f"DESCRIBE {view}").fetchall()
+        cast = ", ".join(
+            f"CAST({name} AS LowCardinality(String)) AS {name}" if kind == "VARCHAR" else name
+            for name, kind, *_ in columns
         )
-        try:
-            yield service, connection, described
-        finally:
-            service.close()
+        session.query(
+            f"CREATE TABLE {table} ENGINE = MergeTree ORDER BY tuple() AS "
+            f"SELECT {cast} FROM file('{path}', Parquet) SETTINGS schema_inference_make_columns_nullable = 0"
+        )
+        session.query(f"OPTIMIZE TABLE {table} FINAL")
+
+        def ask(sql: str) -> object:
+            return session.query(sql, "JSONCompactEachRow")
+
+        yield ask
+    finally:
+        session.close()
 
 
-def check(service: QueryService, connection: Any) -> None:
+def check(service: QueryService, raw: Any, statements: Mapping[str, str]) -> None:
     """Both answer the same."""
-    for name, sql in (STATEMENTS | BASE_STATEMENTS).items():
+    for name, sql in statements.items():
         ours = [tuple(row.values()) for row in service.execute(sql).table().to_pylist()]
-        theirs = connection.execute(sql).fetchall()
-        key = 3 if name.startswith("3") else 0  # ties of the third flight's order are in any order
-        assert (sorted(ours, key=repr) if key else ours) == (sorted(theirs, key=repr) if key else theirs), (
-            name
-        )
+        theirs = raw.execute(sql).fetchall()
+        if name.startswith("3"):  # ties of the third flight's order are in any order
+            ours, theirs = sorted(ours, key=repr), sorted(theirs, key=repr)
+        assert ours == theirs, f"{name}: {ours[:3]} and {theirs[:3]} of {len(ours)} and {len(theirs)} rows"
 
 
 def _ours(service: QueryService, sql: str) -> pa.Table:
     return service.execute(sql).table()
 
 
-def _theirs(connection: Any, sql: str) -> object:
-    return connection.cursor().execute(sql).fetchall()
+def _as_new(service: QueryService, sql: str) -> pa.Table:
+    service._prepared = PreparedStatements()
+    return _ours(service, sql)
 
 
-def took_ms(call: Callable[[], object], rounds: int) -> list[float]:
+def _theirs(raw: Any, sql: str) -> object:
+    return raw.cursor().execute(sql).fetchall()
+
+
+class Took(NamedTuple):
+    """By the clock, and of the processor: of this process with all its threads."""
+
+    clock_ms: float
+    cpu_ms: float
+
+
+def took(ask: Ask, sql: str) -> list[Took]:
     times = []
-    for _ in range(rounds):
-        began_s = time.perf_counter()
-        call()
-        times.append((time.perf_counter() - began_s) * 1000)
+    for _ in range(CALLS):
+        began_s, spent_s = time.perf_counter(), time.process_time()
+        ask(sql)
+        clock_s, cpu_s = time.perf_counter() - began_s, time.process_time() - spent_s
+        times.append(Took(clock_s * 1000, cpu_s * 1000))
     return times
 
 
-def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    with (
-        tempfile.TemporaryDirectory() as name,
-        opened(arguments.scale, Path(name)) as (service, raw, figures),
-    ):
-        check(service, raw)
-        asked = STATEMENTS | BASE_STATEMENTS
-        times: dict[str, dict[str, list[float]]] = {name: {"rtolap": [], "duckdb": []} for name in asked}
-        for _ in range(arguments.rounds):
-            for name, sql in asked.items():
-                times[name]["rtolap"] += took_ms(partial(_ours, service, sql), 3)
-                times[name]["duckdb"] += took_ms(partial(_theirs, raw, sql), 3)
-        per_s = {
-            clients: {
-                "rtolap": rate(partial(_ours, service), clients),
-                "duckdb": rate(partial(_theirs, raw), clients),
-            }
-            for clients in arguments.clients
+def in_turns(
+    asks: Mapping[str, Ask], statements: Mapping[str, str], rounds: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Medians in milliseconds, by statement and who answered: by the clock, and of the processor."""
+    times: dict[str, dict[str, list[Took]]] = {name: {who: [] for who in asks} for name in statements}
+    for _ in range(rounds):
+        for name, sql in statements.items():
+            for who, ask in asks.items():
+                times[name][who] += took(ask, sql)
+
+    def medians(of: Callable[[Took], float]) -> dict[str, Any]:
+        return {
+            name: {who: round(statistics.median(map(of, each)), 2) for who, each in by_who.items()}
+            for name, by_who in times.items()
         }
-    medians = {
-        name: {who: round(statistics.median(values), 2) for who, values in both.items()}
-        for name, both in times.items()
-    }
-    ratios = {name: round(both["duckdb"] / both["rtolap"], 2) for name, both in medians.items()}
-    return {
-        "scale": arguments.scale,
-        **figures,
-        "ms": medians,
-        "ratios": ratios,
-        "statements_per_s": per_s,
-        "base_ratio": min(ratios[name] for name in BASE_STATEMENTS),
-        "ratio": min(ratios[name] for name in STATEMENTS),
-    }
+
+    return medians(lambda each: each.clock_ms), medians(lambda each: each.cpu_ms)
 
 
-def rate(ask: Callable[[str], object], clients: int) -> float:
-    """Statements of the benchmark a second, by so many clients at once."""
+def rates(asks: Mapping[str, Ask], statements: Mapping[str, str], clients: list[int]) -> dict[int, Any]:
+    """Statements a second, by so many clients at once."""
+    return {count: {who: rate(ask, statements, count) for who, ask in asks.items()} for count in clients}
 
+
+def rate(ask: Ask, statements: Mapping[str, str], clients: int) -> float:
     def client(_: int) -> None:
-        for sql in STATEMENTS.values():
+        for sql in statements.values():
             ask(sql)
 
     with ThreadPoolExecutor(clients) as pool:
         began_s = time.perf_counter()
         list(pool.map(client, range(max(4, clients))))
-        return round(max(4, clients) * len(STATEMENTS) / (time.perf_counter() - began_s), 1)
+        return round(max(4, clients) * len(statements) / (time.perf_counter() - began_s), 1)
+
+
+def least(ms: Mapping[str, Mapping[str, float]], names: Mapping[str, str], peer: str, ours: str) -> float:
+    """The ratio of the statement that gains least."""
+    return round(min(ms[name][peer] / ms[name][ours] for name in names), 2)
+
+
+def run_star_schema(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    asked = STATEMENTS | BASE_STATEMENTS
+    with (
+        star_schema(arguments.scale, folder) as (services, raw, figures),
+        chdb(raw, "ssb", "ssb", folder) as by_chdb,
+    ):
+        began_s = time.perf_counter()
+        check(services["repeated"], raw, asked)
+        figures["first_of_process_s"] = round(time.perf_counter() - began_s, 2)
+        check(services["read"], raw, asked)
+        asks: dict[str, Ask] = {who: partial(_ours, service) for who, service in services.items()}
+        asks |= {"duckdb": partial(_theirs, raw)} | ({} if by_chdb is None else {"chdb": by_chdb})
+        parsing: dict[str, Ask] = {"new": partial(_as_new, services["read"])}
+        ms, cpu_ms = in_turns(asks | parsing, asked, arguments.rounds)
+        beside = {who: ask for who, ask in asks.items() if who != "chdb"}  # whose session is one at a time
+        per_s = rates(beside, STATEMENTS, arguments.clients)
+    for peer in [who for who in ("duckdb", "chdb") if who in asks]:
+        prefix = "" if peer == "duckdb" else "chdb_"
+        for kind in ("read", "repeated", "new"):
+            name = "" if kind == "read" else f"{kind}_"
+            figures[f"{prefix}{name}ratio"] = least(ms, STATEMENTS, peer, kind)
+            figures[f"{prefix}{name}base_ratio"] = least(ms, BASE_STATEMENTS, peer, kind)
+        figures[f"{prefix}cpu_ratio"] = least(cpu_ms, STATEMENTS, peer, "read")
+        figures[f"{prefix}cpu_base_ratio"] = least(cpu_ms, BASE_STATEMENTS, peer, "read")
+    ratios = {name: round(each["duckdb"] / each["read"], 1) for name, each in ms.items()}
+    return figures | {"ms": ms, "cpu_ms": cpu_ms, "ratios": ratios, "statements_per_s": per_s}
+
+
+def run_fourteen_days(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    statements = fourteen_days.STATEMENTS
+    bounds = {"read": NO_RESULTS, "repeated": MemoryBounds()}
+    with fourteen_days.opened(arguments.events, folder, LIMITS, bounds) as world:
+        asks: dict[str, Ask] = {}
+        for kind, services in world.services.items():
+            for held, service in services.items():
+                check(service, world.raw, statements)
+                asks[f"{held}, {kind}"] = partial(_ours, service)
+        asks["duckdb"] = partial(_theirs, world.raw)
+        ms, cpu_ms = in_turns(asks, statements, arguments.rounds)
+        per_s = rates(asks, statements, arguments.clients)
+    ratios = {who: least(ms, statements, "duckdb", who) for who in asks if who != "duckdb"}
+    return {**world.figures, "ms": ms, "cpu_ms": cpu_ms, "statements_per_s": per_s, "ratios": ratios}
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="rtolap-history-") as name:
+        folder = Path(name)
+        figures: dict[str, Any] = {}
+        if "days" in arguments.parts:
+            figures["fourteen_days"] = run_fourteen_days(arguments, folder)
+        if "star" in arguments.parts:
+            figures |= run_star_schema(arguments, folder)
+    return figures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--events", type=int, default=2_800_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16])
+    parser.add_argument("--parts", choices=["star", "days"], nargs="+", default=["star", "days"])
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")  # as the query process has it
     figures = run(arguments)
     print(json.dumps(figures) if arguments.json else json.dumps(figures, indent=2))
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from rtolap.base.clock import SystemClock
 from rtolap.query.cluster import Cluster
-from rtolap.query.cubes import history_rows
+from rtolap.query.cubes.history import MemoryBounds
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.history_cache.folder import CacheFolder
 from rtolap.query.history_cache.keeper import HistoryKeeper
@@ -37,6 +37,7 @@ from tests.support.cubes.watched_store import watched_store
 from tests.support.query.query_world import QueryWorld
 
 _WORLD_DAYS = 10
+NONE = MemoryBounds(0, 0, 0)  # what is in memory needs no file, wherever it lies
 _STATEMENTS = {
     "by day": "select day_start, count(*) n from flights where ts >= '{since}' group by day_start",
     "by carrier, of one gate": "select carrier, sum(price) s from flights where gate = 1 and "
@@ -121,7 +122,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         def compare(cache: HistoryCache, counted: Callable[[], int] | None) -> dict[str, Any]:
             found: dict[str, Any] = {}
             for name, sql in _STATEMENTS.items():
-                plain, cached = world.service(), world.service(cache=cache)
+                plain, cached = world.service(bounds=NONE), world.service(cache=cache, bounds=NONE)
                 with closing(plain), closing(cached):
                     text = sql.format(since=since)
                     found[name] = in_turns(plain, cached, text, options.rounds)
@@ -151,7 +152,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    history_rows.SMALL_ROWS = 0  # as large files: columns of small ones would be in memory, wherever they lie
     folder = Path(tempfile.mkdtemp(prefix="rtolap-history-cache-"))
     try:
         figures = measure(options, folder)

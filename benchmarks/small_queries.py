@@ -123,16 +123,19 @@ def serve_receiver(count: int) -> None:
             clock=SystemClock(),
             settings=ReceiverSettings(disk_free_bytes_min=0),
         )
-        view = CubeView(control=CONTROL, start_offsets={0: 0})
-        while core.step(view):
-            pass
-        switch_often()
-        server = ReceiverFlightServer(
-            _Desk(core), host="127.0.0.1", port=0, token=TOKEN, metrics=Metrics("bench")
-        )
-        print(server.port, flush=True)
-        sys.stdin.read()
-        server.shutdown()
+        serve(core, CubeView(control=CONTROL, start_offsets={0: 0}))
+
+
+def serve(core: CubeReceiver, view: CubeView) -> None:
+    """Read all there is, say the port, and serve until the parent is gone."""
+    while core.step(view):
+        pass
+    switch_often()
+    desk = _Desk(core)
+    server = ReceiverFlightServer(desk, host="127.0.0.1", port=0, token=TOKEN, metrics=Metrics("bench"))
+    print(server.port, flush=True)
+    sys.stdin.read()
+    server.shutdown()
 
 
 @contextmanager
