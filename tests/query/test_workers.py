@@ -467,6 +467,7 @@ def test_what_does_not_fit_the_engines_own_limit_is_spilled_beside_that_of_other
     ending = Cancellation(timeouts, 600_000)
     folder = tmp_path / "spill"
     with WorkerPool(64 << 20, 1, 2, Metrics("query"), spill_folder=str(folder)) as workers:
+        WorkerPool(64 << 20, 1, 1, Metrics("query"), spill_folder=str(folder), warm=0).close()  # another's
         workers.bound_bytes = 1 << 30  # of all; both sort at a time
         sessions = [workers.session(ending) for _ in range(2)]
         for each in sessions:
@@ -482,7 +483,24 @@ def test_what_does_not_fit_the_engines_own_limit_is_spilled_beside_that_of_other
     ending.close()
 
 
-def test_a_pool_that_is_closed_leaves_no_process_and_no_folder(tmp_path: Path, timeouts: Timeouts) -> None:
+def test_a_statement_that_cannot_spill_says_where_the_engine_wanted_to(
+    tmp_path: Path, timeouts: Timeouts
+) -> None:
+    ending = Cancellation(timeouts, 120_000)
+    folder = tmp_path / "spill"
+    with WorkerPool(64 << 20, 1, 1, Metrics("query"), spill_folder=str(folder)) as workers:
+        folder.rmdir()
+        session = workers.session(ending)
+        numbers = pa.table({"a": [f"{number:0200}" for number in range(300_000, 0, -1)]})
+        session.register("r", numbers)
+        with pytest.raises(Unavailable, match="could not spill") as caught:
+            session.run("SELECT a FROM r ORDER BY a", {}).drain()
+        assert str(folder) in str(caught.value.to_dict())
+        session.close()
+    ending.close()
+
+
+def test_a_pool_that_is_closed_leaves_no_process_and_no_spill(tmp_path: Path, timeouts: Timeouts) -> None:
     gone = tmp_path / "spill" / "worker-999999999"
     gone.mkdir(parents=True)
     ending = Cancellation(timeouts, 120_000)
@@ -500,7 +518,7 @@ def test_a_pool_that_is_closed_leaves_no_process_and_no_folder(tmp_path: Path, t
     with pytest.raises(Unavailable, match="is being stopped"):
         workers.session(ending)
     wait_until(lambda: not any(map(is_alive, (server, *pids))))
-    assert not (tmp_path / "spill").exists()
+    assert not list((tmp_path / "spill").iterdir())
     ending.close()
 
 

@@ -202,6 +202,12 @@ def _translated(error: Exception) -> Exception:
         or "malloc of size" in text
     ):
         return Unavailable("the query needs more memory than it may have", found=text, action="group by less")
+    if isinstance(error, duckdb.IOException) or text.startswith("IO Error"):  # no other files than spills
+        return Unavailable(
+            "the query needs more memory than it may have, and the engine could not spill it to disk",
+            found=text,
+            action="see that the service may write there and that the disk has room, or group by less",
+        )
     if isinstance(error, duckdb.InternalException | duckdb.FatalException):
         return Corrupted("the embedded engine failed", found=text)
     if isinstance(error, duckdb.OutOfRangeException) or any(words in text for words in _OUT_OF_RANGE):

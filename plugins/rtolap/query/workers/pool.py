@@ -246,9 +246,7 @@ class WorkerPool(Sessions):
         for worker in idle:
             self._end(worker, CLOSED)
         self._starter.close()
-        self._watch.join()
-        with suppress(OSError):
-            self._spill_folder.rmdir()  # if it is empty
+        self._watch.join()  # the folder for spills stays: another service may use it too
 
     def workers(self) -> dict[str, list[int]]:
         """Process ids by state: working or idle. Those that start have none yet."""
