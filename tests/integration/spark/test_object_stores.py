@@ -72,7 +72,7 @@ from tests.support.cubes.object_store_contract import ObjectStoreContract
 from tests.support.cubes.staging import CUBE, SCHEMA, SEGMENT, TABLE, Staging, raw_events, roll_up
 from tests.support.sep.replication_looks import SERVERS, LookedAtCluster, log_name
 from tests.support.servers import running
-from tests.support.waiting import until
+from tests.support.waiting import result_of, until
 
 pytestmark = pytest.mark.integration
 
@@ -379,6 +379,19 @@ def test_a_store_that_is_down_is_unavailable_and_has_everything_when_it_is_back(
 LOG_BLOCK_BYTES = 1 << 20  # HDFS takes no smaller ones
 
 
+def _log_in_writing(client: hdfs_native.Client, path: str, size_bytes: int) -> hdfs_native.FileWriter:
+    """A log of zeros that is not closed yet. It is begun again while HDFS refuses a further block because it
+    has not heard of the one before: its client does not ask again."""
+    options = hdfs_native.WriteOptions(block_size=LOG_BLOCK_BYTES, overwrite=True)
+
+    def write() -> hdfs_native.FileWriter:
+        writer = client.create(path, options)
+        writer.write(bytes(size_bytes))
+        return writer
+
+    return result_of(write, RuntimeError)
+
+
 def test_replication_status_shows_what_hdfs_knows_of_logs_also_of_those_that_are_written(
     hdfs_servers: tuple[ManagedProcess, ManagedProcess], unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,12 +403,7 @@ def test_replication_status_shows_what_hdfs_knows_of_logs_also_of_those_that_are
         created: f"/{unique_name}/{folder}/{log_name(server, created)}"
         for created, folder in ((1000, "oldWALs"), (2000, f"WALs/{server}"), (3000, f"WALs/{server}"))
     }
-    writers = {
-        created: client.create(path, hdfs_native.WriteOptions(block_size=LOG_BLOCK_BYTES))
-        for created, path in paths.items()
-    }
-    for created, writer in writers.items():
-        writer.write(bytes(sizes[created]))
+    writers = {created: _log_in_writing(client, paths[created], sizes[created]) for created in paths}
     writers[1000].close()
 
     def of_hdfs(created: int) -> int:

@@ -32,6 +32,7 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("java")]
 ONLY = ("--only", "zookeeper,kafka")
+UP_TIMEOUT_S = 600.0  # the first to need HBase's jars fetches them
 _ANSWERS_EVERYTHING = """
 import http.server, sys
 class Yes(http.server.BaseHTTPRequestHandler):
@@ -50,7 +51,7 @@ class Command:
 
     def __call__(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "rtolap.cli.main", "stack", verb, "--dir", str(self.folder)]
-        return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=180)
+        return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=UP_TIMEOUT_S)
 
     def status(self) -> tuple[int, dict[str, dict[str, object]]]:
         done = self("status", "--json")

@@ -30,6 +30,7 @@ from rtolap.kafka.administration.values import (
 from tests.support.waiting import until
 
 BROKERS = (1, 2, 3)
+SLOW_BYTES = 4_000_000  # a throttle binds from the second fetch on: more than the first one brings
 _EACH_BROKER = [ConfigResource(ConfigKind.BROKER, str(broker)) for broker in BROKERS]
 
 
@@ -173,7 +174,7 @@ class AdministrationContract:
 
     def test_a_running_reassignment_is_listed_with_what_it_adds_and_removes(self, world: World) -> None:
         partition = Partition(world.create([[1]]), 0)
-        world.fill(partition, 400_000)
+        world.fill(partition, SLOW_BYTES)
         world.slow(partition, 1_000)
         try:
             assert world.administration.reassign({partition: [2]}) == {}
@@ -188,7 +189,7 @@ class AdministrationContract:
 
     def test_a_cancelled_reassignment_leaves_the_former_brokers(self, world: World) -> None:
         partition = Partition(world.create([[1, 2]]), 0)
-        world.fill(partition, 400_000)
+        world.fill(partition, SLOW_BYTES)
         world.slow(partition, 1_000)
         try:
             world.administration.reassign({partition: [3, 2]})
