@@ -13,6 +13,7 @@ from rtolap.fleet.isolation.audit import QUOTAS_FACT, audit
 from rtolap.fleet.isolation.findings import Finding, FindingKind, Severity
 from rtolap.fleet.isolation.placement import placement_rules
 from rtolap.fleet.snapshot.model import UNKNOWN, MissingFact, Quota, Snapshot
+from rtolap.fleet.snapshot.rates import FORBIDDEN_WITHOUT_RATES
 from rtolap.model.fleet import (
     BrokerPool,
     CapacityReserve,
@@ -247,7 +248,9 @@ def test_quotas_that_differ_are_found_and_undeclared_ones_named() -> None:
         (Severity.INFO, "user=loud", "consumer_byte_rate=none", "7"),
     ]
     unread = MissingFact(QUOTAS_FACT, "no right to read them", ())
-    result = audit(shop(quotas=declared), {"one": dataclasses.replace(snapshot, missing=(unread,))})
+    no_rates = MissingFact("rates of partitions", "no metrics are read", FORBIDDEN_WITHOUT_RATES)
+    unread_snapshot = dataclasses.replace(snapshot, missing=(unread, no_rates))
+    result = audit(shop(quotas=declared), {"one": unread_snapshot})
     assert result.findings == ()
     assert result.unchecked == (f"one: {QUOTAS_FACT} (no right to read them)",)
 

@@ -22,6 +22,7 @@ from rtolap.fleet.isolation.topics import (
     placement_findings,
 )
 from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.rates import FORBIDDEN_WITHOUT_RATES
 from rtolap.model.fleet import FleetCluster, KafkaFleet
 
 QUOTAS_FACT = "client quotas"
@@ -113,7 +114,9 @@ def _lacks_quotas(snapshot: Snapshot) -> bool:
 
 
 def _unchecked(name: str, snapshot: Snapshot) -> list[str]:
-    told = [f"{name}: {fact.fact} ({fact.reason})" for fact in snapshot.missing]
+    # an audit looks at no rates: that they are missing leaves nothing unchecked
+    needed = (fact for fact in snapshot.missing if fact.forbids != FORBIDDEN_WITHOUT_RATES)
+    told = [f"{name}: {fact.fact} ({fact.reason})" for fact in needed]
     if disks := unknown_disks(snapshot):
         told.append(f"{name}: how full {disks} disks are, which their brokers do not say")
     return told
