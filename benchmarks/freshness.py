@@ -1,6 +1,7 @@
 """Time from a record's create time to the arrival of the first SQL answer that holds it, of every record.
 
     python -m benchmarks.freshness [--rate 100000] [--seconds 20] [--preload 0] [--settle-s 5] [--askers 1]
+                                   [--rest-ms 0]
 
 Real ZooKeeper, Kafka, coordinator, receiver and query service on loopback. One process sends 200-byte JSON to
 4 partitions in small even slices and notes when each offset was made: just before it is handed to the client,
@@ -11,7 +12,9 @@ first answer with a position beyond its offset has arrived. All events but those
 `--preload`: so many events are held already when it begins, spread over 24 hours and 80 000 combinations.
 `--settle-s 0`: measuring begins as soon as what is held was read, while the receiver still writes fragments,
 merges them and uploads the hours that are complete; how many files of each were written meanwhile is told.
-`--askers`: all but the first ask five other group-bys in turn.
+`--askers`: all but the first ask five other group-bys in turn. `--rest-ms`: an asker rests so long between
+two statements; with less to answer, what the events alone cost a receiver is seen. Processor time is that of
+the seconds in which the measured events were made.
 
 `ratio` is p50 over the round trip of the same query on the same cube when it is idle. An asker that never
 rests sees 1.5 at best: an event waits half a round for the question that can see it, and a whole round for
@@ -49,6 +52,7 @@ BASE_EVENTS = 200_000  # sent over and over
 SLICE_S = 0.01
 WARM_UP_S = 3.0
 IDLE_ROUNDS = 200
+CPU_NOTED_S = 0.25
 SETTLE_S = 5.0
 P50_MS_MAX, P99_MS_MAX = 100.0, 500.0
 PEER_P50_MS, PEER_P99_MS = 30.0, 72.0  # the best peer measured on such a machine, at 106 k events/s
@@ -206,6 +210,37 @@ def cpu_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
+class CpuWatch:
+    """Notes, again and again until `stop`, the processor time that services have used."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._processes = {word: service_process(word) for word in words}
+        self._at_ns: list[int] = []
+        self._used_s: dict[str, list[float]] = {word: [] for word in words}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._note()
+
+    def share(self, word: str, from_ns: int, until_ns: int) -> float:
+        """Seconds of one processor for each second between these times, of `time.monotonic_ns`."""
+        first, last = np.interp([from_ns, until_ns], self._at_ns, self._used_s[word])
+        return float((last - first) / ((until_ns - from_ns) / 1e9))
+
+    def _run(self) -> None:
+        while not self._stopping.wait(CPU_NOTED_S):
+            self._note()
+
+    def _note(self) -> None:
+        self._at_ns.append(time.monotonic_ns())
+        for word, process in self._processes.items():
+            self._used_s[word].append(cpu_s(process))
+
+
 def memory_mb(word: str) -> dict[str, float]:
     """The memory of a service: resident, of that its own and that of mapped files, and the peak."""
     process = Path("/proc") / str(service_process(word).pid)
@@ -231,11 +266,12 @@ def written_since(folder: Path, started_ns: int) -> dict[str, float]:
     return {"fragments_written": fragments, "files_uploaded": uploaded}
 
 
-def ask_others(asker: Asker, stopping: threading.Event) -> None:
+def ask_others(asker: Asker, stopping: threading.Event, rest_s: float) -> None:
     number = 0
     while not stopping.is_set():
         asker.ask_other(number)
         number += 1
+        time.sleep(rest_s)
 
 
 def measure(
@@ -247,6 +283,7 @@ def measure(
     held: int,
     askers: int,
     settle_s: float,
+    rest_s: float = 0.0,
     profiled: bool = False,
 ) -> dict[str, float]:
     create_topic(bootstrap, TOPIC, PARTITIONS)
@@ -266,8 +303,8 @@ def measure(
             wait_for("what is held was read", lambda: sum(asker.ask()) == held, CATCH_UP_S)
             time.sleep(settle_s)  # fragments are merged
         memory = memory_mb("receiver")
-        watched = {word: service_process(word) for word in ("receiver", "query")}
-        before = {word: cpu_s(process) for word, process in watched.items()}
+        watched = ("receiver", "query")
+        watch = CpuWatch(watched)
         sampled_before = sampled.taken_ns(samples) if profiled else None
         asker.answers = Answers([], [], [])
         started_ns = time.time_ns()
@@ -276,7 +313,7 @@ def measure(
         command += ["--rate", str(rate), "--seconds", str(seconds + WARM_UP_S)]
         stopping = threading.Event()
         others = [
-            threading.Thread(target=ask_others, args=(asker, stopping), daemon=True)
+            threading.Thread(target=ask_others, args=(asker, stopping, rest_s), daemon=True)
             for _ in range(askers - 1)
         ]
         with subprocess.Popen(command) as producer:
@@ -284,6 +321,7 @@ def measure(
                 thread.start()
             while producer.poll() is None:
                 asker.ask()
+                time.sleep(rest_s)
         stopping.set()
         for thread in others:
             thread.join()
@@ -294,7 +332,7 @@ def measure(
         begin = held // PARTITIONS
         ends = (begin + len(made_ns) * per_slice,) * PARTITIONS
         wait_for("every event is visible", lambda: asker.ask() == ends, CATCH_UP_S)
-        used = {word: cpu_s(process) - before[word] for word, process in watched.items()}
+        watch.stop()
         memory |= {"receiver_peak_mb": memory_mb("receiver")["receiver_peak_mb"]}
         written = written_since(folder, started_ns)
         if sampled_before is not None:
@@ -327,8 +365,7 @@ def measure(
         "held_events": held,
         **memory,
         **written,
-        "receiver_cpu_s": used["receiver"] / (seconds + WARM_UP_S),
-        "query_cpu_s": used["query"] / (seconds + WARM_UP_S),
+        **{f"{word}_cpu_s": watch.share(word, made_ns[first, 0], made_ns[-1, -1]) for word in watched},
     }
 
 
@@ -366,6 +403,7 @@ def main() -> None:
     parser.add_argument("--preload", type=int, default=0, help="events that are held before")
     parser.add_argument("--settle-s", type=float, default=SETTLE_S, help="between reading that and measuring")
     parser.add_argument("--askers", type=int, default=1, help="statements at the same time")
+    parser.add_argument("--rest-ms", type=float, default=0.0, help="of an asker between two statements")
     parser.add_argument("--profile", action="store_true", help="say where the receiver spends its time")
     arguments = parser.parse_args()
     if arguments.worker:
@@ -385,6 +423,7 @@ def main() -> None:
             arguments.preload // PARTITIONS * PARTITIONS,
             arguments.askers,
             arguments.settle_s,
+            arguments.rest_ms / 1000,
             arguments.profile,
         )
     report(figures, arguments.rate)
