@@ -8,6 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from unittest.mock import patch
+
+from rtolap.cli.main import app
+from rtolap.cli.output import errors
+from typer.testing import CliRunner
 
 
 def rtolap(environment: Mapping[str, str], *arguments: str, columns: int = 200) -> str:
@@ -32,6 +37,27 @@ def ended(
         timeout=90,
         check=False,
     )
+
+
+def called(
+    environment: Mapping[str, str], *arguments: str, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """The same of `rtolap` in this process. Another one spends a second of processor time on its imports, so
+    `ended` is for what a process of its own shows."""
+    code = 0
+    with (
+        patch.dict(os.environ, environment),
+        CliRunner().isolation(input=stdin) as (told, complained, _),
+    ):
+        try:
+            with errors():
+                app(arguments)
+        except SystemExit as exited:
+            code = exited.code if isinstance(exited.code, int) else 0
+        sys.stdout.flush()
+        sys.stderr.flush()
+        stdout, stderr = told.getvalue().decode(), complained.getvalue().decode()
+    return subprocess.CompletedProcess(arguments, code, stdout, stderr)
 
 
 def install_apart(folder: Path, packages: Sequence[str], *, timeout_s: float) -> None:

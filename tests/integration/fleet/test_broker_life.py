@@ -32,7 +32,7 @@ from rtolap.stack.artifacts import JavaArtifacts
 from typer.testing import CliRunner
 
 from tests.integration.fleet.conftest import world_of
-from tests.support.commands import ended
+from tests.support.commands import called, ended
 from tests.support.fleet.broker_lives import undeclared
 from tests.support.fleet.brokers import Brokers
 from tests.support.fleet.mover_process import MoverProcess
@@ -118,7 +118,7 @@ def test_a_broker_is_drained_repaired_and_serves_again(lived: Brokers, unique_na
 
 
 class Commands:
-    """Processes of `rtolap fleet` on real brokers and ZooKeeper, with the cluster's token and without."""
+    """`rtolap fleet` on real brokers and ZooKeeper, with the cluster's token and without."""
 
     def __init__(self, brokers: Brokers, zookeeper: str, name: str, folder: Path) -> None:
         self._token = folder / "token"
@@ -132,11 +132,14 @@ class Commands:
         }
 
     def __call__(self, *arguments: str, stdin: str = "") -> CompletedProcess[str]:
-        return ended(self.environment, "fleet", *arguments, stdin=stdin)
+        return called(self.environment, "fleet", *arguments, stdin=stdin)
+
+    def process(self, *arguments: str) -> CompletedProcess[str]:
+        return ended(self.environment, "fleet", *arguments)
 
     def without_token(self, *arguments: str) -> CompletedProcess[str]:
         absent = {"RTOLAP_TOKEN_FILE": str(self._token.with_name("absent"))}
-        return ended({**self.environment, **absent}, "fleet", *arguments)
+        return called({**self.environment, **absent}, "fleet", *arguments)
 
     def done(self, *arguments: str) -> Any:
         """The document of a command that ends well."""
@@ -238,7 +241,7 @@ def test_commands_lead_a_broker_through_its_life_and_leave_who_and_why(
     assert {reason for _, by, reason in told if by == "ann"} == {"disk fails"}
     observed = [event for event, by, _ in told if by == "observation"]
     assert observed == ["EMPTIED", "JOINED", "EMPTIED", "GONE", "JOINED"]
-    shown = commands("brokers", "3")
+    shown = commands.process("brokers", "3")
     assert shown.returncode == 0
     assert shown.stdout.count("\tann\t") == len(asked)
 

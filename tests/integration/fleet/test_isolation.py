@@ -19,7 +19,7 @@ from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.kafka.administration.values import Partition
 
 from tests.integration.fleet.conftest import world_of
-from tests.support.commands import ended
+from tests.support.commands import called
 from tests.support.fleet.brokers import Brokers
 from tests.support.waiting import until
 
@@ -55,7 +55,7 @@ def test_quotas_are_reviewed_applied_with_the_token_and_reviewed_again(
     apply = ("--apply", "--by", "ann", "--reason", "noisy")
 
     def quotas(*arguments: str, env: dict[str, str] = environment) -> CompletedProcess[str]:
-        return ended(env, "fleet", "quotas", "default", "--registry", str(registry), *arguments)
+        return called(env, "fleet", "quotas", "default", "--registry", str(registry), *arguments)
 
     def document(*arguments: str) -> Any:
         return json.loads(quotas(*arguments, "--json").stdout)
@@ -134,7 +134,7 @@ columns: [{{name: at, type: bigint}}]
         "RTOLAP_KAFKA": brokers.cluster.servers,
         "RTOLAP_TOKEN_FILE": str(tmp_path / "absent"),
     }
-    done = ended(
+    done = called(
         environment, *("fleet", "audit", "--registry", str(definitions), "--cluster", "here", "--json")
     )
     assert done.returncode == 3, done
@@ -197,7 +197,7 @@ clusters:
             lambda: assigned(world.administration, topic, live) == dict.fromkeys(live, 3),
             lambda: f"members that read: {assigned(world.administration, topic, live)}",
         )
-        done = ended({"RTOLAP_KAFKA": brokers.cluster.servers}, *arguments)
+        done = called({"RTOLAP_KAFKA": brokers.cluster.servers}, *arguments)
     producer.abort_transaction(30)
     world.administration.close()
     assert done.returncode == 3, done
