@@ -9,11 +9,13 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
@@ -23,10 +25,12 @@ from rtolap.fleet.moves.records import PlanRecord
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.states import PlanEvent, PlanState
 from rtolap.fleet.moves.submitting import planned_moves
-from rtolap.fleet.planning.plan import Plan
+from rtolap.fleet.planning.allowed import everywhere
+from rtolap.fleet.planning.drain import plan_remove_disk
+from rtolap.fleet.planning.plan import Limits, Plan
 from rtolap.fleet.planning.plan_file import kafka_json, load_plan, plan_digest
 from rtolap.fleet.snapshot.file import save
-from rtolap.kafka.administration.values import ALL_BROKERS, LEADER_RATE, Partition
+from rtolap.kafka.administration.values import ALL_BROKERS, LEADER_RATE, LOG_DIRS_RATE, Partition
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import ProcessSpec, RestartPolicy
 from rtolap.stack.artifacts import JavaArtifacts
@@ -447,6 +451,40 @@ def test_a_disk_is_removed_by_the_plan_of_the_command_and_holds_no_replica_after
     fleet.recounted(remove)
     until(lambda: not held_by_disks(fleet, 1)[path], lambda: held_by_disks(fleet, 1)[path])
     assert all(len(set(brokers)) == 2 for brokers in fleet.replicas())
+    fleet.check_nothing_left()
+
+
+def test_copies_between_the_disks_of_a_broker_are_cancelled_and_their_replicas_stay(
+    fleet: MovedFleet,
+) -> None:
+    path = next(path for path in held_by_disks(fleet, 1) if path.endswith("d1"))
+    partitions = [Partition(fleet.topic, number) for number in range(PARTITIONS)]
+    ended: list[tuple[PlanRecord, Plan]] = []
+
+    def copies() -> set[int]:
+        told = fleet.world.administration.describe_log_dirs([1], partitions)[1]
+        return {held.partition.number for each in told.log_dirs for held in each.replicas if held.future}
+
+    def cancel() -> None:
+        snapshot = fleet.snapshot()
+        stays = replace(everywhere(snapshot), by_rule=np.isin(snapshot.brokers.ids, [1, 2])[None, :])
+        plan = plan_remove_disk(snapshot, 1, path, limits=Limits(allowed=stays))
+        assert plan.moves.between_disks.all()
+        plan_id, _ = fleet.submit(SLOW, plan)
+        until(copies, "a copy between the disks", poll_s=0.1)
+        assert fleet.throttles()[str(ALL_BROKERS)][LOG_DIRS_RATE] == str(SLOW)
+        fleet.requests.ask(RequestKind.CANCEL, reason="the disk was mended")
+        ended.append((fleet.wait_ended(plan_id), plan))
+
+    fleet.recounted(cancel)
+    record, plan = ended[0]
+    assert "c" in record.outcomes
+    until(lambda: not copies(), copies, poll_s=0.1)
+    there = {number for topic, number in held_by_disks(fleet, 1)[path] if topic == fleet.topic}
+    for move, outcome in zip(planned_moves(plan), record.outcomes, strict=True):
+        assert outcome in "cd"
+        if move.topic == fleet.topic:
+            assert (move.number in there) == (outcome == "c")
     fleet.check_nothing_left()
 
 
