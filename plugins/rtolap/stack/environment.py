@@ -103,13 +103,6 @@ def airflow_env(layout: StackLayout, settings: Mapping[str, str], ports: Mapping
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=60",
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
-        # A file that changes is read at once. All others would be read every 30 s too, by a tenth of a core.
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "300",
-        # What is found in a file counts at once, also if it changes twice in 30 s: it is not read again soon.
-        "AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL": "0",
-        # Nor would one that a busy machine reads too slowly be tried again soon: 30 and 50 s by default.
-        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "120",
-        "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "180",
         # a process that ends between two looks is seen after so many seconds; 5 by default, for deferrals too
         "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
         **airflow_connections(layout, ports),
