@@ -1,6 +1,7 @@
 """Real brokers.
 
-brokers      three of them, shared by this package: tests of it kill none
+brokers      three of them, shared by this package: tests of it kill none. Those that use them come first, and
+             with the last of them they end: three that nobody asks take a seventh of a processor
 own_brokers  three for one test, which may kill them
 fleet_world  the administration contract's world on `brokers`
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
@@ -23,11 +25,54 @@ from tests.support.fleet.administration_contract import World
 from tests.support.fleet.brokers import Brokers
 from tests.support.kafka_topics import create_topic
 
+_LAST = pytest.StashKey[str]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    places = [place for place, item in enumerate(items) if here in item.path.parents]
+    ordered = sorted((items[place] for place in places), key=lambda item: not _shares(item))
+    for place, item in zip(places, ordered, strict=True):
+        items[place] = item
+    config.stash[_LAST] = next((item.nodeid for item in reversed(ordered) if _shares(item)), "")
+
+
+def _shares(item: pytest.Item) -> bool:
+    return "brokers" in getattr(item, "fixturenames", ())
+
+
+class SharedBrokers:
+    """They start when they are first asked for, and again where they have been stopped."""
+
+    def __init__(self, folder: Path, java: JavaArtifacts) -> None:
+        self._folder = folder
+        self._java = java
+        self._opened = ExitStack()
+        self._brokers: Brokers | None = None
+
+    def started(self) -> Brokers:
+        if self._brokers is None:
+            folder = tempfile.mkdtemp(dir=self._folder, prefix="fleet-")
+            self._brokers = self._opened.enter_context(Brokers(Path(folder), self._java))
+        return self._brokers
+
+    def stop(self) -> None:
+        self._opened.close()
+        self._brokers = None
+
 
 @pytest.fixture(scope="package")
-def brokers(java: JavaArtifacts, server_folder: Path) -> Iterator[Brokers]:
-    with Brokers(server_folder / "fleet", java) as started:
-        yield started
+def shared_brokers(java: JavaArtifacts, server_folder: Path) -> Iterator[SharedBrokers]:
+    shared = SharedBrokers(server_folder, java)
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture
+def brokers(shared_brokers: SharedBrokers, request: pytest.FixtureRequest) -> Iterator[Brokers]:
+    yield shared_brokers.started()
+    if request.node.nodeid == request.config.stash[_LAST]:
+        shared_brokers.stop()
 
 
 @pytest.fixture

@@ -148,7 +148,7 @@ class TieredFleet:
 
 
 @pytest.fixture(scope="module")
-def fleet(java: JavaArtifacts) -> Iterator[TieredFleet]:
+def tiered(java: JavaArtifacts) -> Iterator[TieredFleet]:
     with tempfile.TemporaryDirectory(prefix="rtolap-tiers-") as name:
         folder = Path(name)
         agents = Agents(folder / "agents")
@@ -159,10 +159,12 @@ def fleet(java: JavaArtifacts) -> Iterator[TieredFleet]:
             administration.close()
 
 
-@pytest.fixture(autouse=True)
-def reached(fleet: TieredFleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RTOLAP_KAFKA", fleet.brokers.cluster.servers)
-    monkeypatch.setenv("RTOLAP_FLEET_SOURCES", str(fleet.sources))
+@pytest.fixture
+def fleet(tiered: TieredFleet, monkeypatch: pytest.MonkeyPatch) -> TieredFleet:
+    """Commands reach it."""
+    monkeypatch.setenv("RTOLAP_KAFKA", tiered.brokers.cluster.servers)
+    monkeypatch.setenv("RTOLAP_FLEET_SOURCES", str(tiered.sources))
+    return tiered
 
 
 def command(*arguments: str) -> Any:
@@ -331,6 +333,7 @@ def test_a_topic_without_tiers_says_so_and_has_no_states(fleet: TieredFleet, uni
 
 def test_a_cluster_without_remote_storage_says_so(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RTOLAP_KAFKA", brokers.cluster.servers)
+    monkeypatch.delenv("RTOLAP_FLEET_SOURCES", raising=False)
     told = command()
     assert told.exit_code == 0, told.output
     assert "is tiered (remote.storage.enable)" in told.output
