@@ -40,6 +40,7 @@ import numpy.typing as npt
 import psutil
 from confluent_kafka import Producer
 from rtolap.cubes.format.fragment import SUFFIX as FRAGMENT_SUFFIX
+from rtolap.model.cube import Schema
 
 from benchmarks import events, sampled
 from benchmarks.command_line import new_parser
@@ -178,9 +179,8 @@ def latencies_ms(
 # -- the run ------------------------------------------------------------------------------------------------
 
 
-def declare(services: Services) -> str:
+def declare(services: Services, schema: Schema) -> str:
     """The cube, assigned and answering. Returns its name."""
-    schema = events.schema(TOPIC)
     client = services.coordinator
     client.put_replica_set("rs", ("r0",))
     client.create_table(msgspec.to_builtins(schema.table))
@@ -295,7 +295,7 @@ def measure(
             services.environment |= sampled.environment(samples)
         services.start_receiver("r0", "rs")
         services.start_query()
-        asker = Asker(services, declare(services))
+        asker = Asker(services, declare(services, events.schema(TOPIC)))
         wait_for("the cube answers", lambda: answering(asker))
         if held:
             command = [sys.executable, "-m", "benchmarks.freshness", "--worker", bootstrap, "-"]

@@ -1,6 +1,7 @@
 """Five group-bys over millions of streamed events, over MySQL: one client's times, and what many get.
 
-    python -m benchmarks.queries [--events 8000000] [--rounds 5] [--clients 16] [--seconds 5] [--json]
+    python -m benchmarks.queries [--events 8000000] [--rounds 5] [--clients 16] [--seconds 5] [--no-groups]
+                                 [--json]
 
 Real ZooKeeper, Kafka, coordinator, receiver and query service on loopback, and the events of
 `benchmarks.freshness --preload`. Before anything is timed, each answer is compared with a plain recount of
@@ -8,10 +9,12 @@ the events themselves. Then, in turns: one client asks each statement `--stateme
 process, in memory and with two threads, the same over the receiver's roll-up rows; one client and
 `--clients` of them, each a process, ask all five for `--seconds`.
 
-A statement that comes for the first time has a condition of its own, which nearly all rows pass, so that
-neither its rewriting nor a result is at hand. `ratio`: the sum of the five medians over DuckDB's; the first
-times have one of their own. Clients that are counted by the second check the number of rows of each answer,
-and that it is no error, but decode no values: that would measure them.
+The cube declares an aggregation group of all its dimensions, so the receiver keeps small cuboids; with
+`--no-groups` it has none. A statement that comes for the first time has a condition of its own on one of the
+four dimensions, which nearly all rows pass, so that neither its rewriting nor a result is at hand. `ratio`:
+the sum of the five medians over DuckDB's; the first times have one of their own. Clients that are counted by
+the second check the number of rows of each answer, and that it is no error, but decode no values: that would
+measure them.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
 
 from benchmarks import events
 from benchmarks.command_line import new_parser
+from benchmarks.first_answers import declared
 from benchmarks.freshness import (
     CATCH_UP_S,
     PARTITIONS,
@@ -99,7 +103,8 @@ STATEMENTS = {
     ),
 }
 WARM_UP = 20
-FIRST_STATEMENTS = 4  # of each kind in a round
+DIMENSIONS = ("page", "country", "device", "campaign")
+FIRST_STATEMENTS = len(DIMENSIONS)  # of each kind in a round
 START_S = 1.0  # until all clients are connected
 HEADER_BYTES = 4
 OK, EOF, ERROR = 0x00, 0xFE, 0xFF
@@ -279,9 +284,10 @@ class Bench:
         return list(self._rows.execute(sql).fetchall())
 
     def never_asked(self) -> str:
-        """A condition that no statement had yet, and that nearly all rows pass."""
+        """A condition that no statement had yet, and that nearly all rows pass: of each dimension in turn."""
         number = next(self._fresh)
-        return f"page NOT IN ('/section-{number % PRELOAD_PAGES:04d}/i.html', 'statement {number}')"
+        some = f"'/section-{number % PRELOAD_PAGES:04d}/i.html', " if number % len(DIMENSIONS) == 0 else ""
+        return f"{DIMENSIONS[number % len(DIMENSIONS)]} NOT IN ({some}'statement {number}')"
 
 
 def measure(services: Services, bench: Bench, wanted: dict[str, int], arguments: argparse.Namespace) -> Any:
@@ -353,12 +359,13 @@ def run(bootstrap: str, ensemble: str, folder: Path, arguments: argparse.Namespa
         services.start_coordinators()
         services.start_receiver("r0", "rs")
         services.start_query()
-        asker = Asker(services, declare(services))
+        schema = events.schema(TOPIC) if arguments.no_groups else declared(TOPIC)
+        asker = Asker(services, declare(services, schema))
         wait_for("the cube answers", lambda: answering(asker))
         command = [sys.executable, "-m", "benchmarks.queries", "--worker", bootstrap, str(database)]
         subprocess.run([*command, "--events", str(count)], check=True)
         wait_for("all was read", lambda: sum(asker.ask()) == count, CATCH_UP_S)
-        time.sleep(SETTLE_S)  # fragments are merged
+        time.sleep(arguments.settle_s)  # fragments are merged, and get their cuboids
         with (
             closing(services.mysql()) as connection,
             connection.cursor() as cursor,
@@ -398,6 +405,8 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=8_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--statements", type=int, default=50, help="of each kind, in a round")
+    parser.add_argument("--settle-s", type=float, default=SETTLE_S, help="between reading all and measuring")
+    parser.add_argument("--no-groups", action="store_true", help="the cube declares no aggregation groups")
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=5.0, help="of one client, and of all, in a round")
     arguments = parser.parse_args()

@@ -144,6 +144,20 @@ def test_more_fragments_than_allowed_become_one_whose_files_replace_theirs(tmp_p
     assert bench.answers_are_exact()
 
 
+def test_fragments_are_merged_once_the_small_ones_have_as_many_rows_as_the_largest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, flush_rows=1, fragments_max=30)
+    monkeypatch.setattr(fragments, "SPREAD_ROWS_MIN", 4)
+    merged_rows: list[list[int]] = []
+    for number in range(20):
+        bench.send(f"kind {number}")
+        merged_rows += ([table.rows for table in job.group] for job in bench.merge_all())
+        assert bench.answers_are_exact()
+    assert merged_rows == [[1, 1, 1, 1], [4, 1, 1, 1, 1], [8] + [1] * 8], "never fewer than before, nor later"
+    assert [table.rows for table in bench.flushed] == [16, 1, 1, 1, 1]
+
+
 @pytest.mark.parametrize("bound", ["merge_rows_max", "merge_bytes_max"])
 def test_a_merge_takes_no_more_than_its_bound(tmp_path: Path, bound: str) -> None:
     rng = random.Random(bound)

@@ -17,6 +17,8 @@ from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTa
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.model.cube import Schema
 
+SPREAD_ROWS_MIN = TABLE_ROWS_MIN  # fewer rows are read about as quickly wherever they are
+
 
 @dataclass(frozen=True)
 class Flushed:
@@ -82,14 +84,30 @@ class MergeJob:
 
 
 def merge_job(segments: Mapping[int, LocalSegment], settings: ReceiverSettings) -> MergeJob | None:
-    """The first run of more than `fragments_max` fragments; as many neighbours as fit."""
-    for segment in segments.values():
-        for run in runs(segment, lambda table: not table.in_memory):
-            if len(run) > settings.fragments_max:
-                group = _neighbours(run, settings)
-                if len(group) > 1:
-                    return MergeJob(segment.start_ms, group)
+    """Of the first run of more than `fragments_max` fragments, else of the first one that is spread over
+    several, as many neighbours as fit."""
+    fragment_runs = [
+        (segment.start_ms, run)
+        for segment in segments.values()
+        for run in runs(segment, lambda table: not table.in_memory)
+    ]
+    for wanted in (lambda run: len(run) > settings.fragments_max, _is_spread):
+        for start_ms, run in fragment_runs:
+            group = _neighbours(run, settings) if wanted(run) else ()
+            if len(group) > 1:
+                return MergeJob(start_ms, group)
     return None
+
+
+def _is_spread(run: list[LocalTable]) -> bool:
+    """Tell whether the largest of several fragments has no more rows than the others together.
+
+    A statement that comes once reads the rows of each, and cuboids are small beside one large fragment where
+    they are not beside its parts. What a row is merged into is twice as large each time, so it is written
+    again only so often.
+    """
+    rows = [table.rows for table in run]
+    return len(run) > 1 and sum(rows) >= max(2 * max(rows), SPREAD_ROWS_MIN)
 
 
 def _neighbours(run: list[LocalTable], settings: ReceiverSettings) -> tuple[LocalTable, ...]:
