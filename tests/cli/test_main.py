@@ -54,6 +54,19 @@ def test_help_lists_every_command_without_loading_libraries() -> None:
         assert name in done.stdout
 
 
+def test_cycles_are_looked_for_again_when_a_command_is_loaded_but_not_among_its_imports() -> None:
+    script = (
+        "import gc, sys\nfrom rtolap.cli import main\n"
+        "looked = []\nload = main.load\n"
+        "def loaded(name):\n    looked.append(gc.isenabled())\n    return load(name)\n"
+        "main.load = loaded\nsys.argv[1:] = ['validate', '--help']\n"
+        "main.app.callback()(lambda: looked.append((gc.isenabled(), gc.get_freeze_count() > 10_000)))\n"
+        "try:\n    main.main()\nexcept SystemExit:\n    print('LOOKED', looked, gc.isenabled())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.rstrip().endswith("LOOKED [False, (True, True)] True"), done
+
+
 def test_wrong_usage_exits_with_2() -> None:
     assert _rtolap("no-such-command").returncode == 2
     assert _rtolap("stack", "up", "--no-such-option").returncode == 2
