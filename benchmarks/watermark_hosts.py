@@ -70,7 +70,7 @@ def measure(folder: Path, seed: int, hosts: int, events_per_s: float, stalled: i
             start_ms = -(-clock.now_ms() // logs.window_ms) * logs.window_ms
             stream = HostStream(of, producer, TOPIC, clock, start_ms=start_ms, window_ms=logs.window_ms)
             stream.start()
-            played = Stalls(logs, stream, clock).play(stalled)
+            played = Stalls(logs, stream, clock).play(stalled, few_times=2)
             return [line(logs, stream, played, window) for window in played.windows]
         finally:
             services.close()

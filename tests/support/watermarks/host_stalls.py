@@ -1,7 +1,7 @@
 """A fleet that runs well, then stalls twice, in front of a cluster that closes windows by its watermark.
 
     calm    the hosts' rates are learnt
-    few     twice: quiet hosts, which carry less than the bound, stall until the window they owe has closed
+    few     once or more: quiet hosts, which carry less than the bound, stall until their window has closed
     many    a twentieth of the hosts, which carry more, stall until that window has waited for a while
     calm    until every window that has begun has closed
 
@@ -25,7 +25,7 @@ from tests.support.watermarks.host_events import Hosts
 from tests.support.watermarks.host_stream import HostStream
 
 CALM_WINDOWS = 3
-FEW, FEW_TIMES = 5, 2
+FEW = 5
 DEADLINE_S = 90.0
 HELD_S = 5.0
 _FIRST = 0.5  # of a window: when the first host stalls
@@ -63,12 +63,15 @@ class Stalls:
         self._logs, self._stream, self._clock = logs, stream, clock
         self._random = np.random.default_rng([stream.fleet.seed, 3])
 
-    def play(self, stalled: int, *, while_waiting: Callable[[], None] = lambda: None) -> Played:
-        """`stalled`: how many are many; `while_waiting`: what befalls the cluster while a window waits for
-        them. AssertionError where a window closes too early, or does not close."""
+    def play(
+        self, stalled: int, *, few_times: int = 1, while_waiting: Callable[[], None] = lambda: None
+    ) -> Played:
+        """`stalled`: how many are many; `few_times`: how often a few stall before; `while_waiting`: what
+        befalls the cluster while a window waits for the many. AssertionError where a window closes too early,
+        or does not close."""
         stream, quiet = self._stream, self._stream.fleet.quiet
         self._until_closed(self._window(CALM_WINDOWS - 1))
-        few = tuple(self._stall_few(quiet[at * FEW : (at + 1) * FEW]) for at in range(FEW_TIMES))
+        few = tuple(self._stall_few(quiet[at * FEW : (at + 1) * FEW]) for at in range(few_times))
         many = self._stall_many(
             np.concatenate([quiet, self._near_the_mean(stalled - quiet.size)]), while_waiting
         )
