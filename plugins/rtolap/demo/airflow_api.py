@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import httpx
 
@@ -33,7 +34,10 @@ class AirflowApi:
         self._http.close()
 
     def unpause(self, dag_id: str) -> None:
-        """Let the scheduler run a DAG, as soon as it knows it. Raises Unavailable after two minutes."""
+        """Let the scheduler run a DAG, as soon as it knows it. Raises Unavailable after two minutes.
+
+        Assets are watched for it once its file is read again: soon, as that is asked for, else within 30 s.
+        """
         deadline = time.monotonic() + _PARSE_TIMEOUT_S
         while True:
             try:
@@ -42,6 +46,7 @@ class AirflowApi:
                 problem = str(error)
             else:
                 if response.is_success:
+                    self._read_again(response.json().get("file_token"))
                     return
                 problem = f"{response.status_code} {response.text[:200]}"
             if time.monotonic() > deadline:
@@ -51,3 +56,7 @@ class AirflowApi:
                     action="look at `rtolap stack logs airflow-dag-processor`",
                 )
             time.sleep(_POLL_S)
+
+    def _read_again(self, file_token: str | None) -> None:
+        with suppress(httpx.TransportError):  # it is read soon anyway
+            self._http.put(f"/api/v2/parseDagFile/{file_token}")
