@@ -3,6 +3,7 @@
     zookeeper, kafka                  addresses "127.0.0.1:port"
     zookeeper_server, kafka_server    handles: .kill() (SIGKILL), .start() (until it answers), .stop()
     mariadb_server                    handle as above; its databases: `ledger/conftest.py`
+    demonstrated                      a whole stack's folder, after the demonstration
     create_topic(name=None, partitions=1, config=None) -> name
 
 Tests share the servers: use names of your own (`unique_name`), and start again what you
@@ -29,6 +30,7 @@ from rtolap.stack.servers.kafka import kafka_spec
 from rtolap.stack.servers.mariadb import mariadb_spec
 from rtolap.stack.servers.zookeeper import zookeeper_spec
 
+from tests.support.demonstrated import Demonstrated, demonstrate
 from tests.support.kafka_topics import create_topic as made
 from tests.support.servers import running
 
@@ -99,6 +101,12 @@ def zookeeper(zookeeper_server: ManagedProcess) -> str:
 @pytest.fixture(scope="session")
 def kafka(kafka_server: ManagedProcess) -> str:
     return kafka_server.address
+
+
+@pytest.fixture(scope="session")
+def demonstrated(java: JavaArtifacts, tmp_path_factory: pytest.TempPathFactory) -> Demonstrated:
+    """The first start of a whole stack, which the demonstration has used and stopped."""
+    return demonstrate(tmp_path_factory.mktemp("demonstrated") / "stack")
 
 
 @pytest.fixture

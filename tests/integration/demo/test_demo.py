@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from rtolap.demo.queries import QUERIES
-from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stack.layout import StackLayout
+from rtolap.stack.sweep import marked_processes
+
+from tests.support.demonstrated import Demonstrated
 
 pytestmark = [pytest.mark.integration, pytest.mark.e2e]
 
-PROJECT = Path(__file__).resolve().parents[3]
 MOMENTS = ["in memory", "in fragments", "uploaded", "being built", "READY", "late merged", "at the end"]
 
 
 def test_the_demonstration_ends_with_equal_answers_and_leaves_nothing_running(
-    tmp_path: Path, java: JavaArtifacts
+    demonstrated: Demonstrated,
 ) -> None:
-    folder = tmp_path / "stack"
-    rtolap = [sys.executable, "-m", "rtolap.cli.main"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RTOLAP_STACK")}
-    shown = subprocess.run(
-        [*rtolap, "demo", "--days", "2", "--exit", "--json", "--dir", str(folder)],
-        cwd=PROJECT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=840,
-        check=False,
-    )
+    shown = demonstrated.command
     assert shown.returncode == 0, (shown.stdout + shown.stderr)[-6000:]
     found = json.loads(shown.stdout)
     assert found["is_shown"]
@@ -44,7 +31,8 @@ def test_the_demonstration_ends_with_equal_answers_and_leaves_nothing_running(
     assert refusals["sent"] == sum(refusals["by_reason"].values()) == 90
     assert not refusals["lost"]
     assert not refusals["unexpected"]
-    assert not _mentioning(str(folder))
+    assert not _mentioning(str(demonstrated.folder))
+    assert marked_processes(StackLayout(demonstrated.folder)) == []
 
 
 def assert_every_moment_was_shown(found: dict[str, Any]) -> None:

@@ -1,0 +1,40 @@
+"""The demonstration as a user starts it, once for those who look at its answers and at what it leaves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+_PROJECT = Path(__file__).resolve().parents[2]
+
+
+class Demonstrated(NamedTuple):
+    """`folder`: of the stack, which has been stopped. `command` has ended; nobody has looked at its code."""
+
+    folder: Path
+    command: subprocess.CompletedProcess[str]
+
+
+def user_environment() -> dict[str, str]:
+    """Without what the tests' own process is set up with: it runs Airflow in unit test mode, in which a
+    scheduler never rests.
+    """
+    return {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "RTOLAP_"))}
+
+
+def demonstrate(folder: Path) -> Demonstrated:
+    """Two days of it, in a new stack of this folder."""
+    rtolap = [sys.executable, "-m", "rtolap.cli.main"]
+    command = subprocess.run(
+        [*rtolap, "demo", "--days", "2", "--exit", "--json", "--dir", str(folder)],
+        cwd=_PROJECT,
+        env=user_environment(),
+        capture_output=True,
+        text=True,
+        timeout=840,
+        check=False,
+    )
+    return Demonstrated(folder, command)
