@@ -38,10 +38,11 @@ _POLL_S = 0.2
 class Stack:
     def __init__(self, folder: Path) -> None:
         self.layout = StackLayout(folder)
+        self.started: list[subprocess.Popen[str]] = []
 
     def start(self, verb: str, *arguments: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "rtolap.cli.main", "stack", verb, "--json"]
-        return subprocess.Popen(
+        started = subprocess.Popen(
             [*command, "--dir", str(self.layout.root), *arguments],
             cwd=PROJECT,
             env=user_environment(),
@@ -49,6 +50,8 @@ class Stack:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.started.append(started)
+        return started
 
     def run(self, verb: str, *arguments: str) -> dict[str, Any]:
         return finished(self.start(verb, *arguments))
@@ -132,6 +135,8 @@ def refused_by_airflow(port: int) -> list[str]:
 def stack(demonstrated: Demonstrated) -> Iterator[Stack]:
     made = Stack(demonstrated.folder)
     yield made
+    for command in made.started:
+        command.wait(300)  # of a test that has failed meanwhile: nothing can be stopped before
     made.run("down")
 
 
