@@ -170,7 +170,7 @@ class AirflowStack:
             return found if found in ENDED else None
 
         try:
-            ended = wait_for(f"end of {dag_id} {run_id}", look)
+            ended = wait_for(f"end of {dag_id} {run_id}", look, 2 * DEADLINE_S)  # a build may be in it
         except AssertionError as late:
             raise AssertionError(f"{late}: {self.states(dag_id, run_id)}") from late
         assert ended == state, self.states(dag_id, run_id)
