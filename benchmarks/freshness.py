@@ -30,6 +30,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,12 +114,23 @@ def produce(bootstrap: str, rate: int, seconds: float, path: Path) -> None:
     np.savez(path, made_ns=made_ns, per_slice=per_partition)
 
 
+def preloaded(count: int) -> Iterator[list[bytes]]:
+    """`count` events in blocks, in the order of time: an hour is over when the next one begins."""
+    blocks = -(-count // PRELOAD_BASE)
+    span_ms = PRELOAD_SPAN_MS // max(blocks, 1)
+    for number, left in enumerate(range(count, 0, -PRELOAD_BASE)):
+        yield events.values(
+            min(left, PRELOAD_BASE),
+            seed=100 + number,
+            start_ms=events.START_MS + number * span_ms,
+            span_ms=span_ms,
+            pages=PRELOAD_PAGES,
+        )
+
+
 def preload(bootstrap: str, count: int) -> None:
     """Send `count` events, the same number to each partition."""
-    for number, left in enumerate(range(count, 0, -PRELOAD_BASE)):
-        values = events.values(
-            min(left, PRELOAD_BASE), seed=100 + number, span_ms=PRELOAD_SPAN_MS, pages=PRELOAD_PAGES
-        )
+    for values in preloaded(count):
         fill(bootstrap, TOPIC, values, partitions=PARTITIONS, create=False)
 
 

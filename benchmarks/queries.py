@@ -49,15 +49,14 @@ from benchmarks.first_answers import declared
 from benchmarks.freshness import (
     CATCH_UP_S,
     PARTITIONS,
-    PRELOAD_BASE,
     PRELOAD_PAGES,
-    PRELOAD_SPAN_MS,
     SETTLE_S,
     TOPIC,
     Asker,
     answering,
     cpu_s,
     declare,
+    preloaded,
     service_process,
 )
 from benchmarks.servers import create_topic, fill, kafka, zookeeper
@@ -120,10 +119,7 @@ def preload(bootstrap: str, count: int, database: Path) -> None:
             "CREATE TABLE events (country VARCHAR, device VARCHAR, page VARCHAR, campaign VARCHAR, "
             "duration_ms INTEGER, bytes_sent BIGINT, price DECIMAL(10, 2))"
         )
-        for number, left in enumerate(range(count, 0, -PRELOAD_BASE)):
-            values = events.values(
-                min(left, PRELOAD_BASE), seed=100 + number, span_ms=PRELOAD_SPAN_MS, pages=PRELOAD_PAGES
-            )
+        for values in preloaded(count):
             fill(bootstrap, TOPIC, values, partitions=PARTITIONS, create=False)
             block = database.with_suffix(".ndjson")
             block.write_bytes(b"\n".join(values))

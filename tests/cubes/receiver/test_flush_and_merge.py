@@ -144,7 +144,7 @@ def test_more_fragments_than_allowed_become_one_whose_files_replace_theirs(tmp_p
     assert bench.answers_are_exact()
 
 
-def test_fragments_are_merged_once_the_small_ones_have_as_many_rows_as_the_largest(
+def test_fragments_are_merged_once_the_small_ones_have_a_quarter_of_the_rows_of_the_largest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(tmp_path, flush_rows=1, fragments_max=30)
@@ -154,8 +154,11 @@ def test_fragments_are_merged_once_the_small_ones_have_as_many_rows_as_the_large
         bench.send(f"kind {number}")
         merged_rows += ([table.rows for table in job.group] for job in bench.merge_all())
         assert bench.answers_are_exact()
-    assert merged_rows == [[1, 1, 1, 1], [4, 1, 1, 1, 1], [8] + [1] * 8], "never fewer than before, nor later"
-    assert [table.rows for table in bench.flushed] == [16, 1, 1, 1, 1]
+    assert merged_rows == [
+        [1, 1, 1, 1],
+        *([4, 1], [5, 1, 1], [7, 1, 1], [9, 1, 1, 1], [12, 1, 1, 1], [15, 1, 1, 1, 1]),
+    ]
+    assert [table.rows for table in bench.flushed] == [19, 1]
 
 
 @pytest.mark.parametrize("bound", ["merge_rows_max", "merge_bytes_max"])

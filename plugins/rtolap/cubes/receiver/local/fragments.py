@@ -17,6 +17,7 @@ from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTa
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.model.cube import Schema
 
+SPREAD_PART = 0.25
 SPREAD_ROWS_MIN = TABLE_ROWS_MIN  # fewer rows are read about as quickly wherever they are
 
 
@@ -100,14 +101,14 @@ def merge_job(segments: Mapping[int, LocalSegment], settings: ReceiverSettings) 
 
 
 def _is_spread(run: list[LocalTable]) -> bool:
-    """Tell whether the largest of several fragments has no more rows than the others together.
+    """Tell whether the fragments beside the largest have a SPREAD_PART of its rows together.
 
     A statement that comes once reads the rows of each, and cuboids are small beside one large fragment where
-    they are not beside its parts. What a row is merged into is twice as large each time, so it is written
-    again only so often.
+    they are not beside its parts. What a row is merged into is larger by that part each time, so each is
+    written again only so often: five times as many rows are written as there are in the end.
     """
     rows = [table.rows for table in run]
-    return len(run) > 1 and sum(rows) >= max(2 * max(rows), SPREAD_ROWS_MIN)
+    return len(run) > 1 and sum(rows) >= max((1 + SPREAD_PART) * max(rows), SPREAD_ROWS_MIN)
 
 
 def _neighbours(run: list[LocalTable], settings: ReceiverSettings) -> tuple[LocalTable, ...]:
