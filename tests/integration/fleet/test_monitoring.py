@@ -40,7 +40,7 @@ from rtolap.kafka.statistics import ClientStatistics
 from rtolap.stack.artifacts import JavaArtifacts
 from typer.testing import CliRunner
 
-from tests.support.commands import ended
+from tests.support.commands import called, ended
 from tests.support.cubes.services import Services
 from tests.support.fleet.agents import PASSWORD, USER, Agents
 from tests.support.fleet.brokers import Brokers
@@ -536,7 +536,7 @@ def test_from_a_receiver_that_reads_slowly_commands_go_to_broker_stage_and_disk(
         assert producer.flush(60) == 0
 
     def command(name: str, *arguments: str) -> tuple[int, Any]:
-        done = ended(services.environment, "fleet", name, "--json", "--every", "2s", *arguments)
+        done = called(services.environment, "fleet", name, "--json", "--every", "2s", *arguments)
         assert done.returncode in (0, 3), done
         return done.returncode, json.loads(done.stdout)
 
