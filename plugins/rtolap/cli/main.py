@@ -18,6 +18,7 @@ from typer.main import get_group
 
 from rtolap import __version__
 from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.base.hidden_pandas import hide_pandas
 from rtolap.cli.local.running_stack import adopt_running_stack, no_stack_note
 from rtolap.cli.output import console, errors, warn
 
@@ -145,6 +146,7 @@ for _name, _mount in MOUNTS.items():
 def main() -> None:
     """What a command imports stays to the end of its process, so no look for cycles is spent on it: they
     are a third of a short command, most of them as it ends."""
+    hide_pandas()
     gc.disable()
     try:
         with errors():

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from rtolap.base.hidden_pandas import hide_pandas
 from rtolap.query.engine import made_database
 from rtolap.query.workers.process import OUT_OF_MEMORY, WorkerOptions, serve
 
@@ -36,6 +37,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
+    hide_pandas()
     service = socket.socket(fileno=int(sys.argv[1]))
     options = msgspec.json.decode(sys.argv[2], type=WorkerOptions)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -1,0 +1,24 @@
+"""Pandas is not there for a process that never makes a data frame, even where it is installed.
+
+pyarrow imports it with the first value that it makes, only to ask whether that is a series: a third of what
+a process of ours takes to start, and some 40 MB that it never uses. A program hides it; a library must not.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+
+
+class _WithoutPandas(MetaPathFinder):
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("this program goes without pandas", name=name)
+
+
+def hide_pandas() -> None:
+    """To be called before pyarrow makes its first value; what imports pandas then, does without."""
+    if not any(isinstance(finder, _WithoutPandas) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _WithoutPandas())
