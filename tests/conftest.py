@@ -10,6 +10,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadScopeScheduling
 
 _PROJECT = Path(__file__).resolve().parents[1]
@@ -42,6 +43,9 @@ _LONGEST_FIRST = (
 
 # Several processes are given one; a console that is made under it keeps that width, whatever a test asks for.
 os.environ.pop("COLUMNS", None)
+
+# Hypothesis would read every module of ours for constants to try: two seconds of each process.
+providers._get_local_constants = lambda: providers._local_constants
 
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="rtolap-airflow-")
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
@@ -113,6 +117,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(report.longreprtext)
 
 
+@pytest.hookimpl(trylast=True)  # after pytest has looked for what was left open: modules leave nothing
 def pytest_unconfigure(config: pytest.Config) -> None:
     gc.unfreeze()  # some modules written in C complain of what is never collected
     shutil.rmtree(os.environ["AIRFLOW_HOME"], ignore_errors=True)
