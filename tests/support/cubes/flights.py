@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import shutil
+import tempfile
 from datetime import datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 from rtolap.columnar.schema import arrow_type
@@ -21,6 +24,9 @@ AIRLINES = Lookup(
 AIRLINES_CSV = "carrier,name\nAA,American\nUA,United\nZZ,Nobody\n"
 AIRLINE_ROWS = pa.table({"carrier": ["AA", "UA", "ZZ"], "name": ["American", "United", "Nobody"]})
 _HOUR_MS = 3_600_000
+
+# Histories of worlds that this process has made: the next world of the same numbers copies its files.
+_HISTORIES: dict[tuple[object, ...], tempfile.TemporaryDirectory[str]] = {}
 
 
 def flight_table(zone: str = "UTC") -> Table:
@@ -130,8 +136,16 @@ def flights_world(
     world = QueryWorld(
         flights_schema(zone), events, {"airlines": (AIRLINES, AIRLINES_CSV)}, routes_schema(zone)
     )
+    drawn = (seed, rows, zone, start, days)
+    if drawn in _HISTORIES:
+        shutil.copytree(_HISTORIES[drawn].name, world.folder / "store", dirs_exist_ok=True)
     for cube in world.schemas:
         for segment in world.segments(cube):
-            if rng.random() < 0.5:
+            if Path(world.store.absolute(f"history/{cube}/{segment.name}")).exists():
+                world.have_built(segment, cube)
+            elif drawn not in _HISTORIES and rng.random() < 0.5:
                 world.build(segment, rng, cube)
+    if drawn not in _HISTORIES:
+        _HISTORIES[drawn] = tempfile.TemporaryDirectory(prefix="rtolap-flights-")
+        shutil.copytree(world.folder / "store", _HISTORIES[drawn].name, dirs_exist_ok=True)
     return world

@@ -94,7 +94,7 @@ class QueryWorld:
         self.overlapping_answers = 0  # by rs-a, which then holds a partition of rs-b too
         self.before_answer: Callable[[PartialQuery], None] = lambda query: None
         self._lock = threading.Lock()
-        self._engine = duckdb.connect()
+        self._engine = duckdb.connect(config={"threads": 1})
         self._segments = {
             name: sorted({segment_of(at, one.cube.segment.window_ms) for at in self._times_ms()})
             for name, one in self.schemas.items()
@@ -199,14 +199,19 @@ class QueryWorld:
                 cuboids=tuple(entries),
             ),
         )
+        self.have_built(segment, name, version)
+
+    def have_built(self, segment: SegmentRange, cube: str, version: int = 1) -> None:
+        """What `build` writes of the version lies in the store; from now on it answers for the segment."""
+        location = f"history/{cube}/{segment.name}/v{version}-test"
         self.metadata.update_segment(
-            name,
+            cube,
             segment,
             lambda record: msgspec.structs.replace(
                 record, state=SegmentState.READY, version=version, location=location, covered=self.positions
             ),
         )
-        self.built[name].add(segment.name)
+        self.built[cube].add(segment.name)
 
     def ask(
         self,
