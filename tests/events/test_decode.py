@@ -359,7 +359,7 @@ def test_a_verdict_does_not_depend_on_the_chunk(
         rng.choice(bad)
         if rng.random() < 0.05
         else json.dumps({"ts": number, "s": f"v{number}", "i": number, "d": "1.25"}).encode()
-        for number in range(3000)
+        for number in range(2000)
     ]
     partitions, offsets = np.zeros(len(values), np.int32), np.arange(len(values), dtype=np.int64)
     found = []

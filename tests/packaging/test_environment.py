@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.metadata
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,15 +55,18 @@ def _name(requirement: str) -> str:
     return re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-")
 
 
-def _imported(*folders: str) -> Iterator[str]:
-    """The top-level packages that the shipped code imports, from outside the standard library."""
+@functools.cache
+def _imported(*folders: str) -> frozenset[str]:
+    """The top-level packages that the code in the folders imports."""
+    found: set[str] = set()
     for folder in folders:
         for file in (_PROJECT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(file.read_text())):
                 if isinstance(node, ast.Import):
-                    yield from (alias.name.split(".")[0] for alias in node.names)
+                    found.update(alias.name.split(".")[0] for alias in node.names)
                 elif isinstance(node, ast.ImportFrom) and node.module:
-                    yield node.module.split(".")[0]
+                    found.add(node.module.split(".")[0])
+    return frozenset(found)
 
 
 def test_the_shipped_code_imports_what_is_declared() -> None:

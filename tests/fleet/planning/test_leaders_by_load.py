@@ -19,7 +19,7 @@ from tests.support.fleet.random_fleets import Oddities, huge_fleet, random_fleet
 from tests.support.fleet.slow_cluster import SlowCluster
 from tests.support.seeds import so_many
 
-FLEETS = so_many(20)
+FLEETS = so_many(10, 20)
 RACKS = {1: "a", 2: "b", 3: "c"}
 
 

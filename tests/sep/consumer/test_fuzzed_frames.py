@@ -27,7 +27,7 @@ from tests.support.sep.replication_client import PREAMBLE, connection_header, re
 from tests.support.sep.wal_calls import random_entries
 
 FRAME_BYTES_MAX = 1 << 16
-_TRACED = 1000  # at the beginning and at the end: tracing memory takes three times as long
+_TRACED = 300  # at the beginning and at the end: tracing memory takes three times as long
 _SAMPLED = 250  # after so many streams the process's memory is looked at
 _RESIDENT_GROWTH_BYTES_MAX = 16 << 20
 
