@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -59,5 +60,9 @@ def maria(
     password_file = tmp_path / "password"
     password_file.write_text(PASSWORD + "\n")
     yield MariaDatabases(f"mysql://{user}@{mariadb_server.address}/{unique_name}", password_file)
-    mariadb_server.start()
+    if mariadb_server.missing() is not None:  # whoever kills it starts it again: it has ended by itself
+        print(mariadb_server.log_tail(200))
+        shutil.rmtree(mariadb_server.spec.folder / "data")  # it might end again by what it has kept
+        mariadb_server.start()
+        return
     root(f"DROP DATABASE `{unique_name}`", f"DROP USER '{user}'@'%'")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from rtolap.stack.process import ManagedProcess
 from rtolap.stored.metastore import schema
 from rtolap.stored.metastore.upgrade import HEAD, present_revision
 
@@ -113,6 +114,18 @@ def test_a_program_that_is_killed_amid_its_definitions_is_started_again(
     with program(maria, pause_at=0) as again:
         said, _ = again.communicate(timeout=60)
     assert (again.returncode, said.split()[-1]) == (0, "open")
+    assert_whole(maria)
+
+
+def test_a_program_goes_on_when_the_server_was_killed_amid_its_definitions(
+    maria: MariaDatabases, mariadb_server: ManagedProcess
+) -> None:
+    with program(maria, pause_at=5) as first:
+        read_until(first, "5")
+        mariadb_server.kill()
+        mariadb_server.start()
+        said, _ = first.communicate("go on\n", timeout=60)
+    assert (first.returncode, said.split()[-1]) == (0, "open")
     assert_whole(maria)
 
 

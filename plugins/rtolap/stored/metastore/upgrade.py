@@ -66,7 +66,10 @@ def upgrade_schema(connection: sa.Connection, dialect: Dialect, revisions: Revis
             if present != revisions.head:
                 _run_revisions(connection, revisions, present)
         finally:
-            dialect.unlock_after_upgrade(connection)
+            if (
+                not connection.invalidated
+            ):  # a connection that was lost has lost its lock, and says why itself
+                dialect.unlock_after_upgrade(connection)
 
 
 def _run_revisions(connection: sa.Connection, revisions: Revisions, present: str | None) -> None:
