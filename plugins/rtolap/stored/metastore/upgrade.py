@@ -66,9 +66,7 @@ def upgrade_schema(connection: sa.Connection, dialect: Dialect, revisions: Revis
             if present != revisions.head:
                 _run_revisions(connection, revisions, present)
         finally:
-            if (
-                not connection.invalidated
-            ):  # a connection that was lost has lost its lock, and says why itself
+            if not connection.invalidated:  # else the lock is lost too, and the error says why
                 dialect.unlock_after_upgrade(connection)
 
 
