@@ -10,7 +10,6 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadScopeScheduling
 
 _PROJECT = Path(__file__).resolve().parents[1]
@@ -43,9 +42,6 @@ _LONGEST_FIRST = (
 
 # Several processes are given one; a console that is made under it keeps that width, whatever a test asks for.
 os.environ.pop("COLUMNS", None)
-
-# Hypothesis would read every module of ours for constants to try: two seconds of each process.
-providers._get_local_constants = lambda: providers._local_constants
 
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="rtolap-airflow-")
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
