@@ -144,7 +144,7 @@ def test_each_first_version_is_as_complete_as_its_manifest_says(run: Run) -> Non
 
 
 def test_no_window_waits_for_stalled_hosts_that_carry_less_than_the_bound(run: Run) -> None:
-    assert len({one.window for one in run.played.few}) == len(run.played.few)
+    assert len({one.window for one in run.played.few}) == len(run.played.few) > 0
     first = dict(run.first_versions())
     for window, unsent in run.played.few:
         assert unsent > 0
