@@ -1,7 +1,7 @@
 """Pandas is not there for a process that never makes a data frame, even where it is installed.
 
-pyarrow imports it with the first value that it makes, only to ask whether that is a series: a third of what
-a process of ours takes to start, and some 40 MB that it never uses. A program hides it; a library must not.
+pyarrow imports it with the first value that it makes, only to ask whether that is a series: a quarter of what
+a process of ours takes to start, and some 35 MB that it never uses. A program hides it; a library must not.
 """
 
 from __future__ import annotations

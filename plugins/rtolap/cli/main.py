@@ -144,8 +144,11 @@ for _name, _mount in MOUNTS.items():
 
 
 def main() -> None:
-    """What a command imports stays to the end of its process, so no look for cycles is spent on it: they
-    are a third of a short command, most of them as it ends."""
+    """Run the command of the command line.
+
+    Its imports stay to the end of the process, so no look for cycles is spent on them: those looks are a
+    third of a short command, most of them as it ends.
+    """
     hide_pandas()
     gc.disable()
     try:

@@ -95,7 +95,7 @@ class FleetBrokers:
         return operations.operate(broker, event, by, reason, snapshot, operation_id).state
 
     def _look(self, approved: Plan | None = None) -> tuple[Snapshot, BrokerOperations]:
-        """What fails of operations before stands in their records, as `problem`."""
+        """Take a snapshot and bring earlier operations to it; `problem` in their records says what failed."""
         snapshot = collect_snapshot(self.administration, self.clock)
         drains = PlannedDrains(
             self.administration,

@@ -86,7 +86,7 @@ class PlanOutput:
 
 @dataclass(frozen=True)
 class LeadersOptions(PlanOutput):
-    """Of plans that move no replica."""
+    """Options of plans that move no replica."""
 
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER
 
@@ -97,7 +97,7 @@ class LeadersOptions(PlanOutput):
 
 @dataclass(frozen=True)
 class PlacementOptions(PlanOutput):
-    """Of plans that move replicas of a cluster of the registry, which the command names."""
+    """Options of plans that move replicas of a cluster of the registry, which the command names."""
 
     registry: RegistryOption = None
     disk_limit: LimitOption = DISK_LIMIT
@@ -116,7 +116,7 @@ class PlacementOptions(PlanOutput):
 
 @dataclass(frozen=True)
 class PlanOptions(PlacementOptions):
-    """Of plans that move replicas."""
+    """Options of plans that move replicas."""
 
     cluster_name: ClusterNameOption = None
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER
