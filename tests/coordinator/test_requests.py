@@ -9,10 +9,9 @@ import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.metadata import paths
 from rtolap.metadata.requests import KEPT_MS
-from rtolap.protocols.coordinator import calls as calls
+from rtolap.protocols.coordinator import calls
 from rtolap.protocols.rest.request import Call
 from rtolap.protocols.rest.request_ids import HEADER
-from rtolap.protocols.watermark import calls as watermark_calls
 
 from tests.support.cubes.coordinator_harness import NAME, TABLE, Cluster
 from tests.support.watermarks.application_reports import application
@@ -42,7 +41,7 @@ KINDS: list[tuple[Callable[[Cluster], None], Callable[[], Call[None]], Callable[
     (make_lookup, lambda: calls.drop_lookup("pages"), lambda it: it.client.lookups()),
     (
         make_application,
-        lambda: watermark_calls.drop_application(str(application()["name"])),
+        lambda: calls.drop_application(str(application()["name"])),
         lambda it: it.client.applications(),
     ),
 ]

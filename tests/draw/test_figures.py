@@ -18,7 +18,7 @@ from rtolap.draw.figure import DOTS_PER_INCH, picture_format
 from rtolap.draw.timeline import timeline
 from rtolap.draw.timeline_figure import PANELS_MAX, draw_timeline, held_by
 from rtolap.draw.topology import Node, Topology, dot, draw_topology
-from rtolap.protocols.watermark.history import ApplicationHistory
+from rtolap.protocols.watermark.messages import ApplicationHistory
 
 from tests.support.watermarks.watermark_histories import UNIT, stalled_history
 

@@ -7,7 +7,7 @@ import pytest
 from rtolap.base.errors import DefinitionError
 from rtolap.draw.timeline import CLOSINGS_MAX, WindowClosing, timeline
 from rtolap.draw.timeline_figure import held_by
-from rtolap.protocols.watermark.history import ApplicationHistory, HostTrace
+from rtolap.protocols.watermark.messages import ApplicationHistory, HostTrace
 
 from tests.support.watermarks.watermark_histories import (
     BEGAN_MS,

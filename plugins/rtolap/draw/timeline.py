@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
 from rtolap.model.application import LevelRole
-from rtolap.protocols.watermark.history import ApplicationHistory, LevelHistory
-from rtolap.protocols.watermark.messages import ApprovalInfo
+from rtolap.protocols.watermark.messages import ApplicationHistory, ApprovalInfo, LevelHistory
 
 Line = NDArray[np.float64]
 Samples = NDArray[np.int64]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from rtolap.protocols.watermark.history import ApplicationHistory, HostTrace, LevelHistory, UnitTrace
-from rtolap.protocols.watermark.messages import ApprovalInfo
+from rtolap.protocols.watermark.messages import (
+    ApplicationHistory,
+    ApprovalInfo,
+    HostTrace,
+    LevelHistory,
+    UnitTrace,
+)
 
 BEGAN_MS = 1_000_000_000_000
 SAMPLES = 600

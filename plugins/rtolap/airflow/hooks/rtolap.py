@@ -19,8 +19,7 @@ from rtolap.base.errors import RtolapError
 from rtolap.base.settings import Settings
 from rtolap.protocols.agent.client import AgentClient, AsyncAgentClient
 from rtolap.protocols.coordinator.client import AsyncCoordinatorClient, CoordinatorClient
-from rtolap.protocols.loader.async_client import AsyncLoaderClient
-from rtolap.protocols.loader.client import LoaderClient
+from rtolap.protocols.loader.client import AsyncLoaderClient, LoaderClient
 
 
 class RtolapHook(BaseHook):

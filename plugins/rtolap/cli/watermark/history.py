@@ -18,7 +18,7 @@ from rtolap.draw.timeline import Timeline, Trace, timeline
 from rtolap.draw.timeline_figure import draw_timeline
 from rtolap.model.durations import parse_duration_ms
 from rtolap.model.instants import instant_ms
-from rtolap.protocols.watermark.history import ApplicationHistory
+from rtolap.protocols.watermark.messages import ApplicationHistory
 
 SAMPLES = 4_000  # an hour by the second, and a pixel or two of a picture each
 

@@ -12,8 +12,7 @@ from rtolap.cli.output import text_table
 from rtolap.cli.watermark.words import at, span
 from rtolap.model.application import Application
 from rtolap.protocols.coordinator.client import CoordinatorClient
-from rtolap.protocols.watermark.history import UnitInfo, UnitsInfo
-from rtolap.protocols.watermark.messages import ApplicationInfo, ApplicationWatermarks
+from rtolap.protocols.watermark.messages import ApplicationInfo, ApplicationWatermarks, UnitInfo, UnitsInfo
 
 UNITS_MAX = 20_000  # as many as there can be
 

@@ -13,7 +13,7 @@ from rtolap.coordinator.applications.history_rows import HOSTS_KEPT, UNITS_KEPT
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.metadata.records import UnitKey
-from rtolap.protocols.watermark import history as wire
+from rtolap.protocols.watermark import messages as wire
 from rtolap.watermark.missing import deficit_ms
 from rtolap.watermark.snapshot import NEVER, Instants, Rates
 from rtolap.watermark.topology import Unit

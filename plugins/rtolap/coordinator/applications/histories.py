@@ -15,8 +15,7 @@ from rtolap.coordinator.applications.history_rows import NOBODY, Name, Rows
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.records import UnitKey
 from rtolap.model.application import Application
-from rtolap.protocols.watermark import history as wire
-from rtolap.protocols.watermark.messages import ApprovalInfo
+from rtolap.protocols.watermark import messages as wire
 from rtolap.watermark.snapshot import NEVER, Indices, Instants
 
 _FOREVER_MS = 2**62
@@ -81,7 +80,7 @@ class Histories:
                 if level is None or level == name
             },
             approvals=tuple(
-                ApprovalInfo(until_ms=a.until_ms, by=a.by, reason=a.reason, at_ms=a.at_ms)
+                wire.ApprovalInfo(until_ms=a.until_ms, by=a.by, reason=a.reason, at_ms=a.at_ms)
                 for a in running.approvals
             ),
         )

@@ -23,7 +23,7 @@ from rtolap.metadata.requests import Note
 from rtolap.metadata.store import MetadataStore
 from rtolap.protocols.coordinator.messages import Definition
 from rtolap.protocols.watermark import messages as wire
-from rtolap.protocols.watermark.history import ApplicationHistory, UnitsInfo
+from rtolap.protocols.watermark.messages import ApplicationHistory, UnitsInfo
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The routes below `/api/v1/applications`. Messages: `wire.watermark`."""
+"""The routes below `/api/v1/applications`. Messages: `protocols.watermark.messages`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from rtolap.coordinator.applications.limits import INSTANT_MAX_MS
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.request_ids import RequestId
 from rtolap.protocols.coordinator.messages import Definition
-from rtolap.protocols.watermark import history as watched
 from rtolap.protocols.watermark import messages as wire
 
 _JSON = "application/json"
@@ -102,7 +101,7 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
         application: str,
         level: Annotated[str | None, Query()] = None,
         limit: Annotated[int, Query(ge=1, le=20_000)] = 100,
-    ) -> watched.UnitsInfo:
+    ) -> wire.UnitsInfo:
         return coordinator.applications.units(application, level, limit)
 
     @api.get(path + "/history")
@@ -112,7 +111,7 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
         since_ms: Annotated[int | None, Query(ge=0)] = None,
         until_ms: Annotated[int | None, Query(ge=0)] = None,
         samples: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
-    ) -> watched.ApplicationHistory:
+    ) -> wire.ApplicationHistory:
         return coordinator.applications.history(application, level, since_ms, until_ms, samples)
 
     @api.get(path + "/explain")

@@ -1,9 +1,9 @@
 """Every request of the coordinator's protocol, once: method, path, body, and type of the response.
 
-Both clients (`client`, `async_client`) are made of these. Calls may be repeated: a second `create`
-of an equal definition, `promote` of a promoted build, a reassignment that stands, … change nothing, and a
-second `start_build` only takes the right of promotion from the first. A `drop` carries an id, by which its
-repetition is distinguished from another one.
+Both clients of `client` are made of these. Calls may be repeated: a second `create` of an equal definition,
+`promote` of a promoted build, a reassignment that stands, … change nothing, and a second `start_build` only
+takes the right of promotion from the first. A `drop` carries an id, by which its repetition is distinguished
+from another one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 
 from rtolap.protocols.coordinator import messages as wire
 from rtolap.protocols.rest.request import Body, Call, delete, get, path, post
+from rtolap.protocols.watermark import messages as watermarks
 
 HEARTBEAT_TIMEOUT_S = 2.0
 ERROR_CHARACTERS_MAX = 4000  # of a failed build
@@ -31,6 +32,10 @@ _HEARTBEAT, _WATERMARK = TypeAdapter(wire.HeartbeatResponse), TypeAdapter(wire.W
 _PURGED, _CLEANED = TypeAdapter(wire.PurgeResult), TypeAdapter(wire.CleanupResult)
 _QUEUE, _SPEC = TypeAdapter(wire.Queue), TypeAdapter(wire.BuildSpecMessage)
 _REASSIGNMENT = TypeAdapter(wire.Reassignment)
+_APPLICATION = TypeAdapter(watermarks.ApplicationInfo)
+_WATERMARKS, _HOSTS = TypeAdapter(watermarks.ApplicationWatermarks), TypeAdapter(watermarks.HostsInfo)
+_CHANGED, _EXPLANATION = TypeAdapter(watermarks.HostsChanged), TypeAdapter(watermarks.Explanation)
+_UNITS, _HISTORY = TypeAdapter(watermarks.UnitsInfo), TypeAdapter(watermarks.ApplicationHistory)
 
 
 # -- cluster --------------------------------------------------------------------------------------------
@@ -211,3 +216,76 @@ def accept_loss(cube: str, segment: str, by: str, reason: str) -> Call[wire.Segm
 def close_segment(cube: str, segment: str) -> Call[wire.SegmentInfo]:
     """Request that the leaders close this segment and all before it, without waiting for the watermark."""
     return post(_SEGMENT, "cubes", cube, "segments", segment, "close")
+
+
+# -- applications ---------------------------------------------------------------------------------------
+
+
+def applications() -> Call[list[str]]:
+    return get(_NAMES, "applications")
+
+
+def application(name: str) -> Call[watermarks.ApplicationInfo]:
+    return get(_APPLICATION, "applications", name)
+
+
+def create_application(definition: wire.Definition) -> Call[None]:
+    return post(_NOTHING, "applications", body=definition)
+
+
+def change_application(name: str, definition: wire.Definition) -> Call[None]:
+    """Another definition for one that exists, while it runs. Refused where that is not safe."""
+    return Call("PUT", path("applications", name), _NOTHING, body=definition)
+
+
+def drop_application(name: str) -> Call[None]:
+    return delete(_NOTHING, "applications", name)
+
+
+def application_watermarks(name: str) -> Call[watermarks.ApplicationWatermarks]:
+    return get(_WATERMARKS, "applications", name, "watermarks")
+
+
+def application_hosts(name: str, level: str | None = None, limit: int = 20) -> Call[watermarks.HostsInfo]:
+    """The furthest behind first. `level` may be left out where there is one source."""
+    params = {"limit": str(limit), **({} if level is None else {"level": level})}
+    return Call("GET", path("applications", name, "hosts"), _HOSTS, params=params)
+
+
+def application_units(name: str, level: str | None = None, limit: int = 100) -> Call[watermarks.UnitsInfo]:
+    """The oldest work first."""
+    params = {"limit": str(limit), **({} if level is None else {"level": level})}
+    return Call("GET", path("applications", name, "units"), _UNITS, params=params)
+
+
+def application_history(
+    name: str,
+    *,
+    since_ms: int | None = None,
+    until_ms: int | None = None,
+    level: str | None = None,
+    samples: int | None = None,
+) -> Call[watermarks.ApplicationHistory]:
+    """At most so many `samples`, spread over the time from `since_ms` to `until_ms`."""
+    asked = {"since_ms": since_ms, "until_ms": until_ms, "level": level, "samples": samples}
+    params = {key: str(value) for key, value in asked.items() if value is not None}
+    return Call("GET", path("applications", name, "history"), _HISTORY, params=params)
+
+
+def change_hosts(
+    name: str, level: str, action: str, hosts: Sequence[str], end_ms: int | None = None
+) -> Call[watermarks.HostsChanged]:
+    """`action`: register, renew, drain or remove; see `watermark.HostsChange`."""
+    body: Body = {"level": level, "action": action, "hosts": list(hosts), "end_ms": end_ms}
+    return post(_CHANGED, "applications", name, "hosts", body=body)
+
+
+def explain_window(name: str, window_end_ms: int) -> Call[watermarks.Explanation]:
+    params = {"window_end_ms": str(window_end_ms)}
+    return Call("GET", path("applications", name, "explain"), _EXPLANATION, params=params)
+
+
+def approve_windows(name: str, until_ms: int, by: str, reason: str) -> Call[watermarks.ApplicationInfo]:
+    """Let the windows that end at or below `until_ms` close as they are. Recorded."""
+    body: Body = {"until_ms": until_ms, "by": by, "reason": reason}
+    return post(_APPLICATION, "applications", name, "approvals", body=body)

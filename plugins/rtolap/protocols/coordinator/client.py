@@ -1,28 +1,27 @@
 """The coordinator's clients: they find the leader among the coordinators and retry while there is none.
 
 `CoordinatorClient` is for services, tasks and the command line, `AsyncCoordinatorClient` for triggers. Their
-methods are the calls of `coordinator_calls`, under the same names. Both raise the error that the coordinator
-raised (`base.errors`), `Unavailable` when no leader answered within `retry_s`, and never repeat a request
-that was refused.
+methods are those of `calls`, under the same names. Both raise the error that the coordinator raised
+(`base.errors`), `Unavailable` when no leader answered within `retry_s`, and never repeat a request that was
+refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 import httpx
-from tenacity import Retrying, stop_after_delay
+from tenacity import AsyncRetrying, Retrying, stop_after_delay
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
-from rtolap.protocols.coordinator import calls as calls
+from rtolap.protocols.coordinator import calls
 from rtolap.protocols.coordinator import messages as wire
-from rtolap.protocols.coordinator.async_client import AsyncCoordinatorClient
 from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.protocols.rest.request import PASSING, PAUSE, RETRY_S, TIMEOUT_S, Call, Method, headers
-from rtolap.protocols.watermark import calls as watermark_calls
 
 __all__ = ["AsyncCoordinatorClient", "CoordinatorClient"]
 
@@ -120,15 +119,78 @@ class CoordinatorClient(Closeable):
     requeue = _Sent(calls.requeue)
     close_segment = _Sent(calls.close_segment)
     accept_loss = _Sent(calls.accept_loss)
-    applications = _Sent(watermark_calls.applications)
-    application = _Sent(watermark_calls.application)
-    create_application = _Sent(watermark_calls.create_application)
-    change_application = _Sent(watermark_calls.change_application)
-    drop_application = _Sent(watermark_calls.drop_application)
-    application_watermarks = _Sent(watermark_calls.application_watermarks)
-    application_hosts = _Sent(watermark_calls.application_hosts)
-    application_units = _Sent(watermark_calls.application_units)
-    application_history = _Sent(watermark_calls.application_history)
-    change_hosts = _Sent(watermark_calls.change_hosts)
-    explain_window = _Sent(watermark_calls.explain_window)
-    approve_windows = _Sent(watermark_calls.approve_windows)
+    applications = _Sent(calls.applications)
+    application = _Sent(calls.application)
+    create_application = _Sent(calls.create_application)
+    change_application = _Sent(calls.change_application)
+    drop_application = _Sent(calls.drop_application)
+    application_watermarks = _Sent(calls.application_watermarks)
+    application_hosts = _Sent(calls.application_hosts)
+    application_units = _Sent(calls.application_units)
+    application_history = _Sent(calls.application_history)
+    change_hosts = _Sent(calls.change_hosts)
+    explain_window = _Sent(calls.explain_window)
+    approve_windows = _Sent(calls.approve_windows)
+
+
+class _Awaited(Method[P, T]):
+    """A call as a method of the asynchronous client."""
+
+    def __get__(self, client: AsyncCoordinatorClient, owner: type) -> Callable[P, Awaitable[T]]:
+        def send(*args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+            return client.send(self.make(*args, **kwargs))
+
+        return send
+
+
+class AsyncCoordinatorClient:
+    """The polling calls, for one event loop."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        token: str,
+        *,
+        retry_s: float = RETRY_S,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._leader = LeaderFinder(urls)
+        self._retry_s = retry_s
+        self._http = httpx.AsyncClient(
+            headers=headers(token), timeout=TIMEOUT_S, transport=transport, verify=trust(None)
+        )
+
+    async def __aenter__(self) -> AsyncCoordinatorClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def send(self, call: Call[T]) -> T:
+        if call.once:
+            return await self._attempt(call)
+        stop = stop_after_delay(self._retry_s)
+        return await AsyncRetrying(retry=PASSING, stop=stop, wait=PAUSE, reraise=True)(self._attempt, call)
+
+    async def _attempt(self, call: Call[T]) -> T:
+        for url in self._leader.attempts():
+            with self._leader.asking(url):
+                response = await self._http.request(**call.request_at(url))
+                if self._leader.answered(url, response):
+                    return call.read(response)
+        raise self._leader.nobody(str(call))
+
+    queue = _Awaited(calls.queue)
+    segment = _Awaited(calls.segment)
+    segments = _Awaited(calls.segments)
+    watermark = _Awaited(calls.watermark)
+    cube = _Awaited(calls.cube)
+    receivers = _Awaited(calls.receivers)
+    metrics_targets = _Awaited(calls.metrics_targets)
+    application_watermarks = _Awaited(calls.application_watermarks)
+    explain_window = _Awaited(calls.explain_window)

@@ -1,8 +1,9 @@
-"""Client of one loader's process; `loader_async` is its twin for triggers."""
+"""Clients of one loader's process: `LoaderClient`, and its twin for triggers, which must not block."""
 
 from __future__ import annotations
 
-from typing import Literal
+from types import TracebackType
+from typing import Literal, Self
 
 import httpx
 import msgspec
@@ -43,5 +44,33 @@ class LoaderClient(Closeable):
         except httpx.HTTPError as error:
             raise Unavailable(f"the loader at {self.url} does not answer", found=str(error)) from error
         if response.status_code != 200:
+            raise error_of(response)
+        return msgspec.json.decode(response.content, type=LoaderStatus)
+
+
+class AsyncLoaderClient:
+    """Raises Unavailable where nobody answers, and the loader's errors of the tree."""
+
+    def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.url = url.rstrip("/")
+        headers = {"Authorization": f"Bearer {token}"}
+        self._http = httpx.AsyncClient(
+            headers=headers, timeout=timeout_s, trust_env=False, verify=trust(None)
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    async def status(self) -> LoaderStatus:
+        try:
+            response = await self._http.get(self.url + API)
+        except httpx.HTTPError as error:
+            raise Unavailable(f"the loader at {self.url} does not answer", found=str(error)) from error
+        if response.status_code != httpx.codes.OK:
             raise error_of(response)
         return msgspec.json.decode(response.content, type=LoaderStatus)

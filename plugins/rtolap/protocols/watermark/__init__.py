@@ -1,1 +1,1 @@
-"""Watermarks of applications over REST: messages, requests, history."""
+"""Watermarks of applications over REST: the messages of requests that `protocols.coordinator.calls` has."""

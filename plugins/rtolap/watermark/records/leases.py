@@ -27,7 +27,7 @@ class Answer(Protocol):
 
 
 class ChangeHosts(Protocol):
-    """`wire.coordinator_client.CoordinatorClient.change_hosts`."""
+    """`protocols.coordinator.client.CoordinatorClient.change_hosts`."""
 
     def __call__(
         self, name: str, level: str, action: str, hosts: Sequence[str], end_ms: int | None = None
