@@ -23,8 +23,8 @@ from rtolap.base.errors import (
     Unavailable,
     UnsupportedSql,
 )
-from rtolap.protocols.query.client import QueryAnswer, QueryClient
-from rtolap.protocols.query.warning import QueryWarning
+from rtolap.protocols.query.client import QueryClient
+from rtolap.protocols.query.messages import QueryAnswer, QueryWarning
 
 apilevel = "2.0"
 threadsafety = 2  # threads may share a connection, not a cursor

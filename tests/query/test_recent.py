@@ -16,7 +16,7 @@ import duckdb
 import pytest
 from rtolap.base.errors import QueryError
 from rtolap.model.cube import Cube, Measure, Schema, SegmentPolicy
-from rtolap.protocols.query.warning import QueryWarning
+from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import flight_table, random_flights

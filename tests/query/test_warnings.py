@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from rtolap.model.event_loss import EventLoss
 from rtolap.model.offsets import PartRange
-from rtolap.protocols.query.warning import QueryWarning
+from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import flights_world

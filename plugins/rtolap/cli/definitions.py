@@ -27,7 +27,7 @@ from rtolap.model.yaml_files import Definitions, read_definitions
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import CubeStatus
 from rtolap.protocols.definitions import Takers, create_all, wants_coordinator, wants_endpoints
-from rtolap.protocols.query.refused_records import refused_text
+from rtolap.protocols.query.messages import refused_text
 
 app = typer.Typer(no_args_is_help=True, help="Tables, cubes, lookups and stored tables.")
 

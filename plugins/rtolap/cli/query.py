@@ -14,7 +14,7 @@ from rtolap.cli.output import JsonOption, console, print_json, print_table, warn
 from rtolap.cli.serving import end_now, service_settings
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.protocols.query.client import QueryClient
-from rtolap.protocols.query.history_cache import OFF, HistoryCacheReport
+from rtolap.protocols.query.messages import HISTORY_CACHE_OFF, HistoryCacheReport
 from rtolap.query.cubes.history import MemoryBounds
 from rtolap.query.http import CACHED_VERSIONS_MAX
 from rtolap.query.mysql.server import MySqlLimits
@@ -104,7 +104,7 @@ def cache(
     if as_json:
         print_json(found)
         return
-    if found.state == OFF.state:
+    if found.state == HISTORY_CACHE_OFF.state:
         console.print("no copies of history are kept: RTOLAP_HISTORY_CACHE_DIR is not set")
         return
     print_table(

@@ -13,7 +13,7 @@ from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, print_json, print_table, report, success
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import CubeReport, Reassignment, ReassignRequest
-from rtolap.protocols.query.refused_records import refused_text
+from rtolap.protocols.query.messages import refused_text
 
 app = typer.Typer(no_args_is_help=True, help="Receivers and replica sets.")
 

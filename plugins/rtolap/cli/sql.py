@@ -18,7 +18,8 @@ from sqlglot.tokenizer_core import TokenType
 from rtolap.base.errors import RtolapError, SqlSyntaxError
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, console, print_json, print_table, warn
-from rtolap.protocols.query.client import QueryAnswer, QueryClient
+from rtolap.protocols.query.client import QueryClient
+from rtolap.protocols.query.messages import QueryAnswer
 from rtolap.query.sql.dialect import RtolapSql
 
 _ENDS = ("exit", "quit", "\\q")

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
-from rtolap.protocols.query.refused_records import refused_text
-from rtolap.protocols.query.warning import QueryWarning
+from rtolap.protocols.query.messages import QueryWarning, refused_text
 from rtolap.query.plan import CubeRead, ReadStats, Rewritten, TableRead, TableStats
 from rtolap.query.sql.rules.pushdown import relation_name
 from rtolap.query.stored.relation import relation_key

@@ -37,7 +37,7 @@ from rtolap.base.errors import QueryError, RtolapError, Unauthorized
 from rtolap.base.http_guard import caller_of, guard
 from rtolap.base.http_limits import HttpLimits
 from rtolap.base.users import Users
-from rtolap.protocols.query.history_cache import OFF, HistoryCacheReport
+from rtolap.protocols.query.messages import HISTORY_CACHE_OFF, HistoryCacheReport
 from rtolap.query.cancel import Cancellation
 from rtolap.query.durations import durations_us, is_duration, time_text
 from rtolap.query.outcome import Outcome
@@ -75,7 +75,7 @@ def make_app(
     token: str,
     limits: HttpLimits = HttpLimits(),
     peers: Peers = NoPeers(),
-    history_cache: Callable[[int], HistoryCacheReport] = lambda versions_max: OFF,
+    history_cache: Callable[[int], HistoryCacheReport] = lambda versions_max: HISTORY_CACHE_OFF,
 ) -> FastAPI:
     """`peers`: the connections that SHOW PROCESSLIST lists and KILL ends. `history_cache`: its report with at
     most so many versions."""

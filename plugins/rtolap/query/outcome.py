@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from rtolap.base.errors import RtolapError
-from rtolap.protocols.query.warning import QueryWarning
+from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.cancel import Cancellation
 from rtolap.query.coalescing import Once
 from rtolap.query.plan import ReadStats, TableStats

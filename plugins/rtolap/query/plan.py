@@ -12,8 +12,8 @@ from sqlglot import exp
 from rtolap.columnar.schema import physical_schema
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.cube import Schema
-from rtolap.protocols.predicate import Predicate
-from rtolap.protocols.query.warning import QueryWarning
+from rtolap.model.predicate import Predicate
+from rtolap.protocols.query.messages import QueryWarning
 from rtolap.protocols.receiver.messages import Snapshot
 from rtolap.protocols.stored_tables.messages import TableInfo
 

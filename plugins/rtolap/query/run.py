@@ -17,7 +17,7 @@ from rtolap.base.users import Users
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import MetadataStore
 from rtolap.object_store.store import open_store
-from rtolap.protocols.query.history_cache import OFF, HistoryCacheReport
+from rtolap.protocols.query.messages import HISTORY_CACHE_OFF, HistoryCacheReport
 from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.query.cluster import Cluster
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
@@ -109,7 +109,7 @@ class QueryProcess:
             self.close()
 
     def _cache_report(self, versions_max: int) -> HistoryCacheReport:
-        return OFF if self.keeper is None else report(self.keeper, versions_max)
+        return HISTORY_CACHE_OFF if self.keeper is None else report(self.keeper, versions_max)
 
     def close(self) -> None:
         self._http.should_exit = True

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import QueryError
-from rtolap.protocols.query.warning import QueryWarning
+from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query import explain
 from rtolap.query.admission import AdmissionControl
 from rtolap.query.cancel import Cancellation, Timeouts

@@ -1,1 +1,1 @@
-"""The query service over HTTP: client, warnings, refused records in words."""
+"""The query service over HTTP: messages and client."""

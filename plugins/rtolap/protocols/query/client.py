@@ -12,29 +12,10 @@ import msgspec
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
-from rtolap.protocols.query.history_cache import HistoryCacheReport
-from rtolap.protocols.query.warning import QueryWarning
+from rtolap.protocols.query.messages import HistoryCacheReport, QueryAnswer
 from rtolap.protocols.rest.error_responses import error_of
 
 DEADLINE_GRACE_S = 5.0  # the service gives up by itself; its words are better than a broken call
-
-
-class QueryColumn(msgspec.Struct, frozen=True):
-    name: str
-    type: str
-
-
-class QueryAnswer(msgspec.Struct, frozen=True):
-    """`positions`: cube → partition → next offset; the answer holds exactly the events below.
-
-    `warnings`: how the rows are meant, where that is not exactly what was requested.
-    """
-
-    columns: tuple[QueryColumn, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    positions: dict[str, dict[int, int]] = {}
-    stats: tuple[dict[str, Any], ...] = ()
-    warnings: tuple[QueryWarning, ...] = ()
 
 
 class QueryClient(Closeable):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rtolap.protocols.predicate import Predicate
+from rtolap.model.predicate import Predicate
 
 ANSWER_KEY = b"rtolap.answer"
 ERROR_MARK = "rtolap-error:"

@@ -17,8 +17,8 @@ import msgspec
 
 from rtolap.base.errors import QueryError
 from rtolap.base.undecodable import UNDECODABLE
+from rtolap.model.predicate import Predicate
 from rtolap.model.stored.schema import StoredSchema
-from rtolap.protocols.predicate import Predicate
 
 COPY_NAME, COPY_DATA = "name", "data"
 

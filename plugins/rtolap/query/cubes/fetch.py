@@ -21,8 +21,7 @@ from rtolap.base.errors import Corrupted, StaleSnapshot, Unavailable
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import Schema
 from rtolap.model.event_loss import offsets_text
-from rtolap.protocols.query.refused_records import refused_text
-from rtolap.protocols.query.warning import QueryWarning
+from rtolap.protocols.query.messages import QueryWarning, refused_text
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cluster import Cluster
 from rtolap.query.coalescing import Coalescing, Once

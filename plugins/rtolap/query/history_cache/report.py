@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import islice
 
-from rtolap.protocols.query.history_cache import HistoryCacheReport, VersionCopies
+from rtolap.protocols.query.messages import HistoryCacheReport, VersionCopies
 from rtolap.query.history_cache.keeper import HistoryKeeper
 from rtolap.query.history_cache.placement import ReadyVersion, newest_first
 from rtolap.query.history_cache.states import FileState

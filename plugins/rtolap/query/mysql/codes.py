@@ -29,7 +29,7 @@ from rtolap.base.errors import (
     UnknownVariable,
     UnsupportedSql,
 )
-from rtolap.protocols.query.warning import WarningCode
+from rtolap.protocols.query.messages import WarningCode
 
 UTF8MB4 = 255
 BINARY_CHARSET = 63

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from rtolap.base.errors import QueryError, UnknownConnection, UnsupportedSql
 from rtolap.base.users import Users
-from rtolap.protocols.query.warning import QueryWarning
+from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.cancel import Cancellation
 from rtolap.query.outcome import Outcome
 from rtolap.query.sql.parser import Parameters, Statement

@@ -19,8 +19,8 @@ from rtolap.cubes.receiver.answers.result_cache import ResultCache, merged_plain
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
 from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.model.cube import Schema
+from rtolap.model.predicate import columns_of
 from rtolap.model.segment import SegmentRange, parse_segment_name
-from rtolap.protocols.predicate import columns_of
 from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
 
 

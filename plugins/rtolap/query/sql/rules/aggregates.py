@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from rtolap.base.errors import QueryError
 from rtolap.model.types import ColumnType
-from rtolap.protocols.query.warning import QueryWarning
+from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.catalogue import not_a_dimension
 from rtolap.query.sketches import HLL_ESTIMATE
 from rtolap.query.sql.dialect import user_sql

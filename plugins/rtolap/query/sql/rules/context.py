@@ -12,7 +12,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from rtolap.base.errors import QueryError
 from rtolap.model.cube import Schema
 from rtolap.model.predicate import Or, Predicate
-from rtolap.protocols.query.warning import QueryWarning
+from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, TableRead
 

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from rtolap.base.errors import QueryError
 from rtolap.model.cube import TIME_UNITS, Cube, TimeUnit
-from rtolap.protocols.query.warning import QueryWarning
+from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.sql.dialect import user_sql
 from rtolap.query.sql.rules.context import CubeScope
 from rtolap.query.sql.timeline import floor, next_start, text
