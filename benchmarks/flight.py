@@ -22,8 +22,7 @@ import pyarrow as pa
 from pyarrow import flight
 from rtolap.base.metrics import Metrics
 from rtolap.cli.serving import switch_often
-from rtolap.protocols.flight.endpoint import TokenFactory
-from rtolap.protocols.flight.server import GuardedFlightServer
+from rtolap.protocols.flight.server import GuardedFlightServer, TokenFactory
 
 TOKEN = "bench"
 CALLS = 1000

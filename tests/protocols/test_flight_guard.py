@@ -25,7 +25,7 @@ from rtolap.base.errors import TooLarge, Unauthorized, Unavailable
 from rtolap.base.flight_guard import frames
 from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.metrics import Metrics
-from rtolap.protocols.flight.errors import named
+from rtolap.protocols.flight.client import named
 from rtolap.protocols.flight.server import GuardedFlightServer
 
 from tests.support.hostile.exhausted_listener import ExhaustedListener

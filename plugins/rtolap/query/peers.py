@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from rtolap.base.clock import Clock
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import RtolapError, Unavailable
-from rtolap.protocols.flight.pings import PING_AFTER_S, PING_AGAIN_S, silence
+from rtolap.protocols.flight.client import PING_AFTER_S, PING_AGAIN_S, silence
 from rtolap.query.cancel import Cancellation
 
 log = logging.getLogger(__name__)

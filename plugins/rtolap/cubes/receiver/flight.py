@@ -10,8 +10,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from rtolap.base.errors import QueryError
-from rtolap.protocols.flight.endpoint import body_of, guarded
-from rtolap.protocols.flight.server import GuardedFlightServer, ServerOptions
+from rtolap.protocols.flight.server import GuardedFlightServer, ServerOptions, body_of, guarded
 from rtolap.protocols.receiver.messages import PartialQuery, ReceiverStats
 
 

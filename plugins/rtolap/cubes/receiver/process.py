@@ -37,7 +37,7 @@ from rtolap.metadata.records import ChangeLog, ReceiverRecord
 from rtolap.metadata.store import Election
 from rtolap.metadata.updates import read
 from rtolap.model.cube import Schema
-from rtolap.protocols.flight.endpoint import shut_down
+from rtolap.protocols.flight.server import shut_down
 from rtolap.protocols.receiver.messages import PartialQuery, ReceiverStats
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class ReceiverService:
     def stop(self) -> bool:
         """Graceful: each cube writes a checkpoint, leadership is given back.
 
-        False where queries are still open: see `wire.flight_endpoint.shut_down`.
+        False where queries are still open: see `protocols.flight.server.shut_down`.
         """
         self._stopping.set()
         self._wake.set()

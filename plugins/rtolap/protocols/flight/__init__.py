@@ -1,1 +1,1 @@
-"""Common parts of the Flight protocols: servers behind their guard, channels, clients, errors, metrics."""
+"""Common parts of the Flight protocols: servers behind their guard, and clients."""

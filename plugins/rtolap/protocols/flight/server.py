@@ -1,29 +1,44 @@
-"""The base of every Flight server of the product: its port belongs to a guard, itself it has a Unix socket.
+"""The base of every Flight server of the product: the cluster's token, named errors, metrics, the shutdown.
 
-See `base.flight_guard.relay` for what the guard lets through. The socket is in a folder that only this user
-can enter; what a process that was killed has left of such folders, the next one removes.
+Its port belongs to a guard, itself it has a Unix socket. See `base.flight_guard.relay` for what the guard
+lets through. The socket is in a folder that only this user can enter; what a process that was killed has left
+of such folders, the next one removes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hmac
+import json
+import logging
 import os
 import shutil
 import stat
 import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NotRequired, TypedDict, Unpack
+from typing import Any, NotRequired, TypedDict, TypeVar, Unpack
 
+import msgspec
 import pyarrow.flight as flight
 
+from rtolap.base.errors import QueryError, RtolapError, Unauthorized
 from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.flight_guard.relay import FlightRelay
 from rtolap.base.http_server import listening_sockets
 from rtolap.base.metrics import Metrics
-from rtolap.protocols.flight.endpoint import TokenFactory, error_text
-from rtolap.protocols.flight.metrics import FlightCalls
+from rtolap.base.undecodable import UNDECODABLE
+from rtolap.protocols.flight.client import named
+from rtolap.protocols.receiver.messages import ERROR_MARK
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+DRAIN_S = 10.0
 SOCKET = "s"
 _FOLDERS = "rtolap-flight-"
 _PATH_BYTES_MAX = 100  # of a Unix socket: the system takes 107
@@ -115,3 +130,97 @@ def _remove_left(parent: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
             finally:
                 os.close(lock)
+
+
+class TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
+    """Refuses every call without the cluster's token, before anything else is looked at."""
+
+    def __init__(self, token: str) -> None:
+        self._expected = f"Bearer {token}".encode()
+
+    def start_call(self, info: Any, headers: dict[str, list[str] | list[bytes]]) -> None:
+        given = next((v for k, vs in headers.items() if k.lower() == "authorization" for v in vs), "")
+        sent = given if isinstance(given, bytes) else given.encode()
+        if not hmac.compare_digest(sent, self._expected):
+            raise flight.FlightUnauthenticatedError(error_text(Unauthorized("the token is missing or wrong")))
+
+
+def shut_down(server: flight.FlightServerBase, within_s: float = DRAIN_S) -> bool:
+    """Take no call any more, and wait for those under way. False when some are still open then.
+
+    Arrow breaks no call off, and its server waits for the last one at the interpreter's end too: a process
+    for which this is False has to end without that (`cli.serving.end_now`).
+    """
+    waiting = threading.Thread(target=server.shutdown, name="flight-shutdown", daemon=True)
+    waiting.start()
+    waiting.join(within_s)
+    if waiting.is_alive():
+        log.warning("calls that are still open after %g s are given up", within_s)
+    return not waiting.is_alive()
+
+
+def body_of(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except UNDECODABLE as error:
+        kind_name = getattr(kind, "__name__", str(kind)).lstrip("_")
+        raise QueryError(f"the request is not a {kind_name}", found=str(error)) from error
+
+
+def guarded(call: Callable[[], T]) -> T:
+    """Errors cross the wire as the JSON that `base.errors.from_dict` reads."""
+    try:
+        return call()
+    except RtolapError as error:
+        raise flight.FlightServerError(error_text(error)) from error
+    except Exception as error:
+        log.exception("a request failed")
+        raise flight.FlightServerError(error_text(RtolapError(f"{type(error).__name__}: {error}"))) from error
+
+
+def guarded_batches(batches: Iterator[T]) -> Iterator[T]:
+    """The same, for what is computed while it is sent."""
+    while True:
+        try:
+            batch = guarded(lambda: next(batches, None))
+        except BaseException:
+            getattr(batches, "close", lambda: None)()
+            raise
+        if batch is None:
+            return
+        yield batch
+
+
+def error_text(error: RtolapError) -> str:
+    """An error as `client.named` reads it."""
+    return ERROR_MARK + json.dumps(error.to_dict())
+
+
+class FlightCalls(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
+    """Middleware that counts the calls: `rtolap_<service>_flight_call_seconds{method, outcome}`.
+
+    `method` is do_get, do_put, do_action, …; `outcome` is ok, or the code of the error that the peer
+    received. A call ends with its last message, so that a stream's time holds its reader's.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._seconds = metrics.histogram(
+            "flight_call_seconds", "A Flight call, until its last message.", ("method", "outcome")
+        )
+
+    def start_call(self, info: Any, headers: dict[str, list[str] | list[bytes]]) -> _Call:
+        return _Call(self, info.method.name.lower())
+
+    def ended(self, method: str, error: Exception | None, took_s: float) -> None:
+        outcome = "ok" if error is None else named("the service", method, error).code
+        self._seconds.labels(method, outcome).observe(took_s)
+
+
+class _Call(flight.ServerMiddleware):  # type: ignore[misc]
+    def __init__(self, calls: FlightCalls, method: str) -> None:
+        self._calls = calls
+        self._method = method
+        self._began_s = time.perf_counter()
+
+    def call_completed(self, exception: Exception | None) -> None:
+        self._calls.ended(self._method, exception, time.perf_counter() - self._began_s)

@@ -14,9 +14,7 @@ import pyarrow.flight as flight
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Corrupted
-from rtolap.protocols.flight.channel import answers, open_channel
-from rtolap.protocols.flight.clients import FlightClients
-from rtolap.protocols.flight.errors import named
+from rtolap.protocols.flight.client import FlightClients, answers, named, open_channel
 from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, ReceiverStats
 
 T = TypeVar("T")

@@ -1,1 +1,1 @@
-"""A storage node's protocol over Arrow Flight: messages, client, heartbeats."""
+"""A storage node's protocol over Arrow Flight: messages and clients."""

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
-from rtolap.protocols.flight.pings import PING_AFTER_S, PING_AGAIN_S, silence
+from rtolap.protocols.flight.client import PING_AFTER_S, PING_AGAIN_S, silence
 from rtolap.protocols.storage.client import RowStream, StorageNode
 from rtolap.protocols.storage.messages import (
     Heartbeat,

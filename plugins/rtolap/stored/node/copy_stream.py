@@ -15,7 +15,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from rtolap.base.errors import Unavailable
-from rtolap.protocols.flight.pings import silence
+from rtolap.protocols.flight.client import silence
 from rtolap.protocols.storage.client import StorageNode
 from rtolap.protocols.storage.messages import CopyRequest
 

@@ -12,8 +12,13 @@ from pyarrow import flight
 
 from rtolap.base.errors import QueryError, Refused
 from rtolap.base.flight_guard.limits import FlightLimits
-from rtolap.protocols.flight.endpoint import body_of, guarded, guarded_batches
-from rtolap.protocols.flight.server import GuardedFlightServer, ServerOptions
+from rtolap.protocols.flight.server import (
+    GuardedFlightServer,
+    ServerOptions,
+    body_of,
+    guarded,
+    guarded_batches,
+)
 from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import BatchStream
 from rtolap.stored.node.load import Load

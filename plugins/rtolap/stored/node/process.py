@@ -18,9 +18,8 @@ from rtolap.base.errors import RtolapError
 from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.metrics import Family, Metrics
 from rtolap.base.metrics_server import MetricsServer
-from rtolap.protocols.flight.endpoint import shut_down
-from rtolap.protocols.storage.client import StorageClients
-from rtolap.protocols.storage.heartbeats import HeartbeatClient
+from rtolap.protocols.flight.server import shut_down
+from rtolap.protocols.storage.client import HeartbeatClient, StorageClients
 from rtolap.protocols.storage.messages import Heartbeat, HeartbeatAnswer
 from rtolap.stored.node.flight import StorageFlightServer
 from rtolap.stored.node.node import LocalNode
@@ -34,7 +33,7 @@ class StorageService:
     endpoints.
 
     `drained`: whether no call was open any more when it had stopped; see
-    `protocols.flight.endpoint.shut_down`.
+    `protocols.flight.server.shut_down`.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from rtolap.base.errors import DefinitionError, Refused, Unavailable
 from rtolap.model.stored.schema import StoredSchema
-from rtolap.protocols.flight.pings import PING_AFTER_S
+from rtolap.protocols.flight.client import PING_AFTER_S
 from rtolap.protocols.storage.messages import PutEnd, PutHead, TabletId, TabletRows
 from rtolap.stored.frontend.loads import messages
 from rtolap.stored.frontend.loads.node_sender import NodeSender, RowNodes
