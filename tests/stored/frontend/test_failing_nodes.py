@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from rtolap.base.errors import RtolapError, Unauthorized, Unavailable
 from rtolap.stored.metastore.records import Partition, Tablet, TransactionState
-from rtolap.stored.node.tablet_replica import TabletReplica
+from rtolap.stored.node.tablet_replicas import TabletReplica
 
 from tests.support.stored.replicated_table import PEOPLE, ReplicatedTable
 

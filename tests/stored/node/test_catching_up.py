@@ -13,7 +13,7 @@ from rtolap.base.errors import Unavailable
 from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import BatchStream
 from rtolap.stored.engine.settings import TabletSettings
-from rtolap.stored.node import copy_stream
+from rtolap.stored.node import catching_up
 from rtolap.stored.node.node import LocalNode
 from rtolap.stored.node.settings import StorageSettings
 
@@ -203,7 +203,7 @@ class _StandingStill:
 def test_a_source_that_stands_still_is_left_for_the_next(
     nodes: InProcessNodes, monkeypatch: pytest.MonkeyPatch, batches: int
 ) -> None:
-    monkeypatch.setattr(copy_stream, "STALL_S", 0.05)
+    monkeypatch.setattr(catching_up, "STALL_S", 0.05)
     prepare(nodes, "b", 7, 1)
     publish(nodes, "b", 7, 1)
     over = Event()
@@ -221,7 +221,7 @@ def test_a_source_that_stands_still_is_left_for_the_next(
 def test_a_source_that_works_long_and_answers_pings_is_waited_for(
     nodes: InProcessNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copy_stream, "STALL_S", 0.05)
+    monkeypatch.setattr(catching_up, "STALL_S", 0.05)
     prepare(nodes, "b", 7, 1)
     publish(nodes, "b", 7, 1)
     slow = _StandingStill(nodes.nodes["b"], 1, Event(), pings=True)

@@ -4,35 +4,43 @@ Of each, what this node has prepared itself is published. Where it has nothing, 
 replica: that sends the files of single versions, or, once it has compacted them, its whole tablet, which
 takes the place of ours. What is prepared here and not among those versions stays prepared.
 
-A copy may take long: it goes on in the background, and a repeated request is answered with how far it is. A
-source that stands still is left: see `copy_stream`.
+A copy may take long, for a tablet may be large: it goes on in the background without a time limit, and a
+repeated request is answered with how far it is. Where nothing comes for a while its source is pinged; one
+that answers no ping, several times in a row, gives no more: the next source is tried, or the next round. What
+is read runs on a thread of its own, for a call to a node that stands still may answer to nothing.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from threading import Lock
+from queue import Empty, Full, Queue
+from threading import Event, Lock, Thread
+from typing import TypeAlias
 
 import pyarrow as pa
 
-from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
+from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError, Unavailable
+from rtolap.protocols.flight.client import silence
 from rtolap.protocols.storage.client import StorageNode
 from rtolap.protocols.storage.messages import COPY_DATA, COPY_NAME, CatchUp, CopyRequest, Reached, TabletId
 from rtolap.stored.engine.copying import Arriving, Chunk, CopiedVersion, filling, passing
-from rtolap.stored.node.copy_stream import batches
 from rtolap.stored.node.loads import Loads
-from rtolap.stored.node.tablet_replica import TabletReplica
-from rtolap.stored.node.tablet_replicas import TabletReplicas
+from rtolap.stored.node.tablet_replicas import TabletReplica, TabletReplicas
 from rtolap.stored.node.transaction_participant import TransactionParticipant
 
 log = logging.getLogger(__name__)
 
-
 COPIES_MAX = 2  # at once: they share the disk with loads and readers
 ANSWER_S = 5.0  # what a copy is waited for
+STALL_S = 5.0  # without a batch, before the source is pinged
+PINGS = 3  # left unanswered, before it counts as one that stands still: this machine may be short of time
+AHEAD_MAX = 2  # batches that wait
+_LOOK_S = 0.5  # how often a reader looks whether its batches are still wanted
+
+_Item: TypeAlias = "pa.RecordBatch | Exception | None"  # None: the end
 
 
 class CatchingUp:
@@ -106,7 +114,7 @@ class CatchingUp:
                 return
 
     def _copy_from(self, slot: TabletReplica, source: StorageNode) -> None:
-        with closing(batches(source, CopyRequest(slot.id, slot.open().version))) as stream:
+        with closing(_batches(source, CopyRequest(slot.id, slot.open().version))) as stream:
             arriving = Arriving(_chunks(stream))
             if arriving.manifest.state is not None:
                 self._take_whole(slot, arriving)
@@ -151,3 +159,60 @@ def _chunks(stream: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
         names, data = batch.column(COPY_NAME), batch.column(COPY_DATA)
         for at in range(batch.num_rows):
             yield Chunk(names[at].as_py(), data[at].as_py())
+
+
+def _batches(source: StorageNode, request: CopyRequest) -> Generator[pa.RecordBatch, None, None]:
+    """Raises Unavailable for a source that stands still, and what reading raises. To be closed."""
+    _require_answer(source, request)
+    arrived: Queue[_Item] = Queue(AHEAD_MAX)
+    over = Event()
+    Thread(target=_read, args=(source, request, arrived, over), name="copied", daemon=True).start()
+    try:
+        while (item := _next(source, request, arrived)) is not None:
+            if isinstance(item, Exception):
+                raise item
+            yield item
+    finally:
+        over.set()
+
+
+def _next(source: StorageNode, request: CopyRequest, arrived: Queue[_Item]) -> _Item:
+    while True:
+        try:
+            return arrived.get(timeout=STALL_S)
+        except Empty:
+            _require_answer(source, request)
+
+
+def _require_answer(source: StorageNode, request: CopyRequest) -> None:
+    """Raises Unavailable where none of several pings is answered."""
+    for _ in range(PINGS):
+        silent = silence(source.ping)
+        if silent is None:
+            return
+    raise Unavailable(f"the source of a copy of tablet {request.tablet} answers no ping") from silent
+
+
+def _read(source: StorageNode, request: CopyRequest, arrived: Queue[_Item], over: Event) -> None:
+    try:
+        stream = source.copy(request)
+        try:
+            for batch in stream:
+                if not _put(arrived, batch, over):
+                    return
+        finally:
+            stream.cancel()
+        _put(arrived, None, over)
+    except Exception as error:  # noqa: BLE001 - raised where the batches are taken
+        _put(arrived, error, over)
+
+
+def _put(arrived: Queue[_Item], item: _Item, over: Event) -> bool:
+    """False once nobody takes it any more."""
+    while not over.is_set():
+        try:
+            arrived.put(item, timeout=_LOOK_S)
+        except Full:
+            continue
+        return True
+    return False

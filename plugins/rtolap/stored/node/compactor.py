@@ -8,8 +8,7 @@ from time import monotonic
 
 from rtolap.base.errors import RtolapError
 from rtolap.stored.node.loads import Loads
-from rtolap.stored.node.tablet_replica import TabletReplica
-from rtolap.stored.node.tablet_replicas import TabletReplicas
+from rtolap.stored.node.tablet_replicas import TabletReplica, TabletReplicas
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from rtolap.protocols.flight.server import (
 )
 from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import BatchStream
-from rtolap.stored.node.load import Load
+from rtolap.stored.node.loads import Load
 from rtolap.stored.node.node import LocalNode
 
 BATCH_OVERHEAD_BYTES_MAX = 16 << 20  # of a batch on its way; one that is a little too large the node refuses

@@ -16,8 +16,7 @@ from rtolap.stored.engine.rows.columns import read_schema
 from rtolap.stored.node.catching_up import CatchingUp
 from rtolap.stored.node.compactor import Compactor
 from rtolap.stored.node.folder import DataFolder
-from rtolap.stored.node.load import Load
-from rtolap.stored.node.loads import Loads
+from rtolap.stored.node.loads import Load, Loads
 from rtolap.stored.node.settings import StorageSettings
 from rtolap.stored.node.tablet_replicas import TabletReplicas
 from rtolap.stored.node.transaction_participant import TransactionParticipant

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from rtolap.base.errors import NotFound, NotYet, Refused, RtolapError
 from rtolap.protocols.storage.messages import Abort, Prepare, Publish, TabletId, TabletsDone
 from rtolap.stored.node.loads import Loads
-from rtolap.stored.node.tablet_replica import TabletReplica
-from rtolap.stored.node.tablet_replicas import TabletReplicas
+from rtolap.stored.node.tablet_replicas import TabletReplica, TabletReplicas
 
 log = logging.getLogger(__name__)
 
