@@ -15,9 +15,9 @@ from rtolap.model.stored.schema import initial_schema
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.stored.engine.copying import MANIFEST, Arriving, Chunk, CopiedVersion, Manifest
 from rtolap.stored.engine.files import bloom
-from rtolap.stored.engine.records import DeletesFile, FileMeta, Rowset, TabletState
 from rtolap.stored.engine.rows.keys import hashes
 from rtolap.stored.engine.settings import TabletSettings
+from rtolap.stored.engine.state import DeletesFile, FileMeta, Rowset, TabletState
 from rtolap.stored.engine.tablet import Tablet
 
 SCHEMA = initial_schema(

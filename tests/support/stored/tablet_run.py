@@ -15,8 +15,8 @@ from rtolap.model.stored.schema import StoredSchema, initial_schema
 from rtolap.model.stored.schema_changes import add_column, drop_column, rename_column
 from rtolap.model.stored.table import StoredTable, TableModel
 from rtolap.stored.engine.rows.columns import read_schema
+from rtolap.stored.engine.scan import Snapshot
 from rtolap.stored.engine.settings import TabletSettings
-from rtolap.stored.engine.snapshot import Snapshot
 from rtolap.stored.engine.tablet import Tablet
 
 from tests.support.stored.mortal_disk import Crash, MortalDisk

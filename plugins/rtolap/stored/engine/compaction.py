@@ -1,4 +1,4 @@
-"""Many files become one: which, and how, in bounded memory. Nothing here changes the tablet."""
+"""Compaction of an open tablet, steps 9 to 14: many files become one, in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,21 +13,32 @@ from pyroaring import BitMap, FrozenBitMap
 
 from rtolap.columnar.groups import single_chunk
 from rtolap.model.stored.schema import StoredSchema
-from rtolap.stored.engine.disk import Disk
+from rtolap.stored.engine.core import Core
+from rtolap.stored.engine.deletes import Deletes, FileId
+from rtolap.stored.engine.disk import Disk, disk_error
+from rtolap.stored.engine.files.sorted_file import SortedFile
 from rtolap.stored.engine.loading import open_writer
-from rtolap.stored.engine.records import FileMeta, Rowset
 from rtolap.stored.engine.rows.columns import DELETE_SIGN, file_column, stored_type
-from rtolap.stored.engine.rows.key_ranges import KeyRange, key_ranges
+from rtolap.stored.engine.rows.key_ranges import KeyRange, key_ranges, piece_rows
 from rtolap.stored.engine.rows.keys import Longs
-from rtolap.stored.engine.rows.piece_rows import piece_rows
 from rtolap.stored.engine.rows.reduce import merge
-from rtolap.stored.engine.scan import LiveRows, View, with_defaults
+from rtolap.stored.engine.scan import LiveRows, Snapshot, View, with_defaults
 from rtolap.stored.engine.settings import TabletSettings
-from rtolap.stored.engine.steps import file_name
+from rtolap.stored.engine.state import Compacted, FileMeta, Rowset, apply
+from rtolap.stored.engine.steps import (
+    compacted_rowset,
+    compacting_folder,
+    deletes_file,
+    file_name,
+    rowset_folder,
+)
 
 _SIZE_RATIO = 2  # a rowset joins younger ones that are at least half as large together
 _FILE, _ROW = "__file", "__row"
 _PPM = 1_000_000
+
+
+# -- which files become which; nothing here changes the tablet ---------------------------------------------
 
 
 def plan(
@@ -164,3 +175,76 @@ def _moves(places: list[pa.Table], files: int) -> tuple[Moved, ...]:
         new = np.flatnonzero(of_file == at)
         moves.append(Moved(rows[new], new))
     return tuple(moves)
+
+
+# -- steps of a run ----------------------------------------------------------------------------------------
+
+
+def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot) -> None:
+    """Puts one rowset in the place of `chosen`, neighbours of the snapshot; under `compacting`."""
+    name = compacted_rowset(core.state.serial)
+    attempted = f"compacting {chosen[0].id} to {chosen[-1].id}"
+    folder = compacting_folder(core.root, name)
+    inputs: list[FileId] = [(rowset.id, meta.name) for rowset in chosen for meta in rowset.files]
+    outcome = _merge(core, chosen, snapshot, name, attempted)
+    files = [(meta.name, SortedFile(folder / meta.name)) for meta in outcome.files]
+    output = Rowset(name, chosen[0].first, chosen[-1].last, outcome.files)
+    with core.writing:
+        core.check_running(attempted)
+        kept = core.deletes.without([rowset.id for rowset in chosen], snapshot.version)
+        _carry(core.deletes, kept, inputs, output, outcome, snapshot.version)
+        entries = kept.entries()
+        try:
+            meta = core.write_deletes(name, entries) if entries else None  # step 11
+        except OSError as error:
+            core.remove(folder)
+            raise disk_error(error, attempted) from error
+        stale = core.state.deletes
+        record = Compacted(tuple(rowset.id for rowset in chosen), output, snapshot.version, meta)
+        core.log.append(record, attempted)  # step 12
+        if outcome.files:
+            core.move(folder, rowset_folder(core.root, name))  # step 13
+        core.files.put(name, files)
+        with core.seeing:
+            core.deletes = kept
+            core.state = apply(core.state, record)
+        for old in stale:
+            core.remove(deletes_file(core.root, old.name))
+        if not outcome.files:
+            core.remove(folder)
+        core.shorten_log()
+    core.files.retire(rowset.id for rowset in chosen)  # step 14
+
+
+def _merge(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot, name: str, attempted: str) -> Outcome:
+    """Steps 9 and 10."""
+    folder = compacting_folder(core.root, name)
+    views = [view for rowset, file_views in snapshot.by_rowset() if rowset in chosen for view in file_views]
+    try:
+        core.disk.remove(folder)
+        core.disk.make_folder(folder)
+        outcome = run(views, snapshot.schema, core.disk, folder, core.settings)
+        core.disk.sync_folder(folder)
+        core.disk.sync_folder(folder.parent)
+    except OSError as error:
+        core.remove(folder)
+        raise disk_error(error, attempted) from error
+    except Exception:  # of Arrow: what is half there must not stay until the tablet is opened again
+        core.remove(folder)
+        raise
+    return outcome
+
+
+def _carry(
+    known: Deletes, kept: Deletes, inputs: list[FileId], output: Rowset, outcome: Outcome, version: int
+) -> None:
+    """Deletes that were published while a compaction ran, from its inputs to its output."""
+    if not outcome.files:
+        return
+    target: FileId = (output.id, outcome.files[0].name)
+    by_version: dict[int, BitMap] = {}
+    for file_id, moved in zip(inputs, outcome.moved, strict=False):
+        for delete_version, rows in known.since(file_id, version):
+            by_version.setdefault(delete_version, BitMap()).update(moved.carry(rows))
+    for delete_version in sorted(by_version):
+        kept.add_deleted(delete_version, {target: by_version[delete_version]})

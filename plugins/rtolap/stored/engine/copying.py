@@ -22,7 +22,7 @@ from rtolap.stored.engine import log
 from rtolap.stored.engine.core import Core
 from rtolap.stored.engine.deletes import encode
 from rtolap.stored.engine.disk import Disk
-from rtolap.stored.engine.records import DeletesFile, FileMeta, PreparedTxn, Rowset, TabletState
+from rtolap.stored.engine.state import DeletesFile, FileMeta, PreparedTxn, Rowset, TabletState
 from rtolap.stored.engine.steps import (
     DELETES,
     FOLDERS,

@@ -1,4 +1,4 @@
-"""The parts of an open tablet, and the few ways to change it. `tablet` is its face.
+"""The parts of an open tablet (lock, log, state, files), and the few ways to change it. `tablet` is its face.
 
 Records are written one at a time, under `writing`; readers wait for none of that: what they see is swapped in
 at once, under `seeing`. One compaction at a time, under `compacting`.
@@ -6,20 +6,24 @@ at once, under `seeing`. One compaction at a time, under `compacting`.
 
 from __future__ import annotations
 
+import fcntl
+import logging
 import threading
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
-from rtolap.base.errors import Unavailable
-from rtolap.stored.engine import log
-from rtolap.stored.engine.deletes import Deletes, encode, read
+from rtolap.base.errors import Refused, Unavailable
+from rtolap.stored.engine.deletes import Deletes, FileId, encode, read
 from rtolap.stored.engine.disk import Disk, write_file
-from rtolap.stored.engine.lock import FolderLock
-from rtolap.stored.engine.open_files import RowsetFiles
-from rtolap.stored.engine.records import DeletesFile, Record, TabletState
+from rtolap.stored.engine.files.sorted_file import SortedFile
+from rtolap.stored.engine.log import Log
 from rtolap.stored.engine.settings import TabletSettings
-from rtolap.stored.engine.state import apply
-from rtolap.stored.engine.steps import DELETES, deletes_file
+from rtolap.stored.engine.state import DeletesFile, Record, Rowset, TabletState, apply
+from rtolap.stored.engine.steps import DELETES, LOCK, deletes_file, rowset_folder
 from rtolap.stored.engine.transaction import Transaction
+
+log = logging.getLogger(__name__)
 
 Entry = tuple[str, str, int, bytes]
 
@@ -36,7 +40,7 @@ class Core:
         disk: Disk,
         settings: TabletSettings,
         folder_lock: FolderLock,
-        tablet_log: log.Log,
+        tablet_log: Log,
         state: TabletState,
     ) -> None:
         self.root, self.disk, self.settings = root, disk, settings
@@ -88,3 +92,81 @@ class Core:
     def shorten_log(self) -> None:
         if self.log.is_long:
             self.log.begin_again(self.state)  # steps 15 and 16
+
+
+class FolderLock:
+    """One process at a time has a tablet open: until `release` or the end of the process.
+
+    Refused when somebody has it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._file = (root / LOCK).open("a")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._file.close()
+            raise Refused(f"tablet {root} is open already", action="close it there first") from error
+
+    def release(self) -> None:
+        self._file.close()
+
+
+class RowsetFiles:
+    """The open files, who has them pinned, and the folders that can be removed once nobody has.
+
+    For several threads at once.
+    """
+
+    def __init__(self, disk: Disk, root: Path) -> None:
+        self._disk, self._root = disk, root
+        self._lock = threading.Lock()
+        self._open: dict[FileId, SortedFile] = {}
+        self._pins: Counter[str] = Counter()
+        self._retired: set[str] = set()
+
+    def put(self, rowset: str, files: Iterable[tuple[str, SortedFile]]) -> None:
+        with self._lock:
+            for name, file in files:
+                self._open[rowset, name] = file
+
+    def open_all(self, rowset: Rowset) -> None:
+        """With every byte verified. Raises Corrupted."""
+        folder = rowset_folder(self._root, rowset.id)
+        self.put(rowset.id, [(meta.name, SortedFile(folder / meta.name)) for meta in rowset.files])
+
+    def of(self, rowset: Rowset) -> list[tuple[FileId, SortedFile]]:
+        with self._lock:
+            return [((rowset.id, meta.name), self._open[rowset.id, meta.name]) for meta in rowset.files]
+
+    def pin(self, rowsets: Iterable[str]) -> None:
+        with self._lock:
+            self._pins.update(rowsets)
+
+    def unpin(self, rowsets: Iterable[str]) -> None:
+        with self._lock:
+            self._pins.subtract(rowsets)
+        self.sweep()
+
+    def retire(self, rowsets: Iterable[str]) -> None:
+        """No version that can be pinned from here on reads them."""
+        with self._lock:
+            self._retired.update(rowsets)
+        self.sweep()
+
+    def remove(self, path: Path) -> None:
+        """Remove a path that nobody reads. One that the disk fails to remove is left to recovery."""
+        try:
+            self._disk.remove(path)
+        except OSError as error:
+            log.warning("%s cannot be removed yet: %s", path, error)
+
+    def sweep(self) -> None:
+        """Step 14. A path that the disk fails to remove is left to recovery."""
+        with self._lock:
+            idle = [rowset for rowset in self._retired if not self._pins[rowset]]
+            self._retired.difference_update(idle)
+            for file in [file for file in self._open if file[0] in idle]:
+                del self._open[file]
+        for rowset in idle:
+            self.remove(rowset_folder(self._root, rowset))

@@ -11,7 +11,7 @@ import xxhash
 from pyroaring import BitMap, FrozenBitMap
 
 from rtolap.base.errors import Corrupted
-from rtolap.stored.engine.records import DeletesFile
+from rtolap.stored.engine.state import DeletesFile
 
 FileId = tuple[str, str]  # rowset, file
 Deleted = Mapping[FileId, BitMap]

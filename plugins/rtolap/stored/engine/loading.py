@@ -11,11 +11,11 @@ from rtolap.base.errors import DefinitionError
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.engine.disk import Disk
 from rtolap.stored.engine.files.writer import Compression, FileWriter
-from rtolap.stored.engine.records import FileMeta
 from rtolap.stored.engine.rows.columns import DELETE_SIGN, accept, file_column
 from rtolap.stored.engine.rows.partial_rows import merge_partial
 from rtolap.stored.engine.rows.reduce import merge
 from rtolap.stored.engine.settings import TabletSettings
+from rtolap.stored.engine.state import FileMeta
 from rtolap.stored.engine.steps import file_name
 
 

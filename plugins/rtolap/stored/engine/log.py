@@ -11,8 +11,7 @@ import xxhash
 
 from rtolap.base.errors import Corrupted, Unavailable
 from rtolap.stored.engine.disk import Disk, disk_error, write_file
-from rtolap.stored.engine.records import Checkpoint, Record, TabletState
-from rtolap.stored.engine.state import apply
+from rtolap.stored.engine.state import Checkpoint, Record, TabletState, apply
 from rtolap.stored.engine.steps import LOG_PREFIX, log_file
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rtolap.base.errors import Corrupted
 from rtolap.stored.engine.disk import Disk
-from rtolap.stored.engine.records import TabletState
+from rtolap.stored.engine.state import TabletState
 from rtolap.stored.engine.steps import (
     COMPACTING,
     COMPLETING,

@@ -6,7 +6,8 @@ more than one file are merged key range by key range; there only conditions on k
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -14,18 +15,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import FrozenBitMap
 
-from rtolap.base.errors import QueryError
+from rtolap.base.closeable import Closeable
+from rtolap.base.errors import QueryError, Refused
 from rtolap.columnar.filter import mask
-from rtolap.model.predicate import And, Predicate, columns_of
+from rtolap.columnar.literals import place
+from rtolap.model.predicate import And, Compare, In, Predicate, Scalar, columns_of
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema
 from rtolap.stored.engine.files.sorted_file import SortedFile
 from rtolap.stored.engine.files.zones import Blocks
-from rtolap.stored.engine.rows.columns import DELETE_SIGN, columns_in, file_column, renamed
-from rtolap.stored.engine.rows.key_ranges import key_ranges
-from rtolap.stored.engine.rows.piece_rows import piece_rows
-from rtolap.stored.engine.rows.points import point_hashes
+from rtolap.stored.engine.rows.columns import DELETE_SIGN, columns_in, file_column, renamed, stored_type
+from rtolap.stored.engine.rows.key_ranges import key_ranges, piece_rows
+from rtolap.stored.engine.rows.keys import Hashes, hashes
 from rtolap.stored.engine.rows.reduce import merge
 from rtolap.stored.engine.settings import TabletSettings
+from rtolap.stored.engine.state import Rowset
+
+KEYS_MAX = 4096  # beyond, asking the bloom filters costs more than it spares
 
 
 class View(NamedTuple):
@@ -62,7 +67,7 @@ def scan(
         needed |= set(schema.key_names)
     wanted = tuple(column for column in schema.columns if column.name in needed)
     before = _on_keys(predicate, schema) if merging else predicate
-    hashes = point_hashes(before, schema)
+    hashes = _point_hashes(before, schema)
     if hashes is not None:
         views = [view for view in views if view.file.may_contain(hashes).any()]
     tables = _merged(views, schema, wanted, before, settings) if merging else _plain(views, wanted, predicate)
@@ -167,3 +172,83 @@ def _row_range(file: SortedFile, blocks: Blocks) -> tuple[int, int]:
     return int(block_numbers[0]) * file.footer.block_rows, (
         int(block_numbers[-1]) + 1
     ) * file.footer.block_rows
+
+
+class Snapshot(Closeable):
+    """A pinned version of a tablet: as long as it is open, nothing that it reads is deleted.
+
+    Reads as often as wanted, by several threads; `close` unpins. A context manager.
+    """
+
+    def __init__(
+        self,
+        version: int,
+        schema: StoredSchema,
+        rowsets: Sequence[Rowset],
+        views: Sequence[View],
+        settings: TabletSettings,
+        unpin: Callable[[], None],
+    ) -> None:
+        self.version, self.schema, self.rowsets = version, schema, tuple(rowsets)
+        self._views, self._settings, self._unpin = tuple(views), settings, unpin
+        self._open = True
+
+    def by_rowset(self) -> Iterator[tuple[Rowset, tuple[View, ...]]]:
+        """Files as this version sees them, in order of version."""
+        at = 0
+        for rowset in self.rowsets:
+            yield rowset, self._views[at : at + len(rowset.files)]
+            at += len(rowset.files)
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        schema: StoredSchema | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that are kept, merged by the model; batches without an order among them.
+
+        `schema`: of this table, older or newer, whose names and columns count; by default the tablet's own.
+        NotFound for an unknown column, QueryError for values that do not compare with theirs.
+        """
+        if not self._open:
+            raise Refused(f"version {self.version} is no longer pinned", action="pin it again")
+        return scan(self._views, schema or self.schema, columns, predicate, self._settings)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._unpin()
+
+
+def _point_hashes(predicate: Predicate | None, schema: StoredSchema) -> Hashes | None:
+    """Hashes of all keys that can be kept, where the predicate names a value for every key column; None when
+    they are not few.
+    """
+    if predicate is None or not schema.keys:
+        return None
+    terms = predicate.terms if isinstance(predicate, And) else (predicate,)
+    columns, combinations = [], 1
+    for column in schema.key_columns:
+        values = _values(terms, column.name)
+        if values is None:
+            return None
+        kind = stored_type(column)
+        places = [place(value, kind) for value in values if value is not None]
+        columns.append([pa.scalar(at.value, kind) for at in places if at.exact])
+        combinations *= len(columns[-1])
+        if combinations > KEYS_MAX:
+            return None
+    keys = list(product(*columns))
+    kinds = [stored_type(column) for column in schema.key_columns]
+    return hashes([pa.array([key[at] for key in keys], kind) for at, kind in enumerate(kinds)])
+
+
+def _values(terms: tuple[Predicate, ...], name: str) -> tuple[Scalar, ...] | None:
+    for term in terms:
+        match term:
+            case Compare(column=column, op="eq", value=value) if column == name:
+                return (value,)
+            case In(column=column, values=values, negated=False) if column == name:
+                return values
+    return None

@@ -16,19 +16,26 @@ from rtolap.base.errors import NotFound, NotYet, Refused, StaleSnapshot
 from rtolap.model.predicate import Predicate
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.engine import log
-from rtolap.stored.engine.compacting import compact
-from rtolap.stored.engine.compaction import plan
+from rtolap.stored.engine.compaction import compact, plan
 from rtolap.stored.engine.copying import Export
-from rtolap.stored.engine.core import Core
+from rtolap.stored.engine.core import Core, FolderLock
 from rtolap.stored.engine.disk import Disk, RealDisk, disk_error
-from rtolap.stored.engine.lock import FolderLock
 from rtolap.stored.engine.publishing import decide_prepared, publish
-from rtolap.stored.engine.records import Aborted, FileMeta, PreparedTxn, SchemaChanged, TabletState
 from rtolap.stored.engine.recovery import tidy
-from rtolap.stored.engine.scan import View
+from rtolap.stored.engine.scan import Snapshot, View
 from rtolap.stored.engine.settings import TabletSettings
-from rtolap.stored.engine.snapshot import Snapshot
-from rtolap.stored.engine.state import check_abort, check_begin, check_same_table, check_schema, version_of
+from rtolap.stored.engine.state import (
+    Aborted,
+    FileMeta,
+    PreparedTxn,
+    SchemaChanged,
+    TabletState,
+    check_abort,
+    check_begin,
+    check_same_table,
+    check_schema,
+    version_of,
+)
 from rtolap.stored.engine.steps import FOLDERS, pending_folder
 from rtolap.stored.engine.transaction import Transaction
 

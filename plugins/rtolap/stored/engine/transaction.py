@@ -12,8 +12,8 @@ from rtolap.base.errors import Refused
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.engine.disk import Disk, disk_error
 from rtolap.stored.engine.loading import FileLoader
-from rtolap.stored.engine.records import FileMeta
 from rtolap.stored.engine.settings import TabletSettings
+from rtolap.stored.engine.state import FileMeta
 
 R = TypeVar("R")
 

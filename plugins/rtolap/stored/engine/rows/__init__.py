@@ -1,1 +1,1 @@
-"""Arithmetic on sorted rows: keys, merging by the table model, partial rows, overwritten ones."""
+"""Arithmetic on sorted rows: keys, merging by the table model, partial rows."""
