@@ -3,6 +3,11 @@
 What Arrow reads at once is read at once; only a column that has other values too goes through the grammars of
 `casting_text`. A value is never changed silently, with one exception that compatible clients expect: without
 strict mode, decimals are rounded (half away from zero) to their column's scale, instants to microseconds.
+
+Between floats, decimals and integers of a file Arrow's casts are not exact. A float stands for the shortest
+decimal that reads back as it, which is its text. Arrow rounds it to the column's scale, or expands it to all
+its binary digits, and says nothing; and it multiplies a decimal by an inexact power of ten. Here a whole
+number is divided by an exact power: that rounds once, as reading does.
 """
 
 from __future__ import annotations
@@ -17,10 +22,13 @@ from numpy.typing import NDArray
 from rtolap.base.errors import DefinitionError
 from rtolap.columnar.schema import arrow_type
 from rtolap.model.types import ColumnType
-from rtolap.stored.bodies import casting_numbers as numbers
 from rtolap.stored.bodies import casting_text as text
 
 Mask = NDArray[np.bool_]
+_EXACT_INTEGERS = 1 << 53  # up to here every integer is a float
+_EXACT_POWERS = 22  # up to here every power of ten is one
+_DISTINCT = 10**15  # so many digits always come back from a float
+Longs = NDArray[np.int64]
 
 
 class Converted(NamedTuple):
@@ -44,7 +52,7 @@ def convert(values: pa.Array, kind: ColumnType, *, zone: str, rounds: bool) -> C
     if converted is not None:
         return Converted(converted, None)
     if pa.types.is_floating(plain.type) and pa.types.is_integer(target):
-        converted = numbers.integers_of(plain, target)  # a large one has an exponent in its text
+        converted = _integers_of(plain, target)  # a large one has an exponent in its text
     else:
         converted = text.read(_as_text(plain), kind, zone=zone, rounds=rounds)
     lost = np.asarray(pc.and_(converted.is_null(), values.is_valid()).to_numpy(zero_copy_only=False))
@@ -131,9 +139,9 @@ def _at_once(values: pa.Array, kind: ColumnType, target: pa.DataType, rounds: bo
 
 def _cast(values: pa.Array, target: pa.DataType, rounds: bool) -> pa.Array | None:
     if pa.types.is_floating(values.type) and pa.types.is_decimal(target):
-        return numbers.decimals_of(values, target, rounds=rounds)
+        return _decimals_of(values, target, rounds=rounds)
     if pa.types.is_decimal(values.type) and pa.types.is_floating(target):
-        return numbers.doubles_of(values)
+        return _doubles_of(values)
     return values.cast(target)
 
 
@@ -169,3 +177,66 @@ def _as_text(values: pa.Array) -> pa.StringArray:
     if pa.types.is_floating(values.type):  # a shorter float has fewer digits, but it is this number
         return values.cast(pa.float64()).cast(pa.string())
     return values if pa.types.is_string(values.type) else values.cast(pa.string())
+
+
+def _decimals_of(floats: pa.Array, target: pa.Decimal128Type, *, rounds: bool) -> pa.Array | None:
+    """As their texts are, or rounded half away from zero; None where one needs a closer look."""
+    if target.scale >= _EXACT_POWERS:
+        return None
+    written = floats.cast(pa.float64()).fill_null(0.0).to_numpy()
+    sizes = np.abs(written)
+    # a text with one digit more than the scale is seen exactly, and there are the places between two numbers
+    scale = target.scale + 1 if rounds else target.scale
+    beyond = 10 ** (target.precision + 1) - 5 if rounds else 10**target.precision
+    with np.errstate(over="ignore"):
+        digits = np.rint(sizes * 10.0**scale)
+    if not bool((digits < min(_DISTINCT, beyond)).all()):  # false for what is no number, too
+        return None
+    unscaled, nearest = digits.astype(np.int64), digits / 10.0**scale
+    if rounds:
+        last = unscaled % 10
+        unscaled = unscaled // 10 + ((last > 5) | ((last == 5) & (sizes >= nearest)))
+    elif not bool((nearest == sizes).all()):
+        return None
+    unscaled = np.where(written < 0, -unscaled, unscaled)
+    words = np.stack([unscaled, unscaled >> 63], axis=1)
+    validity = floats.is_valid().buffers()[1] if floats.null_count else None
+    return pa.Array.from_buffers(target, len(floats), [validity, pa.py_buffer(words)])
+
+
+def _doubles_of(decimals: pa.Array) -> pa.Array | None:
+    """As their texts are; None where one needs a closer look."""
+    unscaled = _unscaled(decimals, _EXACT_INTEGERS)
+    if unscaled is None:
+        return None
+    mask = np.asarray(decimals.is_null()) if decimals.null_count else None
+    return pa.array(_divided(unscaled, decimals.type.scale), mask=mask)
+
+
+def _integers_of(floats: pa.Array, target: pa.DataType) -> pa.Array:
+    """Null for fractions and what is out of range."""
+    numbers = floats.cast(pa.float64())
+    limit = float(1 << (target.bit_width - 1))
+    fits = pc.and_(pc.greater_equal(numbers, -limit), pc.less(numbers, limit))
+    fits = pc.and_(fits, pc.equal(pc.trunc(numbers), numbers))
+    return pc.if_else(fits, numbers, pa.scalar(None, pa.float64())).cast(target)
+
+
+def _unscaled(decimals: pa.Array, most: int) -> Longs | None:
+    """The integers of which scale makes the decimals, 0 for nulls; None when one is larger, or scale is."""
+    if not pa.types.is_decimal128(decimals.type) or not 0 <= decimals.type.scale <= _EXACT_POWERS:
+        return None
+    if not len(decimals):
+        return np.zeros(0, np.int64)
+    words = np.frombuffer(decimals.buffers()[1], np.int64, 2 * len(decimals), 16 * decimals.offset)
+    low, high = words[::2], words[1::2]
+    if decimals.null_count:
+        is_valid = np.asarray(decimals.is_valid())
+        low, high = np.where(is_valid, low, 0), np.where(is_valid, high, 0)
+    if not bool((high == low >> 63).all()) or int(low.max()) > most or int(low.min()) < -most:
+        return None
+    return low
+
+
+def _divided(unscaled: Longs, scale: int) -> NDArray[np.float64]:
+    return np.asarray(unscaled.astype(np.float64) / 10.0**scale)

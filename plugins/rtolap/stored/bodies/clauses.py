@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import DefinitionError
-from rtolap.stored.bodies.node_kinds import COMPARING, NUMERIC, TEXTS, TIMES
+from rtolap.stored.bodies.engine_sql import COMPARING, NUMERIC, TEXTS, TIMES
 from rtolap.stored.bodies.text_growth import check_growth
 
 _CLAUSE_BYTES_MAX = 1 << 16

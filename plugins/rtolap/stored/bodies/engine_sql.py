@@ -1,6 +1,9 @@
 """An expression in SQL as users write it → in the words of the embedded engine, with the types that it needs.
 
 Text that stands where a number or an instant is needed is read as one; what is no such value is null.
+
+Nodes are of kinds by what they take and give: numbers, texts, instants, or two of a kind to compare. All of
+them are allowed in headers (`clauses`).
 """
 
 from __future__ import annotations
@@ -10,8 +13,78 @@ from collections.abc import Mapping
 import pyarrow as pa
 from sqlglot import exp
 
-from rtolap.stored.bodies.node_kinds import COMPARING, NUMERIC, TEXT_RESULTS, TEXTS, TIMES
 from rtolap.stored.bodies.options import OFFSET
+
+NUMERIC = (
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Div,
+    exp.IntDiv,
+    exp.Mod,
+    exp.Neg,
+    exp.Abs,
+    exp.Ceil,
+    exp.Floor,
+    exp.Round,
+    exp.Sqrt,
+    exp.Pow,
+    exp.Ln,
+    exp.Exp,
+    exp.Sign,
+    exp.UnixToTime,
+)
+COMPARING = (
+    exp.EQ,
+    exp.NEQ,
+    exp.GT,
+    exp.GTE,
+    exp.LT,
+    exp.LTE,
+    exp.NullSafeEQ,
+    exp.In,
+    exp.Between,
+    exp.Greatest,
+    exp.Least,
+)
+TIMES = (
+    exp.DateAdd,
+    exp.DateSub,
+    exp.TsOrDsAdd,
+    exp.DateDiff,
+    exp.TsOrDsDiff,
+    exp.TimestampTrunc,
+    exp.DateTrunc,
+    exp.TimeToStr,
+    exp.Quarter,
+    exp.Hour,
+    exp.Minute,
+    exp.Second,
+)
+TEXT_RESULTS = (
+    exp.Substring,
+    exp.Lower,
+    exp.Upper,
+    exp.Trim,
+    exp.Replace,
+    exp.Left,
+    exp.Right,
+    exp.Reverse,
+    exp.RegexpReplace,
+    exp.Concat,
+    exp.ConcatWs,
+    exp.SplitPart,
+    exp.MD5,
+)
+TEXTS = (
+    *TEXT_RESULTS,
+    exp.Length,
+    exp.StrPosition,
+    exp.RegexpLike,
+    exp.Like,
+    exp.StrToDate,
+    exp.StrToTime,
+)
 
 
 def engine_sql(tree: exp.Expr, places: Mapping[str, int], types: Mapping[str, pa.DataType], zone: str) -> str:

@@ -9,20 +9,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rtolap.base.errors import DefinitionError
+from rtolap.columnar.hash32 import hash_strings_32
+from rtolap.columnar.hll import coupons, string_parts
+from rtolap.columnar.hll_image import image_of_distinct
 from rtolap.columnar.schema import arrow_type
+from rtolap.columnar.sketches import bitmaps_of
 from rtolap.model.stored.schema import SchemaColumn
-from rtolap.model.types import BOOLEAN
+from rtolap.model.types import BIGINT, BOOLEAN, STRING
 from rtolap.stored.bodies.batches import DecodedBatch, Longs, Mask, Source
 from rtolap.stored.bodies.casting import convert, convertible, shown
 from rtolap.stored.bodies.clauses import Expression
 from rtolap.stored.bodies.expressions import Computed, Engine
 from rtolap.stored.bodies.options import LoadOptions
 from rtolap.stored.bodies.plan import Direct, LoadPlan, Made
-from rtolap.stored.bodies.sketch_columns import sketches
 from rtolap.stored.engine.rows.columns import DELETE_SIGN, constant, stored_type
 
 _SHOWN_CHARS_MAX = 80
 _WHERE, _DELETE = "where", "delete"
+LG_K = 12  # of sketches that `hll_hash` makes
 
 
 class Target:
@@ -209,3 +213,38 @@ def _true(values: pa.Array) -> Mask:
 def _shown(values: pa.Array, row: int) -> str:
     text = str(shown(values[row : row + 1])[0])
     return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "…"
+
+
+def sketches(function: str, values: pa.Array) -> pa.BinaryArray:
+    """`hll_hash(x)`, `to_bitmap(x)`, `bitmap_hash(x)` and the empty ones of the header `columns`, as columns.
+
+    A null is a sketch of nothing, as are values that HLL does not count and numbers that no bitmap has.
+    `bitmap_hash` hashes what Doris' does, the text of the value, so that bitmaps of both have the same
+    members.
+    """
+    if function == "hll_hash":
+        return _hlls(values)
+    if function == "to_bitmap":
+        numbers = convert(values, BIGINT, zone="UTC", rounds=True).values
+        members = pc.if_else(pc.greater_equal(numbers, 0), numbers, pa.scalar(None, pa.int64()))
+        return bitmaps_of(members)
+    if function == "bitmap_hash":
+        texts = convert(values, STRING, zone="UTC", rounds=True).values
+        starts, lengths, data = string_parts(texts)
+        value_hashes = hash_strings_32(data, starts, lengths).astype(np.int64)
+        return bitmaps_of(pa.array(value_hashes, mask=np.asarray(texts.is_null())))
+    return pa.nulls(len(values), pa.binary())
+
+
+def _hlls(values: pa.Array) -> pa.BinaryArray:
+    """Images of one coupon differ in its four bytes, which are the last."""
+    value_coupons = coupons(values)
+    pattern = np.frombuffer(image_of_distinct(np.zeros(1, np.uint32), LG_K), np.uint8)
+    images = np.tile(pattern, (len(value_coupons), 1))
+    own = value_coupons.fill_null(0).to_numpy(zero_copy_only=False)
+    images[:, -4:] = own.astype("<u4").view(np.uint8).reshape(-1, 4)
+    offsets = np.arange(len(value_coupons) + 1, dtype=np.int32) * len(pattern)
+    whole = pa.BinaryArray.from_buffers(
+        pa.binary(), len(value_coupons), [None, pa.py_buffer(offsets), pa.py_buffer(images.tobytes())]
+    )
+    return pc.if_else(value_coupons.is_valid(), whole, pa.scalar(None, pa.binary()))

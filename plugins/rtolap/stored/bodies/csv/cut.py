@@ -3,17 +3,17 @@
 Within an enclosed field (one that begins and ends with the enclosing character) neither counts; there the
 enclosing character is doubled, or escaped. This is done over whole blocks, by the parity of enclosing
 characters before each separator, which holds where all of them stand at a field's edges. A block in which one
-does not goes through `irregular_records`, field by field.
+does not is cut field by field.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.stored.bodies.csv.irregular_records import cut_irregular
 from rtolap.stored.bodies.options import CsvOptions
 
 Longs = NDArray[np.int64]
@@ -47,7 +47,7 @@ def cut(data: bytes, options: CsvOptions, final: bool) -> Fields:
     text = np.frombuffer(data, np.uint8)
     if options.enclose and options.enclose in data:
         fields = _cut_enclosed(data, text, options, final)
-        return fields if fields is not None else Fields(*cut_irregular(data, options, final))
+        return fields if fields is not None else _cut_irregular(data, options, final)
     places, lengths, is_line = _separators(text, options)
     return _fields(text, places, lengths, is_line, options, final)
 
@@ -178,3 +178,71 @@ def trimmed(text: Bytes, fields: Fields) -> Fields:
     moved = np.zeros(len(fields.starts), np.int64)
     moved[np.flatnonzero(wide)[pair]] = 1
     return replace(fields, starts=fields.starts + moved, ends=fields.ends - moved)
+
+
+def _cut_irregular(data: bytes, options: CsvOptions, final: bool) -> Fields:
+    """Cut a block in which enclosing characters stand elsewhere than at the edges of fields, one by one.
+
+    A field that begins with the enclosing character ends at the next one that is neither doubled nor escaped.
+    If no separator follows there, or there is no such end, its line is malformed. Elsewhere the character is
+    ordinary text.
+    """
+    line, column = re.escape(options.line_delimiter), re.escape(options.column_separator)
+    mark, escape = re.escape(options.enclose), re.escape(options.escape)
+    inner = rb"[^%b]|%b%b" % (mark, mark, mark)
+    if escape:
+        inner = rb"[^%b%b]|%b.|%b%b" % (mark, escape, escape, mark, mark)
+    enclosed_field = re.compile(rb"%b((?:%b)*+)%b" % (mark, inner, mark), re.DOTALL)
+    end_of_field = re.compile(rb"(%b)|%b" % (line, column))
+
+    starts: list[int] = []
+    ends: list[int] = []
+    enclosed: list[bool] = []
+    counts: list[int] = []
+    line_starts: list[int] = []
+    line_ends: list[int] = []
+    malformed: list[bool] = []
+    size, at, line_start, first, bad = len(data), 0, 0, 0, False
+    while at < size or (final and len(starts) > first):
+        is_enclosed = data[at : at + 1] == options.enclose
+        if is_enclosed:
+            field = enclosed_field.match(data, at)
+            if field is None:
+                if not final:
+                    break
+                start, end, bad, after = at, size, True, None
+            else:
+                start, end = field.span(1)
+                after = end_of_field.match(data, field.end())
+                edge = field.end()
+                if after is None and options.line_delimiter == b"\n" and data[edge : edge + 2] == b"\r\n":
+                    after = end_of_field.match(data, edge + 1)
+                if after is None and edge < size:
+                    if size - edge < len(options.line_delimiter + options.column_separator) and not final:
+                        break
+                    after, bad = end_of_field.search(data, edge), True
+        else:
+            after = end_of_field.search(data, at)
+            start, end = at, size if after is None else after.start()
+        if after is None and not final:
+            break
+        starts.append(start)
+        ends.append(end)
+        enclosed.append(is_enclosed)
+        stop = size if after is None else after.start()
+        at = size if after is None else after.end()
+        if after is None or after[1] is not None:
+            if options.line_delimiter == b"\n" and stop > line_start and data[stop - 1 : stop] == b"\r":
+                stop -= 1
+                ends[-1] = max(min(ends[-1], stop), starts[-1])
+            counts.append(len(starts) - first)
+            line_starts.append(line_start)
+            line_ends.append(stop)
+            malformed.append(bad)
+            first, line_start, bad = len(starts), at, False
+            if after is None:
+                break
+    longs = [
+        np.array(part, np.int64) for part in (starts[:first], ends[:first], counts, line_starts, line_ends)
+    ]
+    return Fields(*longs, line_start, np.array(enclosed[:first], bool), True, np.array(malformed, bool))
