@@ -31,7 +31,7 @@ from rtolap.stack.secrets import password_hash
 from rtolap.stack.servers.airflow import EXECUTION_API
 from rtolap.stored.frontend.http.app import OPEN_PATHS
 from rtolap.stored.frontend.process import here
-from rtolap.stored.metastore.address import checked_address
+from rtolap.stored.metastore.dialects import checked_address
 
 _PROJECT = Path(__file__).resolve().parents[2]
 _DOCKER = _PROJECT / "docker"

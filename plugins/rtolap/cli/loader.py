@@ -36,7 +36,7 @@ from rtolap.stored.loader.job import read_config
 from rtolap.stored.loader.resources import JobResources
 from rtolap.stored.loader.runner import run as run_job
 from rtolap.stored.loader.states import RECREATED_ACTION, StopCause
-from rtolap.stored.metastore.load_job_states import LoadJobEvent, LoadJobState
+from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState
 from rtolap.watermark_client.client import WatermarkClient
 
 app = typer.Typer(no_args_is_help=True, help="Loaders: topics into tables, exactly once.")

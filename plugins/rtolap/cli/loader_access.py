@@ -40,8 +40,7 @@ from rtolap.stored.loader.records.rejects import FileBox, RejectBox, TopicBox, r
 from rtolap.stored.loader.reset import given, going_on, left_labels
 from rtolap.stored.loader.status import status_of
 from rtolap.stored.metastore.database import Ledger
-from rtolap.stored.metastore.load_job_states import LoadJobEvent
-from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobs
+from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobEvent, LoadJobs
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 
 _STATUS_TIMEOUT_S = 3.0

@@ -29,8 +29,7 @@ from rtolap.stored.loader.resources import JobResources
 from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.metastore.database import Ledger
-from rtolap.stored.metastore.load_job_states import LoadJobEvent
-from rtolap.stored.metastore.load_jobs import LoadJobs
+from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobs
 from rtolap.stored.metastore.offsets import OffsetsRecords
 
 from tests.support.cubes.builders import START_MS, small_schema

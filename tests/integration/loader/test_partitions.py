@@ -17,7 +17,7 @@ from rtolap.cli.main import app
 from rtolap.model.loader import SinkPartitions
 from rtolap.protocols.loader.messages import API, LoaderStatus, PartitionsStatus
 from rtolap.protocols.stored_tables.messages import TableName
-from rtolap.stored.metastore.load_job_states import LoadJobEvent
+from rtolap.stored.metastore.load_jobs import LoadJobEvent
 from typer.testing import CliRunner
 
 from tests.support.loader.loader_world import DATABASE, Around, LoaderWorld

@@ -13,8 +13,7 @@ from rtolap.base.errors import IllegalTransition
 from rtolap.cli.main import app
 from rtolap.protocols.loader.messages import EXIT_FAILED
 from rtolap.stored.loader.states import StopCause, Stopped
-from rtolap.stored.metastore.load_job_states import LoadJobEvent
-from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobs
+from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobEvent, LoadJobs
 from typer.testing import CliRunner
 
 from tests.support.loader.running_loader import Running

@@ -14,7 +14,7 @@ from rtolap.kafka.interfaces import OutRecord
 from rtolap.model.loader import LoaderRejects
 from rtolap.protocols.loader.messages import API, EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED
 from rtolap.stored.loader.states import StopCause, Stopped
-from rtolap.stored.metastore.load_job_states import LoadJobState
+from rtolap.stored.metastore.load_jobs import LoadJobState
 
 from tests.support.loader.running_loader import Running
 from tests.support.waiting import until

@@ -23,7 +23,7 @@ from rtolap.stored.loader.retry_budget import FAILING_S, FAILS_MAX, SILENT_S
 from rtolap.stored.loader.settle import LOG_TRIES_MAX, Outcome, Settler
 from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import StopCause, Stopped
-from rtolap.stored.metastore.load_job_states import LoadJobState
+from rtolap.stored.metastore.load_jobs import LoadJobState
 
 from tests.support.loader.stepped_loader import COLUMNS, World, load_all, sent_and_unanswered, stopped_by
 

@@ -43,8 +43,7 @@ from rtolap.stored.loader.settle import Settler
 from rtolap.stored.loader.sinks.interface import Sink
 from rtolap.stored.loader.sinks.memory import MemorySink, Row, Transaction
 from rtolap.stored.loader.states import Stopped
-from rtolap.stored.metastore.load_job_states import LoadJobEvent
-from rtolap.stored.metastore.load_jobs import LoadJobs
+from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobs
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 
 from tests.support.stored.transaction_runs import Crash, FaultyLedger

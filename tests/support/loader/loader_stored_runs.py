@@ -28,7 +28,7 @@ from rtolap.stored.loader.job import JobConfig, write_config
 from rtolap.stored.loader.reset import left_labels
 from rtolap.stored.loader.sinks.interface import Sink
 from rtolap.stored.loader.states import StopCause, Stopped
-from rtolap.stored.metastore.load_job_states import LoadJobEvent
+from rtolap.stored.metastore.load_jobs import LoadJobEvent
 from rtolap.stored.metastore.offsets import OffsetsRecord
 
 from tests.support.loader.loader_runs import LATE_MS_MAX, FaultySink, Process, Run, World, answer_of

@@ -41,7 +41,7 @@ from rtolap.stack.spec import ProcessSpec
 from rtolap.stored.loader.job import JobConfig, write_config
 from rtolap.stored.loader.sinks.memory import Row
 from rtolap.stored.metastore.database import Ledger
-from rtolap.stored.metastore.load_job_states import LoadJobEvent
+from rtolap.stored.metastore.load_jobs import LoadJobEvent
 
 from tests.support.stored.stream_load_cluster import HOST, PASSWORD, USER, StreamLoadCluster
 

@@ -28,8 +28,7 @@ from rtolap.stored.loader.resources import JobResources
 from rtolap.stored.loader.runner import measure
 from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.status import status_of
-from rtolap.stored.metastore.load_job_states import LoadJobEvent
-from rtolap.stored.metastore.load_jobs import LoadJobs
+from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobs
 from rtolap.stored.metastore.offsets import OffsetsRecords
 
 from tests.support.stored.ledgers import open_ledger

@@ -23,8 +23,7 @@ from rtolap.stored.loader.settle import Outcome, Settler
 from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.metastore.database import Ledger
-from rtolap.stored.metastore.load_job_states import LoadJobEvent
-from rtolap.stored.metastore.load_jobs import LoadJobs
+from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobs
 from rtolap.stored.metastore.offsets import OffsetsRecords
 
 COLUMNS = (SchemaColumn("k", "BIGINT", is_nullable="No"), SchemaColumn("v", "BIGINT"))

@@ -34,8 +34,7 @@ from rtolap.stored.metastore import partitions, schema, table_changes, tables, t
 from rtolap.stored.metastore import pending_tablet_tasks as pending_tablet_tasks
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.leases import Lease, Leases
-from rtolap.stored.metastore.load_job_states import TRANSITIONS, LoadJobEvent, LoadJobState
-from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobs
+from rtolap.stored.metastore.load_jobs import TRANSITIONS, LoadJob, LoadJobEvent, LoadJobs, LoadJobState
 from rtolap.stored.metastore.offsets import Loaded, OffsetsRecords
 from rtolap.stored.metastore.records import (
     Partition,

@@ -11,7 +11,7 @@ from rtolap.base.errors import RtolapError
 from rtolap.base.http_guard import guard
 from rtolap.base.metrics import Metrics
 from rtolap.protocols.loader.messages import API, LoaderStatus
-from rtolap.stored.metastore.load_job_states import LoadJobEvent
+from rtolap.stored.metastore.load_jobs import LoadJobEvent
 
 BODY_BYTES_MAX = 64 << 10  # no route has one
 _WANTED = {"pause": LoadJobEvent.PAUSE, "resume": LoadJobEvent.RESUME, "stop": LoadJobEvent.STOP}

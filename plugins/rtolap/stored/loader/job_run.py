@@ -41,8 +41,7 @@ from rtolap.stored.loader.settle import Outcome, Settler
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.loader.window import Pending, Window
-from rtolap.stored.metastore.load_job_states import LoadJobEvent, LoadJobState
-from rtolap.stored.metastore.load_jobs import LoadJob
+from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobEvent, LoadJobState
 from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord
 
 T = TypeVar("T")

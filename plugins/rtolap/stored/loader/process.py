@@ -31,7 +31,7 @@ from rtolap.stored.loader.operator import Operator
 from rtolap.stored.loader.ownership import LEASE_MS
 from rtolap.stored.loader.partition_role import PartitionKeeper
 from rtolap.stored.loader.states import StopCause, Stopped
-from rtolap.stored.metastore.load_job_states import LoadJobEvent, LoadJobState
+from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState
 
 log = logging.getLogger(__name__)
 

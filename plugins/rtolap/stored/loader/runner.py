@@ -32,7 +32,7 @@ from rtolap.stored.loader.process import LoaderProcess, retrying
 from rtolap.stored.loader.resources import JobResources
 from rtolap.stored.loader.states import Stopped
 from rtolap.stored.loader.status import status_of
-from rtolap.stored.metastore.load_job_states import LoadJobEvent, LoadJobState
+from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState
 from rtolap.watermark_client.client import WatermarkClient
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,7 @@ from rtolap.protocols.loader.messages import LoaderStatus
 from rtolap.stored.loader.job import read_config
 from rtolap.stored.loader.process import LoaderProcess
 from rtolap.stored.loader.states import StopCause
-from rtolap.stored.metastore.load_job_states import LoadJobState
-from rtolap.stored.metastore.load_jobs import LoadJob
+from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobState
 from rtolap.stored.metastore.offsets import OffsetsRecord
 
 

@@ -10,6 +10,6 @@ operations: `transactions` and `partitions` for those who load, `load_jobs` and 
 
 Invariants: a commit that is durable but was never acknowledged is found again by its key, not repeated; names
 and labels differ by case; an owner that was deposed changes nothing; instants are ms since the epoch by the
-database's clock. SQLAlchemy and Alembic are imported
-nowhere else. Never: a secret in a log, an address or an error.
+database's clock. SQLAlchemy and Alembic are imported nowhere else. Never: a secret in a log, an address or an
+error.
 """

@@ -26,14 +26,13 @@ from typing import Self, TypeVar
 
 import msgspec
 import sqlalchemy as sa
+import tenacity
 
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.closeable import Closeable
-from rtolap.base.errors import CommitConflict
+from rtolap.base.errors import CommitConflict, CommitUnknown, Unauthorized, Unavailable
 from rtolap.base.passwords import read_password
-from rtolap.stored.metastore.address import checked_address
-from rtolap.stored.metastore.dialects import Dialect, MySqlDialect, SqliteDialect
-from rtolap.stored.metastore.retry_budget import RetryBudget, Transient, reason
+from rtolap.stored.metastore.dialects import Dialect, MySqlDialect, SqliteDialect, checked_address
 from rtolap.stored.metastore.schema import applied_write
 from rtolap.stored.metastore.upgrade import SHIPPED, Revisions, present_revision, upgrade_schema
 
@@ -44,9 +43,11 @@ R = TypeVar("R")
 Connection = sa.Connection  # within a read or a write; its users need no more of SQLAlchemy than this
 
 RETRY_BUDGET_S = 30.0
-# A repetition comes within the retry_budget of its caller; keys older than this are of no more use.
+# A repetition comes within the retry budget of its caller; keys older than this are of no more use.
 KEY_KEPT_MS = 3_600_000
 _KEYS_FORGOTTEN_MAX = 10_000  # at a time, to hold few locks
+_PAUSE_S = 0.02
+_PAUSE_MAX_S = 1.0
 
 
 class Ledger(Closeable):
@@ -226,3 +227,66 @@ class Ledger(Closeable):
     def _connection(self) -> Iterator[sa.Connection]:
         with self._one_at_a_time, self._engine.connect() as connection:
             yield connection
+
+
+class Transient(Exception):
+    """The attempt is to be repeated. `in_doubt`: its commit may be durable."""
+
+    def __init__(self, error: sa.exc.DBAPIError, *, in_doubt: bool) -> None:
+        super().__init__(reason(error))
+        self.in_doubt = in_doubt
+        self.lost = error.connection_invalidated
+
+
+class RetryBudget:
+    """An attempt on the database, repeated until it is known to stand, or given up with its reason.
+
+    The budget of a ledger, and the errors that it takes for passing. Thread-safe.
+    """
+
+    def __init__(self, dialect: Dialect, retry_budget_s: float, sleep: Callable[[float], None]) -> None:
+        self._dialect = dialect
+        self._retry_budget_s = retry_budget_s
+        self._sleep = sleep
+
+    def repeat(self, purpose: str, attempt: Callable[[], R]) -> R:
+        """Raises Unavailable, CommitUnknown, Unauthorized, and what the attempt raises otherwise."""
+        in_doubt = False
+
+        def once() -> R:
+            nonlocal in_doubt
+            try:
+                return attempt()
+            except Transient as error:
+                in_doubt = in_doubt or error.in_doubt
+                raise
+            except sa.exc.DBAPIError as error:
+                if self._dialect.is_denied(error):
+                    raise Unauthorized(
+                        f"{purpose}: the database refuses the login", found=reason(error)
+                    ) from None
+                if self._dialect.is_lost(error) or self._dialect.is_busy(error):
+                    raise Transient(error, in_doubt=False) from error
+                raise
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(Transient),
+            wait=tenacity.wait_random_exponential(multiplier=_PAUSE_S, max=_PAUSE_MAX_S),
+            stop=tenacity.stop_after_delay(self._retry_budget_s),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        try:
+            return retrying(once)
+        except Transient as error:
+            kind = CommitUnknown if in_doubt else Unavailable
+            raise kind(
+                f"{purpose}: the ledger's database did not answer within {self._retry_budget_s:g} s",
+                found=str(error),
+                action="read back before acting" if in_doubt else "try again later",
+            ) from error
+
+
+def reason(error: sa.exc.DBAPIError) -> str:
+    """The driver's own words, without the statement and its values."""
+    return str(error.orig)

@@ -1,4 +1,4 @@
-"""Differences between the two kinds of server: connecting, types, the clock, and the meaning of their errors.
+"""Differences between the two kinds of server: address, connecting, types, clock, and what their errors mean.
 
 |                    | MySQL, MariaDB                        | SQLite                                   |
 |--------------------|---------------------------------------|------------------------------------------|
@@ -18,6 +18,7 @@ from pymysql.constants import CLIENT, CR, ER
 from sqlalchemy.pool import StaticPool
 
 from rtolap.base.clock import Clock
+from rtolap.base.errors import DefinitionError
 
 CONNECT_TIMEOUT_S = 5
 STATEMENT_TIMEOUT_S = 30
@@ -172,3 +173,29 @@ class SqliteDialect:
 
     def is_denied(self, error: sa.exc.DBAPIError) -> bool:
         return False
+
+
+def checked_address(address: str) -> sa.URL:
+    """Raises DefinitionError for one that cannot be read, names another kind of database or holds a password,
+    which it does not repeat."""
+    try:
+        url = sa.make_url(address)
+    except (sa.exc.ArgumentError, ValueError):
+        # without the address: what cannot be parsed may hold a password
+        raise DefinitionError(
+            "the ledger's address cannot be read",
+            expected="mysql://user@host:port/database or sqlite:///path",
+        ) from None
+    if url.password is not None:
+        raise DefinitionError(
+            "the ledger's address must not hold a password",
+            found=url.render_as_string(hide_password=True),
+            action="put it into a file and name the file",
+        )
+    if url.get_backend_name() not in ("mysql", "mariadb", "sqlite"):
+        raise DefinitionError(
+            "the ledger cannot use this kind of database",
+            expected="mysql, mariadb or sqlite",
+            found=url.get_backend_name(),
+        )
+    return url

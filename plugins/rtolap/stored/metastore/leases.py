@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from rtolap.base.errors import CommitConflict, NotFound, NotLeader, NotYet
 from rtolap.stored.metastore import schema
 from rtolap.stored.metastore.database import Ledger
-from rtolap.stored.metastore.names import checked_name
+from rtolap.stored.metastore.schema import checked_name
 
 
 class Lease(msgspec.Struct, frozen=True):

@@ -1,7 +1,22 @@
-"""Jobs of loaders. A job is owned by a lease in its own row (`Leases(ledger, schema.load_job)`); whoever owns
-it writes by its epoch, and whoever manages jobs changes what is wanted of it. Every change of its state
-follows the table in `load_job_states`, by compare and set: of two at once, the second is judged again, by
-what the first has left.
+"""Jobs of loaders. The life of a job is one pure table:
+
+                    START               PAUSE
+         STOPPED ──────────▶ RUNNING ──────────▶ PAUSED
+            ▲                 ▲   ▲                │
+            │ STOP, RESET     │   └─ RESUME, START ┘
+          (any)               │ START
+                  FAIL        │
+          (any) ──────────▶ FAILED
+
+START, PAUSE, RESUME and STOP are what somebody wants of it: by command, over REST, as its process begins.
+FAIL is its owner's word, RESET the next incarnation. What was done before is no error for who repeats it and
+changes nothing: of several threads that fail, the first says why. The process of a job that is STOPPED or
+FAILED may still be ending, so neither is paused or resumed: that would take back the stop, or the failure
+with its reason. A stop that comes first does not hide what the process finds while it ends.
+
+A job is owned by a lease in its own row (`Leases(ledger, schema.load_job)`); whoever owns it writes by its
+epoch, and whoever manages jobs changes what is wanted of it. Every change of its state follows the table, by
+compare and set: of two at once, the second is judged again, by what the first has left.
 
 A job that is redefined gets the next incarnation, which is part of its labels: they are not those of the
 rows that an earlier one has loaded.
@@ -10,21 +25,60 @@ rows that an earlier one has loaded.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 
 import msgspec
 import sqlalchemy as sa
 
 from rtolap.base.errors import CommitConflict, NotFound, Refused
+from rtolap.base.transitions import step
 from rtolap.stored.metastore import schema
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.leases import Lease, Leases
-from rtolap.stored.metastore.load_job_states import LoadJobEvent, LoadJobState, transition
-from rtolap.stored.metastore.names import checked_name
 from rtolap.stored.metastore.offsets import OffsetsRecord, records_of
+from rtolap.stored.metastore.schema import checked_name
 from rtolap.stored.metastore.schema import load_job as _j
 from rtolap.stored.metastore.schema import offsets_record as _o
 
 CHANGES_TRIED_MAX = 10  # others change a job a few times in its life, not ten times within one change
+
+
+class LoadJobState(StrEnum):
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+    FAILED = "FAILED"
+
+
+class LoadJobEvent(StrEnum):
+    START = "START"
+    PAUSE = "PAUSE"
+    RESUME = "RESUME"
+    STOP = "STOP"
+    FAIL = "FAIL"
+    RESET = "RESET"
+
+
+_S, _E = LoadJobState, LoadJobEvent
+
+TRANSITIONS: dict[tuple[LoadJobState, LoadJobEvent], LoadJobState] = {
+    (_S.STOPPED, _E.START): _S.RUNNING,
+    (_S.FAILED, _E.START): _S.RUNNING,
+    (_S.PAUSED, _E.START): _S.RUNNING,
+    (_S.RUNNING, _E.START): _S.RUNNING,
+    (_S.RUNNING, _E.PAUSE): _S.PAUSED,
+    (_S.PAUSED, _E.PAUSE): _S.PAUSED,
+    (_S.PAUSED, _E.RESUME): _S.RUNNING,
+    (_S.RUNNING, _E.RESUME): _S.RUNNING,
+    **{(state, _E.STOP): _S.STOPPED for state in LoadJobState},
+    **{(state, _E.FAIL): _S.FAILED for state in LoadJobState},
+    **{(state, _E.RESET): _S.STOPPED for state in LoadJobState},
+}
+
+
+def transition(job_id: str, state: LoadJobState, event: LoadJobEvent, *, reason: str = "") -> LoadJobState:
+    """The next state. Raises IllegalTransition naming what is legal, and the present state's `reason`."""
+    return step(TRANSITIONS, state, event, subject=f"loader {job_id}", history=reason or None)
 
 
 class LoadJob(msgspec.Struct, frozen=True):

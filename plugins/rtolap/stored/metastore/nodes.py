@@ -11,11 +11,10 @@ from collections.abc import Collection, Mapping
 import sqlalchemy as sa
 
 from rtolap.base.errors import Refused
-from rtolap.stored.metastore.names import checked_name
 from rtolap.stored.metastore.records import StorageNode
+from rtolap.stored.metastore.schema import checked_name, values
 from rtolap.stored.metastore.schema import load_replica as _r
 from rtolap.stored.metastore.schema import storage_node as _n
-from rtolap.stored.metastore.schema import values
 
 
 def refresh(connection: sa.Connection, node: StorageNode, now_ms: int) -> None:

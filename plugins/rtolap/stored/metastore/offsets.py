@@ -24,7 +24,7 @@ from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, Refuse
 from rtolap.stored.metastore import schema
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.leases import Lease, Leases
-from rtolap.stored.metastore.names import checked_name
+from rtolap.stored.metastore.schema import checked_name
 from rtolap.stored.metastore.schema import offsets_record as _o
 
 

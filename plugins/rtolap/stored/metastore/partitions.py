@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 import sqlalchemy as sa
 
 from rtolap.base.errors import NotFound, NotYet
-from rtolap.stored.metastore.names import checked_name
 from rtolap.stored.metastore.records import RUNNING, Partition, PartitionVersions, Replica, Tablet
+from rtolap.stored.metastore.schema import checked_name
 from rtolap.stored.metastore.schema import load_partition as _p
 from rtolap.stored.metastore.schema import load_replica as _r
 from rtolap.stored.metastore.schema import load_transaction as _t

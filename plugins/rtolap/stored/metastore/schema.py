@@ -25,6 +25,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
+from rtolap.base.errors import DefinitionError
+
 # Alembic's own name for it would be that of Airflow's table, where both share a database.
 VERSION_TABLE = "rtolap_schema_version"
 NAME_CHARS_MAX = 128  # four of them, with a number, fit into one key of InnoDB
@@ -224,3 +226,15 @@ table_change = sa.Table(
 def values(row: Mapping[Any, Any]) -> dict[str, Any]:
     """A row's mapping with plain names, as decoders want them."""
     return {str(name): value for name, value in row.items()}
+
+
+def checked_name(field: str, name: str) -> str:
+    """The name. Raises DefinitionError for one that servers would treat differently: MySQL ignores blanks at
+    the end when it compares, and SQLite keeps any length."""
+    if not name or name != name.strip() or len(name) > NAME_CHARS_MAX or "\0" in name:
+        raise DefinitionError(
+            f"the {field} cannot be kept",
+            expected=f"1 to {NAME_CHARS_MAX} characters, no blank at either end",
+            found=repr(name[: NAME_CHARS_MAX + 10]),
+        )
+    return name

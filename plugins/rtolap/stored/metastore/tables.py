@@ -16,8 +16,8 @@ from rtolap.model.stored.partitions import PartitionRange
 from rtolap.model.stored.schema import DefinedTable, StoredSchema
 from rtolap.model.stored.table import StoredTable
 from rtolap.stored.metastore import partitions as partition_rows
-from rtolap.stored.metastore.names import checked_name
 from rtolap.stored.metastore.records import Partition
+from rtolap.stored.metastore.schema import checked_name
 from rtolap.stored.metastore.schema import load_partition as _v
 from rtolap.stored.metastore.schema import stored_database as _d
 from rtolap.stored.metastore.schema import stored_partition as _p

@@ -9,7 +9,6 @@ import msgspec
 import sqlalchemy as sa
 
 from rtolap.stored.metastore import schema
-from rtolap.stored.metastore.names import checked_name
 from rtolap.stored.metastore.records import (
     ABORTABLE,
     FINAL,
@@ -18,6 +17,7 @@ from rtolap.stored.metastore.records import (
     Transaction,
     TransactionState,
 )
+from rtolap.stored.metastore.schema import checked_name
 from rtolap.stored.metastore.schema import load_replica as _r
 from rtolap.stored.metastore.schema import load_transaction as _t
 from rtolap.stored.metastore.schema import transaction_partition as _parts

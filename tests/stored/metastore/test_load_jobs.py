@@ -6,8 +6,8 @@ import re
 
 import pytest
 from rtolap.base.errors import IllegalTransition
-from rtolap.stored.metastore import load_job_states
-from rtolap.stored.metastore.load_job_states import TRANSITIONS, LoadJobEvent, LoadJobState, transition
+from rtolap.stored.metastore import load_jobs
+from rtolap.stored.metastore.load_jobs import TRANSITIONS, LoadJobEvent, LoadJobState, transition
 
 E, S = LoadJobEvent, LoadJobState
 
@@ -37,5 +37,5 @@ def test_a_refusal_names_the_legal_steps_and_why_the_job_is_as_it_is(state: S, e
 
 
 def test_the_drawing_names_the_states_and_events_of_the_table() -> None:
-    drawing = (load_job_states.__doc__ or "").split("\n\n")[1]
+    drawing = (load_jobs.__doc__ or "").split("\n\n")[1]
     assert set(re.findall(r"[A-Z]{2,}", drawing)) == {name.value for name in (*S, *E)}
