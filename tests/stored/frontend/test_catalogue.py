@@ -20,19 +20,15 @@ from rtolap.protocols.stored_tables.messages import (
     RenameColumn,
     TableName,
 )
-from rtolap.stored.frontend.catalogue.memory_hosts import MemoryTabletHosts
-from rtolap.stored.frontend.catalogue.partition_upkeep import PartitionUpkeep
-from rtolap.stored.frontend.catalogue.placement import place
-from rtolap.stored.frontend.catalogue.read_views import ReadViews
-from rtolap.stored.frontend.catalogue.table_entry import TableEntry
-from rtolap.stored.frontend.catalogue.table_writes import ON_DEMAND_MAX
+from rtolap.stored.frontend.catalogue.read_views import ReadViews, TableEntry
+from rtolap.stored.frontend.catalogue.table_writes import ON_DEMAND_MAX, place
 from rtolap.stored.frontend.catalogue.tables import Catalogue
-from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
-from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes
+from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes, MemoryTabletHosts
 from rtolap.stored.frontend.transactions.publishing import Publisher
 from rtolap.stored.frontend.transactions.requests import TransactionManager
-from rtolap.stored.frontend.upkeep import CHANGES_KEPT_MS, Upkeep
+from rtolap.stored.frontend.upkeep import CHANGES_KEPT_MS, PartitionUpkeep, Upkeep
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import pending_tablet_tasks as pending_tablet_tasks
 from rtolap.stored.metastore import transactions as transaction_rows

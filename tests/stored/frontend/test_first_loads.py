@@ -14,10 +14,10 @@ from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotYet, Unavailable
 from rtolap.model.stored.table import RangePartitions, StoredColumn, StoredTable
 from rtolap.stored.bodies.options import LoadOptions
-from rtolap.stored.frontend.catalogue.memory_hosts import MemoryTabletHosts
 from rtolap.stored.frontend.catalogue.tables import Catalogue
+from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.frontend.loads.distribution import Distribution
-from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.frontend.transactions.memory_participants import MemoryTabletHosts
 from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.leases import Leases
 

@@ -31,7 +31,8 @@ from rtolap.stored.bodies.batches import DecodedBatch
 from rtolap.stored.bodies.decode import decode_body
 from rtolap.stored.frontend.assembly import FrontendOptions
 from rtolap.stored.frontend.http.body_pipe import BYTES_MAX
-from rtolap.stored.frontend.loads import error_files, group_commit, reading
+from rtolap.stored.frontend.loads import error_files, group_commit
+from rtolap.stored.frontend.loads import load as one_load
 from rtolap.stored.frontend.loads.request import TIMEOUT_S_DEFAULT
 from rtolap.stored.metastore.records import Tablet, Transaction
 
@@ -718,7 +719,7 @@ def test_a_body_that_unpacks_to_too_much_for_a_group_fails_early(
             drawn += 1
             yield batch
 
-    monkeypatch.setattr(reading, "decode_body", counted)
+    monkeypatch.setattr(one_load, "decode_body", counted)
     body = gzip.compress(b"1300,g,1\n" * 1_000_000)
     answer = put(endpoint, body, group_commit="sync_mode", compress_type="gz")
     assert answer["Status"] == "Fail"

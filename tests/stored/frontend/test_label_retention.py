@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import DefinitionError, LabelUsed, NotFound, Refused, TooManyAtOnce
-from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
 from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes
 from rtolap.stored.frontend.transactions.publishing import Publisher

@@ -23,7 +23,7 @@ from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.model.stored.table import Buckets, StoredColumn
 from rtolap.protocols.stored_tables.messages import AddColumn
 from rtolap.protocols.stream_load.messages import LoadAnswer, SendOptions
-from rtolap.stored.frontend.mastership import LEASE_MS as MASTER_LEASE_MS
+from rtolap.stored.frontend.election import LEASE_MS as MASTER_LEASE_MS
 from rtolap.stored.loader.job import JobConfig, write_config
 from rtolap.stored.loader.reset import left_labels
 from rtolap.stored.loader.sinks.interface import Sink

@@ -15,12 +15,11 @@ import pyarrow as pa
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.users import Users, password_hash
 from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
-from rtolap.stored.frontend.catalogue.memory_hosts import MemoryTabletHosts
-from rtolap.stored.frontend.catalogue.table_entry import TableEntry
+from rtolap.stored.frontend.catalogue.read_views import TableEntry
 from rtolap.stored.frontend.election import Endpoint
 from rtolap.stored.frontend.http.app import Port
 from rtolap.stored.frontend.http.authentication import Guard
-from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes
+from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes, MemoryTabletHosts
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import Partition, Replica, Tablet
 

@@ -9,8 +9,8 @@ from rtolap.base.closeable import Closeable
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.protocols.storage.messages import Heartbeat, ScanRequest, TabletId
 from rtolap.stored.frontend.catalogue.tables import Catalogue
+from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.frontend.loads.writer import LoadWriter
-from rtolap.stored.frontend.mastership import Mastership
 from rtolap.stored.frontend.storage_nodes import StorageNodes
 from rtolap.stored.frontend.transactions.publishing import Publisher
 from rtolap.stored.frontend.transactions.rebuilding import Rebuilding

@@ -34,7 +34,7 @@ from rtolap.protocols.stream_load.expect_continue import PutAnswer
 from rtolap.stored.engine.disk import OpenFile, RealDisk
 from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
-from rtolap.stored.frontend.catalogue.table_entry import TableEntry
+from rtolap.stored.frontend.catalogue.read_views import TableEntry
 from rtolap.stored.frontend.election import Endpoint
 from rtolap.stored.frontend.http.app import Port
 from rtolap.stored.frontend.http.authentication import Guard

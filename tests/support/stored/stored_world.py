@@ -25,7 +25,7 @@ from rtolap.stored.engine.routing import Routing
 from rtolap.stored.engine.tablet import Tablet
 from rtolap.stored.frontend.catalogue.read_views import ReadViews
 from rtolap.stored.frontend.catalogue.tables import Catalogue
-from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.leases import Leases

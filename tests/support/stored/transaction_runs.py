@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import RtolapError, Unauthorized, Unavailable
-from rtolap.stored.frontend.mastership import LEASE_MS, Mastership
+from rtolap.stored.frontend.election import LEASE_MS, Mastership
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
 from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes
 from rtolap.stored.frontend.transactions.publishing import Publisher

@@ -15,12 +15,10 @@ from fastapi import APIRouter, FastAPI
 from rtolap.base.http_limits import HttpLimits
 from rtolap.base.metrics import Metrics
 from rtolap.stored.bodies.settings import BodySettings
-from rtolap.stored.frontend.catalogue.partition_upkeep import PartitionUpkeep
-from rtolap.stored.frontend.catalogue.placement import REPLICATION
 from rtolap.stored.frontend.catalogue.read_views import ReadViews
+from rtolap.stored.frontend.catalogue.table_writes import REPLICATION
 from rtolap.stored.frontend.catalogue.tables import Catalogue
-from rtolap.stored.frontend.catalogue.tablet_hosts import TabletHosts
-from rtolap.stored.frontend.election import Election, Endpoint
+from rtolap.stored.frontend.election import LEASE_MS, Election, Endpoint, Mastership
 from rtolap.stored.frontend.http.app import make_app
 from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.http.load import RUNNING_MAX, RUNNING_PER_USER_MAX, LoadEndpoint, load_routes
@@ -31,19 +29,15 @@ from rtolap.stored.frontend.loads.committing import PUBLISH_TIMEOUT_S, Committin
 from rtolap.stored.frontend.loads.distribution import OpenWriter, Tables
 from rtolap.stored.frontend.loads.error_files import ErrorFiles
 from rtolap.stored.frontend.loads.group_commit import INTERVAL_S, GroupCommit
-from rtolap.stored.frontend.loads.load import Loads
-from rtolap.stored.frontend.loads.metrics import LoadMetrics
-from rtolap.stored.frontend.loads.services import LoadServices
-from rtolap.stored.frontend.mastership import LEASE_MS, Mastership
-from rtolap.stored.frontend.periodic_tasks import PeriodicTask
+from rtolap.stored.frontend.loads.load import Loads, LoadServices
+from rtolap.stored.frontend.loads.load_statistics import LoadMetrics
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
-from rtolap.stored.frontend.transactions.participants import Participants
-from rtolap.stored.frontend.transactions.publishing import Publisher
+from rtolap.stored.frontend.transactions.participants import Participants, TabletHosts
+from rtolap.stored.frontend.transactions.publishing import Publisher, Visibility
 from rtolap.stored.frontend.transactions.rebuilding import Rebuilding
 from rtolap.stored.frontend.transactions.requests import PRECOMMITTED_TIMEOUT_MS, TransactionManager
 from rtolap.stored.frontend.transactions.requests import RUNNING_MAX as TRANSACTIONS_MAX
-from rtolap.stored.frontend.transactions.visibility import Visibility
-from rtolap.stored.frontend.upkeep import Upkeep
+from rtolap.stored.frontend.upkeep import PartitionUpkeep, PeriodicTask, Upkeep
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.leases import Leases
 

@@ -1,9 +1,8 @@
 """The process of a front end: its two ports, from start to end.
 
-On the way out: 1. no new requests, those under way are answered (at most `GRACEFUL_S`), 2. the
-periodic_tasks end,
-3. the lease is given up, so that the next front end is master at once. An endpoint that is killed instead is
-replaced when its lease runs out.
+On the way out: 1. no new requests, those under way are answered (at most `GRACEFUL_S`), 2. the periodic tasks
+end, 3. the lease is given up, so that the next front end is master at once. An endpoint that is killed
+instead is replaced when its lease runs out.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from rtolap.base.tls import load_context
 from rtolap.base.users import Users
 from rtolap.protocols.storage.client import StorageClients
 from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
-from rtolap.stored.frontend.catalogue.table_entry import TableEntry
+from rtolap.stored.frontend.catalogue.read_views import TableEntry
 from rtolap.stored.frontend.election import Endpoint
 from rtolap.stored.frontend.http.app import Port
 from rtolap.stored.frontend.http.authentication import Guard

@@ -1,10 +1,16 @@
-"""Work that falls due, in one round. A new master has nothing else to do: it finds in the ledger what the one
-before has left, finishes what is committed and aborts what has timed out.
+"""Standing work of a front end, in rounds. A new master has nothing else to do: it finds in the ledger what
+the one before has left, finishes what is committed and aborts what has timed out.
 """
 
 from __future__ import annotations
 
-from rtolap.stored.frontend.mastership import Mastership
+import logging
+from collections.abc import Callable
+from threading import Event, Thread
+
+from rtolap.base.errors import NotLeader, RtolapError
+from rtolap.stored.frontend.catalogue.tables import Catalogue
+from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
 from rtolap.stored.frontend.transactions.publishing import Publisher
 from rtolap.stored.frontend.transactions.requests import TransactionManager
@@ -14,11 +20,15 @@ from rtolap.stored.metastore import transactions as rows
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import Transaction
 
+log = logging.getLogger(__name__)
+
 # Who sends a change again does so within minutes; a script that was stopped over night may come a day later.
 CHANGES_KEPT_MS = 48 * 3_600_000
 
 
 class Upkeep:
+    """Upkeep of transactions, labels and recorded answers."""
+
     def __init__(
         self,
         ledger: Ledger,
@@ -80,3 +90,84 @@ class Upkeep:
             return len(ids)
 
         return self._ledger.write("forget labels", int, work)
+
+
+class PartitionUpkeep:
+    """Partitions in time: made ahead of it, dropped behind it, by whoever is master.
+
+    One table that cannot be kept up hinders no other; a master that is none any more stops."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    def run_once(self) -> tuple[int, int]:
+        """Return (partitions made, partitions dropped) and send the nodes their pending tasks. Raises
+        NotLeader.
+        """
+        created = dropped = 0
+        for table in self._catalogue.tables():
+            if table.definition.partitions is None:
+                continue
+            try:
+                created += self._catalogue.partitions.create_ahead(table.db, table.name)
+                dropped += self._catalogue.partitions.drop_old(table.db, table.name)
+            except NotLeader:
+                raise
+            except RtolapError as error:  # tried again with the next round
+                log.warning("the partitions of %s are not kept up: %s", table.qualified_name, error)
+        self._catalogue.settle()
+        return created, dropped
+
+
+class PeriodicTask:
+    """A thread that does `work` every `every_s`, and at once after `wake`, until it is stopped.
+
+    What the tree of errors names (a node or the ledger is away, another front end is master) is reported and
+    tried again with the next round. Anything else is a fault of the program: the thread ends, and `broken`
+    is called.
+    """
+
+    def __init__(
+        self, name: str, every_s: float, work: Callable[[], object], broken: Callable[[str], object]
+    ) -> None:
+        self._name = name
+        self._every_s = every_s
+        self._work = work
+        self._broken = broken
+        self._woken = Event()
+        self._stopping = False
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Returns when the round under way is over."""
+        self._stopping = True
+        self._woken.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._woken.clear()
+                if self._stopping:  # told so between the two
+                    return
+                self.run_once()
+                self._woken.wait(self._every_s)
+        except BaseException:
+            log.exception("%s has ended by an error of the program", self._name)
+            self._broken(self._name)
+
+    def run_once(self) -> None:
+        """The work once, in the caller's thread."""
+        try:
+            self._work()
+        except NotLeader as error:
+            log.info("%s: %s", self._name, error)
+        except RtolapError as error:
+            log.warning("%s: %s", self._name, error)

@@ -24,7 +24,7 @@ from rtolap.model.stored.table import StoredTable
 from rtolap.protocols.stored_tables.messages import AddPartition
 from rtolap.stored.frontend.catalogue.table_writes import add_partitions, check_wanted, end_partition
 from rtolap.stored.frontend.catalogue.task_dispatcher import TaskDispatcher
-from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
 from rtolap.stored.metastore.database import Connection, Ledger

@@ -1,5 +1,4 @@
-"""Read views at one moment: the visible version of every partition of some tables, and the nodes that have
-it.
+"""Tables read from the ledger at one moment: as loads see them, as callers are shown them, as read views.
 
 Every endpoint answers, master or not. Who has a version is read after the versions; a replica's never falls.
 """
@@ -8,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rtolap.base.errors import NotFound
+import msgspec
+
+from rtolap.base.errors import NotFound, Refused
 from rtolap.model.stored.partitions import PartitionRange
 from rtolap.model.stored.schema import DefinedTable
 from rtolap.protocols.stored_tables.messages import (
     PartitionInfo,
     PartitionView,
     ReadView,
+    TableInfo,
     TableName,
     TabletView,
     TableView,
@@ -25,8 +27,49 @@ from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import Replica
 
 
+class TableEntry(DefinedTable, frozen=True):
+    """All that a load needs to know of a table, read at one moment. `partitions` in the order of time."""
+
+    partitions: tuple[PartitionRange, ...]
+    replicas: tuple[Replica, ...]
+
+    def with_partitions_of(self, later: TableEntry) -> TableEntry:
+        """As it was read, columns and all, with the partitions that there are later. Refused where that is
+        another table of the name: rows that were routed for this one do not belong there."""
+        if later.table_id != self.table_id:
+            raise Refused(
+                f"table {self.definition.qualified_name} was recreated while rows for it waited",
+                action="send them again",
+            )
+        return msgspec.structs.replace(self, partitions=later.partitions, replicas=later.replicas)
+
+    @property
+    def info(self) -> TableInfo:
+        return table_info(self, self.partitions)
+
+
+def read_entry(connection: Connection, db: str, name: str) -> TableEntry:
+    table = rows.get(connection, db, name)
+    parts = rows.ranges(connection, table)
+    return TableEntry(
+        table.table_id,
+        table.definition,
+        table.schema,
+        table.created_at_ms,
+        parts,
+        partition_rows.replicas_of(connection, db, name),
+    )
+
+
+def table_info(table: DefinedTable, parts: tuple[PartitionRange, ...]) -> TableInfo:
+    return TableInfo(table.table_id, table.definition, table.schema, table.created_at_ms, parts)
+
+
 class ReadViews:
-    """`addresses`: node -> its Flight address, of those that live, read with the given connection."""
+    """The visible version of every partition of some tables, and the nodes that have it.
+
+    `addresses`: node -> its Flight address, of those that live, read with the given connection.
+    """
 
     def __init__(self, ledger: Ledger, addresses: Callable[[Connection], Mapping[str, str]]) -> None:
         self._ledger = ledger

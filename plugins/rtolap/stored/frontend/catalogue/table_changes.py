@@ -24,7 +24,7 @@ import msgspec
 from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, Refused, RtolapError, from_dict
 from rtolap.protocols.stored_tables.messages import TableInfo
 from rtolap.stored.frontend.catalogue.task_dispatcher import TaskDispatcher
-from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.metastore import table_changes as rows
 from rtolap.stored.metastore.database import Connection, Ledger
 

@@ -1,4 +1,4 @@
-"""Writes of a change of a table: partitions with their replicas, and the pending tasks of nodes for it.
+"""Writes of a change of a table: partitions, the placement of their replicas, the pending tasks of nodes.
 
 Statements within a write of their caller: the change and the tasks stand together, or neither does.
 """
@@ -6,19 +6,59 @@ Statements within a write of their caller: the change and the tasks stand togeth
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from hashlib import blake2b
 
-from rtolap.base.errors import RowsRefused
+from rtolap.base.errors import RowsRefused, Unavailable
 from rtolap.model.stored.partitions import WHOLE, PartitionRange, to_create, to_drop
 from rtolap.model.stored.schema import DefinedTable
 from rtolap.model.stored.table import StoredTable
-from rtolap.stored.frontend.catalogue.placement import buckets_by_node, place
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
 from rtolap.stored.metastore.database import Connection
-from rtolap.stored.metastore.records import PendingTabletTask
+from rtolap.stored.metastore.records import Partition, PendingTabletTask
 
+REPLICATION = 3
 ON_DEMAND_MAX = 400  # partitions that one load may make
+
+
+def place(
+    partition: Partition,
+    bucket_count: int,
+    nodes: Collection[str],
+    replication: int = REPLICATION,
+    away: Collection[str] = (),
+) -> dict[int, tuple[str, ...]]:
+    """bucket -> nodes: those that are up first, then those that are `away`; fewer than `replication` where
+    there are no more. Raises Unavailable without one that is up. Pure.
+
+    Rendezvous hashing: every node has a weight for a bucket, the heaviest ones keep it. Buckets spread
+    evenly, and each of a bucket's replicas is on another node. Replicas do not move: where too few nodes are
+    up, those that are away for a while get some as well, and their tasks when they are back.
+    """
+    if not nodes:
+        raise Unavailable(
+            f"no storage node can keep partition {partition}",
+            expected="at least one that is up",
+            action="start one with `rtolap storage`",
+        )
+
+    def heaviest(bucket: int) -> tuple[str, ...]:
+        def weight(node: str) -> tuple[bool, bytes]:
+            return node in nodes, blake2b(f"{partition}/{bucket}@{node}".encode(), digest_size=8).digest()
+
+        return tuple(sorted(sorted({*nodes, *away}, key=weight, reverse=True)[:replication]))
+
+    return {bucket: heaviest(bucket) for bucket in range(bucket_count)}
+
+
+def buckets_by_node(placed: dict[int, tuple[str, ...]]) -> dict[str, tuple[int, ...]]:
+    """node -> the buckets that it keeps, ascending."""
+    by_node: dict[str, list[int]] = {}
+    for bucket, nodes in sorted(placed.items()):
+        for node in nodes:
+            by_node.setdefault(node, []).append(bucket)
+    return {node: tuple(buckets) for node, buckets in by_node.items()}
 
 
 def add_partitions(

@@ -9,20 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+import msgspec
+
 from rtolap.base.errors import AlreadyExists, DefinitionError, NotFound, NotYet, Refused
-from rtolap.model.stored.schema import DefinedTable, initial_schema
+from rtolap.model.stored.schema import DefinedTable, StoredSchema, initial_schema
+from rtolap.model.stored.schema_changes import add_column, drop_column, rename_column
 from rtolap.model.stored.table import StoredTable
 from rtolap.model.validation.stored_table import validate_stored_table
-from rtolap.protocols.stored_tables.messages import AddPartition, ColumnChange, TableInfo
-from rtolap.stored.frontend.catalogue.column_changes import changed
+from rtolap.protocols.stored_tables.messages import (
+    AddColumn,
+    AddPartition,
+    ColumnChange,
+    DropColumn,
+    TableInfo,
+)
 from rtolap.stored.frontend.catalogue.partitions import Partitions
-from rtolap.stored.frontend.catalogue.placement import REPLICATION
+from rtolap.stored.frontend.catalogue.read_views import TableEntry, read_entry, table_info
 from rtolap.stored.frontend.catalogue.table_changes import ChangeRequest, Made, TableChanges
-from rtolap.stored.frontend.catalogue.table_entry import TableEntry, read_entry, table_info
-from rtolap.stored.frontend.catalogue.table_writes import end_table, first_partitions
-from rtolap.stored.frontend.catalogue.tablet_hosts import TabletHosts
+from rtolap.stored.frontend.catalogue.table_writes import REPLICATION, end_table, first_partitions
 from rtolap.stored.frontend.catalogue.task_dispatcher import TaskDispatcher, on_majority, without_majority
-from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.frontend.election import Mastership
+from rtolap.stored.frontend.transactions.participants import TabletHosts
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
@@ -179,7 +186,7 @@ class Catalogue:
 
         def work(connection: Connection, now_ms: int) -> Made:
             table = rows.get(connection, db, name)
-            rows.change_schema(connection, table, changed(table.schema, changes))
+            rows.change_schema(connection, table, _changed(table.schema, changes))
             nodes = partition_rows.nodes_of(connection, db, (name,))
             owed = [PendingTabletTask(table.table_id, db, name, "", node, "schema") for node in nodes]
             tasks.add_tasks(connection, owed)
@@ -275,3 +282,16 @@ def _made(connection: Connection, table: DefinedTable, *, also_owing: int | None
 def _present(table: TableInfo | None) -> TableInfo:
     assert table is not None
     return table
+
+
+def _changed(schema: StoredSchema, changes: Sequence[ColumnChange]) -> StoredSchema:
+    """The schema after all of these changes, one version later. Raises as `model.stored.schema_changes`."""
+    after = schema
+    for change in changes:
+        if isinstance(change, AddColumn):
+            after = add_column(after, change.column)
+        elif isinstance(change, DropColumn):
+            after = drop_column(after, change.name)
+        else:
+            after = rename_column(after, change.name, change.new_name)
+    return schema if after is schema else msgspec.structs.replace(after, version=schema.version + 1)

@@ -16,8 +16,8 @@ from threading import Lock
 
 from rtolap.base.errors import NotLeader, RtolapError, Unavailable
 from rtolap.model.stored.schema import StoredSchema
-from rtolap.stored.frontend.catalogue.tablet_hosts import TabletHosts
-from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.frontend.election import Mastership
+from rtolap.stored.frontend.transactions.participants import TabletHosts
 from rtolap.stored.frontend.transactions.quorum import shortfall
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows

@@ -19,8 +19,7 @@ from rtolap.base.http_limits import HttpLimits
 from rtolap.base.metrics import Metrics
 from rtolap.stored.frontend.election import Election
 from rtolap.stored.frontend.http.authentication import Guard
-from rtolap.stored.frontend.http.load import TAKES_BODIES, expects
-from rtolap.stored.frontend.http.redirects import location
+from rtolap.stored.frontend.http.load import TAKES_BODIES, expects, location
 
 log = logging.getLogger(__name__)
 

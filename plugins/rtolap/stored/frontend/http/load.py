@@ -16,20 +16,21 @@ import logging
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from urllib.parse import quote, urlsplit
 
 import msgspec
 from fastapi import APIRouter, Request, Response
 from starlette.requests import ClientDisconnect
 
 from rtolap.base.errors import NotLeader, RtolapError, TooManyAtOnce, Unavailable
+from rtolap.base.users import basic_credentials
 from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.frontend.election import Election
 from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.http.body_pipe import BodyPipe
-from rtolap.stored.frontend.http.redirects import location
 from rtolap.stored.frontend.loads.group_commit import LOAD_BYTES_MAX, GroupCommit
 from rtolap.stored.frontend.loads.load import Loads
-from rtolap.stored.frontend.loads.metrics import LoadMetrics
+from rtolap.stored.frontend.loads.load_statistics import LoadMetrics
 from rtolap.stored.frontend.loads.request import LoadRequest, check_framing, load_request
 
 log = logging.getLogger(__name__)
@@ -177,3 +178,26 @@ def _answer(answer: LoadAnswer, *, ends: bool) -> Response:
     encoded = msgspec.json.format(msgspec.json.encode(answer), indent=4) + b"\n"
     headers = {"Connection": "close"} if ends else {}
     return Response(encoded, media_type="application/json", headers=headers)
+
+
+def location(request: Request, base_url: str) -> str:
+    """The address to which a front end that is not master redirects: same path and query, another base URL.
+
+    For a request whose credentials have been checked.
+
+    A client of HTTP/1.1 sends its credentials to the other address again, or is set to (`--location-trusted`
+    of curl). One of HTTP/1.0 cannot be. Doris' front end writes user and password into the address of every
+    redirect; here that is done for HTTP/1.0 only, because addresses are written into logs.
+    """
+    path = request.scope["raw_path"].decode("ascii")
+    query = urlsplit(str(request.url)).query
+    return f"{_with_credentials(request, base_url)}{path}{'?' + query if query else ''}"
+
+
+def _with_credentials(request: Request, base_url: str) -> str:
+    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    if request.scope.get("http_version") != "1.0" or scheme.lower() != "basic":
+        return base_url
+    name, password = (quote(each, safe="") for each in basic_credentials(value.strip()))
+    kind, _, host_and_path = base_url.partition("://")
+    return f"{kind}://{name}:{password}@{host_and_path}"

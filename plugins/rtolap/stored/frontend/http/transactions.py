@@ -18,8 +18,8 @@ from rtolap.protocols.stream_load.messages import AcknowledgeRequest, LoadState,
 from rtolap.stored.frontend.election import Election
 from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.loads import messages
+from rtolap.stored.frontend.transactions.publishing import Visibility
 from rtolap.stored.frontend.transactions.requests import TransactionManager
-from rtolap.stored.frontend.transactions.visibility import Visibility
 
 log = logging.getLogger(__name__)
 

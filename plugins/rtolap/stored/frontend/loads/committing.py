@@ -12,8 +12,8 @@ from rtolap.stored.frontend.loads import messages
 from rtolap.stored.frontend.loads.distribution import Writer
 from rtolap.stored.frontend.loads.load_statistics import Phase, Progress
 from rtolap.stored.frontend.loads.request import LoadRequest
+from rtolap.stored.frontend.transactions.publishing import Visibility
 from rtolap.stored.frontend.transactions.requests import TransactionManager
-from rtolap.stored.frontend.transactions.visibility import Visibility
 from rtolap.stored.metastore.records import Partition, Transaction, TransactionState
 
 log = logging.getLogger(__name__)

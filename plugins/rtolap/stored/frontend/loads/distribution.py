@@ -23,7 +23,7 @@ from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.bodies.casting import shown
 from rtolap.stored.bodies.options import LoadOptions
 from rtolap.stored.engine.routing import RoutedBatch, RoutedPart, Routing
-from rtolap.stored.frontend.catalogue.table_entry import TableEntry
+from rtolap.stored.frontend.catalogue.read_views import TableEntry
 from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.metastore.records import Partition, Replica
 

@@ -1,4 +1,4 @@
-"""Statistics of a load: the rows and times of its response, filled in while it runs."""
+"""Statistics of loads: the rows and times that each answers with, and the metrics of all."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from enum import StrEnum
 from msgspec import UNSET, UnsetType
 
 from rtolap.base.errors import RtolapError
+from rtolap.base.metrics import Metrics
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadStatus
 from rtolap.stored.bodies.batches import RowCounts
 
@@ -25,7 +26,7 @@ class Phase(StrEnum):
 
 @dataclass
 class Progress:
-    """Progress of one load; its thread's own. `spent_s`: phase -> seconds."""
+    """Progress of one load, filled in while it runs; its thread's own. `spent_s`: phase -> seconds."""
 
     label: str
     comment: str = ""
@@ -84,3 +85,23 @@ class Progress:
 
     def _ms(self, phase: Phase) -> int:
         return round(self.spent_s.get(phase, 0.0) * 1000)
+
+
+class LoadMetrics:
+    """Prometheus metrics of the loads of a front end."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.running = metrics.gauge("loads_running", "Loads under way.")
+        self.refused = metrics.counter("loads_refused", "Loads refused because too many ran.")
+        self._loads = metrics.counter("loads", "Loads that were answered.", ("status",))
+        self._rows = metrics.counter("rows", "Rows of loads.", ("what",))
+        self._bytes = metrics.counter("load_bytes", "Bytes of bodies.")
+        self._seconds = metrics.histogram("load_seconds", "A load, from its headers to its answer.")
+
+    def note(self, answer: LoadAnswer) -> None:
+        self._loads.labels(answer.status).inc()
+        self._rows.labels("loaded").inc(answer.number_loaded_rows)
+        self._rows.labels("filtered").inc(answer.number_filtered_rows)
+        self._rows.labels("unselected").inc(answer.number_unselected_rows)
+        self._bytes.inc(answer.load_bytes)
+        self._seconds.observe(answer.load_time_ms / 1000)

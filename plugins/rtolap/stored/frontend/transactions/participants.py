@@ -1,6 +1,7 @@
-"""The seam towards the storage nodes: a transaction's requests to each of them.
+"""The seam towards the storage nodes: requests to each of them, of a transaction and of a table's changes.
 
-A node is known by its name. Every call may be repeated, come late, or come twice; a node makes it idempotent:
+A node is known by its name. Every call may be repeated, come late, or come twice; a node makes it idempotent.
+Of a transaction:
 
     prepare    what it was sent for these tablets is on disk and survives the node
     publish    the prepared rows are the partition's version; strictly in order, a node that lacks the version
@@ -9,17 +10,25 @@ A node is known by its name. Every call may be repeated, come late, or come twic
     versions   what it has
     abort      forget the transaction; whatever comes for it later is refused
 
-All calls raise Unavailable when no answer came: the node may have done it all the same.
+Table ids only grow, so that a node knows which of two tables of one name is the later. All calls raise
+Unavailable when no answer came: the node may have done it all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Protocol
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol, TypeVar
 
 import msgspec
 
+from rtolap.base.errors import NotLeader, RtolapError, Unavailable
+from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.metastore.records import Partition, Tablet
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 
 class MissedVersion(msgspec.Struct, frozen=True, order=True):
@@ -30,6 +39,8 @@ class MissedVersion(msgspec.Struct, frozen=True, order=True):
 
 
 class Participants(Protocol):
+    """The requests of a transaction."""
+
     def prepare(self, node: str, txn_id: int, tablets: Collection[Tablet]) -> frozenset[Tablet]:
         """Return those of these tablets whose rows of the transaction the node holds, durably."""
         ...
@@ -53,3 +64,51 @@ class Participants(Protocol):
         ...
 
     def abort(self, node: str, txn_id: int) -> None: ...
+
+
+class TabletHosts(Protocol):
+    """The requests of a table's creation, change and end."""
+
+    def create(
+        self, node: str, table_id: int, partition: Partition, buckets: Collection[int], schema: StoredSchema
+    ) -> None:
+        """It keeps these tablets, empty at version 0. One that it has of this table stays as it is; one of an
+        earlier table is dropped first; one of a later table makes the call harmless."""
+        ...
+
+    def drop(self, node: str, table_id: int, partition: Partition, buckets: Collection[int]) -> None:
+        """It keeps these tablets no more. Those of a later table, and those that are gone, stay so."""
+        ...
+
+    def change_schema(self, node: str, table_id: int, db: str, table: str, schema: StoredSchema) -> None:
+        """All its tablets of the table have this schema, or a later one."""
+        ...
+
+
+class NodeCalls:
+    """One round of calls, in which a node that fails hinders nobody: the majority decides, or a later round.
+
+    That holds for one that is away, for one that refuses our token, and for an error of its program. A node
+    that did not answer one gets no more in the round: each would be waited for.
+    """
+
+    def __init__(self) -> None:
+        self._silent: set[str] = set()
+
+    def is_silent(self, node: str) -> bool:
+        return node in self._silent
+
+    def ask(self, node: str, purpose: str, call: Callable[[], R]) -> R | None:
+        """None where there is no answer. Raises NotLeader, and what is no error of the tree."""
+        if node in self._silent:
+            return None
+        try:
+            return call()
+        except NotLeader:
+            raise
+        except Unavailable as error:
+            self._silent.add(node)
+            log.info("node %s does not answer (%s): %s", node, purpose, error)
+        except RtolapError as error:
+            log.warning("node %s fails (%s): %s", node, purpose, error)
+        return None

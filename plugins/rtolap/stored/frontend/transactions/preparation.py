@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from rtolap.base.errors import NotFound
-from rtolap.stored.frontend.mastership import Mastership
-from rtolap.stored.frontend.node_calls import NodeCalls
-from rtolap.stored.frontend.transactions.participants import Participants
+from rtolap.stored.frontend.election import Mastership
+from rtolap.stored.frontend.transactions.participants import NodeCalls, Participants
 from rtolap.stored.frontend.transactions.quorum import Shortfall, shortfall
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import transactions as rows

@@ -1,5 +1,5 @@
-"""Decided transactions carried out on the nodes: versions published in order, laggards caught up, aborts
-sent.
+"""Decided transactions carried out on the nodes: versions published in order and waited for, laggards caught
+up, aborts sent.
 
 Publishing one transaction, numbered by what a crash after each step leaves behind:
 
@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import functools
 import logging
+import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from threading import Condition
 
 from rtolap.base.errors import Corrupted, RtolapError, Unavailable
-from rtolap.stored.frontend.mastership import Mastership
-from rtolap.stored.frontend.node_calls import NodeCalls
-from rtolap.stored.frontend.transactions.participants import MissedVersion, Participants
+from rtolap.stored.frontend.election import Mastership
+from rtolap.stored.frontend.transactions.participants import MissedVersion, NodeCalls, Participants
 from rtolap.stored.frontend.transactions.preparation import ForEach
 from rtolap.stored.frontend.transactions.quorum import shortfall
+from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.frontend.transactions.states import TransactionEvent, done_before, transition
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import transactions as rows
@@ -32,6 +34,8 @@ from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import Partition, Replica, Tablet, Transaction, TransactionState
 
 log = logging.getLogger(__name__)
+
+_ASK_AGAIN_S = 0.25  # another front end may have published it: it cannot tell this one
 
 
 @dataclass(frozen=True)
@@ -227,4 +231,35 @@ class Publisher:
             rows.abort_is_told(connection, transaction.txn_id)
 
         self._ledger.write("note that an abort was told", type(None), work)
+        return True
+
+
+class Visibility:
+    """Waiting until what is committed can be seen.
+
+    `publish` belongs to one thread; any number may `wait`. `wake`: have that thread publish now.
+    """
+
+    def __init__(self, manager: TransactionManager, publisher: Publisher) -> None:
+        self._manager = manager
+        self._publisher = publisher
+        self._published = Condition()
+        self.wake: Callable[[], object] = lambda: None
+
+    def publish(self) -> None:
+        """One round of the publisher."""
+        if self._publisher.publish_committed():
+            with self._published:
+                self._published.notify_all()
+
+    def wait(self, db: str, txn_id: int, timeout_s: float) -> bool:
+        """Wait until a transaction is VISIBLE; return False after the time, when it will be later."""
+        deadline_s = time.monotonic() + timeout_s
+        self.wake()
+        with self._published:  # what is published from now on is noticed, and what was before is asked for
+            while self._manager.get(db, txn_id).state is not TransactionState.VISIBLE:
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    return False
+                self._published.wait(min(left_s, _ASK_AGAIN_S))
         return True

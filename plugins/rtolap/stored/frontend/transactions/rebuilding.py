@@ -12,8 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 
 from rtolap.base.errors import NotLeader, RtolapError
-from rtolap.stored.frontend.node_calls import NodeCalls
-from rtolap.stored.frontend.transactions.participants import MissedVersion, Participants
+from rtolap.stored.frontend.transactions.participants import MissedVersion, NodeCalls, Participants
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import Replica, Tablet
