@@ -32,8 +32,7 @@ from rtolap.model.offsets import Offsets
 from rtolap.model.yaml_files import read_definitions
 from rtolap.protocols.agent.messages import RESTARTS_VARIABLE
 from rtolap.protocols.loader.messages import EXIT_FAILED, LoaderList, LoaderStatus, process_key
-from rtolap.stored.loader.job import read_config
-from rtolap.stored.loader.resources import JobResources
+from rtolap.stored.loader.job import JobResources, read_config
 from rtolap.stored.loader.runner import run as run_job
 from rtolap.stored.loader.states import RECREATED_ACTION, StopCause
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState

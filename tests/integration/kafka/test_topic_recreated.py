@@ -23,9 +23,8 @@ from rtolap.kafka.producer import KafkaAdmin, KafkaProducer
 from rtolap.metadata.records import CubeControl
 from rtolap.model.loader import Loader, LoaderBatch
 from rtolap.protocols.stream_load.messages import TableSchema
-from rtolap.stored.loader.job import JobConfig, write_config
+from rtolap.stored.loader.job import JobConfig, JobResources, write_config
 from rtolap.stored.loader.job_run import begin
-from rtolap.stored.loader.resources import JobResources
 from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.metastore.database import Ledger

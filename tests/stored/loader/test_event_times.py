@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtolap.stored.loader.records.event_times import EventTimes
+from rtolap.stored.loader.job_progress import EventTimes
 
 
 def test_what_is_left_holds_it_back_and_what_is_not_contiguous_does_not_count() -> None:

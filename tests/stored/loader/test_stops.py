@@ -14,15 +14,14 @@ from rtolap.kafka.interfaces import OutRecord
 from rtolap.model.loader import LoaderRejects, LoaderSink
 from rtolap.protocols.stream_load import messages as wire
 from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
-from rtolap.stored.loader.job import JobConfig, write_config
+from rtolap.stored.loader.job import LEASE_MS, JobConfig, write_config
 from rtolap.stored.loader.job_run import LoadJobRun
-from rtolap.stored.loader.ownership import LEASE_MS
 from rtolap.stored.loader.preparing import FILTERED_BY_SINK, FILTERED_UNKNOWN
 from rtolap.stored.loader.records.rejects import FileBox
-from rtolap.stored.loader.retry_budget import FAILING_S, FAILS_MAX, SILENT_S
 from rtolap.stored.loader.settle import LOG_TRIES_MAX, Outcome, Settler
 from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import StopCause, Stopped
+from rtolap.stored.loader.window import FAILING_S, FAILS_MAX, SILENT_S
 from rtolap.stored.metastore.load_jobs import LoadJobState
 
 from tests.support.loader.stepped_loader import COLUMNS, World, load_all, sent_and_unanswered, stopped_by

@@ -34,11 +34,9 @@ from rtolap.protocols.stream_load.messages import (
     TwoPhaseAnswer,
 )
 from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
-from rtolap.stored.loader.job import JobConfig, write_config
+from rtolap.stored.loader.job import LEASE_MS, JobConfig, JobResources, write_config
 from rtolap.stored.loader.job_run import LoadJobRun, begin
-from rtolap.stored.loader.ownership import LEASE_MS
 from rtolap.stored.loader.preparing import FILTERED_UNKNOWN
-from rtolap.stored.loader.resources import JobResources
 from rtolap.stored.loader.settle import Settler
 from rtolap.stored.loader.sinks.interface import Sink
 from rtolap.stored.loader.sinks.memory import MemorySink, Row, Transaction

@@ -19,12 +19,11 @@ from rtolap.model.loader import Loader, LoaderBatch
 from rtolap.protocols.loader.messages import API, LoaderStatus
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
 from rtolap.stored.loader.http import make_app
-from rtolap.stored.loader.job import JobConfig, write_config
+from rtolap.stored.loader.job import JobConfig, JobResources, write_config
 from rtolap.stored.loader.job_run import LoadJobRun, begin
 from rtolap.stored.loader.partition_role import OpenSession, PartitionKeeper
 from rtolap.stored.loader.process import LoaderProcess
 from rtolap.stored.loader.records.rejects import FileBox
-from rtolap.stored.loader.resources import JobResources
 from rtolap.stored.loader.runner import measure
 from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.status import status_of

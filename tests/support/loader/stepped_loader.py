@@ -15,10 +15,8 @@ from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.model.loader import Loader, LoaderBatch
 from rtolap.protocols.stream_load.messages import LoadAnswer, SchemaColumn, TableSchema
-from rtolap.stored.loader.job import JobConfig, write_config
+from rtolap.stored.loader.job import LEASE_MS, JobConfig, JobResources, write_config
 from rtolap.stored.loader.job_run import LoadJobRun, begin
-from rtolap.stored.loader.ownership import LEASE_MS
-from rtolap.stored.loader.resources import JobResources
 from rtolap.stored.loader.settle import Outcome, Settler
 from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import StopCause, Stopped

@@ -16,9 +16,7 @@ from itertools import takewhile
 
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.model.loader import Loader
-from rtolap.stored.loader.job import LeftLabels
-from rtolap.stored.loader.labels import label_of
-from rtolap.stored.loader.ownership import Ownership
+from rtolap.stored.loader.job import LeftLabels, Ownership, label_of
 from rtolap.stored.loader.sinks.interface import Sink
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords

@@ -30,15 +30,12 @@ from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.protocols.stream_load.messages import LoadState
 from rtolap.stored.loader.commit import Committer
-from rtolap.stored.loader.job import JobConfig, read_config
+from rtolap.stored.loader.job import JobConfig, JobResources, Ownership, label_of, read_config
 from rtolap.stored.loader.job_progress import Progress
-from rtolap.stored.loader.labels import label_of
-from rtolap.stored.loader.ownership import Ownership
-from rtolap.stored.loader.records.columns import Columns
 from rtolap.stored.loader.records.source import Source
-from rtolap.stored.loader.resources import JobResources
 from rtolap.stored.loader.settle import Outcome, Settler
 from rtolap.stored.loader.states import StopCause, Stopped
+from rtolap.stored.loader.target import Columns
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.loader.window import Pending, Window
 from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobEvent, LoadJobState

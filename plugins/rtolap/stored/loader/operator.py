@@ -5,7 +5,7 @@ until this process knows more. Its generation is the epoch of the job's lease: w
 was stopped and goes on is void. It never leaves: while no process runs, what is not loaded is not readable;
 the unit's lease says for how long that counts.
 
-The oldest work that a loader's unit reports: a promise about what the table shows, pure.
+The oldest work that it reports is a promise about what the table shows.
 
 The application says that all events before an instant (its level's *input*) are in the topic. So:
 

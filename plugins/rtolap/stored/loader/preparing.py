@@ -7,22 +7,23 @@ from collections.abc import Callable
 import numpy as np
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.events.rejects import Rejects
-from rtolap.kafka.interfaces import Batch, StreamConsumer
+from rtolap.kafka.interfaces import Batch, OffsetsGone, StreamConsumer, TopicRecreated
+from rtolap.kafka.topic_identity import TopicIdentity
 from rtolap.model.loader import Loader
-from rtolap.stored.loader.records.columns import Columns
-from rtolap.stored.loader.records.content import Content
+from rtolap.model.offsets import Offsets
+from rtolap.stored.loader.records.content import Content, content_of
 from rtolap.stored.loader.records.decode import Decoded, RecordDecoder
-from rtolap.stored.loader.records.range_reader import read_range
 from rtolap.stored.loader.records.rejects import RejectBox
-from rtolap.stored.loader.retry_budget import SinkError
-from rtolap.stored.loader.states import StopCause, Stopped
-from rtolap.stored.loader.target import Target
-from rtolap.stored.loader.window import Pending
+from rtolap.stored.loader.states import RECREATED_ACTION, StopCause, Stopped, recreated
+from rtolap.stored.loader.target import Columns, Target
+from rtolap.stored.loader.window import Pending, SinkError
 from rtolap.watermark.records.columns import batch_statements
 
 FILTERED_BY_SINK, FILTERED_UNKNOWN = "filtered_by_sink", "filtered_unknown"
+_POLL_RECORDS = 50_000
+_POLL_S = 0.2
 
 
 class Preparer:
@@ -49,7 +50,7 @@ class Preparer:
     def content(self, pending: Pending) -> Content:
         record = pending.record
         if pending.content is None:
-            pending.content = read_range(
+            pending.content = _read_range(
                 self._open_consumer,
                 record.start_offsets,
                 record.end_offsets,
@@ -113,3 +114,71 @@ class Preparer:
             raise SinkError(error) from error
         except (RtolapError, OSError) as error:
             raise Stopped(StopCause.REJECTS_NOT_KEPT, str(error)) from error
+
+
+def _read_range(
+    open_consumer: Callable[[], StreamConsumer],
+    start: Offsets,
+    end: Offsets,
+    *,
+    clock: Clock,
+    topic_id: str | None = None,
+    retry_budget_s: float = 60.0,
+) -> Content:
+    """Read again exactly the records in `[start, end)`. Stopped where the topic holds them no more;
+    Unavailable when the broker does not give them in time: try again. With transaction markers and gaps at
+    its end a range is complete once the position has passed them. `topic_id`: of the topic in which the
+    offsets count, if it is known.
+    """
+    wanted = {partition: at for partition, at in start.items() if at < end[partition]}
+    if not wanted:
+        return content_of([])
+    consumer = open_consumer()
+    try:
+        consumer.assign(wanted)
+        deadline_s = clock.monotonic_s() + retry_budget_s
+        batches: list[Batch] = []
+        done: set[int] = set()
+        while len(done) < len(wanted):
+            batch = consumer.poll(_POLL_RECORDS, _POLL_S)
+            if len(batch):
+                batches.append(batch)
+            position = consumer.position()
+            reached = {partition for partition in wanted if position[partition] >= end[partition]} - done
+            if reached:
+                done |= reached
+                consumer.pause(reached)  # else a busy partition would be read far beyond its end
+            elif not len(batch) and clock.monotonic_s() > deadline_s:
+                raise Unavailable(
+                    f"{consumer.topic} does not give a recorded range",
+                    expected=f"offsets up to {end}",
+                    found=f"position {position}; {consumer.broker_trouble or 'no trouble is known'}",
+                )
+        _check_topic(consumer, topic_id)
+        return content_of(batches, end)
+    except OffsetsGone as error:
+        _check_topic(consumer, topic_id)
+        raise Stopped(
+            StopCause.RANGE_GONE,
+            f"{consumer.topic} partition {error.partition} no longer holds a batch that is not loaded yet",
+            expected=f"offsets {start.get(error.partition)} to {end.get(error.partition)}",
+            found=f"{error.start} to {error.end}",
+            action="what is lost is lost: `rtolap loader reset --go-on` goes on from what the topic holds; "
+            "it takes `--abandon` where the batch was sent",
+        ) from error
+    except NotFound as error:
+        raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
+    finally:
+        consumer.close()
+
+
+def _check_topic(consumer: StreamConsumer, topic_id: str | None) -> None:
+    """Raise Stopped unless what was read is of the topic that the range was recorded in."""
+    if topic_id is None:
+        return
+    try:
+        TopicIdentity(consumer.topic, consumer.topic_id, action=RECREATED_ACTION, known=topic_id).confirm()
+    except TopicRecreated as error:
+        raise recreated(error) from error
+    except NotFound as error:
+        raise Stopped(StopCause.TOPIC_GONE, str(error)) from error

@@ -26,9 +26,9 @@ from tenacity import (
 from rtolap.base.errors import CommitUnknown, NotLeader, RtolapError, Unavailable
 from rtolap.base.stopping import wait_awake
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED
+from rtolap.stored.loader.job import LEASE_MS
 from rtolap.stored.loader.job_run import LoadJobRun
 from rtolap.stored.loader.operator import Operator
-from rtolap.stored.loader.ownership import LEASE_MS
 from rtolap.stored.loader.partition_role import PartitionKeeper
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState

@@ -24,12 +24,11 @@ from rtolap.protocols.loader.messages import (
     PartitionsStatus,
 )
 from rtolap.stored.loader.http import make_app
+from rtolap.stored.loader.job import LEASE_MS, JobResources
 from rtolap.stored.loader.job_run import LoadJobRun, begin
 from rtolap.stored.loader.operator import operator_of
-from rtolap.stored.loader.ownership import LEASE_MS
 from rtolap.stored.loader.partition_role import OpenSession, PartitionKeeper
 from rtolap.stored.loader.process import LoaderProcess, retrying
-from rtolap.stored.loader.resources import JobResources
 from rtolap.stored.loader.states import Stopped
 from rtolap.stored.loader.status import status_of
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState

@@ -18,18 +18,16 @@ from typing import TypeVar
 from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.model.loader import Loader
 from rtolap.protocols.stream_load.messages import LoadAnswer, SendOptions
+from rtolap.stored.loader.job import JobResources, Ownership
 from rtolap.stored.loader.job_progress import Progress
-from rtolap.stored.loader.ownership import Ownership
 from rtolap.stored.loader.preparing import Preparer
-from rtolap.stored.loader.records.columns import Columns
 from rtolap.stored.loader.records.content import Content
 from rtolap.stored.loader.records.decode import Decoded
 from rtolap.stored.loader.records.encode import HEADERS, encode
-from rtolap.stored.loader.resources import JobResources
-from rtolap.stored.loader.retry_budget import SILENT_S, RetryBudget, SinkError
 from rtolap.stored.loader.states import ACTIONS, Action, StopCause, Stopped, Verdict, sent_when, verdict
+from rtolap.stored.loader.target import Columns
 from rtolap.stored.loader.visible import Visible
-from rtolap.stored.loader.window import Pending
+from rtolap.stored.loader.window import SILENT_S, Pending, RetryBudget, SinkError
 from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord
 
 T = TypeVar("T")

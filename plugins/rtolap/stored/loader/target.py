@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import NamedTuple
 
-from rtolap.base.errors import DefinitionError
+from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.model.loader import Loader, LoaderColumn
 from rtolap.model.stored.column_defaults import default_value
 from rtolap.model.types import (
@@ -20,6 +21,7 @@ from rtolap.model.types import (
     decimal,
 )
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
+from rtolap.stored.loader.sinks.interface import Sink
 from rtolap.stored.loader.states import StopCause, Stopped
 
 _TYPES: dict[str, ColumnType] = {
@@ -103,3 +105,34 @@ def _unusable(loader: Loader, reason: str) -> Stopped:
     return Stopped(
         StopCause.TABLE_UNUSABLE, f"table {loader.database}.{loader.table} cannot be loaded", found=reason
     )
+
+
+class Columns:
+    """The table's columns as they are now: looked at again and again, so that changes need no restart.
+
+    Thread-safe. `refresh` raises the sink's errors, and Stopped for a table that cannot be loaded.
+    """
+
+    def __init__(self, sink: Sink, loader: Loader) -> None:
+        self._sink = sink
+        self._loader = loader
+        self._lock = threading.Lock()
+        self._target: Target | None = None
+
+    @property
+    def target(self) -> Target:
+        with self._lock:
+            assert self._target is not None, "refreshed before anything is loaded"
+            return self._target
+
+    def refresh(self) -> bool:
+        """Read the columns again; return True if anything has changed."""
+        loader = self._loader
+        try:
+            schema = self._sink.schema(loader.database, loader.table)
+        except NotFound as error:
+            raise Stopped(StopCause.TABLE_UNUSABLE, str(error)) from error
+        target = target_of(loader, schema)
+        with self._lock:
+            changed, self._target = self._target != target, target
+        return changed

@@ -20,8 +20,7 @@ from rtolap.kafka.interfaces import Batch, OffsetsGone, StreamConsumer, TopicLog
 from rtolap.kafka.topic_identity import TopicIdentity
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
-from rtolap.stored.loader.labels import label_of
-from rtolap.stored.loader.ownership import Ownership
+from rtolap.stored.loader.job import Ownership, label_of
 from rtolap.stored.loader.records.content import Content, content_of
 from rtolap.stored.loader.states import RECREATED_ACTION, StopCause, Stopped, recreated
 from rtolap.stored.loader.window import Pending, Window
