@@ -18,6 +18,7 @@ C = TypeVar("C", bound=Closeable)
 PING_AFTER_S = 0.25  # without an answer, before a peer is pinged and after each ping that it has answered
 PING_S = 0.5  # within which a peer answers one
 PING_AGAIN_S = 1.0  # between pings of a peer that did not answer the last
+
 _DECODER = json.JSONDecoder()
 # gRPC waits 20 s for a connection and, after failures, up to 120 s before the next try (grpc/grpc,
 # doc/connection-backoff.md): a peer that has started again would be refused in the meantime.

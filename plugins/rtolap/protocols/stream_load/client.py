@@ -90,9 +90,6 @@ class StreamLoadClient(Closeable):
     def commit_label(self, db: str, label: str) -> TwoPhaseAnswer:
         return self._second_phase(db, {"label": label, "txn_operation": "commit"})
 
-    def abort_label(self, db: str, label: str) -> TwoPhaseAnswer:
-        return self._second_phase(db, {"label": label, "txn_operation": "abort"})
-
     def state(self, db: str, label: str) -> LoadState:
         return self._state("GET", f"/api/{quote(db, safe='')}/get_load_state", label)
 

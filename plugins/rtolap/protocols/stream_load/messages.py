@@ -30,7 +30,6 @@ from rtolap.base.errors import Corrupted, RowsRefused, TooLarge
 KEEP_LABEL_HEADER = "keep_label"
 KEEP_LABEL_VALUE = "until_acknowledged"
 NOT_AFTER_HEADER = "not_after_ms"
-LABEL_CHARS_MAX = 128
 _OF_THE_ROWS = frozenset((RowsRefused.code, TooLarge.code, Corrupted.code))
 
 LoadStatus = Literal["Success", "Publish Timeout", "Label Already Exists", "Fail"]

@@ -24,11 +24,11 @@ from rtolap.columnar.schema import arrow_type
 from rtolap.model.types import ColumnType
 from rtolap.stored.bodies import casting_text as text
 
+Longs = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 _EXACT_INTEGERS = 1 << 53  # up to here every integer is a float
 _EXACT_POWERS = 22  # up to here every power of ten is one
 _DISTINCT = 10**15  # so many digits always come back from a float
-Longs = NDArray[np.int64]
 
 
 class Converted(NamedTuple):

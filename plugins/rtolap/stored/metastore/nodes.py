@@ -6,14 +6,11 @@ at once; another folder gets the name only when the lease has run out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-
 import sqlalchemy as sa
 
 from rtolap.base.errors import Refused
 from rtolap.stored.metastore.records import StorageNode
 from rtolap.stored.metastore.schema import checked_name, values
-from rtolap.stored.metastore.schema import load_replica as _r
 from rtolap.stored.metastore.schema import storage_node as _n
 
 
@@ -43,13 +40,6 @@ def all_nodes(connection: sa.Connection) -> tuple[StorageNode, ...]:
 def alive(connection: sa.Connection, now_ms: int) -> tuple[StorageNode, ...]:
     """By name: those that have sent a heartbeat within their lease."""
     return tuple(node for node in all_nodes(connection) if node.lease_until_ms > now_ms)
-
-
-def tablet_counts(connection: sa.Connection, names: Collection[str]) -> Mapping[str, int]:
-    """Return how many tablets each of these nodes is to keep."""
-    counted = sa.select(_r.c.node, sa.func.count()).where(_r.c.node.in_(tuple(names)))
-    counts = {row[0]: int(row[1]) for row in connection.execute(counted.group_by(_r.c.node))}
-    return {name: counts.get(name, 0) for name in names}
 
 
 def _values(node: StorageNode) -> dict[str, object]:

@@ -76,7 +76,7 @@ class Load:
         return self._rows.total()
 
     def add_rows(self, tablet: TabletId, batch: pa.RecordBatch) -> None:
-        """NotFound: the tablet is not here. Else as `tablet.Transaction.add_rows`."""
+        """NotFound: the tablet is not here. Else as `Transaction.add_rows`."""
         with self._lock:
             self._check()
             if batch.nbytes > self._batch_bytes_max:
