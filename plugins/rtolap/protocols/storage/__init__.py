@@ -1,1 +1,1 @@
-"""A storage node's protocol over Arrow Flight: messages and clients."""
+"""A storage node's protocol over Arrow Flight: messages and client."""

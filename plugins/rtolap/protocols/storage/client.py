@@ -1,31 +1,22 @@
-"""Clients of the storage protocol: of a node over Arrow Flight, and of front ends for a node's heartbeats.
-
-What they say: `messages`.
-"""
+"""Arrow Flight client of a storage node. See `messages`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
-from urllib.parse import quote
 
-import httpx
 import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from rtolap.base.closeable import Closeable
-from rtolap.base.errors import DefinitionError, RtolapError, Unavailable, from_dict
-from rtolap.base.tls import trust
+from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.protocols.flight.client import FlightClients, answers, named, open_channel
 from rtolap.protocols.storage import messages as wire
-from rtolap.protocols.stored_tables.messages import API
 
 T = TypeVar("T")
 M = TypeVar("M", bound=msgspec.Struct)
 ACTION_TIMEOUT_S = 20.0
-HEARTBEAT_TIMEOUT_S = 5.0
 
 
 class RowStream(Protocol):
@@ -236,46 +227,3 @@ class StorageClients(FlightClients[StorageClient]):
 
     def __init__(self, token: str, *, ca: bytes | None = None) -> None:
         super().__init__(lambda address: StorageClient(address, token, ca=ca))
-
-
-class HeartbeatClient:
-    """Heartbeats of a storage node to a front end; any of them will do. For one thread.
-
-    `urls`: base URLs of endpoints; one that responded is tried first the next time. `ca`: PEM whom to trust;
-    None: the system's.
-    """
-
-    def __init__(self, urls: Sequence[str], token: str, *, ca: Path | None = None) -> None:
-        self._urls = list(urls)
-        self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {token}"}, timeout=HEARTBEAT_TIMEOUT_S, verify=trust(ca)
-        )
-
-    def send(self, name: str, beat: wire.Heartbeat) -> wire.HeartbeatAnswer:
-        """Raises Unavailable when no endpoint answers; Refused for a name that is taken."""
-        reasons = []
-        for url in list(self._urls):
-            try:
-                answer = self._http.post(
-                    f"{url}{API}/storage-nodes/{quote(name, safe='')}/heartbeat",
-                    content=msgspec.json.encode(beat),
-                )
-                if answer.status_code == httpx.codes.OK:
-                    self._urls.remove(url)
-                    self._urls.insert(0, url)
-                    return msgspec.json.decode(answer.content, type=wire.HeartbeatAnswer)
-                raise _heartbeat_error(url, answer)
-            except (httpx.TransportError, Unavailable) as error:
-                reasons.append(f"{url}: {error}")
-        raise Unavailable("no endpoint takes the heartbeat of a storage node", found="; ".join(reasons))
-
-    def close(self) -> None:
-        self._http.close()
-
-
-def _heartbeat_error(url: str, answer: httpx.Response) -> RtolapError:
-    try:
-        payload = msgspec.json.decode(answer.content, type=dict[str, object])
-    except msgspec.MsgspecError:
-        return Unavailable(f"endpoint {url} does not take heartbeats", found=f"HTTP {answer.status_code}")
-    return from_dict(payload)

@@ -9,23 +9,31 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from threading import Event, Thread
 from types import TracebackType
+from urllib.parse import quote
 
-from rtolap.base.errors import RtolapError
+import httpx
+import msgspec
+
+from rtolap.base.errors import RtolapError, Unavailable, from_dict
 from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.metrics import Family, Metrics
 from rtolap.base.metrics_server import MetricsServer
+from rtolap.base.tls import trust
 from rtolap.protocols.flight.server import shut_down
-from rtolap.protocols.storage.client import HeartbeatClient, StorageClients
+from rtolap.protocols.storage.client import StorageClients
 from rtolap.protocols.storage.messages import Heartbeat, HeartbeatAnswer
+from rtolap.protocols.stored_tables.messages import API
 from rtolap.stored.node.flight import StorageFlightServer
 from rtolap.stored.node.node import LocalNode
 from rtolap.stored.node.settings import StorageSettings
 
 log = logging.getLogger(__name__)
+
+_HEARTBEAT_TIMEOUT_S = 5.0
 
 
 class StorageService:
@@ -143,6 +151,49 @@ class Heartbeats:
         if self.failure is not None:
             log.info("the front ends know that this node lives")
         self.failure = None
+
+
+class HeartbeatClient:
+    """Heartbeats of a storage node to a front end; any of them will do. For one thread.
+
+    `urls`: base URLs of endpoints; one that responded is tried first the next time. `ca`: PEM whom to trust;
+    None: the system's.
+    """
+
+    def __init__(self, urls: Sequence[str], token: str, *, ca: Path | None = None) -> None:
+        self._urls = list(urls)
+        self._http = httpx.Client(
+            headers={"Authorization": f"Bearer {token}"}, timeout=_HEARTBEAT_TIMEOUT_S, verify=trust(ca)
+        )
+
+    def send(self, name: str, beat: Heartbeat) -> HeartbeatAnswer:
+        """Raises Unavailable when no endpoint answers; Refused for a name that is taken."""
+        reasons = []
+        for url in list(self._urls):
+            try:
+                answer = self._http.post(
+                    f"{url}{API}/storage-nodes/{quote(name, safe='')}/heartbeat",
+                    content=msgspec.json.encode(beat),
+                )
+                if answer.status_code == httpx.codes.OK:
+                    self._urls.remove(url)
+                    self._urls.insert(0, url)
+                    return msgspec.json.decode(answer.content, type=HeartbeatAnswer)
+                raise _heartbeat_error(url, answer)
+            except (httpx.TransportError, Unavailable) as error:
+                reasons.append(f"{url}: {error}")
+        raise Unavailable("no endpoint takes the heartbeat of a storage node", found="; ".join(reasons))
+
+    def close(self) -> None:
+        self._http.close()
+
+
+def _heartbeat_error(url: str, answer: httpx.Response) -> RtolapError:
+    try:
+        payload = msgspec.json.decode(answer.content, type=dict[str, object])
+    except msgspec.MsgspecError:
+        return Unavailable(f"endpoint {url} does not take heartbeats", found=f"HTTP {answer.status_code}")
+    return from_dict(payload)
 
 
 def node_metrics(node: LocalNode) -> Metrics:

@@ -242,7 +242,14 @@ def _cut_irregular(data: bytes, options: CsvOptions, final: bool) -> Fields:
             first, line_start, bad = len(starts), at, False
             if after is None:
                 break
-    longs = [
-        np.array(part, np.int64) for part in (starts[:first], ends[:first], counts, line_starts, line_ends)
-    ]
-    return Fields(*longs, line_start, np.array(enclosed[:first], bool), True, np.array(malformed, bool))
+    return Fields(
+        np.array(starts[:first], np.int64),
+        np.array(ends[:first], np.int64),
+        np.array(counts, np.int64),
+        np.array(line_starts, np.int64),
+        np.array(line_ends, np.int64),
+        consumed=line_start,
+        enclosed=np.array(enclosed[:first], bool),
+        rewritten=True,
+        malformed=np.array(malformed, bool),
+    )
