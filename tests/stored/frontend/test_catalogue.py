@@ -30,7 +30,7 @@ from rtolap.stored.frontend.transactions.publishing import Publisher
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.frontend.upkeep import CHANGES_KEPT_MS, PartitionUpkeep, Upkeep
 from rtolap.stored.metastore import partitions as partition_rows
-from rtolap.stored.metastore import pending_tablet_tasks as pending_tablet_tasks
+from rtolap.stored.metastore import pending_tablet_tasks
 from rtolap.stored.metastore import transactions as transaction_rows
 from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.leases import Leases

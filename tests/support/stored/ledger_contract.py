@@ -30,8 +30,14 @@ from rtolap.base.errors import (
 from rtolap.model.stored.partitions import partition_of
 from rtolap.model.stored.schema import DefinedTable, initial_schema
 from rtolap.model.stored.table import RangePartitions, StoredColumn, StoredTable
-from rtolap.stored.metastore import partitions, schema, table_changes, tables, transactions
-from rtolap.stored.metastore import pending_tablet_tasks as pending_tablet_tasks
+from rtolap.stored.metastore import (
+    partitions,
+    pending_tablet_tasks,
+    schema,
+    table_changes,
+    tables,
+    transactions,
+)
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.leases import Lease, Leases
 from rtolap.stored.metastore.load_jobs import TRANSITIONS, LoadJob, LoadJobEvent, LoadJobs, LoadJobState
