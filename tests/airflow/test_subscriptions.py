@@ -24,7 +24,7 @@ from rtolap.airflow.triggers.caught_up import CaughtUpTrigger
 from rtolap.airflow.triggers.replication import ReplicationWaitTrigger
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.model.subscription import Subscription
-from rtolap.sep.hbase.cluster_keys import ClusterKey
+from rtolap.sep.hbase.peers import ClusterKey
 from rtolap.sep.status.wait import Connection
 
 from tests.support.sep.replication_looks import REPORTED_MS, SERVERS, LookedAtCluster, log_name

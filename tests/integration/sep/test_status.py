@@ -15,12 +15,10 @@ from rtolap.cli.main import app
 from rtolap.metadata.store import Create
 from rtolap.sep.consumer.registration import Registration
 from rtolap.sep.hbase import admin_pb2
-from rtolap.sep.hbase.cluster_keys import ClusterKey
-from rtolap.sep.hbase.peers import Peer
+from rtolap.sep.hbase.peers import ClusterKey, Peer
 from rtolap.sep.hbase.znodes import ServerName
 from rtolap.sep.status.collect import collect
-from rtolap.sep.status.model import QueueStatus, ReplicationStatus
-from rtolap.sep.status.reasons import DISABLED, NO_SINKS, NOTHING, STANDING
+from rtolap.sep.status.model import DISABLED, NO_SINKS, NOTHING, STANDING, QueueStatus, ReplicationStatus
 from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.summary import summarize
 from rtolap.sep.status.tables import slept, span

@@ -10,7 +10,7 @@ from random import Random
 import msgspec
 import pytest
 from rtolap.model.subscription import HBaseSource
-from rtolap.sep.hbase.cluster_keys import ClusterKey
+from rtolap.sep.hbase.peers import ClusterKey
 from rtolap.sep.status.collect import collect
 from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.subscriptions import commands

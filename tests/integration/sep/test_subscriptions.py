@@ -14,10 +14,9 @@ from rtolap.metadata.store import Create
 from rtolap.model.subscription import HBaseSource, Subscription, SubscriptionListener
 from rtolap.sep.hbase.peers import Peer
 from rtolap.sep.subscriptions import commands, states, steps
-from rtolap.sep.subscriptions.kept import KeptSubscription, load
-from rtolap.sep.subscriptions.paths import ROOT
+from rtolap.sep.subscriptions.kept import ROOT, KeptSubscription, load
 from rtolap.sep.subscriptions.source import SourceCluster, open_source
-from rtolap.sep.subscriptions.wanted_peer import is_as_wanted, wanted_peer
+from rtolap.sep.subscriptions.steps import is_as_wanted, wanted_peer
 from typer.testing import CliRunner
 
 from tests.support.hbase import mutations

@@ -48,8 +48,7 @@ from rtolap.query.history_cache.keeper import HistoryKeeper
 from rtolap.query.history_cache.states import Condition
 from rtolap.query.lookups import Lookups
 from rtolap.query.statement_service import QueryService
-from rtolap.sep.status.sources import ReplicationSources
-from rtolap.sep.status.wal_sizes import WalSizes
+from rtolap.sep.status.sources import ReplicationSources, WalSizes
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from rtolap.base.errors import Corrupted, DefinitionError, Unauthorized
-from rtolap.sep.consumer.byte_budget import ByteBudget
 from rtolap.sep.consumer.frames import (
     NO_CALL,
     check_preamble,
@@ -12,7 +11,7 @@ from rtolap.sep.consumer.frames import (
     parse_request,
     result_frame,
 )
-from rtolap.sep.consumer.settings import ConsumerSettings
+from rtolap.sep.consumer.limits import ByteBudget, ConsumerSettings
 
 from tests.support.sep.replication_client import request
 

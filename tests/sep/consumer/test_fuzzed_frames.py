@@ -13,12 +13,10 @@ from typing import Any
 
 import psutil
 import pytest
-from rtolap.sep.consumer.byte_budget import ByteBudget
 from rtolap.sep.consumer.calls import CallHandler
 from rtolap.sep.consumer.connection import Connection
+from rtolap.sep.consumer.limits import ByteBudget, ConsumerSettings, RefusalLog
 from rtolap.sep.consumer.metrics import ConsumerMetrics
-from rtolap.sep.consumer.refusal_log import RefusalLog
-from rtolap.sep.consumer.settings import ConsumerSettings
 from rtolap.sep.events.decode import EditDecoder
 from rtolap.sep.events.edit_batch import EditBatch
 

@@ -16,10 +16,10 @@ from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
 from rtolap.sep.consumer.process import SubscriptionProcess
 from rtolap.sep.consumer.server import ConsumerServer
 from rtolap.sep.delivery.delivery import Delivery
-from rtolap.sep.delivery.state_node import read_state
+from rtolap.sep.delivery.state import read_state
 from rtolap.sep.events.decode import EditDecoder
 from rtolap.sep.listeners.kafka_topic import KafkaTopicListener
-from rtolap.sep.subscriptions.paths import SubscriptionPaths
+from rtolap.sep.subscriptions.kept import SubscriptionPaths
 
 from tests.sep.delivery.test_delivery import journal_of
 from tests.support.sep.delivery_runs import encode

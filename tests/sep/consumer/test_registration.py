@@ -6,8 +6,7 @@ import pytest
 from rtolap.base.errors import Corrupted, DefinitionError, NotLeader
 from rtolap.metadata.memory import MemoryStore
 from rtolap.metadata.memory_ensemble import MemoryEnsemble
-from rtolap.sep.consumer.registration import Registration
-from rtolap.sep.consumer.small_master import small_master
+from rtolap.sep.consumer.registration import Registration, small_master
 from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName
 
 from tests.support.sep.consumer_harness import running_consumer

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 from rtolap.base.errors import Unavailable
-from rtolap.sep.consumer.settings import ConsumerSettings
+from rtolap.sep.consumer.limits import ConsumerSettings
 from rtolap.sep.events.decode import EditDecoder
 
 from tests.support.hostile.process_memory import watched

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rtolap.base.errors import DefinitionError
-from rtolap.sep.hbase.cluster_keys import ClusterKey, cluster_key
+from rtolap.sep.hbase.peers import ClusterKey, cluster_key
 
 
 @pytest.mark.parametrize(

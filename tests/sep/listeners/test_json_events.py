@@ -9,8 +9,7 @@ from rtolap.model.cube import Cube, Measure, Schema
 from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.sep.events.edit_batch import CellType
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
-from rtolap.sep.listeners.json_events import JsonEvents
-from rtolap.sep.listeners.kafka_topic import EncodedEvents
+from rtolap.sep.listeners.kafka_topic import EncodedEvents, JsonEvents
 
 from tests.support.sep.batches import Cell, Event, batch_of
 

@@ -11,11 +11,19 @@ import pytest
 from rtolap.base.errors import NotFound
 from rtolap.sep.status.collect import collect
 from rtolap.sep.status.jmx import JmxReader, parse_jmx
-from rtolap.sep.status.model import QueueStatus, ReplicationStatus
-from rtolap.sep.status.reasons import DISABLED, FAILING, NO_SINKS, NOTHING, STANDING, STOPPED
+from rtolap.sep.status.model import (
+    DISABLED,
+    FAILING,
+    NO_SINKS,
+    NOTHING,
+    STANDING,
+    STOPPED,
+    QueueStatus,
+    ReplicationStatus,
+)
+from rtolap.sep.status.sources import LogSizes, WalSizes
 from rtolap.sep.status.summary import summarize
 from rtolap.sep.status.tables import queue_row, summary_row
-from rtolap.sep.status.wal_sizes import LogSizes, WalSizes
 
 from tests.support.sep.replication_looks import REPORTED_MS, SERVERS, LookedAtCluster, log_name
 

@@ -11,8 +11,7 @@ from rtolap.base.metrics import Metrics
 from rtolap.sep.status import tables
 from rtolap.sep.status.history import Look, append_look, lag_by_peer, read_looks
 from rtolap.sep.status.metrics import ReplicationMetrics
-from rtolap.sep.status.model import PeerStatus, QueueStatus, ReplicationStatus
-from rtolap.sep.status.reasons import NO_SINKS, NOTHING
+from rtolap.sep.status.model import NO_SINKS, NOTHING, PeerStatus, QueueStatus, ReplicationStatus
 from rtolap.sep.status.summary import Spread, summarize
 
 SECOND_MS = 1000

@@ -14,10 +14,9 @@ from rtolap.base.closeable import Closeable
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.sep.hbase import admin_pb2, rpc_pb2
-from rtolap.sep.hbase.connection import Connection
+from rtolap.sep.hbase.connection import Connection, error_of
 from rtolap.sep.hbase.master import MasterClient
 from rtolap.sep.hbase.peers import table_name, table_text
-from rtolap.sep.hbase.remote_errors import error_of
 from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName, parse_message
 
 from tests.support.hbase import client_pb2

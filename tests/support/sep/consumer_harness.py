@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
 from rtolap.sep.consumer.calls import Answer
+from rtolap.sep.consumer.limits import ConsumerSettings
 from rtolap.sep.consumer.server import ConsumerServer
-from rtolap.sep.consumer.settings import ConsumerSettings
 from rtolap.sep.events.decode import EditDecoder
 from rtolap.sep.events.edit_batch import EditBatch
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from rtolap.metadata.store import MetadataStore
-from rtolap.sep.subscriptions.paths import SubscriptionPaths
+from rtolap.sep.subscriptions.kept import SubscriptionPaths
 
 from tests.support.waiting import until
 

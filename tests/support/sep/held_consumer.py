@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from rtolap.sep.consumer.settings import ConsumerSettings
+from rtolap.sep.consumer.limits import ConsumerSettings
 from rtolap.sep.events.edit_batch import EditBatch
 
 from tests.support.sep.consumer_harness import running_consumer

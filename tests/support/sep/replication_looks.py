@@ -9,14 +9,12 @@ from rtolap.metadata.memory import MemoryStore
 from rtolap.metadata.memory_ensemble import MemoryEnsemble
 from rtolap.metadata.store import Create, Delete, MetadataStore, Put
 from rtolap.sep.hbase import admin_pb2, rpc_pb2
-from rtolap.sep.hbase.cluster_keys import ClusterKey
 from rtolap.sep.hbase.master import MasterClient
-from rtolap.sep.hbase.peers import Peer
+from rtolap.sep.hbase.peers import ClusterKey, Peer
 from rtolap.sep.hbase.queues import QueueId, parse_position
 from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName
 from rtolap.sep.status.jmx import JmxReader
-from rtolap.sep.status.sources import ReplicationSources
-from rtolap.sep.status.wal_sizes import WalSizes
+from rtolap.sep.status.sources import ReplicationSources, WalSizes
 
 KEY = ClusterKey("zk:2181", "/hbase")
 SERVERS = tuple(ServerName(f"h{n}.example.com", 16020, 1_700_000_000_000 + n) for n in range(3))

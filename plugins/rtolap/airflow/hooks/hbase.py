@@ -18,11 +18,10 @@ from rtolap.base.closeable import Closeable
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.model.subscription import HBaseSource, Subscription
-from rtolap.sep.hbase.cluster_keys import DEFAULT_PARENT, ClusterKey
+from rtolap.sep.hbase.peers import DEFAULT_PARENT, ClusterKey
 from rtolap.sep.listeners.assembly import journal_deleter
 from rtolap.sep.status.collect import collect
-from rtolap.sep.status.model import ReplicationStatus
-from rtolap.sep.status.reasons import NOTHING
+from rtolap.sep.status.model import NOTHING, ReplicationStatus
 from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.wait import DueLogs, advance, due_logs
 from rtolap.sep.subscriptions import commands

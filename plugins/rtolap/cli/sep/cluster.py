@@ -8,7 +8,7 @@ import typer
 
 from rtolap.base.settings import Settings
 from rtolap.model.subscription import HBaseSource
-from rtolap.sep.hbase.cluster_keys import ClusterKey
+from rtolap.sep.hbase.peers import ClusterKey
 
 ClusterOption = Annotated[
     str,

@@ -12,7 +12,7 @@ from rtolap.cli.kafka_access import kafka_cluster
 from rtolap.cli.output import JsonOption, print_table
 from rtolap.cli.sep.cluster import ClusterOption, source_of
 from rtolap.kafka.dead_letters import read_dead_letters
-from rtolap.sep.delivery.dead_letters import dead_letter_topic
+from rtolap.sep.delivery.poison import dead_letter_topic
 from rtolap.sep.subscriptions.kept import load
 from rtolap.sep.subscriptions.source import open_source
 

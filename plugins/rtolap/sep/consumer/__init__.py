@@ -1,12 +1,11 @@
 """The consumer: ports to which region servers ship WAL edits, as to the region servers of another cluster.
 
-`server` listens and drains; a `connection` reads `frames` within the bounds of `settings` and of a
-`byte_budget` that all share; `calls` decodes a call, hands its events to delivery and answers, by an
-exception of `failures` where it failed. `allowed_addresses` says who may connect. `metrics` counts,
-`refusal_log` logs a part.
+`server` listens and drains; a `connection` reads `frames` within the bounds of `limits`; `calls` decodes a
+call, hands its events to delivery and answers, by an exception of HBase where it failed. `allowed_addresses`
+says who may connect. `metrics` counts.
 
-`registration` makes the ports known in ZooKeeper; `small_master` answers what HBase 3 asks of a master.
-`process` stands for election and serves while it leads, with what `assembly` puts together.
+`registration` makes the ports known in ZooKeeper, and answers what HBase 3 asks of a master. `process` stands
+for election and serves while it leads, with what `assembly` puts together.
 
 Bytes that are no frames close their connection; a frame that is no call of ours is answered. In both cases
 the source sends its edits again: nothing is acknowledged before delivery has returned.

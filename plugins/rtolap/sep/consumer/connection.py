@@ -14,9 +14,13 @@ from collections.abc import Coroutine
 from typing import Any, Final, Protocol, cast
 
 from rtolap.base.errors import Corrupted, Unauthorized
-from rtolap.sep.consumer.byte_budget import ByteBudget
-from rtolap.sep.consumer.calls import CallHandler
-from rtolap.sep.consumer.failures import ACCESS_DENIED, CallFailure, failure_of, unsupported_encoding
+from rtolap.sep.consumer.calls import (
+    ACCESS_DENIED,
+    CallFailure,
+    CallHandler,
+    failure_of,
+    unsupported_encoding,
+)
 from rtolap.sep.consumer.frames import (
     LENGTH_BYTES,
     PREAMBLE_BYTES,
@@ -28,9 +32,8 @@ from rtolap.sep.consumer.frames import (
     parse_request,
     result_frame,
 )
+from rtolap.sep.consumer.limits import ByteBudget, ConsumerSettings, RefusalLog
 from rtolap.sep.consumer.metrics import ConsumerMetrics
-from rtolap.sep.consumer.refusal_log import RefusalLog
-from rtolap.sep.consumer.settings import ConsumerSettings
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rtolap.base.metrics import Family, Metrics
-from rtolap.sep.consumer.byte_budget import ByteBudget
+from rtolap.sep.consumer.limits import ByteBudget
 from rtolap.sep.events.decode import DecodedCall
 
 # Reasons for which a connection ends; any other is a programming error, found by its tests.

@@ -26,14 +26,13 @@ from rtolap.base.errors import (
 )
 from rtolap.metadata.store import Election, MetadataStore
 from rtolap.sep.consumer.calls import Answer, Deliver
-from rtolap.sep.consumer.registration import Registration
+from rtolap.sep.consumer.registration import Registration, small_master
 from rtolap.sep.consumer.server import ConsumerServer
-from rtolap.sep.consumer.small_master import small_master
 from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.serving import DeliveryThread
-from rtolap.sep.delivery.state_node import StateNode
+from rtolap.sep.delivery.state import StateNode
 from rtolap.sep.hbase.znodes import ServerName
-from rtolap.sep.subscriptions.paths import SubscriptionPaths
+from rtolap.sep.subscriptions.kept import SubscriptionPaths
 
 log = logging.getLogger(__name__)
 

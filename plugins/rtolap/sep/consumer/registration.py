@@ -4,24 +4,29 @@
     <root>/master                     ephemeral, PBUF Master: HBase 3 asks there for the ports
 
 A node below `rs` with any other name stops all delivery to the peer, so names are checked before they are
-made.
+made. HBase 3 does not read these names: it takes the address of `master`, and asks there, as any client of a
+cluster does, which servers there are, and which are out of service. `small_master` answers.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
-from rtolap.base.errors import DefinitionError, NotLeader
+from google.protobuf.message import DecodeError, Message
+
+from rtolap.base.errors import Corrupted, DefinitionError, NotLeader
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation
 from rtolap.metadata.updates import retrying
+from rtolap.sep.consumer.calls import Answer
 from rtolap.sep.hbase import admin_pb2, rpc_pb2
 from rtolap.sep.hbase.znodes import ServerName
 
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _PORT_MAX: Final = 65535
+M = TypeVar("M", bound=Message)
 
 
 class Registration:
@@ -113,3 +118,44 @@ def _is_unspecified(host: str) -> bool:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return False
+
+
+def small_master(cluster_id: str, sinks: Callable[[], Sequence[ServerName]]) -> Mapping[str, Answer]:
+    """Return the answers by method.
+
+    `cluster_id`: what is in `<root>/hbaseid`. `sinks`: all that are registered; the first one is the master.
+    """
+
+    def cluster_status(parameter: bytes) -> bytes:
+        asked = set(_parsed(admin_pb2.GetClusterStatusRequest, parameter).options)
+        names = [_message(sink) for sink in sinks()]
+        status = admin_pb2.ClusterStatus()
+        if not asked or admin_pb2.CLUSTER_ID in asked:
+            status.cluster_id.cluster_id = cluster_id
+        if not asked or admin_pb2.SERVERS_NAME in asked:
+            status.servers_name.extend(names)
+        if not asked or admin_pb2.LIVE_SERVERS in asked:
+            for name in names:
+                status.live_servers.add(server=name, server_load=admin_pb2.ServerLoad())
+        if (not asked or admin_pb2.MASTER in asked) and names:
+            status.master.CopyFrom(names[0])
+        return admin_pb2.GetClusterStatusResponse(cluster_status=status).SerializeToString()
+
+    def decommissioned(parameter: bytes) -> bytes:
+        _parsed(admin_pb2.ListDecommissionedRegionServersRequest, parameter)
+        return admin_pb2.ListDecommissionedRegionServersResponse().SerializeToString()
+
+    return {"GetClusterStatus": cluster_status, "ListDecommissionedRegionServers": decommissioned}
+
+
+def _message(sink: ServerName) -> rpc_pb2.ServerName:
+    return rpc_pb2.ServerName(host_name=sink.host, port=sink.port, start_code=sink.start_code)
+
+
+def _parsed(kind: type[M], parameter: bytes) -> M:
+    message = kind()
+    try:
+        message.ParseFromString(parameter)
+    except DecodeError as error:
+        raise Corrupted("the parameter of a call cannot be read", expected=kind.__name__) from error
+    return message

@@ -18,12 +18,10 @@ from typing import Any
 
 from rtolap.base.errors import Unavailable
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
-from rtolap.sep.consumer.byte_budget import ByteBudget
 from rtolap.sep.consumer.calls import Answer, CallHandler, Deliver
 from rtolap.sep.consumer.connection import Connection
+from rtolap.sep.consumer.limits import ByteBudget, ConsumerSettings, RefusalLog
 from rtolap.sep.consumer.metrics import ConsumerMetrics
-from rtolap.sep.consumer.refusal_log import RefusalLog
-from rtolap.sep.consumer.settings import ConsumerSettings
 from rtolap.sep.events.decode import EditDecoder
 
 log = logging.getLogger(__name__)

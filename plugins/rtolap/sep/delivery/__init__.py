@@ -3,8 +3,7 @@
 `delivered_edits` remembers what was delivered, with `row_ranges` which region had a row last; `edit_records`
 is its form in a topic, `journal` keeps it durable.
 `delivery` runs groups of calls, `serving` puts those together that wait, on a thread. `poison` follows events
-that fail, `dead_letters` keeps what was given up, `lanes` are for listeners that take rows side by side.
-`state` says how it all stands, `state_node` shows it in ZooKeeper.
+that fail, and makes dead letters of those that are given up. `state` says how it all stands.
 
 docs/decisions/0024-order-and-once.md says why it is so.
 """

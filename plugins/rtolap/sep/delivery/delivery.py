@@ -22,11 +22,10 @@ import numpy as np
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotLeader, Refused, RtolapError, Unavailable
 from rtolap.kafka.transactions import OutColumns
-from rtolap.sep.delivery.dead_letters import dead_letters
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits, Mask, Split
 from rtolap.sep.delivery.edit_records import I64, RegionEdits
 from rtolap.sep.delivery.journal import Delivered, Journal
-from rtolap.sep.delivery.poison import FailingEvents, PoisonPolicy, held_back, key_of, pause_s
+from rtolap.sep.delivery.poison import FailingEvents, PoisonPolicy, dead_letters, held_back, key_of, pause_s
 from rtolap.sep.events.edit_batch import EditBatch, concat
 from rtolap.sep.listeners.listener import EventGroup, Failure, Listener, Outcome
 

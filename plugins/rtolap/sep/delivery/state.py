@@ -1,14 +1,18 @@
-"""The state of a subscription's delivery, for people and for metrics."""
+"""The state of a subscription's delivery: for metrics, and in ZooKeeper for `rtolap sep describe`."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
 import msgspec
 
+from rtolap.base.errors import RtolapError
 from rtolap.base.metrics import Family, Metrics
+from rtolap.metadata.store import Create, Delete, MetadataStore, Put
 from rtolap.sep.delivery.delivery import Delivery
 
+log = logging.getLogger(__name__)
 FAILING_SHOWN = 5
 
 
@@ -89,3 +93,38 @@ def show_delivery(metrics: Metrics, current: Callable[[], Delivery | None]) -> N
             yield family
 
     metrics.sampled(sample)
+
+
+class StateNode:
+    """Not thread-safe. The node goes with the session of `store`."""
+
+    def __init__(self, store: MetadataStore, path: str) -> None:
+        self._store, self._path = store, path
+        self._published: bytes | None = None
+
+    def publish(self, delivery: Delivery) -> None:
+        """Write the state if it has changed. A write that the store refuses is tried again the next time."""
+        data = msgspec.json.encode(delivery_state(delivery))
+        if data == self._published:
+            return
+        try:
+            node = self._store.get(self._path)
+            if node is None or self._published is None:  # one of an earlier session goes with that
+                remove = [] if node is None else [Delete(self._path, node.version)]
+                self._store.commit([*remove, Create(self._path, data, ephemeral=True)])
+            else:
+                self._store.commit([Put(self._path, data, node.version)])
+            self._published = data
+        except RtolapError as error:
+            log.info("the state of delivery is not shown: %s", error)
+
+
+def read_state(store: MetadataStore, path: str) -> DeliveryState | None:
+    """None where no process leads, or a later version has written what this one cannot read."""
+    node = store.get(path)
+    if node is None:
+        return None
+    try:
+        return msgspec.json.decode(node.data, type=DeliveryState)
+    except msgspec.DecodeError:
+        return None

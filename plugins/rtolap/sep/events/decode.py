@@ -1,4 +1,4 @@
-"""A ReplicateWALEntry call → its events in columns.
+"""A ReplicateWALEntry call → its events in columns: an event for each row of each WAL entry.
 
 What HBase ships is more than what a subscription wants: edits older than its start come with the first log of
 a new peer, and cells of the family METAFAMILY (bulk loads, flushes, compactions, openings of regions) tell of
@@ -7,20 +7,22 @@ regions, not of rows. Both are counted and left out, the latter unless they are 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from rtolap.base.errors import Corrupted
 from rtolap.sep.events.cells import CellBlock, decode_cells
 from rtolap.sep.events.edit_batch import CELLS_SCHEMA, EVENTS_SCHEMA, EditBatch, empty_batch
-from rtolap.sep.events.entries import EntryColumns, decode_entries
 from rtolap.sep.events.filters import EditFilter
-from rtolap.sep.events.grouping import group_by_entry_and_row
+from rtolap.sep.hbase.replication_pb2 import UUID, ReplicateWALEntryRequest, WALKey
 
 METAFAMILY: Final = b"METAFAMILY"
 
@@ -68,7 +70,7 @@ class EditDecoder:
 
         Corrupted: either of both cannot be read, or they contradict each other.
         """
-        entries, cells = decode_entries(parameter), decode_cells(cell_block)
+        entries, cells = _decode_entries(parameter), decode_cells(cell_block)
         claimed = int(entries.cell_count.sum())
         if claimed != len(cells):
             raise Corrupted(
@@ -98,13 +100,13 @@ class EditDecoder:
 
 
 def _batch(
-    entries: EntryColumns, cells: CellBlock, families: pa.DictionaryArray, places: Places | None
+    entries: _EntryColumns, cells: CellBlock, families: pa.DictionaryArray, places: Places | None
 ) -> EditBatch:
     """Build the batch of the cells at `places`, of all where it is None."""
     entry_of_cell = np.repeat(np.arange(len(entries)), entries.cell_count)
     if places is not None:
         entry_of_cell = entry_of_cell[places]
-    groups = group_by_entry_and_row(entry_of_cell, cells.rows(places))
+    groups = _group_by_entry_and_row(entry_of_cell, cells.rows(places))
     if groups.order is not None:
         places = groups.order if places is None else places[groups.order]
     of_entry = pa.array(groups.entry)
@@ -138,3 +140,140 @@ def _no_tags(count: int) -> pa.BinaryArray:
     return pa.Array.from_buffers(
         pa.binary(), count, [None, pa.py_buffer(bytes(4 * (count + 1))), pa.py_buffer(b"")]
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _EventGroups:
+    """`entry`: of each event. `row`: of each event. `first_cell`, `cell_count`: where its cells stand.
+
+    `order`: where each cell stood before; None if all stay where they are.
+    """
+
+    entry: Places
+    row: pa.BinaryArray
+    first_cell: Places
+    cell_count: Places
+    order: Places | None
+
+
+def _group_by_entry_and_row(entry_of_cell: Places, rows: pa.BinaryArray) -> _EventGroups:
+    """`entry_of_cell` ascends; `rows[i]` is the row of cell i. Events stand in the order of first cells.
+
+    Neighbours of one entry and row are one run of cells. Only where the same row comes again within an entry,
+    after another one, do cells move.
+    """
+    cell_total = len(entry_of_cell)
+    if not cell_total:
+        none = np.empty(0, np.int64)
+        return _EventGroups(none, rows, none, none, None)
+    new_entry = entry_of_cell[1:] != entry_of_cell[:-1]
+    new_row = pc.not_equal(rows[1:], rows[:-1]).to_numpy(zero_copy_only=False)
+    run_starts = np.concatenate([[0], np.flatnonzero(new_entry | new_row) + 1])
+    run_cells = np.diff(run_starts, append=cell_total)
+    run_entry = entry_of_cell[run_starts]
+    run_rows = rows if len(run_starts) == cell_total else rows.take(pa.array(run_starts))
+    one_run_each = len(run_starts) == np.count_nonzero(new_entry) + 1
+    event_of_run = None if one_run_each else _events_where_rows_return(run_entry, run_rows)
+    if event_of_run is None:
+        return _EventGroups(run_entry, run_rows, run_starts, run_cells, None)
+    event_total = int(event_of_run.max()) + 1
+    first_run = np.full(event_total, len(event_of_run), np.int64)
+    np.minimum.at(first_run, event_of_run, np.arange(len(event_of_run)))
+    cell_count = np.zeros(event_total, np.int64)
+    np.add.at(cell_count, event_of_run, run_cells)
+    order = np.argsort(np.repeat(event_of_run, run_cells), kind="stable")
+    return _EventGroups(
+        run_entry[first_run],
+        run_rows.take(pa.array(first_run)),
+        np.cumsum(cell_count) - cell_count,
+        cell_count,
+        order,
+    )
+
+
+def _events_where_rows_return(run_entry: Places, run_rows: pa.BinaryArray) -> Places | None:
+    """Number the pairs of entry and row in the order of their first appearance; None if each appears once."""
+    rows = run_rows.dictionary_encode()
+    pairs = run_entry * len(rows.dictionary) + rows.indices.to_numpy()
+    numbered = pa.array(pairs).dictionary_encode()
+    if len(numbered.dictionary) == len(pairs):
+        return None
+    numbers: Places = numbered.indices.to_numpy().astype(np.int64)
+    return numbers
+
+
+@dataclass(frozen=True, slots=True)
+class _EntryColumns:
+    """A row an entry; `table` and `region` are dictionaries, `cluster_ids` lists of texts."""
+
+    table: pa.DictionaryArray
+    region: pa.DictionaryArray
+    sequence_id: NDArray[np.int64]
+    write_time_ms: NDArray[np.int64]
+    cluster_ids: pa.ListArray
+    cell_count: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.sequence_id)
+
+
+def _decode_entries(parameter: bytes | bytearray | memoryview) -> _EntryColumns:
+    """`parameter` is a serialized ReplicateWALEntryRequest. Corrupted: it is not, or contradicts itself."""
+    request = ReplicateWALEntryRequest()
+    try:
+        request.ParseFromString(bytes(parameter))
+    except DecodeError as error:
+        raise Corrupted(
+            "the parameter of ReplicateWALEntry cannot be read",
+            expected="a ReplicateWALEntryRequest",
+            found=f"{len(parameter)} bytes: {error}",
+        ) from error
+    entries = list(request.entry)
+    keys = [entry.key for entry in entries]
+    cell_counts = [entry.associated_cell_count for entry in entries]
+    if min(cell_counts, default=0) < 0 or any(entry.key_value_bytes for entry in entries):
+        raise Corrupted(
+            "a WAL entry does not say how many cells of the block are its own",
+            expected="a count of at least 0, and no cells within the entry",
+            action="let region servers of HBase 2.5 or newer ship to this peer",
+        )
+    try:
+        return _EntryColumns(
+            _names("table", [key.table_name for key in keys]),
+            _names("region", [key.encoded_region_name for key in keys]),
+            np.array([key.log_sequence_number for key in keys], np.int64),
+            np.array([key.write_time for key in keys], np.int64),
+            _clusters(keys),
+            np.array(cell_counts, np.int64),
+        )
+    except OverflowError as error:
+        raise Corrupted(
+            "the key of a WAL entry is broken", expected="a sequence id and a time below 2^63"
+        ) from error
+
+
+def _names(kind: str, names: Sequence[bytes]) -> pa.DictionaryArray:
+    encoded = pa.array(names, pa.binary()).dictionary_encode()
+    try:
+        texts = encoded.dictionary.cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise Corrupted(f"a WAL entry names its {kind} in bytes that are no UTF-8") from error
+    if "" in texts.to_pylist():
+        raise Corrupted(f"a WAL entry does not name its {kind}")
+    return pa.DictionaryArray.from_arrays(encoded.indices, texts)
+
+
+def _clusters(keys: Sequence[WALKey]) -> pa.ListArray:
+    codes: dict[tuple[bytes, ...], int] = {}
+    code_of = codes.setdefault
+    chosen = [code_of(tuple(key.cluster_ids), len(codes)) for key in keys]
+    lists = [[_cluster_id(serialized) for serialized in ids] for ids in codes]
+    return pa.array(lists, pa.list_(pa.string())).take(pa.array(chosen, pa.int32()))
+
+
+def _cluster_id(serialized: bytes) -> str:
+    try:
+        parsed = UUID.FromString(serialized)
+    except DecodeError as error:
+        raise Corrupted("the id of a cluster in a WAL entry cannot be read", expected="a UUID") from error
+    return str(uuid.UUID(int=(parsed.most_sig_bits << 64) | parsed.least_sig_bits))

@@ -3,7 +3,8 @@
     connection = Connection("127.0.0.1", 16000, "MasterService")
     response = connection.call("GetClusterStatus", request, admin_pb2.GetClusterStatusResponse)
 
-A call whose answer did not come may have been done: whoever changes something reads back.
+A call whose answer did not come may have been done: whoever changes something reads back. Exceptions of HBase
+become errors of ours, told apart by the Java class that the response names.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typing import TypeVar
 from google.protobuf import proto
 from google.protobuf.message import DecodeError, Message
 
-from rtolap.base.errors import Corrupted, Unavailable
-from rtolap.sep.hbase.remote_errors import remote_error
+from rtolap.base.errors import Corrupted, Forbidden, NotFound, Refused, RtolapError, Unavailable
 from rtolap.sep.hbase.rpc_pb2 import (
     CellBlockMeta,
     ConnectionHeader,
+    ExceptionResponse,
     RequestHeader,
     ResponseHeader,
     UserInformation,
@@ -35,6 +36,36 @@ _RESPONSE_BYTES_MAX = 256 << 20
 _SIZE = struct.Struct(">i")
 _HIGH_PRIORITY = 200
 M = TypeVar("M", bound=Message)
+
+# exceptions of HBase, by their Java classes without packages
+_STARTING_OR_BUSY = frozenset(
+    (
+        "CallQueueTooBigException",
+        "CallTimeoutException",
+        "MasterNotRunningException",
+        "MasterStoppedException",
+        "NotServingRegionException",
+        "PleaseHoldException",
+        "RegionInRecoveryException",
+        "RegionMovedException",
+        "RegionOpeningException",
+        "RegionServerAbortedException",
+        "RegionServerStoppedException",
+        "RegionTooBusyException",
+        "ServerNotRunningYetException",
+        "StandbyMasterException",
+    )
+)
+_NOT_THERE_YET = "java.lang.NullPointerException"
+_UNKNOWN = frozenset(
+    (
+        "NamespaceNotFoundException",
+        "NoSuchColumnFamilyException",
+        "ReplicationPeerNotFoundException",
+        "TableNotFoundException",
+        "UnknownRegionException",
+    )
+)
 
 
 class Connection:
@@ -81,7 +112,7 @@ class Connection:
     ) -> tuple[M, bytes]:
         """Return the response and its cell block.
 
-        Raises what `remote_errors` makes of a refusal; Unavailable where the server cannot be reached or
+        Raises what `remote_error` makes of a refusal; Unavailable where the server cannot be reached or
         did not answer within the time, after which nothing is known of the call; Corrupted for an answer
         that is none.
         """
@@ -210,3 +241,26 @@ def _is_open(connection: socket.socket) -> bool:
         return True
     except OSError:
         return False
+
+
+def remote_error(exception: ExceptionResponse, what: str) -> RtolapError:
+    """`what` was refused with the exception: Unavailable where it will pass (the server starts, stops or is
+    busy, the region is on its way), NotFound, Forbidden, otherwise Refused."""
+    name = exception.exception_class_name.rpartition(".")[2].rpartition("$")[2]
+    # the first line of the trace is the exception's text; NotFound of a peer has the peer's name alone
+    text = exception.stack_trace.partition("\n")[0].strip() or exception.exception_class_name
+    if name == "IOException" and _NOT_THERE_YET in exception.stack_trace:
+        # a master that starts answers calls before all of its parts are there
+        return Unavailable(f"{what}: not now", found=text, action="try again")
+    return error_of(name, text, what)
+
+
+def error_of(name: str, text: str, what: str) -> RtolapError:
+    """`name`: the exception's class without its package."""
+    if name in _STARTING_OR_BUSY:
+        return Unavailable(f"{what}: not now", found=text, action="try again")
+    if name in _UNKNOWN:
+        return NotFound(f"{what}: HBase does not know it", found=text)
+    if name == "AccessDeniedException":
+        return Forbidden(f"{what} is not allowed", found=text, action="grant the user the right ADMIN")
+    return Refused(f"{what} was refused by HBase", found=text)

@@ -15,9 +15,8 @@ from google.protobuf.message import Message
 
 from rtolap.base.errors import NotFound, Refused, Unavailable
 from rtolap.sep.hbase import admin_pb2
-from rtolap.sep.hbase.connection import Connection
+from rtolap.sep.hbase.connection import Connection, error_of
 from rtolap.sep.hbase.peers import Peer, TableFamilies, table_text
-from rtolap.sep.hbase.remote_errors import error_of
 from rtolap.sep.hbase.znodes import HBaseZnodes
 
 _POLL_S = 0.05

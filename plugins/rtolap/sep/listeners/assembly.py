@@ -17,15 +17,13 @@ from rtolap.kafka.producer import KafkaAdmin
 from rtolap.kafka.transactions import KafkaTransactionalProducer
 from rtolap.model.subscription import Subscription
 from rtolap.protocols.stream_load.client import StreamLoadClient
-from rtolap.sep.delivery.dead_letters import dead_letter_topic
 from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.journal import Journal, ensure_topic, journal_name
-from rtolap.sep.delivery.poison import PoisonPolicy
+from rtolap.sep.delivery.poison import PoisonPolicy, dead_letter_topic
 from rtolap.sep.events.entry_points import load_payload_extractor
 from rtolap.sep.listeners.callable import CallableListener
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
-from rtolap.sep.listeners.json_events import JsonEvents
-from rtolap.sep.listeners.kafka_topic import KafkaTopicListener
+from rtolap.sep.listeners.kafka_topic import JsonEvents, KafkaTopicListener
 from rtolap.sep.listeners.listener import Listener
 from rtolap.sep.listeners.stored_table import StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows

@@ -2,7 +2,8 @@
 
 [project.entry-points."rtolap.sep.listeners"]              EditBatch → None; an exception means again
 
-`events` of the batch has the column `late` too.
+`events` of the batch has the column `late` too. Lanes are threads that take events side by side, those of one
+row always on the same one, in their order.
 
 What was delivered is noted after it. So events are delivered once, but for those that were under way when the
 process was killed: these are delivered again.
@@ -10,16 +11,23 @@ process was killed: these are delivered again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.base.errors import Unavailable
 from rtolap.sep.delivery.journal import Journal
-from rtolap.sep.delivery.lanes import Lanes
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.events.entry_points import load_function
-from rtolap.sep.listeners.listener import EventGroup, Outcome
+from rtolap.sep.listeners.listener import EventGroup, Failure, Outcome
 
 LISTENERS: Final = "rtolap.sep.listeners"
+BATCH_EVENTS = 100
+REASON_CHARS_MAX = 500
 
 
 class CallableListener:
@@ -44,3 +52,72 @@ class CallableListener:
 
     def close(self) -> None:
         self._lanes.close()
+
+
+class Lanes:
+    """`process` takes a batch of events of one lane, with the column `late`; what it raises means that the
+    batch is due again."""
+
+    def __init__(
+        self,
+        count: int,
+        process: Callable[[EditBatch], object],
+        *,
+        batch_events: int = BATCH_EVENTS,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._count = count
+        self._process = process
+        self._batch_events = batch_events
+        self._monotonic_s = monotonic_s
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix="sep-lane")
+
+    def run(self, group: EventGroup) -> Outcome:
+        """Wait for all lanes. A lane ends at the first batch that fails, or at an event whose time is over.
+
+        Unavailable, which a lane has raised, goes on once all have ended: nothing is wrong with the events.
+        """
+        outcome = Outcome(np.zeros(group.batch.num_events, bool))
+        away: Unavailable | None = None
+        rows = group.batch.events["row"].dictionary_encode().indices.to_numpy()
+        lanes = [np.flatnonzero(rows % self._count == lane) for lane in range(self._count)]
+        running = [
+            self._pool.submit(self._run_lane, group, places, outcome) for places in lanes if len(places)
+        ]
+        for lane in running:
+            away = lane.result() or away
+        if away is not None and not outcome.delivered.any():
+            raise away
+        return outcome
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+    def _run_lane(self, group: EventGroup, places: NDArray[np.int64], outcome: Outcome) -> Unavailable | None:
+        own, begun = group.batch.take(places).with_late(group.late[places]), 0
+        for some in self._batches(places, group.singly):
+            if self._monotonic_s() >= group.deadlines_s[some].min():
+                return None
+            try:
+                self._process(own.slice(begun, len(some)))
+            except Unavailable as error:
+                return error
+            except Exception as error:  # noqa: BLE001 a user's code may raise anything; it is told and kept
+                reason = f"{type(error).__name__}: {error}"[:REASON_CHARS_MAX]
+                for place in some.tolist():
+                    outcome.failures[place] = Failure(reason, alone=len(some) == 1)
+                return None
+            outcome.delivered[some] = True
+            begun += len(some)
+        return None
+
+    def _batches(self, places: NDArray[np.int64], singly: NDArray[np.bool_]) -> Iterator[NDArray[np.int64]]:
+        alone = singly[places]
+        if not alone.any():
+            for first in range(0, len(places), self._batch_events):
+                yield places[first : first + self._batch_events]
+            return
+        borders = np.flatnonzero(alone | np.concatenate(([False], alone[:-1])))
+        for run in np.split(places, borders):
+            for first in range(0, len(run), self._batch_events):
+                yield run[first : first + self._batch_events]

@@ -10,11 +10,15 @@ from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.sep.hbase.peers import Peer
 from rtolap.sep.hbase.queues import Queue, read_queues
 from rtolap.sep.status.jmx import JmxPages
-from rtolap.sep.status.load_reports import LoadReport, QueueKey, ServerReports
-from rtolap.sep.status.model import MissingSource, PeerStatus, QueueStatus, ReplicationStatus
-from rtolap.sep.status.reasons import reason_of, since_ms
-from rtolap.sep.status.sources import ReplicationSources
-from rtolap.sep.status.wal_sizes import LogSizes
+from rtolap.sep.status.model import (
+    MissingSource,
+    PeerStatus,
+    QueueStatus,
+    ReplicationStatus,
+    reason_of,
+    since_ms,
+)
+from rtolap.sep.status.sources import LoadReport, LogSizes, QueueKey, ReplicationSources, ServerReports
 
 _NO_REPORTS = ServerReports({}, {})
 

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from rtolap.sep.status.model import PeerStatus, QueueStatus, ReplicationStatus
-from rtolap.sep.status.reasons import NOTHING
+from rtolap.sep.status.model import NOTHING, PeerStatus, QueueStatus, ReplicationStatus
 
 
 class Spread(msgspec.Struct, frozen=True):

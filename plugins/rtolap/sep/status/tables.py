@@ -8,8 +8,7 @@ from typing import Any
 
 from rtolap.base.errors import DefinitionError
 from rtolap.model.durations import format_duration
-from rtolap.sep.status.model import QueueStatus
-from rtolap.sep.status.reasons import NOTHING
+from rtolap.sep.status.model import NOTHING, QueueStatus
 from rtolap.sep.status.summary import PeerSummary, Spread
 
 SUMMARY_COLUMNS = (

@@ -14,10 +14,9 @@ from rtolap.model.validation.subscription import validate_subscription
 from rtolap.sep.hbase.master import scope_statement, unreplicated
 from rtolap.sep.subscriptions import kept as kept_subscriptions
 from rtolap.sep.subscriptions import steps
-from rtolap.sep.subscriptions.kept import KeptSubscription
-from rtolap.sep.subscriptions.paths import ROOT
+from rtolap.sep.subscriptions.kept import ROOT, KeptSubscription
 from rtolap.sep.subscriptions.source import SourceCluster
-from rtolap.sep.subscriptions.wanted_peer import is_peer_of, wanted_peer
+from rtolap.sep.subscriptions.steps import is_peer_of, wanted_peer
 
 
 def create(source: SourceCluster, subscription: Subscription, now_ms: int) -> KeptSubscription:

@@ -1,4 +1,12 @@
-"""A subscription as it is kept: what was declared, and what was decided when it was created."""
+"""A subscription as it is kept, in nodes of the source's ZooKeeper outside of HBase's own.
+
+/rtolap/sep/<name>/                 the root node of the cluster that HBase takes us for
+/rtolap/sep/<name>/definition       the subscription as it was created: a `KeptSubscription`
+/rtolap/sep/<name>/hbaseid          the UUID of that cluster, as text
+/rtolap/sep/<name>/rs/<server>      its region servers: our ports, ephemeral; nothing else may be in there
+/rtolap/sep/<name>/delivery         how delivery stands, ephemeral, by the process that leads
+/rtolap/sep/<name>/leader/          candidates: the one process that has ports
+"""
 
 from __future__ import annotations
 
@@ -9,9 +17,38 @@ import msgspec
 from rtolap.base.errors import Corrupted, NotFound
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.subscription import Subscription
-from rtolap.sep.subscriptions.paths import ROOT, SubscriptionPaths
+
+ROOT = "/rtolap/sep"
 
 Phase = Literal["creating", "created", "dropping"]
+
+
+class SubscriptionPaths(msgspec.Struct, frozen=True):
+    name: str
+
+    @property
+    def root(self) -> str:
+        return f"{ROOT}/{self.name}"
+
+    @property
+    def definition(self) -> str:
+        return f"{self.root}/definition"
+
+    @property
+    def hbaseid(self) -> str:
+        return f"{self.root}/hbaseid"
+
+    @property
+    def rs(self) -> str:
+        return f"{self.root}/rs"
+
+    @property
+    def delivery(self) -> str:
+        return f"{self.root}/delivery"
+
+    @property
+    def leader(self) -> str:
+        return f"{self.root}/leader"
 
 
 class KeptSubscription(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,14 +8,12 @@ from typing import Literal
 import msgspec
 
 from rtolap.base.errors import Corrupted, Refused
-from rtolap.sep.delivery.state import DeliveryState
-from rtolap.sep.delivery.state_node import read_state
+from rtolap.sep.delivery.state import DeliveryState, read_state
 from rtolap.sep.hbase.peers import Peer
 from rtolap.sep.subscriptions import kept as kept_subscriptions
 from rtolap.sep.subscriptions.kept import KeptSubscription
 from rtolap.sep.subscriptions.source import SourceCluster
-from rtolap.sep.subscriptions.steps import check_cluster_id
-from rtolap.sep.subscriptions.wanted_peer import is_as_wanted, wanted_peer
+from rtolap.sep.subscriptions.steps import check_cluster_id, is_as_wanted, wanted_peer
 
 State = Literal["running", "waiting", "stopped", "paused", "creating", "dropping", "broken"]
 

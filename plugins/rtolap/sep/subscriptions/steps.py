@@ -30,14 +30,15 @@ import msgspec
 from rtolap.base.errors import AlreadyExists, Corrupted, NotFound, Refused
 from rtolap.metadata.store import Create, Delete, MetadataStore, Put
 from rtolap.metadata.updates import retrying
+from rtolap.model.subscription import Subscription
+from rtolap.sep.hbase.peers import Peer, TableFamilies, cluster_key, table_name, table_text
 from rtolap.sep.hbase.znodes import parse_cluster_id
 from rtolap.sep.subscriptions import kept as kept_subscriptions
-from rtolap.sep.subscriptions.kept import KeptSubscription, Phase
-from rtolap.sep.subscriptions.paths import SubscriptionPaths
+from rtolap.sep.subscriptions.kept import KeptSubscription, Phase, SubscriptionPaths
 from rtolap.sep.subscriptions.source import SourceCluster
-from rtolap.sep.subscriptions.wanted_peer import is_as_wanted, is_peer_of, wanted_peer
 
 _POLL_S = 0.05
+_RATIO = "replication.source.ratio"
 
 
 def put_definition(source: SourceCluster, kept: KeptSubscription) -> None:
@@ -228,3 +229,39 @@ def _tree(store: MetadataStore, path: str) -> list[str]:
     """The node and all below it, children before their parents; empty where it is not there."""
     below = [descendant for name in store.children(path) for descendant in _tree(store, f"{path}/{name}")]
     return [*below, path] if below or store.get(path) is not None else []
+
+
+def is_peer_of(peer: Peer, name: str) -> bool:
+    """Return True if it ships to the subscription's node, whatever the servers of ZooKeeper are called."""
+    return peer.cluster_key.endswith(f":{SubscriptionPaths(name).root}")
+
+
+def wanted_peer(subscription: Subscription) -> Peer:
+    """Disabled: it is enabled once it is known to be right."""
+    return Peer(
+        id=subscription.name,
+        cluster_key=cluster_key(subscription.source.zookeeper, SubscriptionPaths(subscription.name).root),
+        enabled=False,
+        replicate_all=subscription.follows_everything,
+        tables=_normal(subscription.tables),
+        namespaces=tuple(sorted(subscription.namespaces)),
+        exclude_tables=_normal(subscription.exclude_tables),
+        exclude_namespaces=tuple(sorted(subscription.exclude_namespaces)),
+        serial=subscription.serial,
+        configuration={_RATIO: str(subscription.ratio)},
+    )
+
+
+def is_as_wanted(peer: Peer, wanted: Peer) -> bool:
+    """Compare two peers. The enabled flag does not count, nor do settings that HBase gives to every peer."""
+    return wanted.configuration.items() <= peer.configuration.items() and (
+        msgspec.structs.replace(peer, enabled=False, configuration={})
+        == msgspec.structs.replace(wanted, enabled=False, configuration={})
+    )
+
+
+def _normal(tables: TableFamilies) -> TableFamilies:
+    """As HBase gives them back: sorted, and without the name of the default namespace."""
+    return {
+        table_text(table_name(table)): tuple(sorted(families)) for table, families in sorted(tables.items())
+    }
