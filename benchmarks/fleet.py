@@ -49,7 +49,6 @@ from typing import Any
 
 import numpy as np
 from rtolap.fleet.planning.add_brokers import plan_add
-from rtolap.fleet.planning.applies import check_applies
 from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.drain import plan_drain
 from rtolap.fleet.planning.factor import plan_factor
@@ -57,6 +56,7 @@ from rtolap.fleet.planning.leaders import plan_leaders
 from rtolap.fleet.planning.leaders_by_load import plan_leaders_by_load
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import plan_json
+from rtolap.fleet.planning.rules import check_applies
 from rtolap.fleet.snapshot.file import load, save
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.fleet.snapshot.rates import TopicRates, divided

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rtolap.base.errors import IncompleteSnapshot
-from rtolap.fleet.planning.applies import check_applies
 from rtolap.fleet.planning.leaders_by_load import led_load, plan_leaders_by_load, sent_bytes_per_s
 from rtolap.fleet.planning.plan import Kind, Plan
 from rtolap.fleet.planning.plan_file import plan_from, plan_json
+from rtolap.fleet.planning.rules import check_applies
 from rtolap.fleet.snapshot.model import Snapshot
 
 from tests.support.fleet.exact_loads import least_busiest_load

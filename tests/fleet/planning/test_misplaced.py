@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from rtolap.base.errors import ImpossiblePlan, IncompleteSnapshot, NotYet
 from rtolap.fleet.isolation.placement import placement_rules
-from rtolap.fleet.planning.applies import check_applies
-from rtolap.fleet.planning.misplaced import plan_placement
 from rtolap.fleet.planning.plan import Limits
 from rtolap.fleet.planning.plan_file import plan_from, plan_json
+from rtolap.fleet.planning.repairs import plan_placement
+from rtolap.fleet.planning.rules import check_applies
 from rtolap.model.fleet import BrokerPool, FleetCluster, PlacementRule
 
 from tests.support.fleet.hand_made import hand_made

@@ -11,12 +11,12 @@ import pytest
 from rtolap.base.errors import ImpossiblePlan, PlanRefused
 from rtolap.fleet.isolation.placement import placement_rules
 from rtolap.fleet.planning.add_brokers import plan_add
-from rtolap.fleet.planning.applies import check_applies
 from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.drain import plan_drain, plan_remove_disk
 from rtolap.fleet.planning.factor import plan_factor
 from rtolap.fleet.planning.plan import Limits, Plan
-from rtolap.fleet.planning.racks import plan_racks
+from rtolap.fleet.planning.repairs import plan_racks
+from rtolap.fleet.planning.rules import check_applies
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.model.fleet import BrokerPool, FleetCluster, PlacementRule
 

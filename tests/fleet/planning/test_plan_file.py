@@ -18,7 +18,6 @@ from rtolap.base.errors import (
     PlanRefused,
     SchemaTooNew,
 )
-from rtolap.fleet.planning.applies import check_applies
 from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.drain import plan_drain
 from rtolap.fleet.planning.leaders import plan_leaders
@@ -32,6 +31,7 @@ from rtolap.fleet.planning.plan_file import (
     plan_json,
     save_plan,
 )
+from rtolap.fleet.planning.rules import check_applies
 from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
 
 from tests.support.fleet.hand_made import hand_made

@@ -17,7 +17,7 @@ from rtolap.fleet.planning.leaders import plan_leaders
 from rtolap.fleet.planning.levels import band_of, levels
 from rtolap.fleet.planning.plan import Kind, Limits, Plan
 from rtolap.fleet.planning.plan_file import kafka_json
-from rtolap.fleet.planning.racks import plan_racks
+from rtolap.fleet.planning.repairs import plan_racks
 from rtolap.fleet.planning.transfers import largest_first
 from rtolap.fleet.snapshot.model import MissingFact, Snapshot
 

@@ -14,7 +14,6 @@ import pytest
 from rtolap.base.errors import DefinitionError, ImpossiblePlan, IncompleteSnapshot, NotYet
 from rtolap.fleet.isolation.placement import placement_rules
 from rtolap.fleet.planning.add_brokers import plan_add
-from rtolap.fleet.planning.applies import check_applies
 from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.drain import plan_drain, plan_remove_disk
 from rtolap.fleet.planning.factor import plan_factor
@@ -22,7 +21,8 @@ from rtolap.fleet.planning.leaders import plan_leaders
 from rtolap.fleet.planning.leaders_by_load import led_load, plan_leaders_by_load, sent_bytes_per_s
 from rtolap.fleet.planning.plan import Limits, Plan
 from rtolap.fleet.planning.plan_file import plan_from, plan_json
-from rtolap.fleet.planning.racks import plan_racks
+from rtolap.fleet.planning.repairs import plan_racks
+from rtolap.fleet.planning.rules import check_applies
 from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, ReplicaState, Snapshot
 
 from tests.support.fleet.exact_leaders import fewest_most_leading

@@ -26,8 +26,8 @@ from rtolap.fleet.moves.records import PlanRecord
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.states import PlanEvent, PlanState
 from rtolap.fleet.moves.submitting import planned_moves
-from rtolap.fleet.planning.allowed import everywhere
 from rtolap.fleet.planning.drain import plan_remove_disk
+from rtolap.fleet.planning.placement import everywhere
 from rtolap.fleet.planning.plan import Limits, Plan
 from rtolap.fleet.planning.plan_file import kafka_json, load_plan, plan_digest
 from rtolap.fleet.snapshot.file import save

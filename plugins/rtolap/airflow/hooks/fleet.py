@@ -28,7 +28,7 @@ from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.drain import plan_drain
 from rtolap.fleet.planning.plan import Kind, Limits, Plan
 from rtolap.fleet.planning.plan_file import plan_digest, plan_from, plan_json
-from rtolap.fleet.planning.racks import plan_racks
+from rtolap.fleet.planning.repairs import plan_racks
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.fleet.snapshot.rates import RateReader

@@ -33,10 +33,9 @@ from rtolap.fleet.planning.drain import plan_drain, plan_remove_disk
 from rtolap.fleet.planning.factor import plan_factor
 from rtolap.fleet.planning.leaders import plan_leaders
 from rtolap.fleet.planning.leaders_by_load import plan_leaders_by_load
-from rtolap.fleet.planning.misplaced import plan_placement
 from rtolap.fleet.planning.plan_diff import difference
 from rtolap.fleet.planning.plan_file import load_plan
-from rtolap.fleet.planning.racks import plan_racks
+from rtolap.fleet.planning.repairs import plan_placement, plan_racks
 from rtolap.fleet.snapshot.file import load
 
 app = typer.Typer(no_args_is_help=True, help="What should move where, why, and what it costs.")

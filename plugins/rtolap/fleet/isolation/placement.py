@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rtolap.fleet.planning.allowed import AllowedBrokers
+from rtolap.fleet.planning.placement import AllowedBrokers
 from rtolap.fleet.snapshot.model import BrokerState, Flags, Int32s, Snapshot
 from rtolap.model.fleet import FleetCluster, PlacementRule, first_matches
 

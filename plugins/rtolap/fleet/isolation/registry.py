@@ -14,9 +14,9 @@ from pathlib import Path
 from rtolap.base.errors import DefinitionError
 from rtolap.fleet.isolation.audit import check_cluster_id
 from rtolap.fleet.isolation.placement import placement_rules
-from rtolap.fleet.planning.allowed import AllowedBrokers
-from rtolap.fleet.planning.applies import check_applies
+from rtolap.fleet.planning.placement import AllowedBrokers
 from rtolap.fleet.planning.plan import Plan
+from rtolap.fleet.planning.rules import check_applies
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.model.fleet import FleetCluster, KafkaFleet
 from rtolap.model.yaml_files import read_definitions, read_fleets

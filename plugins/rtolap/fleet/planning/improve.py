@@ -1,16 +1,26 @@
 """A small fleet, improved replica by replica: what is still outside the band, then how many bytes move.
 
 Where disks hold a few large replicas, it matters which go, and which go together; they are looked for by
-simulated annealing (`anneal`), again and again until the plan is close to the least, or so many times, and
-more while disks stay outside. What was planned so far is where it begins, and what it ends with if nothing
-better is found. A byte that comes into the band is worth `_WORTH` moved ones: for less nothing moves.
+simulated annealing, again and again until the plan is close to the least, or so many times, and more while
+disks stay outside. What was planned so far is where it begins, and what it ends with if nothing better is
+found. A byte that comes into the band is worth `_WORTH` moved ones: for less nothing moves.
+
+A step gives one replica another place, or lets two exchange theirs, under all rules but one: how many
+partitions a broker leads by preference is paid for, and counts only in the end. What a step costs is
+accepted as long as it is small beside a temperature that falls, while bytes outside the band become dearer.
+Runs take turns: from the size of a usual replica, from that of the largest, and mildly from what is best.
+The numbers are drawn from a fixed seed, so that the same fleet has the same plan.
 """
 
 from __future__ import annotations
 
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
-from rtolap.fleet.planning.anneal import Annealing, SmallFleet
 from rtolap.fleet.planning.levels import Band
 from rtolap.fleet.planning.placement import NO_RACK, Placement
 from rtolap.fleet.planning.rules import distinct_racks, fullest_rack
@@ -21,6 +31,17 @@ RUNS = 12
 _MORE_RUNS = 3
 _WORTH = 1000.0
 _CLOSE = 1.02
+_STEPS_MAX = 80_000
+_STEPS_PER_PLACE = 250
+_EXCHANGES = 0.3
+_HOMEWARDS = 0.45
+_FIRST_WORTH = 1.5
+_COLDEST = 0.02
+_MILD = 0.3
+_NOBODY = -1
+
+# A replica, its new place, and the replica there that comes to the old one, or _NOBODY.
+_Change = tuple[int, int, int]
 
 
 def improve(
@@ -38,7 +59,7 @@ def improve(
     at = place_of[placement.log_dirs.ravel()[held]]
     for position in held[at != place_of[placement.log_dirs_before.ravel()[held]]].tolist():
         placement.restore(position)
-    annealing = Annealing(small_fleet(placement, held, dirs, band, leading_max), _WORTH, at.tolist())
+    annealing = _Annealing(_small_fleet(placement, held, dirs, band, leading_max), _WORTH, at.tolist())
     for seed in range(runs * _MORE_RUNS):
         close = annealing.best_cost <= _CLOSE * least_bytes
         if close or (seed >= runs and annealing.best_outside < 1):
@@ -49,7 +70,9 @@ def improve(
             placement.move(np.array([position]), int(dirs[place]))
 
 
-def small_fleet(placement: Placement, held: Int64s, dirs: Int64s, band: Band, leading_max: int) -> SmallFleet:
+def _small_fleet(
+    placement: Placement, held: Int64s, dirs: Int64s, band: Band, leading_max: int
+) -> _SmallFleet:
     """held: the replicas that are searched, all where they were before. Places are indexes of `dirs`."""
     partitions = held // placement.slots
     brokers = placement.snapshot.log_dirs.brokers[dirs]
@@ -67,7 +90,7 @@ def small_fleet(placement: Placement, held: Int64s, dirs: Int64s, band: Band, le
     searched[held] = True
     others = np.where(searched.reshape(placement.brokers_before.shape)[distinct], -1, stood)
     names = distinct.tolist()
-    return SmallFleet(
+    return _SmallFleet(
         home=home.tolist(),
         own_bytes=placement.replica_bytes.ravel()[held].tolist(),
         copy_bytes=copies.tolist(),
@@ -86,3 +109,202 @@ def small_fleet(placement: Placement, held: Int64s, dirs: Int64s, band: Band, le
         leading=placement.leading.tolist(),
         leading_max=leading_max,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _SmallFleet:
+    """Columns as lists. By replica: `home`, a place; own_bytes, copy_bytes: what it holds, and a copy of it;
+    `partitions`, whether it is `preferred`, and the `places` that no rule forbids whatever else moves. By
+    place: bytes used after what is fixed, room for what comes, the band, its broker. By partition:
+    `others`, brokers of replicas that are not searched, and how many of it a rack may hold at most
+    (`in_rack_max`), and in how many it stands at least (`racks_min`). racks: by broker."""
+
+    home: Sequence[int]
+    own_bytes: Sequence[float]
+    copy_bytes: Sequence[float]
+    partitions: Sequence[int]
+    preferred: Sequence[bool]
+    places: Sequence[Sequence[int]]
+    used_bytes: Sequence[float]
+    room_bytes: Sequence[float]
+    low_bytes: Sequence[float]
+    high_bytes: Sequence[float]
+    brokers: Sequence[int]
+    racks: Sequence[int]
+    others: dict[int, list[int]]
+    in_rack_max: dict[int, int]
+    racks_min: dict[int, int]
+    leading: Sequence[int]
+    leading_max: int
+
+
+class _Annealing:
+    """The cost of a plan: bytes that move, and `worth` for each that is outside the band. best: a place for
+    each replica."""
+
+    def __init__(self, fleet: _SmallFleet, worth: float, at: Sequence[int]) -> None:
+        """at: where it begins, and what is best so far."""
+        self.fleet, self._worth = fleet, worth
+        self._allowed = [frozenset(places) for places in fleet.places]
+        self._movable = [row for row, places in enumerate(fleet.places) if len(places) > 1]
+        self._members: dict[int, list[int]] = {}
+        for row, partition in enumerate(fleet.partitions):
+            self._members.setdefault(partition, []).append(row)
+        self.best, self.best_cost, self.best_outside = list(at), math.inf, math.inf
+        self._begin()
+        self._note()
+
+    def run(self, seed: int) -> None:
+        """From the best so far, to a better one if there is one on the way."""
+        if not self._movable:
+            return
+        self._begin()
+        source = random.Random(seed)
+        mean = sum(self.fleet.copy_bytes) / len(self.fleet.copy_bytes)
+        hottest = (mean, max(self.fleet.copy_bytes), _MILD * mean)[seed % 3]
+        coldest = _COLDEST * mean
+        steps = min(_STEPS_MAX, _STEPS_PER_PLACE * sum(map(len, self.fleet.places)))
+        for step in range(steps):
+            done = step / steps
+            heat = hottest * (coldest / hottest) ** done
+            worth = _FIRST_WORTH * (self._worth / _FIRST_WORTH) ** done
+            change = self._drawn(source)
+            if change is not None:
+                more = self._more(change, worth, heat)
+                if (more <= 0 or source.random() < math.exp(-more / heat)) and self._fits(change):
+                    self._make(change)
+
+    def _drawn(self, source: random.Random) -> _Change | None:
+        """A replica and its new place, and the replica there that comes to the old one, if they exchange."""
+        movable, at = self._movable, self._at
+        row = movable[int(source.random() * len(movable))]
+        kind = source.random()
+        if kind < _EXCHANGES:
+            other = movable[int(source.random() * len(movable))]
+            place = at[other]
+            if place not in self._allowed[row] or at[row] not in self._allowed[other]:
+                return None
+            return None if place == at[row] else (row, place, other)
+        home, places = self.fleet.home[row], self.fleet.places[row]
+        place = home if kind < _HOMEWARDS else places[int(source.random() * len(places))]
+        return None if place == at[row] else (row, place, _NOBODY)
+
+    def _more(self, change: _Change, worth: float, heat: float) -> float:
+        """What the change costs."""
+        fleet, (row, place, other) = self.fleet, change
+        came = self._at[row]
+        left, filled, moved = self._amounts(row, came, place)
+        leads = int(fleet.preferred[row])
+        used_came, used_place = self._used[came] - left, self._used[place] + filled
+        if other != _NOBODY:
+            left, filled, more = self._amounts(other, place, came)
+            used_came, used_place, moved = used_came + filled, used_place - left, moved + more
+            leads -= fleet.preferred[other]
+        outside = self._outside_of(came, used_came) + self._outside_of(place, used_place)
+        cost = worth * (outside - self._outside[came] - self._outside[place]) + moved
+        return cost + heat * self._excess_more(leads, came, place) if leads else cost
+
+    def _amounts(self, row: int, came: int, place: int) -> tuple[float, float, float]:
+        """Bytes that leave the one, come to the other, and are moved more."""
+        fleet = self.fleet
+        home, copy = fleet.home[row], fleet.copy_bytes[row]
+        if came == home:
+            return fleet.own_bytes[row], copy, copy
+        return (copy, fleet.own_bytes[row], -copy) if place == home else (copy, copy, 0.0)
+
+    def _excess_more(self, leads: int, came: int, place: int) -> int:
+        """By how many partitions more brokers lead above what they may, where the one leads `leads` fewer."""
+        first, second = self.fleet.brokers[came], self.fleet.brokers[place]
+        if first == second:
+            return 0
+        if leads < 0:
+            first, second = second, first
+        most = self.fleet.leading_max
+        return (self._leading[second] >= most) - (self._leading[first] > most)
+
+    def _fits(self, change: _Change) -> bool:
+        """Whether there is room, and partitions keep the rules about brokers and racks."""
+        fleet, (row, place, other) = self.fleet, change
+        came, copy = self._at[row], fleet.copy_bytes[row]
+        room_place = self._room[place] - (copy if place != fleet.home[row] else 0)
+        if other != _NOBODY:
+            copy, home = fleet.copy_bytes[other], fleet.home[other]
+            room_place += copy if place != home else 0
+            room_came = self._room[came] - (copy if came != home else 0)
+            room_came += fleet.copy_bytes[row] if came != fleet.home[row] else 0
+            if came != home and room_came < 0:
+                return False
+        if place != fleet.home[row] and room_place < 0:
+            return False
+        self._at[row] = place
+        if other != _NOBODY:
+            self._at[other] = came
+        kept = self._keeps_rules(fleet.partitions[row])
+        kept = kept and (other == _NOBODY or self._keeps_rules(fleet.partitions[other]))
+        self._at[row] = came
+        if other != _NOBODY:
+            self._at[other] = place
+        return kept
+
+    def _keeps_rules(self, partition: int) -> bool:
+        fleet = self.fleet
+        brokers = [fleet.brokers[self._at[member]] for member in self._members[partition]]
+        brokers += fleet.others[partition]
+        if len(brokers) == 1:
+            return True
+        racks = [rack for broker in brokers if (rack := fleet.racks[broker]) >= 0]
+        distinct = set(racks)
+        if len(set(brokers)) < len(brokers) or len(distinct) < fleet.racks_min[partition]:
+            return False
+        return len(distinct) == len(racks) or (
+            max(map(racks.count, distinct)) <= fleet.in_rack_max[partition]
+        )
+
+    def _make(self, change: _Change) -> None:
+        row, place, other = change
+        came = self._at[row]
+        self._put(row, place)
+        if other != _NOBODY:
+            self._put(other, came)
+        self._note()
+
+    def _put(self, row: int, place: int) -> None:
+        fleet, came = self.fleet, self._at[row]
+        home, copy = fleet.home[row], fleet.copy_bytes[row]
+        left, filled, moved = self._amounts(row, came, place)
+        self._used[came] -= left
+        self._used[place] += filled
+        self._room[came] += copy if came != home else 0
+        self._room[place] -= copy if place != home else 0
+        self._moved += moved
+        if fleet.preferred[row]:
+            self._excess += self._excess_more(1, came, place)
+            self._leading[fleet.brokers[came]] -= 1
+            self._leading[fleet.brokers[place]] += 1
+        for changed in (came, place):
+            self._outside[changed] = self._outside_of(changed, self._used[changed])
+        self._at[row] = place
+
+    def _outside_of(self, place: int, used: float) -> float:
+        high, low = self.fleet.high_bytes[place], self.fleet.low_bytes[place]
+        return used - high if used > high else low - used if used < low else 0.0
+
+    def _begin(self) -> None:
+        """Bring every replica to where it is best."""
+        fleet = self.fleet
+        self._at = list(fleet.home)
+        self._used, self._room = list(fleet.used_bytes), list(fleet.room_bytes)
+        self._outside = [self._outside_of(place, used) for place, used in enumerate(self._used)]
+        self._leading = list(fleet.leading)
+        self._moved, self._excess = 0.0, 0
+        for row, place in enumerate(self.best):
+            if place != self._at[row]:
+                self._put(row, place)
+
+    def _note(self) -> None:
+        if self._excess:
+            return
+        outside = sum(self._outside)
+        cost = self._worth * outside + self._moved
+        if cost < self.best_cost - 0.5:
+            self.best, self.best_cost, self.best_outside = list(self._at), cost, outside

@@ -1,16 +1,21 @@
-"""The place of every replica, now and planned, while a plan is being made.
+"""The place of every replica while a plan is being made: now, planned, and where it may stand at all.
 
 Replicas stand in a matrix: a row per partition, in it a slot per replica by preference, UNKNOWN where there
 is none. A slot keeps its place when its replica moves, so that leaders' preference stays as it is. Bytes
 that a plan brings to a disk count at once, those that it takes away are counted apart: whatever order moves
 are made in, no disk holds more than `used_bytes` and `incoming_bytes`.
+
+Where topics may stand planners are told from outside, as a table: rules are few, so brokers are kept by rule
+and rules by topic. A replica that is moved comes only to a broker where its topic may stand. One that stands
+wrong already may stay, change its disk there, or go to where it may stand: never to another wrong place.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from rtolap.fleet.planning.allowed import AllowedBrokers, everywhere
 from rtolap.fleet.snapshot.model import (
     UNKNOWN,
     BrokerState,
@@ -24,6 +29,29 @@ from rtolap.fleet.snapshot.model import (
 
 DISK_LIMIT = 0.9
 NO_RACK = -1
+
+
+@dataclass(frozen=True, eq=False)
+class AllowedBrokers:
+    """rules: of each topic, a row of `by_rule`, whose columns are the snapshot's brokers."""
+
+    rules: Int32s
+    by_rule: Flags
+
+    def rules_of_partitions(self, snapshot: Snapshot) -> Int32s:
+        return self.rules[snapshot.partitions.topics]
+
+    def broker_classes(self) -> Int32s:
+        """Return a number per broker, the same where the same rules allow them."""
+        _, classes = np.unique(self.by_rule, axis=1, return_inverse=True)
+        return classes.ravel().astype(np.int32)
+
+
+def everywhere(snapshot: Snapshot) -> AllowedBrokers:
+    """Return the table of a fleet without placement rules."""
+    return AllowedBrokers(
+        np.zeros(len(snapshot.topics), np.int32), np.ones((1, len(snapshot.brokers)), np.bool_)
+    )
 
 
 class Placement:

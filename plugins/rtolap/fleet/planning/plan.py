@@ -15,9 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from rtolap.base.errors import IncompleteSnapshot
-from rtolap.fleet.planning.allowed import AllowedBrokers
 from rtolap.fleet.planning.copy_time import Copies, CopyTime, copy_time
-from rtolap.fleet.planning.placement import DISK_LIMIT, Placement
+from rtolap.fleet.planning.placement import DISK_LIMIT, AllowedBrokers, Placement
 from rtolap.fleet.snapshot.file import digest_of
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Floats, Int32s, Int64s, Snapshot
 

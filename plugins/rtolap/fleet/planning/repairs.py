@@ -1,8 +1,11 @@
-"""Rack repair: no partition stands twice in one rack.
+"""Repairs of placement: replicas that share a rack, or stand where their topic may not, go to where they may.
 
-Of replicas that share a rack the first by preference stays, each other goes to a rack that has none of the
-partition, to the idlest disk there. Where a factor is above the number of racks that brokers serve in, there
-is no such placement: that is said, and nothing is planned.
+Racks: of replicas that share one the first by preference stays, each other goes to a rack that has none of
+the partition, to the idlest disk there. Where a factor is above the number of racks that brokers serve in,
+there is no such placement: that is said, and nothing is planned.
+
+Placement rules: replicas go one by one, the largest first, each to the idlest disk that its topic's rule and
+all others allow (`idlest`).
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from rtolap.fleet.planning.placement import NO_RACK, Placement
 from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
 from rtolap.fleet.planning.refusals import by_size, partition_names, refuse_unmovable
 from rtolap.fleet.planning.rules import fullest_rack
-from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int64s, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int64s, ReplicaState, Snapshot
 
 
 def plan_racks(snapshot: Snapshot, *, limits: Limits = Limits()) -> Plan:
@@ -58,3 +61,33 @@ def _repeated(racks: Int64s) -> Flags:
         earlier = (racks[:, :slot] == racks[:, slot, None]).any(axis=1)
         found[:, slot] = earlier & (racks[:, slot] != NO_RACK)
     return found.ravel()
+
+
+def plan_placement(snapshot: Snapshot, *, limits: Limits) -> Plan:
+    """limits: without the brokers that it allows nothing is misplaced. Raises what `refusals` and `idlest`
+    say."""
+    refuse_missing(snapshot, Kind.PLACEMENT)
+    placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
+    replicas = snapshot.replicas
+    may_stand = placement.allowed.by_rule[placement.rules[replicas.partitions], replicas.brokers]
+    misplaced = ~may_stand & (replicas.states != ReplicaState.REMOVING)
+    goal = "placement repair"
+    refuse_unmovable(placement, replicas.partitions[misplaced].astype(np.int64), goal)
+    disks = IdlestDisks(placement, np.zeros(len(snapshot.log_dirs), np.bool_))
+    for position in by_size(placement, placement.positions[misplaced]).tolist():
+        disks.replace(position, goal)
+    count = int(misplaced.sum())
+    needed = int(placement.partition_bytes[replicas.partitions[misplaced]].sum())
+    why = (
+        f"{count} replicas stand on brokers where their topics may not; each goes to one where it may."
+        if count
+        else "Every replica stands where its topic may."
+    )
+    return plan_of(
+        placement,
+        Kind.PLACEMENT,
+        [],
+        [why],
+        Bounds(needed, 0),
+        throttle_bytes_per_s=limits.throttle_bytes_per_s,
+    )
