@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import CommitUnknown, Refused, Unavailable
-from rtolap.fleet.isolation.apply_quotas import QuotaChange, apply_quotas, live_differences, quota_changes
-from rtolap.fleet.isolation.quotas import QuotaDifference, quota_alterations, quota_differences
+from rtolap.fleet.isolation.quotas import (
+    QuotaChange,
+    QuotaDifference,
+    apply_quotas,
+    live_differences,
+    quota_alterations,
+    quota_changes,
+    quota_differences,
+)
 from rtolap.fleet.snapshot.model import Quota
 from rtolap.kafka.administration.memory import MemoryAdministration
 from rtolap.kafka.administration.memory_cluster import MemoryCluster

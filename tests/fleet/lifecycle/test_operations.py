@@ -9,8 +9,7 @@ import pytest
 from rtolap.base.errors import IllegalTransition, NotFound, Refused, Unavailable
 from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import out_of_service
-from rtolap.fleet.lifecycle.records import BrokerRecord
-from rtolap.fleet.lifecycle.states import Action, BrokerEvent, BrokerLife
+from rtolap.fleet.lifecycle.states import Action, BrokerEvent, BrokerLife, BrokerRecord
 
 from tests.support.fleet.broker_lives import LOST_AFTER_MS, BrokerLives
 

@@ -10,8 +10,7 @@ import pytest
 from rtolap.base.errors import Corrupted
 from rtolap.cli.fleet.policies import read_verdicts
 from rtolap.fleet.lifecycle.policies import Proposal, SlowVerdict, Symptom, proposals
-from rtolap.fleet.lifecycle.records import AuditEntry, BrokerRecord
-from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife
+from rtolap.fleet.lifecycle.states import AuditEntry, BrokerEvent, BrokerLife, BrokerRecord
 from rtolap.fleet.snapshot.model import MissingFact
 from rtolap.model.fleet import BrokerPolicy
 

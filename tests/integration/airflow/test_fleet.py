@@ -25,9 +25,8 @@ from rtolap.base.clock import SystemClock
 from rtolap.fleet.isolation.audit import audit
 from rtolap.fleet.isolation.findings import FindingKind
 from rtolap.fleet.isolation.registry import HostRegistry, read_registry
-from rtolap.fleet.lifecycle.actions import ClusterActions
+from rtolap.fleet.lifecycle.actions import ClusterActions, PlannedDrains
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
-from rtolap.fleet.lifecycle.drains import PlannedDrains
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.planning.plan import Plan

@@ -16,9 +16,8 @@ import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Refused
 from rtolap.cli.main import app
-from rtolap.fleet.lifecycle.actions import ClusterActions
+from rtolap.fleet.lifecycle.actions import ClusterActions, PlannedDrains
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
-from rtolap.fleet.lifecycle.drains import PlannedDrains
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.mover import Mover

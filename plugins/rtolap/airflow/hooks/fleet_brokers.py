@@ -11,13 +11,10 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import Refused
 from rtolap.fleet.isolation.findings import some
 from rtolap.fleet.isolation.registry import RegisteredOf, check_submittable
-from rtolap.fleet.lifecycle.actions import ClusterActions
+from rtolap.fleet.lifecycle.actions import ClusterActions, PlannedDrains
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
-from rtolap.fleet.lifecycle.conditions import stopped_by
-from rtolap.fleet.lifecycle.drains import PlannedDrains
-from rtolap.fleet.lifecycle.observations import adopted_state, host_of, replicas_of
-from rtolap.fleet.lifecycle.records import BrokerRecord
-from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife, legal
+from rtolap.fleet.lifecycle.observations import adopted_state, host_of, replicas_of, stopped_by
+from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife, BrokerRecord, legal
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.snapshot.collect import collect_snapshot

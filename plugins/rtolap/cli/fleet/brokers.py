@@ -28,12 +28,10 @@ from rtolap.cli.fleet.registry import (
 )
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
 from rtolap.fleet.isolation.registry import HostRegistry, RegisteredOf, check_submittable
-from rtolap.fleet.lifecycle.actions import ClusterActions
+from rtolap.fleet.lifecycle.actions import ClusterActions, PlannedDrains
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
-from rtolap.fleet.lifecycle.drains import PlannedDrains
 from rtolap.fleet.lifecycle.observations import adopted_state, host_of, observed, replicas_of
-from rtolap.fleet.lifecycle.records import BrokerRecord
-from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife
+from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife, BrokerRecord
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.planning.drain import plan_drain
 from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Limits, Plan

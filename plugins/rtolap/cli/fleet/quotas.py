@@ -18,8 +18,7 @@ from rtolap.cli.fleet.audit import EXIT_FOUND
 from rtolap.cli.fleet.metadata_access import open_metadata
 from rtolap.cli.fleet.registry import ByOption, RegistryOption, operator, read_registry
 from rtolap.cli.output import JsonOption, print_json, print_table, success
-from rtolap.fleet.isolation.apply_quotas import apply_quotas, live_differences, quota_changes
-from rtolap.fleet.isolation.quotas import QuotaDifference
+from rtolap.fleet.isolation.quotas import QuotaDifference, apply_quotas, live_differences, quota_changes
 
 COLUMNS = ("entity", "key", "declared", "live", "applying")
 AUDIT_COLUMNS = ("at_ms", "by", "entity", "key", "declared", "live", "taken", "why")

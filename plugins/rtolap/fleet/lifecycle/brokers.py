@@ -22,7 +22,6 @@ import msgspec
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import CommitConflict, NotFound, NotYet, Refused, RtolapError
-from rtolap.fleet.lifecycle.conditions import unmet
 from rtolap.fleet.lifecycle.observations import (
     LOST_AFTER_MS,
     adopted_state,
@@ -31,14 +30,16 @@ from rtolap.fleet.lifecycle.observations import (
     host_of,
     observed,
     partly_cordoned,
+    unmet,
 )
-from rtolap.fleet.lifecycle.records import AuditEntry, BrokerRecord
 from rtolap.fleet.lifecycle.states import (
     CORDONED_IN,
     OBSERVED,
     Action,
+    AuditEntry,
     BrokerEvent,
     BrokerLife,
+    BrokerRecord,
     legal,
     transition,
 )

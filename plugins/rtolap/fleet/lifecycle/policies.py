@@ -15,10 +15,8 @@ import msgspec
 import numpy as np
 
 from rtolap.fleet.lifecycle.brokers import out_of_service
-from rtolap.fleet.lifecycle.conditions import unmet
-from rtolap.fleet.lifecycle.observations import adopted_state, serves
-from rtolap.fleet.lifecycle.records import BrokerRecord
-from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife, legal
+from rtolap.fleet.lifecycle.observations import adopted_state, serves, unmet
+from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife, BrokerRecord, legal
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.model.fleet import BrokerPolicy
 
