@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from rtolap.fleet.monitoring.disks import log_dir_shares
+from rtolap.fleet.monitoring.causes import log_dir_shares
 from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
 
 from tests.support.fleet.random_fleets import random_fleet

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from rtolap.base.errors import Corrupted, NotFound
-from rtolap.fleet.monitoring.log_files import LINE_BYTES_MAX, LogPosition, read_on
 from rtolap.fleet.monitoring.log_findings import LogCounts, LogHit, find_hits
 from rtolap.fleet.monitoring.log_rules import BY_NAME, RULES, LogText
-from rtolap.fleet.monitoring.log_watch import LogWatch
+from rtolap.fleet.monitoring.log_watch import LINE_BYTES_MAX, LogPosition, LogWatch, read_on
 from rtolap.stack.artifacts import java_artifacts
 
 from tests.support.class_constants import class_texts

@@ -7,12 +7,20 @@ import itertools
 import numpy as np
 import pytest
 from rtolap.base.errors import IllegalTransition
-from rtolap.fleet.monitoring.causes import cause_of
+from rtolap.fleet.monitoring.causes import LogDirShare, cause_of
 from rtolap.fleet.monitoring.collect import MissingSource, StageLook
-from rtolap.fleet.monitoring.disks import LogDirShare
 from rtolap.fleet.monitoring.readings import BrokerGauges
-from rtolap.fleet.monitoring.slow import BrokerRequests, Key, SlowRule, Standing, judge
-from rtolap.fleet.monitoring.slow_states import TRANSITIONS, SlowEvent, SlowState, transition
+from rtolap.fleet.monitoring.slow import (
+    TRANSITIONS,
+    BrokerRequests,
+    Key,
+    SlowEvent,
+    SlowRule,
+    SlowState,
+    Standing,
+    judge,
+    transition,
+)
 from rtolap.fleet.monitoring.stages import RequestType, Stage, StageWindow, between
 
 from tests.support.fleet.broker_metrics import MemoryBroker, look_at

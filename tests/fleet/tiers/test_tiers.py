@@ -15,9 +15,16 @@ from rtolap.cli.fleet import tiers as command
 from rtolap.cli.main import app
 from rtolap.fleet.snapshot.model import UNKNOWN
 from rtolap.fleet.tiers.collect import collect_tiers
-from rtolap.fleet.tiers.copy_lag import lagging, segments_behind, uncopied_bytes
 from rtolap.fleet.tiers.copy_metrics import BULK_READ, TopicCopies, parse_copies
-from rtolap.fleet.tiers.view import UNLIMITED, CopyReadings, Tier, TierView
+from rtolap.fleet.tiers.view import (
+    UNLIMITED,
+    CopyReadings,
+    Tier,
+    TierView,
+    lagging,
+    segments_behind,
+    uncopied_bytes,
+)
 from rtolap.kafka.administration.memory import MemoryAdministration
 from rtolap.kafka.administration.memory_cluster import MemoryCluster
 from rtolap.kafka.administration.values import (

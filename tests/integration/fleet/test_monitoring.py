@@ -26,8 +26,7 @@ from rtolap.fleet.monitoring.clients import parse_client_page
 from rtolap.fleet.monitoring.collect import StageLook, StageReader
 from rtolap.fleet.monitoring.log_findings import LogCounts
 from rtolap.fleet.monitoring.log_watch import LogWatch
-from rtolap.fleet.monitoring.slow import BrokerRequests, Key, SlowRule, Standing, judge
-from rtolap.fleet.monitoring.slow_states import SlowState
+from rtolap.fleet.monitoring.slow import BrokerRequests, Key, SlowRule, SlowState, Standing, judge
 from rtolap.fleet.monitoring.sources import FleetSources, read_sources
 from rtolap.fleet.monitoring.stages import PARTS, RequestType, Stage, StageWindow, between
 from rtolap.fleet.monitoring.topic_rates import COUNTED_S, SourceRates

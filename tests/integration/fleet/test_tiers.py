@@ -17,8 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from rtolap.base.clock import SystemClock
 from rtolap.cli.main import app
 from rtolap.fleet.tiers.collect import collect_tiers
-from rtolap.fleet.tiers.copy_lag import segments_behind
-from rtolap.fleet.tiers.view import TierView
+from rtolap.fleet.tiers.view import TierView, segments_behind
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.kafka.administration.values import (
     ALL_BROKERS,

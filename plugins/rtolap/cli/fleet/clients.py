@@ -27,10 +27,9 @@ from rtolap.cli.fleet.looking import (
 )
 from rtolap.cli.fleet.slow import EXIT_SLOW
 from rtolap.cli.output import JsonOption
-from rtolap.fleet.monitoring.causes import cause_of
+from rtolap.fleet.monitoring.causes import LogDirShare, cause_of
 from rtolap.fleet.monitoring.clients import ClientBroker, ClientLook, read_clients
 from rtolap.fleet.monitoring.collect import MissingSource
-from rtolap.fleet.monitoring.disks import LogDirShare
 from rtolap.fleet.monitoring.slow import BrokerRequests, SlowRule, judge
 from rtolap.fleet.monitoring.sources import FleetSources, read_sources
 from rtolap.fleet.monitoring.stages import STAGE_NAMES, RequestType

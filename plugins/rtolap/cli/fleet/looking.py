@@ -20,8 +20,8 @@ from rtolap.base.metrics_server import MetricsServer
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import open_administration
 from rtolap.cli.output import console, print_json, print_table, success, text_table, warn
+from rtolap.fleet.monitoring.causes import LogDirShare, log_dir_shares
 from rtolap.fleet.monitoring.collect import TIMEOUT_S, StageLook, StageReader
-from rtolap.fleet.monitoring.disks import LogDirShare, log_dir_shares
 from rtolap.fleet.monitoring.history import append_look, read_looks
 from rtolap.fleet.monitoring.metrics import SERVICE, StageMetrics
 from rtolap.fleet.monitoring.sources import FleetSources, read_sources

@@ -30,8 +30,7 @@ from rtolap.cli.fleet.looking import (
 from rtolap.cli.output import JsonOption
 from rtolap.fleet.monitoring.causes import Cause, cause_of
 from rtolap.fleet.monitoring.collect import StageLook
-from rtolap.fleet.monitoring.slow import BrokerRequests, Key, SlowRule, Standing, judge
-from rtolap.fleet.monitoring.slow_states import SlowState
+from rtolap.fleet.monitoring.slow import BrokerRequests, Key, SlowRule, SlowState, Standing, judge
 from rtolap.fleet.monitoring.tables import SLOW_COLUMNS, milliseconds, slow_document, slow_row
 from rtolap.model.durations import parse_duration_ms
 

@@ -19,9 +19,16 @@ from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
 from rtolap.fleet.monitoring.sources import read_sources
 from rtolap.fleet.snapshot.model import UNKNOWN
 from rtolap.fleet.tiers.collect import collect_tiers
-from rtolap.fleet.tiers.copy_lag import SEGMENTS_BEHIND, lagging, segments_behind, uncopied_bytes
 from rtolap.fleet.tiers.copy_metrics import read_copies
-from rtolap.fleet.tiers.view import Tier, TierView, known_sum
+from rtolap.fleet.tiers.view import (
+    SEGMENTS_BEHIND,
+    Tier,
+    TierView,
+    known_sum,
+    lagging,
+    segments_behind,
+    uncopied_bytes,
+)
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 EXIT_LAGGING = 3

@@ -1,4 +1,9 @@
-"""Finds the cause of a slow stage of a broker, as far as sources tell: the disk, the followers, a quota."""
+"""Finds the cause of a slow stage of a broker, as far as sources tell: the disk, the followers, a quota.
+
+Stock Kafka times no disk of its own: its metrics of reads and writes know no directory. So the disk behind a
+slow `local` stage is found by where the work is, in a snapshot of the fleet: a directory that the broker has
+given up, else the one with the highest share of bytes written and read, else of bytes stored.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,58 @@ from dataclasses import dataclass
 import numpy as np
 
 from rtolap.fleet.monitoring.collect import StageLook
-from rtolap.fleet.monitoring.disks import LogDirShare
 from rtolap.fleet.monitoring.slow import BrokerRequests
 from rtolap.fleet.monitoring.stages import REQUEST_NAMES, RequestType, Stage, StageWindow
+from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
 
 # Below so much idle time handlers, or network threads, are what requests wait for; Kafka's own advice.
 _IDLE_MIN = 0.3
+
+
+@dataclass(frozen=True)
+class LogDirShare:
+    """share: 0 to 1 of its broker's. measure: what it is a share of."""
+
+    broker: int
+    path: str
+    share: float
+    measure: str
+    offline: bool
+
+
+def log_dir_shares(snapshot: Snapshot) -> dict[int, list[LogDirShare]]:
+    """By broker id, the most loaded directory first; one that is offline before all others."""
+    replicas, partitions, dirs = snapshot.replicas, snapshot.partitions, snapshot.log_dirs
+    known = replicas.log_dirs != UNKNOWN
+    rows = replicas.log_dirs[known]
+    of = replicas.partitions[known]
+    # replicas are read by consumers where they lead, and written everywhere
+    leading = partitions.leaders[of] == replicas.brokers[known]
+    rates = np.nan_to_num(partitions.bytes_in_per_s[of]) + np.where(
+        leading, np.nan_to_num(partitions.bytes_out_per_s[of]), 0.0
+    )
+    stored = np.maximum(replicas.size_bytes[known], 0).astype(np.float64)
+    loads = np.bincount(rows, rates, len(dirs)).astype(np.float64)
+    sizes = np.bincount(rows, stored, len(dirs)).astype(np.float64)
+    found: dict[int, list[LogDirShare]] = {int(broker): [] for broker in snapshot.brokers.ids}
+    for broker, broker_id in enumerate(snapshot.brokers.ids.tolist()):
+        own = np.flatnonzero(dirs.brokers == broker)
+        measure, values = "bytes written and read", loads[own]
+        if not values.sum() > 0:
+            measure, values = "bytes stored", sizes[own]
+        whole = float(values.sum())
+        shares = [
+            LogDirShare(
+                broker_id,
+                dirs.paths[row],
+                float(value) / whole if whole > 0 else 0.0,
+                measure,
+                bool(dirs.offline[row]),
+            )
+            for row, value in zip(own.tolist(), values.tolist(), strict=True)
+        ]
+        found[broker_id] = sorted(shares, key=lambda it: (not it.offline, -it.share, it.path))
+    return found
 
 
 @dataclass(frozen=True)
@@ -31,7 +82,7 @@ def cause_of(
     window: StageWindow,
     shares: Mapping[int, Sequence[LogDirShare]],
 ) -> Cause | None:
-    """None where no stage is known. `shares`: see `disks`; empty without a snapshot."""
+    """None where no stage is known. `shares`: see `log_dir_shares`; empty without a snapshot."""
     match row.stage:
         case None:
             return None

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import httpx
 
 from rtolap.base.errors import RtolapError
-from rtolap.fleet.monitoring.ask_brokers import check_is, post_to_agent
-from rtolap.fleet.monitoring.http_pages import read_page
+from rtolap.fleet.monitoring.http_pages import check_is, post_to_agent, read_page
 from rtolap.fleet.monitoring.jolokia import ANSWER_BYTES_MAX, BULK_READ, parse_bulk_answer
 from rtolap.fleet.monitoring.prometheus_text import PAGE_BYTES_MAX, parse_page
 from rtolap.fleet.monitoring.readings import BrokerGauges, BrokerReading

@@ -14,22 +14,72 @@ A reading counts if `requests_min` requests came between two looks, so that nobo
 `looks` of them in a row make a broker slow, or let it recover, `recovered_ms` or below: one long pause of a
 broker's collector is not a slow broker. Percentiles of histograms forget over some five minutes; what the
 window's own mean rules out is not believed (`stages.StageWindow`).
+
+Between slow and well a broker is in one of four states at each kind of request, by one pure table:
+
+                 ABOVE                  CONFIRMED
+        NORMAL ─────────▶ SUSPECTED ─────────────────▶ SLOW
+          ▲  ▲                │                        │  ▲
+          │  └──── BELOW ─────┘                  BELOW │  │ ABOVE
+          │                                            ▼  │
+          └───────────────── CONFIRMED ────────── RECOVERING
+
+ABOVE and BELOW are readings that say something: with enough requests, and beyond the threshold or well below
+it. Anything else is no event, and leaves everything as it stands. CONFIRMED: as many readings of the same
+kind came one after the other as the rule demands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 
-from rtolap.fleet.monitoring.slow_states import CALLED_SLOW, SlowEvent, SlowState, transition
+from rtolap.base.transitions import step
 from rtolap.fleet.monitoring.stages import PARTS, REQUEST_NAMES, Floats, RequestType, Stage, StageWindow
 
 _FETCH_PARTS = tuple(stage for stage in PARTS if stage is not Stage.REMOTE)
 _P99_OF_MEAN_MAX = 100.0
 
 Key = tuple[int, RequestType]
+
+
+class SlowState(StrEnum):
+    NORMAL = "NORMAL"
+    SUSPECTED = "SUSPECTED"
+    SLOW = "SLOW"
+    RECOVERING = "RECOVERING"
+
+
+class SlowEvent(StrEnum):
+    ABOVE = "ABOVE"
+    BELOW = "BELOW"
+    CONFIRMED = "CONFIRMED"
+
+
+_S, _E = SlowState, SlowEvent
+
+TRANSITIONS: dict[tuple[SlowState, SlowEvent], SlowState] = {
+    (_S.NORMAL, _E.ABOVE): _S.SUSPECTED,
+    (_S.NORMAL, _E.BELOW): _S.NORMAL,
+    (_S.SUSPECTED, _E.ABOVE): _S.SUSPECTED,
+    (_S.SUSPECTED, _E.BELOW): _S.NORMAL,
+    (_S.SUSPECTED, _E.CONFIRMED): _S.SLOW,
+    (_S.SLOW, _E.ABOVE): _S.SLOW,
+    (_S.SLOW, _E.BELOW): _S.RECOVERING,
+    (_S.RECOVERING, _E.BELOW): _S.RECOVERING,
+    (_S.RECOVERING, _E.ABOVE): _S.SLOW,
+    (_S.RECOVERING, _E.CONFIRMED): _S.NORMAL,
+}
+# Those in which it is called slow: what was confirmed stays so until its recovery is.
+CALLED_SLOW = frozenset({SlowState.SLOW, SlowState.RECOVERING})
+
+
+def transition(state: SlowState, event: SlowEvent, *, subject: str) -> SlowState:
+    """Raises IllegalTransition naming what is legal."""
+    return step(TRANSITIONS, state, event, subject=subject)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ import numpy as np
 
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.errors import RtolapError
-from rtolap.fleet.monitoring.ask_brokers import ask_brokers, check_is, post_to_agent
-from rtolap.fleet.monitoring.http_pages import read_page
+from rtolap.fleet.monitoring.http_pages import ask_brokers, check_is, post_to_agent, read_page
 from rtolap.fleet.monitoring.jolokia import (
     IDS_BEAN,
     bean_keys,

@@ -4,7 +4,7 @@
        │  remote only     │   local and remote   │   local only   │
 
 Only closed segments are copied, and only copied ones are removed from disks by `local.retention.*`, so that
-the three states are three ranges of offsets in each partition. `view` holds them in columns, `collect` asks
-brokers for them, `copy_lag` says where copying is behind, `copy_metrics` reads what brokers' agents tell of
-it. Nothing here changes anything.
+the three states are three ranges of offsets in each partition. `view` holds them in columns and says where
+copying is behind, `collect` asks brokers for them, `copy_metrics` reads what brokers' agents tell of it.
+Nothing here changes anything.
 """

@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from rtolap.base.errors import RtolapError
-from rtolap.fleet.monitoring.ask_brokers import ask_brokers, check_is, post_to_agent
 from rtolap.fleet.monitoring.collect import TIMEOUT_S
+from rtolap.fleet.monitoring.http_pages import ask_brokers, check_is, post_to_agent
 from rtolap.fleet.monitoring.jolokia import (
     IDS_BEAN,
     bean_keys,
