@@ -54,7 +54,7 @@ class JobAccess:
         self._settings = settings
 
     def status(self, job: LoadJob) -> LoaderStatus:
-        """By its process where one answers, else by ledger and topic."""
+        """Return what its process says where one answers, else what ledger and topic do."""
         if job.lease_until_ms and job.owner:
             address = job.owner.partition("/")[0]
             try:

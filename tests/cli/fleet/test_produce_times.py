@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from rtolap.base.errors import DefinitionError
-from rtolap.cli.fleet.produce_times import REQUESTS_MIN, ProduceTimes
-from rtolap.cli.fleet.serve import serve
+from rtolap.cli.fleet.serve import REQUESTS_MIN, ProduceTimes, serve
 from rtolap.fleet.monitoring.collect import MissingSource, StageLook
 from rtolap.fleet.monitoring.stages import RequestType
 from rtolap.fleet.moves.produce_latency import ProduceReading

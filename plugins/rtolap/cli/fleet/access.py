@@ -1,22 +1,52 @@
-"""The Kafka cluster that a command of the fleet is about."""
+"""Access of the fleet's commands: the Kafka cluster, what is recorded of it, the registry, the operator."""
 
 from __future__ import annotations
 
+import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_cluster
+from rtolap.fleet.isolation.clients import DeclaredClient, declared_clients
+from rtolap.fleet.isolation.registry import (
+    RegisteredCluster,
+    cluster_of_snapshot,
+    read_optional_registry,
+    registered_cluster,
+)
+from rtolap.fleet.isolation.registry import read_registry as read_declared_fleet
+from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.kafka.administration.interface import FleetAdministration
+from rtolap.metadata.store import MetadataStore
+from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.model.fleet import KafkaFleet
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
+from rtolap.model.yaml_files import read_definitions
 
 ClusterOption = Annotated[
     str, typer.Option("--cluster", help="Kafka cluster, by the name that this host knows it by.")
 ]
+RegistryOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--registry", help="Files or folders that declare the fleet; by default RTOLAP_INCLUDE_DIR."
+    ),
+]
+ClusterNameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster-name",
+        help="Cluster of the registry whose placement rules hold; by default, what it declares this one as.",
+    ),
+]
+ByOption = Annotated[str | None, typer.Option("--by", help="Who; by default the user of this shell.")]
 
 
 @contextmanager
@@ -26,3 +56,61 @@ def open_administration(cluster: str = DEFAULT_KAFKA_CLUSTER) -> Iterator[FleetA
         yield administration
     finally:
         administration.close()
+
+
+@contextmanager
+def open_metadata(settings: Settings) -> Iterator[MetadataStore]:
+    store = ZooKeeperStore(
+        settings.zookeeper, root=settings.zookeeper_root, session_timeout_s=settings.session_timeout_s
+    )
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def read_registry(paths: list[Path] | None, settings: Settings) -> KafkaFleet:
+    """Raises DefinitionError where there is none, or more than one."""
+    return read_declared_fleet(*(paths or [settings.include_dir]))
+
+
+def read_clients(paths: list[Path] | None, settings: Settings) -> tuple[DeclaredClient, ...]:
+    """Return what the registry's files declare beside it that reads or writes topics."""
+    return declared_clients(read_definitions(*(paths or [settings.include_dir])))
+
+
+def read_cluster(name: str, paths: list[Path] | None, settings: Settings) -> RegisteredCluster:
+    """Raises as `read_registry`, and NotFound where the registry has no such cluster."""
+    return registered_cluster(read_registry(paths, settings), name)
+
+
+def find_cluster(
+    snapshot: Snapshot,
+    kafka_cluster: str | None,
+    name: str | None,
+    paths: list[Path] | None,
+    settings: Settings,
+) -> RegisteredCluster | None:
+    """Return the registered cluster that the snapshot is of. kafka_cluster: the name under which it was
+    taken, None for a recorded one. name: what was named instead. None where no registry declares it.
+
+    Raises as `read_cluster`, and DefinitionError for a named registry that does not declare it."""
+    if name is not None:
+        return read_cluster(name, paths, settings)
+    if paths:
+        found = cluster_of_snapshot(read_registry(paths, settings), snapshot, kafka_cluster)
+        if found is None:
+            raise DefinitionError(
+                f"the registry declares no cluster {snapshot.cluster_id}",
+                expected="--cluster-name, whose placement rules are kept",
+            )
+        return found
+    fleet = read_optional_registry(settings.include_dir)
+    return None if fleet is None else cluster_of_snapshot(fleet, snapshot, kafka_cluster)
+
+
+def operator(settings: Settings, by: str | None) -> str:
+    """Return who changes something. Whoever may read the cluster's token is an operator; others get a
+    DefinitionError."""
+    settings.token()
+    return by or getpass.getuser()

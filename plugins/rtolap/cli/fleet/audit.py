@@ -17,8 +17,7 @@ import typer
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError, RtolapError
 from rtolap.base.settings import Settings
-from rtolap.cli.fleet.access import open_administration
-from rtolap.cli.fleet.registry import RegistryOption, read_clients, read_registry
+from rtolap.cli.fleet.access import RegistryOption, open_administration, read_clients, read_registry
 from rtolap.cli.output import EXIT_ERROR, JsonOption, print_json, print_table, success, warn
 from rtolap.fleet.isolation.audit import audit as audit_fleet
 from rtolap.fleet.isolation.clients import clients_elsewhere

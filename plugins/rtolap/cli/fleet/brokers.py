@@ -15,17 +15,18 @@ import typer
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.settings import Settings
-from rtolap.cli.fleet.access import ClusterOption, open_administration
-from rtolap.cli.fleet.looking import rate_reader
-from rtolap.cli.fleet.metadata_access import open_metadata
-from rtolap.cli.fleet.plan_text import print_plan
-from rtolap.cli.fleet.registry import (
+from rtolap.cli.fleet.access import (
     ByOption,
     ClusterNameOption,
+    ClusterOption,
     RegistryOption,
     find_cluster,
+    open_administration,
+    open_metadata,
     operator,
 )
+from rtolap.cli.fleet.looking import rate_reader
+from rtolap.cli.fleet.plan_text import print_plan
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
 from rtolap.fleet.isolation.registry import HostRegistry, RegisteredOf, check_submittable
 from rtolap.fleet.lifecycle.actions import ClusterActions, PlannedDrains

@@ -113,7 +113,7 @@ _Stages = tuple[BrokerRequests, Any]
 def _broker_rows(
     declared: FleetSources, every: str, brokers: set[int], shares: Mapping[int, Sequence[LogDirShare]]
 ) -> tuple[dict[int, _Stages], tuple[MissingSource, ...]]:
-    """By broker, its fetches over two looks, and what is behind their slowest stage."""
+    """Return by broker its fetches over two looks, and what is behind their slowest stage."""
     read = {broker: known for broker, known in declared.brokers.items() if broker in brokers and known.url}
     if not read:
         return {}, ()

@@ -171,8 +171,8 @@ class Screen:
 def shares_of(
     snapshot: Path | None, cluster: str | None, sources: Path | None
 ) -> dict[int, list[LogDirShare]]:
-    """By broker, of the recorded fleet or of the cluster as it is, with its rates; nothing where neither is
-    named."""
+    """Return shares by broker, of the recorded fleet or of the cluster as it is, with its rates; nothing
+    where neither is named."""
     if snapshot is not None:
         return log_dir_shares(load(snapshot))
     if cluster is None:

@@ -14,16 +14,17 @@ import typer
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError, PlanChanged
 from rtolap.base.settings import Settings
-from rtolap.cli.fleet.access import ClusterOption, open_administration
-from rtolap.cli.fleet.metadata_access import open_metadata
-from rtolap.cli.fleet.moves_text import print_audit, print_status, status_document
-from rtolap.cli.fleet.registry import (
+from rtolap.cli.fleet.access import (
     ByOption,
     ClusterNameOption,
+    ClusterOption,
     RegistryOption,
     find_cluster,
+    open_administration,
+    open_metadata,
     operator,
 )
+from rtolap.cli.fleet.moves_text import print_audit, print_status, status_document
 from rtolap.cli.output import JsonOption, print_json, success, warn
 from rtolap.fleet.isolation.registry import check_submittable
 from rtolap.fleet.moves.kept import KeptFleet

@@ -14,6 +14,7 @@ import typer
 
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
+from rtolap.cli.fleet.access import ClusterNameOption, RegistryOption, find_cluster
 from rtolap.cli.fleet.plan_request import (
     LeadersOptions,
     MovesOption,
@@ -21,10 +22,9 @@ from rtolap.cli.fleet.plan_request import (
     PlanOptions,
     PlotOption,
     draw_plan,
+    with_option_groups,
 )
 from rtolap.cli.fleet.plan_text import MOVE_COLUMNS, move_rows, print_plan, size_text, summary, time_text
-from rtolap.cli.fleet.registry import ClusterNameOption, RegistryOption, find_cluster
-from rtolap.cli.options import with_option_groups
 from rtolap.cli.output import JsonOption, print_json, print_table, success
 from rtolap.fleet.isolation.registry import check_submittable
 from rtolap.fleet.planning.add_brokers import plan_add

@@ -1,21 +1,32 @@
 """The common part of the planning commands: their options, where the snapshot and the placement rules come
-from, and where the plan goes."""
+from, and where the plan goes.
+
+Options that several commands have in common are declared once, as a dataclass: see `with_option_groups`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.settings import Settings
-from rtolap.cli.fleet.access import ClusterOption, open_administration
+from rtolap.cli.fleet.access import (
+    ClusterNameOption,
+    ClusterOption,
+    RegistryOption,
+    find_cluster,
+    open_administration,
+    read_cluster,
+)
 from rtolap.cli.fleet.looking import SourcesOption, rate_reader
 from rtolap.cli.fleet.plan_text import print_plan, summary
-from rtolap.cli.fleet.registry import ClusterNameOption, RegistryOption, find_cluster, read_cluster
 from rtolap.cli.output import JsonOption, print_json, success, write_file
 from rtolap.draw.figure import picture_format
 from rtolap.draw.fleet_utilisation import DiskUse, draw_fleet_utilisation
@@ -47,9 +58,43 @@ MovesOption = Annotated[int, typer.Option("--moves", min=0, help="List so many, 
 Planner = Callable[[Snapshot, Limits], Plan]
 
 
+def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take dataclasses: each of their fields is an option (or argument) of the command line,
+    in the place of the parameter."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {}
+    parameters: list[Parameter] = []
+    for name, parameter in signature(command).parameters.items():
+        hint = hints[name]
+        if not is_dataclass(hint):
+            parameters.append(parameter.replace(annotation=hint, kind=Parameter.KEYWORD_ONLY))
+            continue
+        groups[name] = hint
+        own = get_type_hints(hint, include_extras=True)
+        parameters += [
+            Parameter(
+                field.name,
+                Parameter.KEYWORD_ONLY,
+                default=Parameter.empty if field.default is MISSING else field.default,
+                annotation=own[field.name],
+            )
+            for field in fields(hint)
+        ]
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
+
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
 @dataclass(frozen=True)
 class PlanOutput:
-    """Where the fleet is recorded, if it is, and where the plan goes."""
+    """Options that say where the fleet is recorded, if it is, and where the plan goes."""
 
     snapshot: SnapshotOption = None
     sources: SourcesOption = None

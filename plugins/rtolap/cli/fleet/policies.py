@@ -13,9 +13,9 @@ import typer
 
 from rtolap.base.errors import Corrupted, RtolapError
 from rtolap.base.settings import Settings
+from rtolap.cli.fleet.access import ByOption, RegistryOption, operator, read_registry
 from rtolap.cli.fleet.audit import EXIT_FOUND
 from rtolap.cli.fleet.brokers import OpenedBrokers, open_brokers
-from rtolap.cli.fleet.registry import ByOption, RegistryOption, operator, read_registry
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
 from rtolap.fleet.isolation.registry import registered_cluster
 from rtolap.fleet.lifecycle.policies import Proposal, SlowVerdict, proposals

@@ -13,10 +13,15 @@ import typer
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.settings import Settings
-from rtolap.cli.fleet.access import open_administration
+from rtolap.cli.fleet.access import (
+    ByOption,
+    RegistryOption,
+    open_administration,
+    open_metadata,
+    operator,
+    read_registry,
+)
 from rtolap.cli.fleet.audit import EXIT_FOUND
-from rtolap.cli.fleet.metadata_access import open_metadata
-from rtolap.cli.fleet.registry import ByOption, RegistryOption, operator, read_registry
 from rtolap.cli.output import JsonOption, print_json, print_table, success
 from rtolap.fleet.isolation.quotas import QuotaDifference, apply_quotas, live_differences, quota_changes
 

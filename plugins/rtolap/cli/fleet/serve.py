@@ -1,4 +1,7 @@
-"""`rtolap fleet serve`: the mover of a Kafka cluster; start several, and one of them works."""
+"""`rtolap fleet serve`: the mover of a Kafka cluster; start several, and one of them works.
+
+The times of writes that it goes by are made here, out of looks at the brokers' sources.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ import logging
 import os
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from rtolap.base.clock import SystemClock
@@ -17,16 +22,15 @@ from rtolap.base.errors import Unavailable
 from rtolap.base.metrics_server import MetricsServer
 from rtolap.base.settings import Settings
 from rtolap.base.stopping import stop_event
-from rtolap.cli.fleet.access import ClusterOption, open_administration
+from rtolap.cli.fleet.access import ClusterOption, open_administration, open_metadata
 from rtolap.cli.fleet.looking import SourcesOption, declared_sources
-from rtolap.cli.fleet.metadata_access import open_metadata
-from rtolap.cli.fleet.produce_times import ProduceTimes
 from rtolap.cli.serving import service_settings
-from rtolap.fleet.monitoring.collect import StageReader
+from rtolap.fleet.monitoring.collect import StageLook, StageReader
+from rtolap.fleet.monitoring.stages import RequestType, Stage, between
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.metrics import MoverMetrics
 from rtolap.fleet.moves.mover import Mover
-from rtolap.fleet.moves.produce_latency import ProduceReader
+from rtolap.fleet.moves.produce_latency import ProduceReader, ProduceReading
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.metadata import paths
@@ -36,6 +40,34 @@ from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 _log = logging.getLogger(__name__)
 _DEFAULTS = MoverSettings()
 _REACH_AGAIN_S = 1.0
+
+REQUESTS_MIN = 20  # fewer writes between two looks have no 99th percentile worth the name
+_WINDOW_MS_MAX = 60_000  # a look that is older tells of another time, before the plan
+
+
+class ProduceTimes:
+    """A `ProduceReader` by looks at the brokers' sources. `look`: as `StageReader.look`."""
+
+    def __init__(self, look: Callable[[int], StageLook]) -> None:
+        self._look = look
+        self._before: StageLook | None = None
+
+    def read(self, now_ms: int) -> ProduceReading | None:
+        before, now = self._before, self._look(now_ms)
+        self._before = now
+        if before is None or now.at_ms - before.at_ms > _WINDOW_MS_MAX:
+            return None
+        window = between(before.stages, before.at_ms, now.stages, now.at_ms)
+        # a broker that has answered and served no write at all has no row
+        p99_ms: dict[int, float | None] = dict.fromkeys(now.gauges)
+        for row in np.flatnonzero(window.requests == RequestType.PRODUCE):
+            found = float(window.p99_ms[row, Stage.TOTAL])
+            broker, requests = int(window.brokers[row]), int(window.counts[row])
+            if requests < 0:
+                p99_ms.pop(broker, None)  # its source counts nothing, or is new
+            elif requests >= REQUESTS_MIN and np.isfinite(found):
+                p99_ms[broker] = found
+        return ProduceReading(p99_ms)
 
 
 def serve(

@@ -107,7 +107,7 @@ def log_dir_rows(taken: Snapshot) -> list[dict[str, Any]]:
 
 
 def _led_rates(taken: Snapshot, rates: Floats) -> Floats:
-    """By broker; NaN where one of its partitions has none."""
+    """Return sums by broker; NaN where one of its partitions has none."""
     led = taken.partitions.leaders != UNKNOWN
     return np.bincount(taken.partitions.leaders[led], rates[led], len(taken.brokers)).astype(np.float64)
 

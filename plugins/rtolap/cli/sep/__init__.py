@@ -1,4 +1,4 @@
-"""`rtolap sep`: HBase change capture. `commands` mounts them all; `cluster` finds the HBase that is meant;
-`serve` runs a process of a subscription, `dead_letters` lists what it gave up;
-`status`, `wait` and `plot` watch replication.
+"""`rtolap sep`: HBase change capture. `commands` has those about subscriptions and mounts the others; `serve`
+runs a process of a subscription, `status` watches replication, also until all is delivered, and draws it.
+`cluster` finds the HBase that is meant.
 """

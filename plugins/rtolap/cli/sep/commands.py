@@ -6,6 +6,7 @@ half made, half removed or broken.
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -15,30 +16,49 @@ import typer
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
+from rtolap.cli.kafka_access import kafka_cluster
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
-from rtolap.cli.sep import plot as sep_plot
-from rtolap.cli.sep import status as sep_status
-from rtolap.cli.sep import wait as sep_wait
 from rtolap.cli.sep.cluster import ClusterOption, source_of
-from rtolap.cli.sep.dead_letters import dead_letters
 from rtolap.cli.sep.serve import serve
+from rtolap.cli.sep.status import plot, status, wait
+from rtolap.kafka.dead_letters import read_dead_letters
 from rtolap.model.yaml_files import read_definitions
+from rtolap.sep.delivery.poison import dead_letter_topic
 from rtolap.sep.listeners.assembly import journal_deleter
 from rtolap.sep.subscriptions import commands, states
+from rtolap.sep.subscriptions.kept import load
 from rtolap.sep.subscriptions.source import open_source
 from rtolap.sep.subscriptions.states import SubscriptionState
 
 EXIT_BROKEN = 3
 _SOUND = frozenset(("running", "waiting", "paused"))
+_LETTER_COLUMNS = ("table", "sequence_id", "detail", "value")
+
+NameArgument = Annotated[str, typer.Argument(help="Name of the subscription.")]
 
 app = typer.Typer(no_args_is_help=True, help="HBase change capture: subscriptions and how far they are.")
 app.command()(serve)
-app.command("dead-letters")(dead_letters)
 
-for _command in (sep_status.status, sep_wait.wait, sep_plot.plot):
+
+@app.command("dead-letters")
+def dead_letters(
+    name: NameArgument,
+    cluster: ClusterOption = "",
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the oldest first.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """List the events that its poison policy has skipped."""
+    with open_source(source_of(cluster)) as source:
+        subscription = load(source.store, name).subscription
+    letters = read_dead_letters(
+        kafka_cluster(Settings(), subscription.listener.cluster), dead_letter_topic(name)
+    )
+    rows = [(letter.topic, letter.offset, letter.detail, letter.value) for letter in islice(letters, limit)]
+    print_table(_LETTER_COLUMNS, rows, as_json=as_json)
+
+
+for _command in (status, wait, plot):
     app.command()(_command)
-
-NameArgument = Annotated[str, typer.Argument(help="Name of the subscription.")]
 
 
 @app.command()

@@ -1,4 +1,6 @@
-"""`rtolap sep status`: how far behind every queue of every peer is, ours or not, and why."""
+"""`rtolap sep status`, `wait` and `plot`: how far behind every queue of every peer is, ours or not, and why;
+until all that was written before now is delivered; and a picture of lag by time, of looks that were kept.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.console import Group
 from rich.live import Live
@@ -20,16 +23,29 @@ from rtolap.base.errors import DefinitionError
 from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_server import MetricsServer
 from rtolap.base.settings import Settings
-from rtolap.cli.output import JsonOption, console, print_json, print_table, success, text_table, warn
+from rtolap.cli.output import (
+    JsonOption,
+    console,
+    print_json,
+    print_table,
+    success,
+    text_table,
+    warn,
+    write_file,
+)
 from rtolap.cli.sep.cluster import ClusterOption, key_of
+from rtolap.draw.figure import picture_format
+from rtolap.draw.replication_lag import LagLine, draw_replication_lag
 from rtolap.model.durations import parse_duration_ms
+from rtolap.model.instants import instant_ms
 from rtolap.sep.status.collect import collect
-from rtolap.sep.status.history import Look, append_look
+from rtolap.sep.status.history import Look, append_look, lag_by_peer, read_looks
 from rtolap.sep.status.metrics import SERVICE, ReplicationMetrics
 from rtolap.sep.status.model import QueueStatus, ReplicationStatus
 from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.summary import PeerSummary, summarize
 from rtolap.sep.status.tables import ORDERS, QUEUE_COLUMNS, SUMMARY_COLUMNS, choose, queue_row, summary_row
+from rtolap.sep.status.wait import DueLogs, check_peer, due_logs, wait_delivered
 
 # A trend over fewer looks jumps, over more it hides that a listener has just stopped.
 _LOOKS_KEPT = 15
@@ -158,3 +174,58 @@ def _notes(shown: _Shown) -> Iterator[str]:
         yield f"{shown.hidden} more queues; --limit shows more, --sort, --behind and --server choose"
     for missing in shown.status.missing:
         yield f"not asked: {missing.source}: {missing.reason}"
+
+
+def wait(
+    name: Annotated[str, typer.Argument(help="The subscription, or another peer of HBase.")],
+    timeout: Annotated[str, typer.Option(help="Give up after so long, such as 10m.")] = "10m",
+    before: Annotated[
+        str | None, typer.Option(help="What was written before this instant, in the past; else before now.")
+    ] = None,
+    cluster: ClusterOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Wait until all that was written before now has been delivered.
+
+    Each region server is requested to begin another log, once. Exit code 1 when the time is over.
+    """
+    timeout_ms = parse_duration_ms(timeout)
+    with ReplicationSources.open(key_of(cluster)) as sources:
+        check_peer(sources.master, name)
+        due = due_logs(sources.znodes, name, before_ms=None if before is None else instant_ms(before))
+        wait_delivered(
+            sources.znodes, due, timeout_s=timeout_ms / 1000, on_look=lambda left: _tell(due, left, as_json)
+        )
+    if as_json:
+        print_json({"peer": name, "delivered": True, "logs": due.logs})
+    else:
+        success(f"all that was written is delivered to {name}")
+
+
+def _tell(due: DueLogs, left: DueLogs, as_json: bool) -> None:
+    if left.logs and not as_json and console.is_terminal:
+        console.print(f"{len(left.logs)} of {len(due.logs)} logs are waited for", highlight=False, end="\r")
+
+
+def plot(
+    looks: Annotated[Path, typer.Argument(help="File that `status --record` has kept looks in.")],
+    picture: Annotated[Path, typer.Argument(help="Where to write it: a name that ends in .svg or .png.")],
+    peer: Annotated[list[str] | None, typer.Option(help="Only this peer; may be repeated.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw how far behind peers were: the furthest queue of each, and the median of its queues."""
+    form = picture_format(picture)
+    lines = [
+        LagLine(
+            lag.peer,
+            np.asarray(lag.at_ms, np.float64),
+            np.asarray(lag.worst_ms, np.float64),
+            np.asarray(lag.median_ms, np.float64),
+        )
+        for lag in lag_by_peer(read_looks(looks), peer or ())
+    ]
+    write_file(picture, draw_replication_lag(lines, form))
+    if as_json:
+        print_json({"picture": picture, "peers": [line.peer for line in lines]})
+    else:
+        success(f"{picture}: {len(lines)} peers")

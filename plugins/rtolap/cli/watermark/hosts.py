@@ -10,7 +10,7 @@ import typer
 from rtolap.base.errors import DefinitionError
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
-from rtolap.cli.watermark.standing import UNITS_MAX, unit_state
+from rtolap.cli.watermark.show import UNITS_MAX, unit_state
 from rtolap.cli.watermark.words import Name, at, complete_level, span
 from rtolap.model.application import Application
 from rtolap.model.instants import instant_ms
