@@ -1,4 +1,4 @@
-"""What files of snapshots and of plans have in common: how they are read, told apart and found damaged.
+"""The common part of files of snapshots and of plans: they are read, told apart and found damaged here.
 
 Each is, or holds, a JSON document of which `format` and `version` are looked at first, so that a file of a
 newer program is told by them alone.

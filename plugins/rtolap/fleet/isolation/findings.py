@@ -66,7 +66,7 @@ class ProducerUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicUsers(msgspec.Struct, frozen=True, kw_only=True):
-    """Who reads and writes a topic. groups, producers: None where brokers were not asked, or told nothing.
+    """Readers and writers of a topic. groups, producers: None where brokers were not asked, or told nothing.
     declared: our own, as in "loader flights reads"."""
 
     groups: tuple[GroupUse, ...] | None = None

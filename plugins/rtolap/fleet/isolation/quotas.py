@@ -52,7 +52,7 @@ def entity_text(entity: Entity) -> str:
 
 
 def quota_differences(cluster: FleetCluster, quotas: Iterable[Quota]) -> tuple[QuotaDifference, ...]:
-    """By entity and key, so that the same registry and cluster give the same alterations."""
+    """Return them by entity and key, so that the same registry and cluster give the same alterations."""
     declared = {(quota.entity, key): value for quota in cluster.quotas for key, value in quota.rates.items()}
     live = {(quota.entity, quota.key): quota.value for quota in quotas}
     found = []

@@ -1,4 +1,5 @@
-"""Who uses topics of a running cluster: consumer groups with their lag, and partitions with their producers.
+"""Users of the topics of a running cluster: consumer groups with their lag, and partitions with their
+producers.
 
 Brokers are asked in bulk: all of them for their groups, then each coordinator for what its groups have
 committed and for the members of those that may have some, then the leaders for ends and producers. What is
@@ -81,7 +82,7 @@ def collect_users(
 
 
 def _leaders(snapshot: Snapshot, topics: Iterable[str], missing: list[str]) -> dict[Partition, int]:
-    """Of each partition; those without one are missing."""
+    """Return the leader of each partition; those without one are missing."""
     rows = {name: row for row, name in enumerate(snapshot.topics.names)}
     found: dict[Partition, int] = {}
     without: list[Partition] = []

@@ -33,7 +33,7 @@ class LogDirShare:
 
 
 def log_dir_shares(snapshot: Snapshot) -> dict[int, list[LogDirShare]]:
-    """By broker id, the most loaded directory first; one that is offline before all others."""
+    """Return shares by broker id, the most loaded directory first; one that is offline before all others."""
     replicas, partitions, dirs = snapshot.replicas, snapshot.partitions, snapshot.log_dirs
     known = replicas.log_dirs != UNKNOWN
     rows = replicas.log_dirs[known]

@@ -84,7 +84,8 @@ _FIELDS = {
 
 
 def parse_client_page(endpoint: str, content: bytes) -> list[ClientBroker]:
-    """By service, topic and broker; nothing where the process has no client yet. Raises Corrupted."""
+    """Return rows by service, topic and broker; nothing where the process has no client yet. Raises
+    Corrupted."""
     lines = [
         line for line in content.decode("utf-8", errors="replace").splitlines() if "_kafka_client_" in line
     ]

@@ -63,7 +63,7 @@ def ask_brokers(
     read: Callable[[int, BrokerSources, httpx.Client], T],
     timeout_s: float,
 ) -> dict[int, T | RtolapError]:
-    """By broker, what `read` returns or raises of RtolapError; brokers have sources."""
+    """Return by broker what `read` returns or raises of RtolapError; brokers have sources."""
 
     def ask(broker: int) -> T | RtolapError:
         try:

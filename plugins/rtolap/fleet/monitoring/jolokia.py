@@ -98,8 +98,8 @@ def parse_bulk_answer(content: bytes) -> BrokerReading:
 
 
 def parse_answers(content: bytes, requests: int) -> list[Mapping[str, Any]]:
-    """What each of so many read requests found: of a pattern, attributes by bean; of one bean, values by
-    attribute. Raises Corrupted for what is no answer to them."""
+    """Return what each of so many read requests found: of a pattern, attributes by bean; of one bean, values
+    by attribute. Raises Corrupted for what is no answer to them."""
     try:
         answers = msgspec.json.decode(content, type=list[_Answer])
     except msgspec.DecodeError as error:
@@ -110,7 +110,7 @@ def parse_answers(content: bytes, requests: int) -> list[Mapping[str, Any]]:
 
 
 def broker_ids(beans: Mapping[str, Any]) -> tuple[int, ...]:
-    """By what was found for `IDS_BEAN`, the nodes that the agent's process is."""
+    """Return the nodes that the agent's process is, by what was found for `IDS_BEAN`."""
     return tuple(
         sorted({int(keys["id"]) for keys in map(bean_keys, beans) if keys.get("id", "").isdecimal()})
     )

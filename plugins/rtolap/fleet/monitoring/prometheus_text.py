@@ -53,7 +53,7 @@ _USUAL_GAUGES = {
 
 
 def _plain(bean: str, attribute: str) -> tuple[str, str]:
-    """What the exporter without rules calls it: metric, and label name, in small letters."""
+    """Return what the exporter without rules calls it: metric, and label name, in small letters."""
     keys = bean_keys(bean)
     return f"{bean.partition(':')[0]}_{keys['type']}_{attribute}".replace(".", "_").lower(), keys[
         "name"

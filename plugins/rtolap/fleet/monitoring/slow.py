@@ -152,7 +152,8 @@ def judge(
 
 
 def judged_p99_ms(window: StageWindow) -> tuple[Floats, Floats]:
-    """By row: at least, and about at most. NaN where a stage that counts is not known."""
+    """Return by row the least that it can be, and about the most. NaN where a stage that counts is not
+    known."""
     # the histogram of the total alone may still remember what its parts' means rule out
     low = np.fmin(window.p99_ms[:, Stage.TOTAL], window.p99_ms[:, PARTS].sum(axis=1))
     high = low.copy()

@@ -1,4 +1,4 @@
-"""How many moves a broker may have under way, by the 99th percentile of the time that its writes take.
+"""Moves that a broker may have under way, by the 99th percentile of the time that its writes take.
 
 Copies share disks and network with the clients of a broker. Where its writes take longer than the limit, it
 may have half as many moves as it has now, down to none; where they do not, one more at each reading, up to

@@ -100,7 +100,7 @@ class PlanMoves:
 
 
 def loads_of(move: PlannedMove) -> dict[int, int]:
-    """By broker: what it gets, and what it sends as the present leader."""
+    """Return by broker what it gets, and what it sends as the present leader."""
     loads = dict.fromkeys(move.coming(), move.size_bytes)
     if move.adding:
         leader = move.before[0]

@@ -18,9 +18,9 @@ NEEDED_TIMES = 2  # of what is written: a copy then takes as long as at rest und
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """By copy: the partition's row, the broker that takes it, its bytes, and whether it stays on its broker.
-    By partition: leaders: broker ids; replicas: how many it has before; bytes_in_per_s: what is written to
-    it, NaN where that is not known, which counts as nothing."""
+    """Columns by copy: the partition's row, the broker that takes it, its bytes, and whether it stays on its
+    broker. By partition: leaders: broker ids; replicas: how many it has before; bytes_in_per_s: what is
+    written to it, NaN where that is not known, which counts as nothing."""
 
     partitions: Int32s
     to_brokers: Int32s

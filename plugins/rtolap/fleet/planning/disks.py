@@ -73,7 +73,7 @@ def plan_disks(
 
 
 def band_of_disks(placement: Placement, dirs: Int64s, tolerance: float) -> Band:
-    """By every directory of the snapshot; the mean is of `dirs` alone."""
+    """Return bytes by every directory of the snapshot; the mean is of `dirs` alone."""
     total = placement.total_bytes
     of_dirs = band_of(placement.after_bytes()[dirs], total[dirs], tolerance)
     low, high = np.zeros(len(total), np.int64), np.zeros(len(total), np.int64)

@@ -190,7 +190,7 @@ class _Annealing:
         return None if place == at[row] else (row, place, _NOBODY)
 
     def _more(self, change: _Change, worth: float, heat: float) -> float:
-        """What the change costs."""
+        """Return what the change costs."""
         fleet, (row, place, other) = self.fleet, change
         came = self._at[row]
         left, filled, moved = self._amounts(row, came, place)
@@ -213,7 +213,8 @@ class _Annealing:
         return (copy, fleet.own_bytes[row], -copy) if place == home else (copy, copy, 0.0)
 
     def _excess_more(self, leads: int, came: int, place: int) -> int:
-        """By how many partitions more brokers lead above what they may, where the one leads `leads` fewer."""
+        """Count the partitions that brokers lead more above what they may, where the one leads `leads`
+        fewer."""
         first, second = self.fleet.brokers[came], self.fleet.brokers[place]
         if first == second:
             return 0
@@ -223,7 +224,7 @@ class _Annealing:
         return (self._leading[second] >= most) - (self._leading[first] > most)
 
     def _fits(self, change: _Change) -> bool:
-        """Whether there is room, and partitions keep the rules about brokers and racks."""
+        """Tell whether there is room, and partitions keep the rules about brokers and racks."""
         fleet, (row, place, other) = self.fleet, change
         came, copy = self._at[row], fleet.copy_bytes[row]
         room_place = self._room[place] - (copy if place != fleet.home[row] else 0)

@@ -83,7 +83,7 @@ def _refuse_unknown(snapshot: Snapshot) -> None:
 
 
 def sent_bytes_per_s(snapshot: Snapshot) -> Floats:
-    """By partition, what its leader sends as such; nothing where that is not known."""
+    """Return by partition what its leader sends as such; nothing where that is not known."""
     partitions = snapshot.partitions
     followers = np.maximum(np.diff(partitions.first_replicas) - 1, 0)
     sent: Floats = np.nan_to_num(partitions.bytes_out_per_s) + followers * np.nan_to_num(
@@ -93,7 +93,7 @@ def sent_bytes_per_s(snapshot: Snapshot) -> Floats:
 
 
 def led_load(snapshot: Snapshot, loads: Floats) -> Floats:
-    """By broker, the loads of the partitions that it leads."""
+    """Return by broker the loads of the partitions that it leads."""
     led = snapshot.partitions.leaders != UNKNOWN
     of_brokers = np.bincount(snapshot.partitions.leaders[led], loads[led], len(snapshot.brokers))
     return of_brokers.astype(np.float64)

@@ -24,7 +24,7 @@ class Band:
     high_bytes: Int64s
 
     def outside_bytes(self, used_bytes: Int64s) -> Int64s:
-        """By disk, how far it is outside."""
+        """Return by disk how far it is outside."""
         above: Int64s = np.maximum(used_bytes - self.high_bytes, 0)
         above += np.maximum(self.low_bytes - used_bytes, 0)
         return above
@@ -44,7 +44,7 @@ def band_of(used_bytes: Int64s, total_bytes: Int64s, tolerance: float) -> Band:
 
 
 def levels(used_bytes: Int64s, total_bytes: Int64s, band: Band) -> tuple[Int64s, Int64s]:
-    """By disk: bytes down to which it gives, and up to which it gets."""
+    """Return by disk the bytes down to which it gives, and up to which it gets."""
     amount = band.least_bytes(used_bytes)
     gives = _height(used_bytes, total_bytes, amount, above=True)
     gets = _height(used_bytes, total_bytes, amount, above=False)

@@ -1,4 +1,4 @@
-"""In what two plans differ, by partition."""
+"""The difference between two plans, by partition."""
 
 from __future__ import annotations
 

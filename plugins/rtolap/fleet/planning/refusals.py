@@ -47,7 +47,7 @@ def partition_names(snapshot: Snapshot, partitions: Int64s) -> str:
 
 
 def broker_rows(snapshot: Snapshot, ids: list[int]) -> Flags:
-    """By broker, whether it is one of these. Raises NotFound for one that the snapshot does not know."""
+    """Tell by broker whether it is one of these. Raises NotFound for one that the snapshot does not know."""
     unknown = sorted(set(ids) - set(snapshot.brokers.ids.tolist()))
     if unknown or not ids:
         raise NotFound(

@@ -118,7 +118,7 @@ def _sizes_at_leaders(partitions: Partitions, replicas: Replicas, rows: Int64s) 
 
 
 def _shares(group: Int64s, sizes: Int64s, known: Flags) -> Floats:
-    """What part of its group's bytes each one holds."""
+    """Return the part of its group's bytes that each one holds."""
     counts = np.bincount(group)
     sums = np.bincount(group, sizes)
     even = (sums <= 0) | (np.bincount(group, ~known) > 0)

@@ -46,7 +46,8 @@ _REASONS_MAX = 5
 def collect_tiers(
     administration: FleetAdministration, clock: Clock, topics: Collection[str] | None = None
 ) -> TierView:
-    """Of all topics, or of those named. Raises NotFound for one that is not there or may not be described."""
+    """Ask for all topics, or for those named. Raises NotFound for one that is not there or may not be
+    described."""
     return _Collection(administration).view(clock.now_ms(), topics)
 
 
@@ -75,7 +76,7 @@ class _Collection:
         )
 
     def _tiering(self, brokers: Collection[int]) -> dict[int, bool]:
-        """By broker, of those that tell."""
+        """Tell by broker whether it tiers, of those that say so."""
         found: dict[int, bool] = {}
         for broker in brokers:
             resource = ConfigResource(ConfigKind.BROKER, str(broker))

@@ -1,4 +1,4 @@
-"""What brokers' Jolokia agents tell of the copying: one bulk read a broker, all of them at once.
+"""Readings of the copying by brokers' Jolokia agents: one bulk read a broker, all of them at once.
 
 Kafka counts by topic, of the partitions that a broker leads; a Prometheus exporter by its usual rules has
 other names, so only agents are asked.
@@ -105,8 +105,8 @@ def _answers(
 
 
 def parse_copies(content: bytes, broker: int) -> list[TopicCopies]:
-    """By topic; a number that is not there is `UNKNOWN`. Raises Corrupted for what is no such answer, and for
-    another broker's."""
+    """Return them by topic; a number that is not there is `UNKNOWN`. Raises Corrupted for what is no such
+    answer, and for another broker's."""
     *metrics, ids = parse_answers(content, len(_METRICS) + 1)
     check_is(broker, broker_ids(ids))
     by_topic: dict[str, dict[str, int]] = {}

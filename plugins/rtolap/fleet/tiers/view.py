@@ -26,7 +26,7 @@ SEGMENTS_BEHIND = 2
 
 
 class Tier(IntEnum):
-    """Where records of a tiered partition are; in the order of their offsets."""
+    """The places of a tiered partition's records, in the order of their offsets."""
 
     REMOTE_ONLY = 0
     LOCAL_AND_REMOTE = 1
@@ -35,9 +35,9 @@ class Tier(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class TopicTiers:
-    """By name, those that are not tiered too. tiered: `remote.storage.enable`. copied: closed segments are
-    copied, unless `remote.log.copy.disable`. local_retention_ms, local_retention_bytes: for how much a disk
-    keeps what was copied, or `UNLIMITED`."""
+    """Topics by name, those that are not tiered too. tiered: `remote.storage.enable`. copied: closed segments
+    are copied, unless `remote.log.copy.disable`. local_retention_ms, local_retention_bytes: for how much a
+    disk keeps what was copied, or `UNLIMITED`."""
 
     names: tuple[str, ...]
     tiered: Flags
@@ -52,7 +52,7 @@ class TopicTiers:
 
 @dataclass(frozen=True, eq=False)
 class PartitionTiers:
-    """Of the tiered topics alone, by topic and number. topics: rows. leaders: broker ids.
+    """Partitions of the tiered topics alone, by topic and number. topics: rows. leaders: broker ids.
 
     earliest, earliest_local, latest: offsets as Kafka tells them. copied_up_to: the first offset that is not
     in remote storage; `UNKNOWN` too where a leader has not looked there yet. local_bytes: on the leader's
@@ -81,14 +81,14 @@ class PartitionTiers:
         return columns
 
     def offsets(self, tier: Tier) -> Int64s:
-        """How many offsets of each partition are in the tier; `UNKNOWN` where its bounds are."""
+        """Count the offsets of each partition that are in the tier; `UNKNOWN` where its bounds are."""
         counts = self.bounds[:, tier + 1] - self.bounds[:, tier]
         return np.where(self.bounds[:, 0] == UNKNOWN, UNKNOWN, counts)
 
 
 @dataclass(frozen=True, eq=False)
 class CopyReadings:
-    """What the brokers' agents tell of the partitions that each leads, by topic and broker. topics: rows.
+    """The figures of brokers' agents about the partitions that each leads, by topic and broker. topics: rows.
 
     lag_segments, lag_bytes: closed, and not copied yet. remote_bytes: in remote storage. errors: failed
     copies since the broker's start. Brokers count all of it when a round of copying has ended or failed: in

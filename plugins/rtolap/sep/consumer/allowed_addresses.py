@@ -44,7 +44,7 @@ class AllowedAddresses:
         return self._networks
 
     def allows(self, address: str) -> bool:
-        """By what was looked up last."""
+        """Answer by what was looked up last."""
         parsed = _address(address)
         return parsed is not None and any(parsed in network for network in self._networks)
 

@@ -65,7 +65,8 @@ class MasterClient:
         return response.cluster_status
 
     def replicated_families(self, namespace: str | None = None) -> dict[str, dict[str, bool]]:
-        """By table and family: whether its edits are shipped at all, that is its REPLICATION_SCOPE is not 0.
+        """Tell by table and family whether its edits are shipped at all, that is its REPLICATION_SCOPE is not
+        0.
 
         `namespace`: of this one only; system tables are not among them.
         """

@@ -53,8 +53,8 @@ def read_looks(path: Path) -> list[Look]:
 
 
 def lag_by_peer(looks: Iterable[Look], only: Collection[str] = ()) -> list[PeerLag]:
-    """By peer's name; a peer has just the looks that have seen it. Raises NotFound for one of `only` that
-    none has seen."""
+    """Return lags by peer's name; a peer has just the looks that have seen it. Raises NotFound for one of
+    `only` that none has seen."""
     rows: dict[str, list[tuple[int, PeerSummary]]] = {}
     for look in sorted(looks, key=lambda look: look.at_ms):
         for summary in look.peers:

@@ -78,7 +78,8 @@ class JmxReader:
 
 
 def parse_jmx(content: bytes) -> dict[str, SourceCounters]:
-    """By queue id, and by anything else whose keys HBase builds in the same way. Raises DecodeError.
+    """Return counters by queue id, and by anything else whose keys HBase builds in the same way. Raises
+    DecodeError.
 
     Keys are `source.<queue id>.<counter>`; hosts in the id of a recovered queue hold dots too.
     """

@@ -50,7 +50,7 @@ class SinkCounts:
             store.close()
 
     def read(self, peers: Mapping[str, Peer]) -> tuple[dict[str, int], list[MissingSource]]:
-        """By peer, of those whose ensemble answers; the others are named."""
+        """Return counts by peer, of those whose ensemble answers; the others are named."""
         counts: dict[str, int] = {}
         missing: list[MissingSource] = []
         for name, peer in sorted(peers.items()):
