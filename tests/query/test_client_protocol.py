@@ -11,11 +11,9 @@ import pytest
 from rtolap.base.errors import QueryError, Refused
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.answers import Answers
-from rtolap.query.mysql.columns import kind_of
 from rtolap.query.mysql.packets import FRAME_MAX, Fields, PacketStream
-from rtolap.query.mysql.parameters import decode_parameters
-from rtolap.query.mysql.prepared import LONG_DATA_BYTES_MAX, Prepared, PreparedStatements
-from rtolap.query.mysql.rows import binary_rows, text_rows
+from rtolap.query.mysql.prepared import LONG_DATA_BYTES_MAX, Prepared, PreparedStatements, decode_parameters
+from rtolap.query.mysql.result_sets import binary_rows, kind_of, text_rows
 
 NAMES = pa.schema([("name", pa.string())])
 END, OPEN, AT_END = codes.STATUS_AUTOCOMMIT, codes.STATUS_CURSOR_EXISTS, codes.STATUS_LAST_ROW_SENT

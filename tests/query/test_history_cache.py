@@ -14,7 +14,6 @@ from rtolap.cubes.format.history import write_manifest
 from rtolap.object_store.store import open_store
 from rtolap.query.history_cache.copy_rate import CopyRate
 from rtolap.query.history_cache.folder import MARKER, CacheFolder
-from rtolap.query.history_cache.opening import open_cache
 from rtolap.query.history_cache.report import report
 from rtolap.query.history_cache.states import (
     FILE_TRANSITIONS,
@@ -24,6 +23,7 @@ from rtolap.query.history_cache.states import (
     FileEvent,
     FileState,
 )
+from rtolap.query.run import open_cache
 
 from tests.support.query.cache_world import CacheWorld, Crash, states
 

@@ -11,7 +11,7 @@ from rtolap.query.cluster import Cluster
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.history_cache.folder import CacheFolder
 from rtolap.query.history_cache.keeper import HistoryKeeper
-from rtolap.query.history_cache.metrics import follow
+from rtolap.query.history_cache.report import follow
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.watched_store import watched_store

@@ -15,7 +15,7 @@ import pytest
 from rtolap.query.cubes import history_coded, history_groups, history_rows, history_scan
 from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.cubes.history import SEGMENTS_AT_ONCE, EmbeddedHistory, MemoryBounds
-from rtolap.query.cubes.history_footers import Footers, HistoryFile
+from rtolap.query.cubes.history_files import Footers, HistoryFile
 from rtolap.query.statement_service import QueryService
 
 from tests.query.test_merged_answer import rows_of

@@ -21,7 +21,7 @@ from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Pred
 from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.query.cubes import history_codes, history_groups, history_scan
 from rtolap.query.cubes.history_codes import CodedFile, DimensionCodes
-from rtolap.query.cubes.history_footers import Footers, HistoryFile
+from rtolap.query.cubes.history_files import Footers, HistoryFile
 from rtolap.query.cubes.history_groups import NotCoded
 from rtolap.query.cubes.history_memory import FileMemory, can_be_coded
 from rtolap.query.cubes.history_scan import GroupScan

@@ -10,9 +10,8 @@ import pytest
 from rtolap import dbapi
 from rtolap.base.errors import QueryError, RtolapError, UnknownDatabase
 from rtolap.protocols.query.client import QueryClient
-from rtolap.query.statements.classify import Request, classify
+from rtolap.query.statements.classify import Request, classify, plain
 from rtolap.query.statements.shows import Show, ShowKind
-from rtolap.query.statements.text import plain
 
 from tests.support import http_calls
 from tests.support.query.query_endpoints import (

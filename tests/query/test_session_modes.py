@@ -7,8 +7,8 @@ from rtolap.base.errors import QueryError
 from rtolap.query.mysql import codes
 from rtolap.query.sql.dialect import quoted_for_ansi, quoted_with_backticks
 from rtolap.query.statement_service import QueryService
+from rtolap.query.statements.classify import plain
 from rtolap.query.statements.session import VARIABLES, Session
-from rtolap.query.statements.text import plain
 
 DEFAULT_MODE = VARIABLES["sql_mode"]
 ANSI = "PIPES_AS_CONCAT,ANSI_QUOTES,IGNORE_SPACE,ONLY_FULL_GROUP_BY,ANSI"

@@ -18,11 +18,10 @@ from rtolap.query.cancel import Cancellation
 from rtolap.query.outcome import Outcome
 from rtolap.query.sql.parser import parse
 from rtolap.query.statement_service import Limits, QueryService
-from rtolap.query.statements.classify import Kill, Query, UseDatabase, classify, is_diagnostic, kill_of
+from rtolap.query.statements.classify import Kill, Query, UseDatabase, classify, is_diagnostic, kill_of, plain
 from rtolap.query.statements.session import Session
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import Show, show_of
-from rtolap.query.statements.text import plain
 
 from tests.support.hostile.hostile_texts import STATEMENT_BEGINNINGS
 from tests.support.query.query_world import QueryWorld

@@ -16,8 +16,15 @@ from rtolap.protocols.stored_tables.messages import (
     RenameColumn,
     TableName,
 )
-from rtolap.query.stored.ddl import AlterTable, CreateTable, DropTable, TruncateTable, parse_ddl
-from rtolap.query.stored.ddl_partitions import AddTablePartition, DropTablePartition
+from rtolap.query.stored.ddl import (
+    AddTablePartition,
+    AlterTable,
+    CreateTable,
+    DropTable,
+    DropTablePartition,
+    TruncateTable,
+    parse_ddl,
+)
 
 FULL = """
 CREATE TABLE IF NOT EXISTS `shop`.orders (

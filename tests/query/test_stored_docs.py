@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 from rtolap.model.validation.stored_table import validate_stored_table
 from rtolap.model.yaml_files import read_definitions
-from rtolap.query.stored.ddl import AlterTable, CreateTable, DropTable, TruncateTable, parse_ddl
-from rtolap.query.stored.ddl_partitions import AddTablePartition, DropTablePartition
+from rtolap.query.stored.ddl import (
+    AddTablePartition,
+    AlterTable,
+    CreateTable,
+    DropTable,
+    DropTablePartition,
+    TruncateTable,
+    parse_ddl,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 from rtolap.model.stored.table import Buckets, RangePartitions, StoredColumn, StoredTable
 from rtolap.protocols.stored_tables.messages import TableName
+from rtolap.query.catalogue import arrow_schema
 from rtolap.query.statement_service import QueryService
-from rtolap.query.stored.relation import arrow_schema
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.stored.stored_world import StoredWorld

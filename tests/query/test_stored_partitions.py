@@ -10,7 +10,7 @@ import pytest
 from rtolap.columnar.filter import mask
 from rtolap.model.predicate import And, Compare, CompareOp, In, IsNull, Not, Or, Predicate
 from rtolap.query.plan import TimeRange
-from rtolap.query.stored.partitions import instants
+from rtolap.query.sql.pruning import instants
 
 START = datetime(2024, 2, 28, 23, 59, 59, 999_000)
 OPS: tuple[CompareOp, ...] = ("eq", "ne", "lt", "le", "gt", "ge")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rtolap.model.types import ColumnType
-from rtolap.query.catalogue import Catalogue
-from rtolap.query.stored.relation import sketches_of
+from rtolap.query.catalogue import Catalogue, sketches_of
 
 PRIMARY = "PRIMARY"  # what MySQL calls the primary key
 _SQL_TYPES = {

@@ -9,9 +9,9 @@ import msgspec
 import pyarrow as pa
 
 from rtolap.protocols.query.messages import QueryWarning, refused_text
+from rtolap.query.catalogue import relation_key
 from rtolap.query.plan import CubeRead, ReadStats, Rewritten, TableRead, TableStats
 from rtolap.query.sql.rules.pushdown import relation_name
-from rtolap.query.stored.relation import relation_key
 
 SCHEMA = pa.schema([("item", pa.string()), ("value", pa.string())])
 ENGINE, MERGE = "the engine", "a merge of partials"

@@ -42,10 +42,9 @@ from rtolap.query.cancel import Cancellation
 from rtolap.query.durations import durations_us, is_duration, time_text
 from rtolap.query.outcome import Outcome
 from rtolap.query.statement_service import QueryService
-from rtolap.query.statements.classify import classify, needs_admission
+from rtolap.query.statements.classify import classify, needs_admission, plain
 from rtolap.query.statements.executor import Executor, NoPeers, Peers
 from rtolap.query.statements.session import Session
-from rtolap.query.statements.text import plain
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 POSITIONS_KEY = b"rtolap.positions"

@@ -1,4 +1,4 @@
-"""The query process: both servers over one service, until it is stopped."""
+"""The query process, as its settings ask for it: both servers over one service, until it is stopped."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import logging
 import os
 import signal
 import ssl
+from pathlib import Path
 from types import FrameType
 
-from rtolap.base.clock import SystemClock
+from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.errors import DefinitionError
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.settings import Settings
@@ -16,21 +17,21 @@ from rtolap.base.tls import load_context
 from rtolap.base.users import Users
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import MetadataStore
-from rtolap.object_store.store import open_store
 from rtolap.protocols.query.messages import HISTORY_CACHE_OFF, HistoryCacheReport
+from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.protocols.receiver.client import ReceiverClients
-from rtolap.query.cluster import Cluster
+from rtolap.query.cluster import Cluster, Listing
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
 from rtolap.query.cubes.realtime import FlightSource
-from rtolap.query.history_cache.metrics import follow
-from rtolap.query.history_cache.opening import open_cache, open_keeper
-from rtolap.query.history_cache.report import report
+from rtolap.query.history_cache.cache import HistoryCache
+from rtolap.query.history_cache.folder import CacheFolder
+from rtolap.query.history_cache.keeper import HistoryKeeper
+from rtolap.query.history_cache.report import follow, report
 from rtolap.query.http import make_app
 from rtolap.query.lookups import Lookups
 from rtolap.query.mysql.handshake import Tls
 from rtolap.query.mysql.server import MySqlLimits, MySqlServer
 from rtolap.query.statement_service import Limits, QueryService
-from rtolap.query.stored.listing import Listing
 from rtolap.query.stored.source import RemoteSource
 
 log = logging.getLogger(__name__)
@@ -134,3 +135,41 @@ def server_context(settings: Settings) -> ssl.SSLContext | None:
         missing = "RTOLAP_QUERY_TLS_KEY" if key is None else "RTOLAP_QUERY_TLS_CERTIFICATE"
         raise DefinitionError("TLS needs a certificate and its key", action=f"set {missing}")
     return load_context(certificate, key)
+
+
+def open_cache(settings: Settings, store: ObjectStore) -> HistoryCache | None:
+    """None where no folder is named. Raises DefinitionError for a folder that cannot be the cache's."""
+    if settings.history_cache_dir is None:
+        return None
+    root = settings.history_cache_dir.resolve()
+    if store.is_local:
+        stored = Path(store.root).resolve()
+        if root == stored or root in stored.parents or stored in root.parents:
+            raise DefinitionError(
+                "the history cache and the object store lie in one folder",
+                found=f"RTOLAP_HISTORY_CACHE_DIR={root}, the store at {stored}",
+                action="name a folder beside the store's",
+            )
+        log.info("the object store is a local folder: a cache gains only where that is a slower disk's")
+    try:
+        return HistoryCache(CacheFolder(root))
+    except OSError as error:
+        raise DefinitionError(
+            "the folder of the history cache cannot be used",
+            expected="a folder that this process may write, RTOLAP_HISTORY_CACHE_DIR",
+            found=str(error),
+        ) from error
+
+
+def open_keeper(
+    settings: Settings, cache: HistoryCache, store: ObjectStore, cluster: Cluster, clock: Clock
+) -> HistoryKeeper:
+    """It does nothing before it is started."""
+    return HistoryKeeper(
+        cache,
+        store,
+        cluster.snapshots,
+        clock,
+        bytes_max=settings.history_cache_bytes_max,
+        bytes_per_s=settings.history_cache_copy_bytes_per_s,
+    )

@@ -12,16 +12,16 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import QueryError
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query import explain
-from rtolap.query.admission import AdmissionControl
+from rtolap.query.admission import AdmissionControl, Turns
 from rtolap.query.cancel import Cancellation, Timeouts
-from rtolap.query.catalogue import DATABASE, Catalogue
+from rtolap.query.catalogue import DATABASE, Catalogue, arrow_schema
 from rtolap.query.cluster import Cluster
 from rtolap.query.coalescing import Coalescing, Once
 from rtolap.query.cubes.fetch import Fetched, Fetcher
 from rtolap.query.cubes.history import HistoryEngine
-from rtolap.query.cubes.latest import narrowed
 from rtolap.query.cubes.merge import merge
 from rtolap.query.cubes.merged_answer import merged_answer
+from rtolap.query.cubes.planner import narrowed
 from rtolap.query.cubes.realtime import Realtime, RealtimeSource
 from rtolap.query.information_schema import (
     INFORMATION_PREFIX,
@@ -39,9 +39,7 @@ from rtolap.query.sql.rules import Context
 from rtolap.query.sql.rules.pushdown import relation_name
 from rtolap.query.stored.definitions import StoredDefinitions
 from rtolap.query.stored.reader import StoredReader
-from rtolap.query.stored.relation import arrow_schema
 from rtolap.query.stored.source import NoSource, StoredSource
-from rtolap.query.turns import Turns
 from rtolap.query.workers.pool import WorkerPool
 
 TIMEOUT_MS_DEFAULT = 60_000

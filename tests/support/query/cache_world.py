@@ -20,8 +20,7 @@ from rtolap.cubes.format.manifest import CuboidEntry, FileEntry, HistoryManifest
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.segment_states import SegmentState
 from rtolap.object_store.store import open_store
-from rtolap.query.cubes.history_files import HistoryFiles
-from rtolap.query.cubes.history_footers import HistoryFile
+from rtolap.query.cubes.history_files import HistoryFile, HistoryFiles
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.history_cache.folder import CacheFolder, RealDisk
 from rtolap.query.history_cache.keeper import HistoryKeeper

@@ -43,14 +43,13 @@ from rtolap.protocols.receiver.messages import (
     PartialQuery,
     PartitionStats,
 )
-from rtolap.query.cluster import Cluster
+from rtolap.query.cluster import Cluster, Listing
 from rtolap.query.cubes.arrow_filter import arrow_filter
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
 from rtolap.query.engine import Engine
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.lookups import Lookups
 from rtolap.query.statement_service import Limits, QueryService
-from rtolap.query.stored.listing import Listing
 from rtolap.query.stored.source import StoredSource
 
 from tests.support.query.calendar_units import unit_start

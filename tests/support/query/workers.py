@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rtolap.query.statement_service import QueryService
-from rtolap.query.workers.memory import memory_of
 from rtolap.query.workers.pool import WorkerPool
+from rtolap.query.workers.process import memory_of
 
 from tests.support.waiting import until
 

@@ -20,7 +20,7 @@ from rtolap.model.stored.schema import StoredSchema
 from rtolap.model.stored.table import StoredTable
 from rtolap.protocols.storage.messages import ScanRequest, TabletId
 from rtolap.protocols.stored_tables import messages as wire
-from rtolap.query.stored.relation import arrow_schema
+from rtolap.query.catalogue import arrow_schema
 from rtolap.stored.engine.routing import Routing
 from rtolap.stored.engine.tablet import Tablet
 from rtolap.stored.frontend.catalogue.read_views import ReadViews

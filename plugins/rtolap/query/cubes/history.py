@@ -25,8 +25,7 @@ from rtolap.query.cancel import Cancellation
 from rtolap.query.cubes import history_memory, history_results, history_rows
 from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.cubes.history_coded import Choice, CodedRead, Loaded
-from rtolap.query.cubes.history_files import HistoryFiles
-from rtolap.query.cubes.history_footers import HistoryFile
+from rtolap.query.cubes.history_files import HistoryFile, HistoryFiles
 from rtolap.query.cubes.history_groups import NotCoded
 from rtolap.query.cubes.history_memory import FileMemory, can_be_coded
 from rtolap.query.cubes.history_results import KeptResult, KeptResults, statement_of

@@ -10,7 +10,7 @@ import pyarrow as pa
 from rtolap.cubes.format.manifest import CuboidEntry
 from rtolap.query.cubes import history_rows
 from rtolap.query.cubes.history_codes import CodedFile
-from rtolap.query.cubes.history_footers import HistoryFile
+from rtolap.query.cubes.history_files import HistoryFile
 from rtolap.query.cubes.history_memory import FileMemory
 from rtolap.query.cubes.history_rows import CuboidRows, HistoryRows
 from rtolap.query.cubes.history_scan import GroupScan

@@ -19,7 +19,7 @@ from rtolap.query.cubes.history_codes import (
     coded_column,
     measure_column,
 )
-from rtolap.query.cubes.history_footers import Footers, HistoryFile
+from rtolap.query.cubes.history_files import Footers, HistoryFile
 from rtolap.query.plan import CubeRead
 
 BYTES_MAX = 256 << 20  # of files' columns

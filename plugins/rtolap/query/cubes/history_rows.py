@@ -22,7 +22,7 @@ from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.model.predicate import columns_of
 from rtolap.query.cubes.arrow_filter import arrow_filter
 from rtolap.query.cubes.byte_bounded import ByteBounded
-from rtolap.query.cubes.history_footers import Footers, HistoryFile
+from rtolap.query.cubes.history_files import Footers, HistoryFile
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.plan import CubeRead
 

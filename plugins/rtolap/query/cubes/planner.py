@@ -1,15 +1,20 @@
-"""The planner: a cube read and one snapshot of the cluster → requests to receivers. Pure functions."""
+"""The planner: a cube read and one snapshot of the cluster → what is read from where. Pure functions."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 from rtolap.metadata.records import CubeControl, ReceiverRecord, ReplicaSetRecord, SegmentRecord
 from rtolap.metadata.standing import standing
+from rtolap.model.predicate import And, Compare
 from rtolap.protocols.receiver.messages import Snapshot
-from rtolap.query.plan import CubeRead, HistoryPlan, ReplicaSetPlan
+from rtolap.query.plan import CubeRead, HistoryPlan, LatestRows, ReplicaSetPlan
+from rtolap.query.sql.pruning import time_range
+from rtolap.query.sql.timeline import text
 
 
 @dataclass(frozen=True)
@@ -56,3 +61,26 @@ def plan_realtime(cube: str, control: CubeControl, topology: Topology) -> tuple[
         )
         plans.append(ReplicaSetPlan(name, tuple(partitions), addresses))
     return tuple(plans)
+
+
+def narrowed(read: CubeRead, latest: LatestRows, segments: Iterable[SegmentRecord]) -> Iterator[CubeRead]:
+    """Roll-up rows with a LIMIT: only as much of the cube is read as gives that many, the latest first.
+
+    A condition on a time dimension among the keys leaves whole groups out and never cuts one: the groups
+    beyond a threshold are complete, whatever lies before it. So the statement is run beyond the latest
+    segment, then beyond twice as many, until it has its rows: the read beyond 1, 2, 4, … segments, and at
+    last as it is.
+    """
+    zone = ZoneInfo(read.schema.table.time.zone)
+    starts_ms = sorted(
+        (segment.start_ms for segment in segments if read.time.overlaps(segment.start_ms, segment.end_ms)),
+        reverse=True,
+    )
+    count = 1
+    while count < len(starts_ms):
+        local = datetime.fromtimestamp(starts_ms[count - 1] / 1000, UTC).astimezone(zone).replace(tzinfo=None)
+        beyond = Compare(latest.key, "ge", text(local))
+        condition = beyond if read.filter is None else And((read.filter, beyond))
+        yield replace(read, filter=condition, time=time_range(condition, read.schema))
+        count *= 2
+    yield read

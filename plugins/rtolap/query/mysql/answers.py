@@ -12,8 +12,8 @@ from rtolap.base.errors import RtolapError
 from rtolap.query.catalogue import DATABASE
 from rtolap.query.coalescing import Once
 from rtolap.query.mysql import codes
-from rtolap.query.mysql.columns import definition
 from rtolap.query.mysql.packets import Frames, Packets, length_encoded
+from rtolap.query.mysql.result_sets import definition
 
 _STATUS = codes.STATUS_AUTOCOMMIT.to_bytes(2, "little")
 _CURSOR_OPEN = (codes.STATUS_AUTOCOMMIT | codes.STATUS_CURSOR_EXISTS).to_bytes(2, "little")

@@ -16,15 +16,22 @@ from rtolap.query.mysql.client_watch import ClientWatch
 from rtolap.query.mysql.handshake import Verify, change_user
 from rtolap.query.mysql.packets import Fields, PacketStream
 from rtolap.query.mysql.prepared import Prepared, PreparedStatements
-from rtolap.query.mysql.rows import binary_rows, text_rows
+from rtolap.query.mysql.result_sets import binary_rows, text_rows
 from rtolap.query.outcome import Outcome
 from rtolap.query.sql.parser import Statement
 from rtolap.query.statement_service import QueryService
-from rtolap.query.statements.classify import Kill, Query, Request, classify, is_diagnostic, needs_admission
+from rtolap.query.statements.classify import (
+    Kill,
+    Query,
+    Request,
+    classify,
+    is_diagnostic,
+    needs_admission,
+    plain,
+)
 from rtolap.query.statements.executor import Executor
 from rtolap.query.statements.session import Session
 from rtolap.query.statements.shows import Show
-from rtolap.query.statements.text import plain
 
 PACKET_BYTES_MAX = 16 << 20
 

@@ -1,4 +1,4 @@
-"""The kind of a statement, told from its text alone, for all servers. Each kind is a value.
+"""The text of a statement, and its kind told from that alone, for all servers. Each kind is a value.
 
 The work is linear in the length of the text, whatever stands in it.
 """
@@ -11,9 +11,17 @@ from functools import lru_cache
 from typing import Literal
 
 from rtolap.base.errors import SqlSyntaxError
+from rtolap.query.approval import bounds
+from rtolap.query.sql.dialect import quoted_with_backticks
 from rtolap.query.statements.shows import Show, show_of
 from rtolap.query.stored.ddl import Definition, parse_ddl
 
+_COMMENT = re.compile(r"\A(?:\s++|/\*(?!!)(?:[^*]|\*(?!/))*+\*/|--[ \t][^\n]*+\n?|#[^\n]*+\n?)++")
+_PIECE = re.compile(
+    r"""'(?:[^'\\]|\\.|'')*+'?|"(?:[^"\\]|\\.|"")*+"?|`[^`]*+`?|--[ \t][^\n]*+|#[^\n]*+"""
+    r"|(?P<plain>/\*(?!!))|(?P<conditional>/\*!\d*+\s?)",
+    re.DOTALL,
+)
 KINDS_KEPT = 256  # clients send the same texts again and again
 TEXT_KEPT_MAX = 8_192  # characters
 
@@ -27,6 +35,34 @@ _DIAGNOSTIC = re.compile(
 )
 _SET = re.compile(r"set\b(.*)", re.I | re.DOTALL)
 _NUMBER = re.compile(r"\d{1,10}")
+
+
+def plain(sql: str, *, ansi_quotes: bool = False) -> str:
+    """Without leading comments; `/*! … */` is for MySQL, so its content counts.
+
+    With `ansi_quotes` names in double quotes are in backticks afterwards. Raises QueryError for quotes that
+    are not closed, and for a statement beyond `approval.bounds`.
+    """
+    bounds.check_text(sql)
+    text = _COMMENT.sub("", _with_conditionals(sql) if "/*!" in sql else sql)
+    return quoted_with_backticks(text) if ansi_quotes else text
+
+
+def _with_conditionals(sql: str) -> str:
+    """Conditional comments become their content; not those within quotes or other comments."""
+    pieces, at = [], 0
+    while (piece := _PIECE.search(sql, at)) is not None:
+        end = sql.find("*/", piece.end()) if piece.lastgroup else piece.end()
+        if end < 0:
+            break  # a comment that nothing closes, so no other is closed either
+        if piece.lastgroup == "conditional":
+            pieces += [sql[at : piece.start()], sql[piece.end() : end]]
+            at = end + 2
+        else:
+            past = end + 2 if piece.lastgroup else end
+            pieces.append(sql[at:past])
+            at = past
+    return "".join(pieces) + sql[at:]
 
 
 @dataclass(frozen=True)

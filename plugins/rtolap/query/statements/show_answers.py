@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 
 import pyarrow as pa
 from sqlglot import exp
 
-from rtolap.base.errors import QueryError, UnknownDatabase, UnsupportedSql
+from rtolap.base.errors import NotFound, QueryError, UnknownDatabase, UnsupportedSql
 from rtolap.model.stored.create_table_text import create_table_text
-from rtolap.protocols.stored_tables.messages import TableName
+from rtolap.protocols.stored_tables.messages import TableName, TransactionInfo
 from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, Catalogue, unknown_table
 from rtolap.query.described import described
@@ -20,7 +21,6 @@ from rtolap.query.sql.parser import parse
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.session import Session
 from rtolap.query.statements.shows import Show, ShowKind
-from rtolap.query.statements.stored_shows import StoredShows
 
 # SHOW KEYS and the columns of information_schema.STATISTICS that it shows
 _KEY_HEAD = (
@@ -40,7 +40,7 @@ class Shows:
     def __init__(self, service: QueryService, processes: Callable[[], Iterable[Session]]) -> None:
         self._service = service
         self._processes = processes
-        self._stored = StoredShows(service)
+        self._stored = _StoredShows(service)
         self._answers: dict[ShowKind, Callable[[Show, Session], Rows]] = {
             "databases": self._databases,
             "tables": self._tables,
@@ -239,3 +239,61 @@ def _table(names: Sequence[str], rows: list[tuple[object, ...]]) -> pa.Table:
         whole = any(isinstance(value, int) for value in values)
         arrays.append(pa.array(list(values), pa.int64() if whole else pa.string()))
     return pa.table(arrays, names=list(names))
+
+
+class _StoredShows:
+    """SHOW of stored tables: partitions, transactions. Thread-safe."""
+
+    def __init__(self, service: QueryService) -> None:
+        self._service = service
+
+    def partitions(self, name: TableName) -> Rows:
+        head = ("PartitionName", "VisibleVersion", "CommittedVersion", "Start", "End", "Buckets", "Replicas")
+        rows: list[tuple[object, ...]] = []
+        for part in self._service.definitions.partitions(name):
+            bounded = part.range.start_ms > -(1 << 62)
+            rows.append(
+                (
+                    part.range.name,
+                    str(part.visible_version),
+                    str(part.committed_version),
+                    _instant(part.range.start_ms) if bounded else None,
+                    _instant(part.range.end_ms) if bounded else None,
+                    str(part.buckets),
+                    str(part.replicas),
+                )
+            )
+        return head, rows
+
+    def transaction(self, show: Show, session: Session) -> Rows:
+        head = (
+            *("TransactionId", "Label", "TransactionStatus", "PrepareTime", "CommitTime", "FinishTime"),
+            *("Reason", "Tables"),
+        )
+        database = show.database or session.database
+        if database is None:
+            raise QueryError("no database is selected", action="write SHOW TRANSACTION FROM database WHERE …")
+        definitions = self._service.definitions
+        if show.is_pattern:
+            return head, [_transaction(each) for each in definitions.transactions(database, show.label)]
+        try:
+            return head, [_transaction(definitions.transaction(database, show.label))]
+        except NotFound:
+            return head, []
+
+
+def _transaction(transaction: TransactionInfo) -> tuple[object, ...]:
+    return (
+        str(transaction.txn_id),
+        transaction.label,
+        transaction.state,
+        _instant(transaction.began_at_ms),
+        None if transaction.committed_at_ms is None else _instant(transaction.committed_at_ms),
+        None if transaction.finished_at_ms is None else _instant(transaction.finished_at_ms),
+        transaction.reason,
+        ", ".join(transaction.tables),
+    )
+
+
+def _instant(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, SqlSyntaxError
 from rtolap.model.stored.table import StoredTable
 from rtolap.protocols.stored_tables.messages import (
     AddColumn,
+    AddPartition,
     ColumnChange,
     DropColumn,
     RenameColumn,
     TableName,
 )
 from rtolap.query.stored.ddl_columns import column
-from rtolap.query.stored.ddl_partitions import AddTablePartition, DropTablePartition, partition_change
-from rtolap.query.stored.ddl_table import create_table
+from rtolap.query.stored.ddl_table import create_table, notes_on, properties
 from rtolap.query.stored.words import Words
 
 _DDL = re.compile(r"\s*(create|drop|alter|truncate|rename)\b", re.IGNORECASE)
+_INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}(?: \d{2}:\d{2}:\d{2}(?:\.0+)?)?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,22 @@ class DropTable:
 class AlterTable:
     name: TableName
     changes: tuple[ColumnChange, ...]
+
+
+@dataclass(frozen=True)
+class AddTablePartition:
+    """`notes`: what the statement requested and does not get, as warnings."""
+
+    name: TableName
+    partition: AddPartition
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DropTablePartition:
+    name: TableName
+    partition: str
+    if_exists: bool
 
 
 @dataclass(frozen=True)
@@ -109,7 +128,7 @@ def parse_ddl(sql: str, database: str | None) -> Definition | None:
         return TruncateTable(name)
     if words.accept("ALTER", "TABLE"):
         name = _table(words, database)
-        if (of_partition := partition_change(words, name)) is not None:
+        if (of_partition := _partition_change(words, name)) is not None:
             return of_partition
         changes = [*_changes(words)]
         while words.accept(","):
@@ -151,3 +170,62 @@ def _changes(words: Words) -> list[ColumnChange]:
         words.accept("TO")
         return [RenameColumn(old, words.name("the new name of the column"))]
     raise words.unsupported("ADD or DROP of COLUMN or PARTITION, or RENAME COLUMN")
+
+
+def _partition_change(words: Words, table: TableName) -> AddTablePartition | DropTablePartition | None:
+    """Parse what follows `ALTER TABLE name`, in Doris' words, to the end of the statement; None where it is
+    about columns."""
+    if words.accept("ADD", "PARTITION"):
+        if_not_exists = words.accept("IF", "NOT", "EXISTS")
+        name = words.name("the name of a partition")
+        start_ms, end_ms = _bounds(words)
+        notes: list[str] = []
+        if words.at("("):
+            notes = notes_on(properties(words), f"partition {name}")
+        if words.at("DISTRIBUTED"):
+            raise words.unsupported("the buckets of the table")
+        words.end()
+        asked = AddPartition(name, start_ms, end_ms, if_not_exists)
+        return AddTablePartition(table, asked, tuple(notes))
+    if words.accept("DROP", "PARTITION"):
+        if_exists = words.accept("IF", "EXISTS")
+        name = words.name("the name of a partition")
+        words.accept("FORCE")
+        words.end()
+        return DropTablePartition(table, name, if_exists)
+    return None
+
+
+def _bounds(words: Words) -> tuple[int | None, int]:
+    """`VALUES [("…"), ("…"))` or `VALUES LESS THAN ("…")`, in ms since the epoch."""
+    words.expect("VALUES")
+    if words.accept("LESS", "THAN"):
+        return None, _bound(words)
+    if not words.accept("["):
+        raise words.unsupported('VALUES [("…"), ("…")) or VALUES LESS THAN ("…")')
+    start_ms = _bound(words)
+    words.expect(",")
+    end_ms = _bound(words)
+    words.expect(")")
+    return start_ms, end_ms
+
+
+def _bound(words: Words) -> int:
+    if words.at("MAXVALUE") or words.at("(", "MAXVALUE"):
+        raise words.unsupported("a date or a time, since a partition is one unit of time")
+    words.expect("(")
+    text = words.text("a bound")
+    words.expect(")")
+    if _INSTANT.fullmatch(text) is None:
+        raise _no_bound(text)
+    try:
+        instant = datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError as error:
+        raise _no_bound(text) from error
+    return (instant - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _no_bound(text: str) -> QueryError:
+    return SqlSyntaxError(
+        "bad SQL: a bound of a partition", expected="'2026-11-21' or '2026-11-21 00:00:00'", found=repr(text)
+    )

@@ -9,15 +9,16 @@ from rtolap.protocols.stored_tables.messages import PartitionInfo, TableName, Tr
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.cluster import Cluster
 from rtolap.query.stored.ddl import (
+    AddTablePartition,
     AlterTable,
     CreateDatabase,
     CreateTable,
     Definition,
     DropDatabase,
     DropTable,
+    DropTablePartition,
     TruncateTable,
 )
-from rtolap.query.stored.ddl_partitions import AddTablePartition, DropTablePartition
 from rtolap.query.stored.source import StoredSource
 
 

@@ -31,9 +31,9 @@ from rtolap.model.stored.schema import StoredSchema
 from rtolap.protocols.storage.messages import ScanRequest, TabletId
 from rtolap.protocols.stored_tables.messages import PartitionView, ReadView, TableName, TabletView, TableView
 from rtolap.query.cancel import Cancellation
+from rtolap.query.catalogue import arrow_schema
 from rtolap.query.peers import Attempt, Peer, Peers, PeersFailed
 from rtolap.query.plan import TableRead, TableStats
-from rtolap.query.stored.relation import arrow_schema
 from rtolap.query.stored.source import StoredSource
 
 VIEWS_MAX = 8  # a version goes stale once a compaction: more in a row is a fault, not traffic

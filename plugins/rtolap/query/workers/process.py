@@ -11,7 +11,7 @@ import os
 import resource
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,13 @@ from rtolap.base.errors import Corrupted, QueryError, RtolapError, Unavailable
 from rtolap.query.engine import Engine
 from rtolap.query.session import BATCH_ROWS, Result, Session
 from rtolap.query.workers import messages, packing
-from rtolap.query.workers.memory import memory_of
 
 SPILL_PREFIX = "worker-"  # and its process id: of its folder for what does not fit the limit on memory
 OUT_OF_MEMORY = 77  # exit code, where not even an answer could be made
 _OUT_OF_MEMORY_SCORE = 500  # of -1000 to 1000: before the service, where the whole machine has no memory left
+_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+_RESIDENT, _SHARED, _DATA = 1, 2, 5
+STATM_FIELDS = 7
 
 
 class WorkerOptions(msgspec.Struct, frozen=True):
@@ -217,3 +219,9 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     middle = batch.num_rows // 2
     yield from _parts(batch.slice(0, middle))
     yield from _parts(batch.slice(middle))
+
+
+def memory_of(pages: Sequence[int]) -> tuple[int, int]:
+    """Bytes of private memory out of /proc/PID/statm: what is there, and what was reserved, which is what
+    RLIMIT_DATA bounds."""
+    return (pages[_RESIDENT] - pages[_SHARED]) * _PAGE_BYTES, pages[_DATA] * _PAGE_BYTES

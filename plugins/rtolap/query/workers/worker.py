@@ -15,8 +15,8 @@ import pyarrow as pa
 from rtolap.base.errors import Corrupted, Unavailable
 from rtolap.query.cancel import Cancellation
 from rtolap.query.workers import messages
-from rtolap.query.workers.memory import STATM_FIELDS, memory_of
 from rtolap.query.workers.messages import Answer, Hello, Request
+from rtolap.query.workers.process import STATM_FIELDS, memory_of
 
 START_S = 60.0  # for a new worker to be ready, with its fork server if that is new too
 _LOOK_S = 0.05  # for what ended the statement, while its worker starts

@@ -36,12 +36,11 @@ from rtolap.query.sql.rules.aliases import aliases
 from rtolap.query.sql.rules.context import Context, Rule
 from rtolap.query.sql.rules.event_time import event_time
 from rtolap.query.sql.rules.functions import functions
-from rtolap.query.sql.rules.latest import latest
 from rtolap.query.sql.rules.names import names, qualify
 from rtolap.query.sql.rules.operators import operators
 from rtolap.query.sql.rules.plain_merge import plain_merge
 from rtolap.query.sql.rules.pushdown import pushdown
-from rtolap.query.sql.rules.roll_up import roll_up, stars
+from rtolap.query.sql.rules.roll_up import latest, roll_up, stars
 from rtolap.query.sql.rules.stored import stored_sketches, stored_tables
 
 # Of a SELECT of literals. A function may give something else each time, or much out of little.

@@ -40,7 +40,7 @@ from rtolap.query.sql.rules.mysql_functions import (
     time_now,
     timediff,
 )
-from rtolap.query.sql.rules.text_functions import (
+from rtolap.query.sql.rules.texts import (
     ANONYMOUS_TEXT_FUNCTIONS,
     TEXT_FUNCTIONS,
     Rewrite,

@@ -14,8 +14,8 @@ from rtolap.model.predicate import And, Predicate
 from rtolap.query.catalogue import not_a_dimension
 from rtolap.query.plan import CubeRead
 from rtolap.query.sql.filters import FilterBuilder, FilterColumns
+from rtolap.query.sql.pruning import time_range
 from rtolap.query.sql.rules.context import Context, CubeScope, Need, cube_scopes, named_tables
-from rtolap.query.sql.timerange import time_range
 
 
 def pushdown(tree: exp.Expr, context: Context) -> exp.Expr:

@@ -16,15 +16,14 @@ from rtolap.base.errors import QueryError
 from rtolap.model.predicate import And, Predicate
 from rtolap.model.types import ColumnType
 from rtolap.protocols.stored_tables.messages import TableInfo
-from rtolap.query.catalogue import unknown_column
+from rtolap.query.catalogue import sketches_of, unknown_column
 from rtolap.query.plan import TableRead, TimeRange
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from rtolap.query.sql.dialect import user_sql
 from rtolap.query.sql.filters import FilterBuilder, FilterColumns
+from rtolap.query.sql.pruning import instants
 from rtolap.query.sql.rules.context import Context, Need, is_nullable, named_tables
 from rtolap.query.sql.rules.pushdown import relation_name
-from rtolap.query.stored.partitions import instants
-from rtolap.query.stored.relation import sketches_of
 
 _OVER_ROWS = {"hll_union_agg": "hll", "ndv": "hll", "bitmap_union_count": "bitmap"}
 _OF_ONE = {"hll_cardinality": "hll", "bitmap_count": "bitmap"}

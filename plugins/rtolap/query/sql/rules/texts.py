@@ -1,13 +1,16 @@
-"""The rules for operands that are no text where text is wanted, and for the patterns of LIKE."""
+"""The rules of texts: operands that are none where one is wanted, patterns of LIKE, functions of texts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
-from rtolap.base.errors import UnsupportedSql
+from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
 from rtolap.query.sql.dialect import user_sql
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.expression_types import Typed
+from rtolap.query.sql.rules.mysql_functions import find_in_set, macro, substring_index
 from rtolap.query.sql.types import QUOTIENT, SqlType
 
 _ALL = (exp.Concat, exp.ConcatWs)
@@ -20,6 +23,11 @@ _MACROS = {  # how many of their arguments are texts, which stand first
     },
     **{f"mysql_{name}": 2 for name in ("substring_index", "find_in_set")},
 }
+_FORMAT_DIGITS_MAX = 30
+_GROWING = frozenset(("MYSQL_REPEAT", "MYSQL_LPAD", "MYSQL_RPAD"))
+TEXT_BYTES_MAX = 64 << 10  # of a text that REPEAT, SPACE, LPAD or RPAD makes, in a statement over rows
+ONE_ROW_BYTES_MAX = 32 << 20  # of all of them together, in a statement of one row
+Rewrite = Callable[[exp.Expr], exp.Expr | None]
 
 
 def texts(node: exp.Expr, typed: Typed) -> None:
@@ -71,3 +79,109 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
     if isinstance(node, exp.Anonymous):
         return list(node.expressions[: _MACROS.get(str(node.this).lower(), 0)])
     return []
+
+
+def _length(node: exp.Expr) -> exp.Expr | None:
+    return _bytes(node.this) if node.args.get("binary") else None
+
+
+def _octet_length(node: exp.Expr) -> exp.Expr:
+    return _bytes(only_argument(node))
+
+
+def _bytes(text: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="STRLEN", expressions=[exp.cast(text.copy(), exp.DataType.Type.TEXT)])
+
+
+def _of_text(node: exp.Expr) -> exp.Expr | None:
+    """UPPER and LOWER, which take numbers and times as the texts that they read as."""
+    if node.this.is_string or isinstance(node.this, exp.Cast):
+        return None
+    rewritten = node.copy()
+    rewritten.set("this", exp.cast(rewritten.this, exp.DataType.Type.TEXT))
+    return rewritten
+
+
+def _substring(node: exp.Expr) -> exp.Expr:
+    start, length = node.args.get("start"), node.args.get("length")
+    return macro("FROM" if length is None else "SUBSTRING", node.this, start, length)
+
+
+def _position(node: exp.Expr) -> exp.Expr | None:
+    start = node.args.get("position")
+    return None if start is None else macro("LOCATE", node.args["substr"], node.this, start)
+
+
+def _pad(node: exp.Expr) -> exp.Expr:
+    name = "LPAD" if node.args.get("is_left") else "RPAD"
+    fill = node.args.get("fill_pattern") or exp.Literal.string(" ")
+    return macro(name, node.this, node.expression, fill, _text_bytes_max(node))
+
+
+def _repeat(node: exp.Expr) -> exp.Expr:
+    return macro("REPEAT", node.this, node.args["times"], _text_bytes_max(node))
+
+
+def _space(node: exp.Expr) -> exp.Expr:
+    return macro("REPEAT", exp.Literal.string(" "), node.this, _text_bytes_max(node))
+
+
+def _text_bytes_max(node: exp.Expr) -> exp.Expr:
+    """Return the bytes that a text may have that a function makes longer. The engine makes some thousand rows
+    of it at a time, unless the whole statement is one row; then all that such functions make together has a
+    bound."""
+    tree = node.root()
+    selects = list(tree.find_all(exp.Select))
+    if len(selects) != 1 or selects[0].args.get("from_") is not None:
+        return exp.Literal.number(TEXT_BYTES_MAX)
+    calls = sum(1 for _ in tree.find_all(exp.Repeat, exp.Space, exp.Pad))
+    made = sum(str(each.name).upper() in _GROWING for each in tree.find_all(exp.Anonymous))
+    return exp.Literal.number(max(TEXT_BYTES_MAX, ONE_ROW_BYTES_MAX // (calls + made)))
+
+
+def _format(node: exp.Expr) -> exp.Expr | None:
+    """FORMAT shows at most 30 digits behind the point, as in MySQL."""
+    digits = node.args.get("format")
+    written = digits.unnest() if isinstance(digits, exp.Expr) else None
+    if not isinstance(written, exp.Literal) or written.is_string or not str(written.this).isdigit():
+        raise UnsupportedSql(
+            "unsupported SQL: FORMAT with digits that are not written in the statement",
+            expected="FORMAT(x, 2)",
+        )
+    if len(str(written.this)) < 3 and int(written.this) <= _FORMAT_DIGITS_MAX:
+        return None
+    rewritten = node.copy()
+    rewritten.set("format", exp.Literal.number(_FORMAT_DIGITS_MAX))
+    return rewritten
+
+
+def macro_of(name: str) -> Rewrite:
+    return lambda node: macro(name, node.this, node.args.get("expression"))
+
+
+def only_argument(node: exp.Expr) -> exp.Expr:
+    if len(node.expressions) != 1:
+        raise SqlSyntaxError(f"bad SQL: {node.this} takes one argument", found=len(node.expressions))
+    argument: exp.Expr = node.expressions[0].copy()
+    return argument
+
+
+TEXT_FUNCTIONS: dict[type[exp.Expr], Rewrite] = {
+    exp.Left: macro_of("LEFT"),
+    exp.Right: macro_of("RIGHT"),
+    exp.Substring: _substring,
+    exp.StrPosition: _position,
+    exp.Pad: _pad,
+    exp.Repeat: _repeat,
+    exp.Space: _space,
+    exp.NumberToStr: _format,
+    exp.Ascii: macro_of("ASCII"),
+    exp.Length: _length,
+    exp.Lower: _of_text,
+    exp.Upper: _of_text,
+    exp.SubstringIndex: substring_index,
+}
+ANONYMOUS_TEXT_FUNCTIONS: dict[str, Rewrite] = {
+    "octet_length": _octet_length,
+    "find_in_set": find_in_set,
+}
