@@ -7,9 +7,8 @@ task waits: clear it to go on. See docs/airflow.md.
 
 from __future__ import annotations
 
-from rtolap.airflow.loaders import LOADERS
-from rtolap.airflow.operators.services import LoaderOperator
-from rtolap.airflow.service_dag import declared_services, service_dag
+from rtolap.airflow.declared import LOADERS
+from rtolap.airflow.operators.services import LoaderOperator, declared_services, service_dag
 
 with service_dag(LOADERS, __doc__):
     LoaderOperator.partial(task_id="loader").expand_kwargs(declared_services(LOADERS))

@@ -6,10 +6,9 @@ task restarts it. The processes outlive Airflow's own: see docs/airflow.md.
 
 from __future__ import annotations
 
-from rtolap.airflow.operators.services import ReceiverOperator
+from rtolap.airflow.declared import RECEIVERS
+from rtolap.airflow.operators.services import ReceiverOperator, declared_services, service_dag
 from rtolap.airflow.operators.topics import CheckTopicsOperator
-from rtolap.airflow.receivers import RECEIVERS
-from rtolap.airflow.service_dag import declared_services, service_dag
 
 with service_dag(RECEIVERS, __doc__):
     # As `kafka_default` reaches them: a receiver without its topic would only wait.

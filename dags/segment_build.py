@@ -12,8 +12,8 @@ import pendulum
 from airflow.sdk import DAG, task
 from rtolap.airflow.assets import REMOTE_PERSISTED
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.incomplete import POLICY_VARIABLE
 from rtolap.airflow.operators.build import SparkBuildOperator
+from rtolap.airflow.overdue import POLICY_VARIABLE
 
 with DAG(
     dag_id="rtolap_segment_build",

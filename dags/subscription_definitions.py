@@ -11,8 +11,8 @@ from typing import Any
 
 import pendulum
 from airflow.sdk import DAG, Param, task
+from rtolap.airflow.declared import defined_subscriptions
 from rtolap.airflow.operators.subscriptions import CreateSubscriptionOperator, DropSubscriptionOperator
-from rtolap.airflow.subscriptions import defined_subscriptions
 from rtolap.base.settings import Settings
 
 with DAG(

@@ -7,9 +7,8 @@ docs/airflow.md.
 
 from __future__ import annotations
 
-from rtolap.airflow.operators.services import SubscriptionOperator
-from rtolap.airflow.service_dag import declared_services, service_dag
-from rtolap.airflow.subscriptions import SUBSCRIPTIONS
+from rtolap.airflow.declared import SUBSCRIPTIONS
+from rtolap.airflow.operators.services import SubscriptionOperator, declared_services, service_dag
 
 with service_dag(SUBSCRIPTIONS, __doc__):
     SubscriptionOperator.partial(task_id="consumer").expand_kwargs(declared_services(SUBSCRIPTIONS))

@@ -16,9 +16,13 @@ import pendulum
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, Variable, task
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.incomplete import POLICY_VARIABLE
 from rtolap.airflow.operators.window_approval import ApproveWindowOperator, WindowApprovalOperator
-from rtolap.airflow.overdue import OVERDUE_AFTER, OVERDUE_AFTER_VARIABLE, windows_to_ask_about
+from rtolap.airflow.overdue import (
+    OVERDUE_AFTER,
+    OVERDUE_AFTER_VARIABLE,
+    POLICY_VARIABLE,
+    windows_to_ask_about,
+)
 from rtolap.airflow.sensors.cubes import WindowCompleteSensor
 
 START = pendulum.datetime(2024, 1, 1, tz="UTC")

@@ -10,9 +10,9 @@ import airflow
 import jsonschema  # type: ignore[import-untyped,unused-ignore]
 import pytest
 from airflow.sdk.definitions.connection import Connection
+from rtolap.airflow.declared import RECEIVERS
 from rtolap.airflow.hooks.connection import from_connection, from_settings
 from rtolap.airflow.provider import get_provider_info
-from rtolap.airflow.receivers import RECEIVERS
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from airflow.sdk.definitions.connection import Connection
 from rtolap.agent.options import RTOLAP_OPTIONS
+from rtolap.airflow.declared import RECEIVERS
 from rtolap.airflow.hooks.connection import from_connection
-from rtolap.airflow.receivers import RECEIVERS
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.airflow_settings import import_into, read_settings

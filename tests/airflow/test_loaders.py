@@ -15,24 +15,22 @@ import msgspec
 import pytest
 import uvicorn
 from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout, TaskDeferred
-from rtolap.airflow import loaders
 from rtolap.airflow.completeness import CaughtUp, TableProgress, behind, complete_until_ms
+from rtolap.airflow.declared import LOADERS, Completeness, RunningLoader, loader_labels
 from rtolap.airflow.hooks.kafka import KafkaClusterHook
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.loaders import LOADERS, Completeness, RunningLoader
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.airflow.operators.services import LoaderOperator
 from rtolap.airflow.sensors.lag import LagSensor
 from rtolap.airflow.sensors.loaded import LoadedSensor
-from rtolap.airflow.triggers.loaded import LoadedTrigger
-from rtolap.airflow.triggers.partitions import PartitionsTrigger
+from rtolap.airflow.triggers.loaded import LoadedTrigger, PartitionsTrigger
 from rtolap.airflow.triggers.process import ProcessTrigger
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.base.metrics import Metrics
 from rtolap.cli import main
 from rtolap.protocols.agent.client import AgentClient, AsyncAgentClient
 from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus, RestartPolicy
-from rtolap.protocols.loader.messages import LoaderStatus
+from rtolap.protocols.loader.messages import LoaderStatus, process_key
 from rtolap.protocols.watermark.messages import ApplicationWatermarks, Explanation
 from rtolap.stack.ports import free_port
 from rtolap.stored.loader.http import make_app
@@ -105,8 +103,8 @@ def loader(agent: RunningAgent) -> Iterator[Loader]:
     """Its process on the agent does nothing; what it says comes from its endpoint."""
     complete = Completeness("logs", "day")
     with Loader(agent.token) as one, agent.client() as client:
-        key = loaders.process_key(NAME)
-        labels = loaders.labels(RunningLoader(NAME, one.port, complete))
+        key = process_key(NAME)
+        labels = loader_labels(RunningLoader(NAME, one.port, complete))
         generation = client.generation(key) + 1
         client.ensure(key, ProcessSpec(generation=generation, argv=("sh", "sleep 600"), labels=labels))
         yield one
@@ -340,7 +338,7 @@ def test_the_lag_of_a_loader_is_told_by_the_log_of_its_cluster(
 def test_a_loader_that_does_not_run_is_waited_for_and_an_unknown_one_is_named(agent: RunningAgent) -> None:
     with pytest.raises(NotFound, match="no process loader"):
         LoadedSensor(task_id="t", loader="nobody", offsets={0: 1}).execute({})
-    labels = loaders.labels(RunningLoader("down", free_port()))
+    labels = loader_labels(RunningLoader("down", free_port()))
     with agent.client() as client:
         client.ensure("loader.down", ProcessSpec(generation=1, argv=("sh", "sleep 600"), labels=labels))
     sensor = LoadedSensor(task_id="t", loader="down", offsets={0: 1}, timeout=60)

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from rtolap.agent.commands import Resolver
+from rtolap.airflow.declared import RECEIVER_BOUNDS
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.operators.build import SparkBuildOperator
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.airflow.operators.services import ReceiverOperator
-from rtolap.airflow.receivers import BOUNDS
 from rtolap.base.errors import DefinitionError, NotYet, Refused
 from rtolap.cli import main
 from rtolap.protocols.coordinator.messages import (
@@ -247,12 +247,12 @@ def test_a_receiver_is_a_command_of_the_allow_list() -> None:
 
 
 def test_bounds_of_a_receiver_are_options_that_its_command_knows() -> None:
-    bounds = dict.fromkeys(BOUNDS, 1 << 20)
+    bounds = dict.fromkeys(RECEIVER_BOUNDS, 1 << 20)
     operator = ReceiverOperator(task_id="t", receiver_id="r0", replica_set="rs-0", bounds=bounds)
     options = [word for word in operator.argv if word.startswith("--")]
     serve = main.load("receiver").commands["serve"]
     assert set(options) <= {name for option in serve.params for name in option.opts}
-    assert len(options) == 3 + len(BOUNDS)
+    assert len(options) == 3 + len(RECEIVER_BOUNDS)
 
 
 def build(**more: Any) -> SparkBuildOperator:

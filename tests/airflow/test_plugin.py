@@ -11,8 +11,7 @@ from fastapi.middleware import Middleware
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from rtolap.airflow.links import URL_PREFIX
-from rtolap.airflow.plugin import RtolapPlugin, host_checks
-from rtolap.airflow.routes import app
+from rtolap.airflow.plugin import RtolapPlugin, app, host_checks
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 

@@ -11,6 +11,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSensorTimeout, TaskDeferred
 from rtolap.agent.commands import Commands
 from rtolap.agent.host import Host
+from rtolap.airflow.declared import SUBSCRIPTIONS, defined_subscriptions
 from rtolap.airflow.hooks.hbase import HBaseHook, HBaseReplication
 from rtolap.airflow.operators import subscriptions as operators
 from rtolap.airflow.operators.services import SubscriptionOperator
@@ -18,10 +19,8 @@ from rtolap.airflow.operators.subscriptions import CreateSubscriptionOperator, D
 from rtolap.airflow.provider import get_provider_info
 from rtolap.airflow.sensors import replication as sensors
 from rtolap.airflow.sensors.replication import ReplicationWaitSensor
-from rtolap.airflow.subscriptions import SUBSCRIPTIONS, defined_subscriptions
-from rtolap.airflow.triggers import caught_up, replication
-from rtolap.airflow.triggers.caught_up import CaughtUpTrigger
-from rtolap.airflow.triggers.replication import ReplicationWaitTrigger
+from rtolap.airflow.triggers import replication
+from rtolap.airflow.triggers.replication import CaughtUpTrigger, ReplicationWaitTrigger
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.model.subscription import Subscription
 from rtolap.sep.hbase.peers import ClusterKey
@@ -178,7 +177,7 @@ class FakeReplication:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeReplication:
     fake = FakeReplication()
-    for module in (operators, sensors, replication, caught_up):
+    for module in (operators, sensors, replication):
         monkeypatch.setattr(module, "open_replication", lambda conn_id: fake)
     return fake
 
@@ -256,7 +255,7 @@ def test_triggers_keep_every_argument() -> None:
     path, kept = ReplicationWaitTrigger(**arguments).serialize()
     assert (path, kept) == ("rtolap.airflow.triggers.replication.ReplicationWaitTrigger", arguments)
     path, kept = CaughtUpTrigger(poll_s=0.5, hbase_conn_id="other").serialize()
-    assert path == "rtolap.airflow.triggers.caught_up.CaughtUpTrigger"
+    assert path == "rtolap.airflow.triggers.replication.CaughtUpTrigger"
     assert kept == {"poll_s": 0.5, "hbase_conn_id": "other"}
 
 

@@ -19,14 +19,11 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.triggers.base import BaseTrigger
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.triggers import answer
-from rtolap.airflow.triggers.addressed import addressed
 from rtolap.airflow.triggers.answer import AnswerTrigger
-from rtolap.airflow.triggers.loaded import LoadedTrigger
-from rtolap.airflow.triggers.partitions import PartitionsTrigger
+from rtolap.airflow.triggers.base import addressed
+from rtolap.airflow.triggers.cubes import QueueTrigger, WatermarkTrigger, WindowTrigger
+from rtolap.airflow.triggers.loaded import LoadedTrigger, PartitionsTrigger
 from rtolap.airflow.triggers.process import ProcessTrigger
-from rtolap.airflow.triggers.queue import QueueTrigger
-from rtolap.airflow.triggers.watermark import WatermarkTrigger
-from rtolap.airflow.triggers.window import WindowTrigger
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Unavailable
 from rtolap.protocols.agent.client import AgentClient

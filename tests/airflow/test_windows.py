@@ -20,7 +20,7 @@ from rtolap.airflow.operators.window_approval import NO_REASON, ApproveWindowOpe
 from rtolap.airflow.overdue import oldest, windows_to_ask_about
 from rtolap.airflow.sensors.cubes import WindowCompleteSensor
 from rtolap.airflow.triggers.answer import AnswerTrigger
-from rtolap.airflow.triggers.window import WindowTrigger
+from rtolap.airflow.triggers.cubes import WindowTrigger
 from rtolap.airflow.windows import Window
 from rtolap.airflow.words import question, state_of
 from rtolap.base.errors import DefinitionError

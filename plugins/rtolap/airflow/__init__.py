@@ -1,29 +1,30 @@
 """The Airflow side: a thin face on the coordinator and the agents. The only room that imports airflow.
 
-    connection   where coordinator and agent are: from an Airflow connection, else from RTOLAP_* variables
-    hook         talks                          RtolapHook
-    process      long-running processes         ManagedProcessOperator
-    services     those without end              ReceiverOperator, LoaderOperator, SubscriptionOperator
-    declared, receivers, loaders, subscriptions which of them this deployment runs
-    service_dag  the DAGs that keep them running
-    build        Spark builds                   SparkBuildOperator
-    hooks.spark  how a build is submitted, as `spark_default` says
-    hooks.kafka  how Kafka is reached, as `kafka_default` says
-    hooks.hbase  which HBase, as `hbase_default` says, and what is asked of it
-    hooks.on_demand   opens the last two, whose libraries are loaded only then
-    operators.subscriptions   those of HBase: CreateSubscriptionOperator, DropSubscriptionOperator
-    sensors.replication   what was written to HBase is delivered: ReplicationWaitSensor
-    topics, lag  whether topics are there, and how far who reads them is: CheckTopicsOperator, LagSensor
-    operators    short calls                    Promote, Purge, Retention, Cleanup, Requeue
-    approval     people about windows           WindowApprovalOperator, ApproveWindowOperator
-    sensors      RemotePersistedSensor, LowWatermarkSensor, WindowCompleteSensor; always deferred
-    loaded_sensor   LoadedSensor
+    hooks        connections, and the clients that they lead to
+      connection   where coordinator and agent are: from an Airflow connection, else from RTOLAP_* variables
+      rtolap       RtolapHook: talks to them, and to loaders
+      spark        how a build is submitted, as `spark_default` says
+      kafka, fleet, fleet_brokers   how Kafka is reached, as `kafka_default` says, and the care of a cluster
+      hbase        which HBase, as `hbase_default` says, and what is asked of it
+      on_demand    opens the last two lines' hooks, whose libraries are loaded only then
+    operators    what a task does
+      process      long-running processes         ManagedProcessOperator
+      services     those without end              ReceiverOperator, LoaderOperator, SubscriptionOperator
+      build, build_batch   Spark builds           SparkBuildOperator
+      coordinator  short calls                    Promote, Purge, Retention, Cleanup, Requeue
+      topics       are they there                 CheckTopicsOperator
+      subscriptions   those of HBase              CreateSubscriptionOperator, DropSubscriptionOperator
+      fleet        Kafka's brokers                PlanFleet-, SubmitPlan-, BrokerOperationOperator
+      window_approval   people about windows      WindowApprovalOperator, ApproveWindowOperator
+    sensors      what a task waits for, always deferred but for those of `fleet`
+    triggers     what waits in the triggerer; their arguments are fields (triggers.base)
+    declared     which services this deployment runs
+    fleet_dags   the DAGs of Kafka's brokers
     completeness    which partitions of a loaded table are complete
     windows, words   a window of an application, and who holds it, in words
-    overdue, incomplete   which windows a person is asked about, and which builds wait for that
-    triggers     what waits in the triggerer; their arguments are fields (triggers.fields)
+    overdue      which windows a person is asked about, and which builds wait for that
     assets       the watched assets, declared once
-    links, routes, plugin, provider             what the web page shows
+    links, plugin, provider                       what the web page shows
 
 Invariants
     - A process belongs to an agent, never to a task: tasks request a generation and wait. A lost worker,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from airflow.sdk import Asset, AssetWatcher
 
-from rtolap.airflow.triggers.caught_up import CaughtUpTrigger
-from rtolap.airflow.triggers.partitions import PartitionsTrigger
-from rtolap.airflow.triggers.queue import QueueTrigger
+from rtolap.airflow.triggers.cubes import QueueTrigger
+from rtolap.airflow.triggers.loaded import PartitionsTrigger
+from rtolap.airflow.triggers.replication import CaughtUpTrigger
 
 REMOTE_PERSISTED = Asset(
     name="rtolap_remote_persisted",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rtolap.airflow.loaders import Completeness
+from rtolap.airflow.declared import Completeness
 from rtolap.airflow.windows import Window, explain_async
 from rtolap.model.stored.partitions import PartitionRange, partition_of
 from rtolap.model.stored.table import PartitionUnit

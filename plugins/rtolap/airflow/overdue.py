@@ -1,18 +1,24 @@
-"""Windows that a person is asked about: those that hold a cube's segments for too long."""
+"""Windows that a person is asked about: those that hold a cube's segments, or their builds, for too long."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal, get_args
 
-from rtolap.airflow.incomplete import forced, incomplete_builds
 from rtolap.airflow.windows import Window, explain, window_of
+from rtolap.base.errors import DefinitionError
 from rtolap.model.durations import parse_duration_ms
 from rtolap.model.segment import SegmentRange
 from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.protocols.coordinator.messages import QueueEntry
+from rtolap.protocols.watermark.messages import Explanation
 
 OVERDUE_AFTER_VARIABLE = "rtolap_watermark_overdue_after"
 OVERDUE_AFTER = "30m"
 _ACTIVE = "ACTIVE"
+IncompleteBuilds = Literal["build", "approve"]
+POLICY_VARIABLE = "rtolap_incomplete_builds"
+FIRST_VERSION = 1
 
 
 def windows_to_ask_about(
@@ -66,3 +72,40 @@ def oldest(windows: Iterable[Window], windows_max: int) -> list[Window]:
         if taken[window.application] <= windows_max:
             chosen.append(window)
     return chosen
+
+
+def incomplete_builds(value: str) -> IncompleteBuilds:
+    """What is done about builds of segments that were closed by force before their window may close.
+
+    `build`: whatever was closed is built. `approve`: what was closed by force waits until its window may
+    close, by its watermark or by a person. Raises DefinitionError.
+    """
+    for known in get_args(IncompleteBuilds):
+        if value == known:
+            policy: IncompleteBuilds = known
+            return policy
+    expected = " or ".join(get_args(IncompleteBuilds))
+    raise DefinitionError("no such policy for incomplete builds", expected=expected, found=repr(value))
+
+
+def forced(entries: Iterable[QueueEntry]) -> dict[QueueEntry, Window]:
+    """Those closed by force whose first version is still to be built. Later versions only add events."""
+    return {
+        entry: Window(known.application, known.window_end_ms)
+        for entry in entries
+        if entry.version == FIRST_VERSION
+        and (known := entry.completeness) is not None
+        and known.closed_by == "forced"
+    }
+
+
+def held(coordinator: CoordinatorClient, entries: Iterable[QueueEntry]) -> dict[QueueEntry, Explanation]:
+    """Return those of the forced entries whose window may not close even now."""
+    explanations: dict[Window, Explanation] = {}
+    held_entries: dict[QueueEntry, Explanation] = {}
+    for entry, window in forced(entries).items():
+        if window not in explanations:
+            explanations[window] = explain(coordinator, window)
+        if not explanations[window].may_close:
+            held_entries[entry] = explanations[window]
+    return held_entries

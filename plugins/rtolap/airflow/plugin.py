@@ -1,19 +1,75 @@
-"""The additions to Airflow's pages: links of tasks, the routes they lead to, and a check of the host.
+"""The additions to Airflow's pages: links of tasks, the routes that they lead to, a check of the host.
 
-A page elsewhere can give its own name the address of this machine, and query Airflow in the name of whoever
-is signed in here. Names in RTOLAP_AIRFLOW_HOSTS are answered and no others; without it, Airflow answers any.
+Airflow mounts plugin applications without authentication: every route here requires the right to read the
+task logs of the DAG that it is reached from. The cluster's token stays on the server.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.core_api.security import requires_access_dag
 from airflow.sdk.plugins_manager import AirflowPlugin
+from fastapi import Depends, FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.links import URL_PREFIX, ProcessLogLink, SegmentsLink, WindowLink
-from rtolap.airflow.routes import app
+from rtolap.airflow.windows import explain, named_window
+from rtolap.base.errors import RtolapError
 from rtolap.base.settings import Settings
+from rtolap.protocols.agent.messages import LOG_BYTES_MAX, check_key
+
+app = FastAPI(title="rtolap", docs_url=None, redoc_url=None, openapi_url=None)
+
+_READER = [Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))]
+
+
+@app.exception_handler(RtolapError)
+async def failed(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RtolapError)
+    return JSONResponse(error.to_dict(), status_code=error.http_status)
+
+
+@app.get("/dags/{dag_id}/processes/{key}/log", dependencies=_READER)
+def process_log(dag_id: str, key: str) -> PlainTextResponse:
+    with RtolapHook().agent() as agent:
+        return PlainTextResponse(agent.log(check_key(key), LOG_BYTES_MAX))
+
+
+@app.get("/dags/{dag_id}/cubes/{cube}/segments", dependencies=_READER)
+def segments(dag_id: str, cube: str) -> list[dict[str, Any]]:
+    with RtolapHook().coordinator() as coordinator:
+        return [segment.model_dump(mode="json") for segment in coordinator.segments(cube)]
+
+
+@app.get("/dags/{dag_id}/cubes/{cube}/segments/{segment}", dependencies=_READER)
+def one_segment(dag_id: str, cube: str, segment: str) -> dict[str, Any]:
+    with RtolapHook().coordinator() as coordinator:
+        return coordinator.segment(cube, segment).model_dump(mode="json")
+
+
+@app.get("/dags/{dag_id}/window", dependencies=_READER)
+def window(
+    dag_id: str,
+    application: str | None = None,
+    window_end: str | None = None,
+    cube: str | None = None,
+    segment: str | None = None,
+    lateness_ms: int = 0,
+) -> dict[str, Any]:
+    with RtolapHook().coordinator() as coordinator:
+        named = named_window(
+            coordinator,
+            application=application,
+            window_end=window_end,
+            cube=cube,
+            segment=segment,
+            lateness_ms=lateness_ms,
+        )
+        return explain(coordinator, named).model_dump(mode="json")
 
 
 def host_checks(hosts: str) -> list[dict[str, Any]]:

@@ -22,11 +22,11 @@ from airflow.sdk.exceptions import AirflowException
 
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.hooks.spark import SPARK_DEFAULT, spark_options
-from rtolap.airflow.incomplete import held, incomplete_builds
 from rtolap.airflow.links import ProcessLogLink, SegmentsLink
 from rtolap.airflow.operators import build_batch as batch
 from rtolap.airflow.operators.build_batch import Build, Outcome
 from rtolap.airflow.operators.process import ManagedProcessOperator, find
+from rtolap.airflow.overdue import held, incomplete_builds
 from rtolap.airflow.words import state_of
 from rtolap.base.errors import NotFound, NotYet, Refused
 from rtolap.protocols.agent.client import AgentClient
@@ -48,7 +48,7 @@ class SparkBuildOperator(ManagedProcessOperator):
     Builds are submitted as the Airflow connection `spark_conn_id` says (master, deploy mode, queue,
     configuration), read again for each batch; `spark_master` and `spark_conf` go before it. The agent owns
     the process, and refuses settings that it does not allow, by name. `incomplete_builds`: `build` or
-    `approve`, see `incomplete`.
+    `approve`, see `incomplete_builds`.
     """
 
     template_fields: Sequence[str] = ("cube", "process_key", "env", "incomplete_builds")

@@ -146,7 +146,7 @@ class ManagedProcessOperator(BaseOperator):
         """Called when a trigger has fired; `generation` is what was waited for. Success is possible for
         one-shots only.
 
-        What another one says (see `triggers.addressed`) is not meant: after a clear, that the former process
+        What another one says (see `AddressedTrigger`) is not meant: after a clear, that the former process
         was replaced.
         """
         if (event.get("process_key"), event.get("generation")) != (self.process_key, generation):

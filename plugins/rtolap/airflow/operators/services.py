@@ -1,15 +1,27 @@
-"""The kinds of service that run as tasks without end: a receiver, a loader or a consumer a task."""
+"""Services that run as tasks without end: a receiver, a loader or a consumer a task, in one DAG a kind."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import msgspec
+import pendulum
+from airflow.sdk import DAG, Variable, XComArg, task
 
-from rtolap.airflow import loaders
+from rtolap.airflow.declared import Completeness, Kind, RunningLoader, loader_labels
 from rtolap.airflow.operators.process import ManagedProcessOperator
+from rtolap.base.settings import Settings
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_STOPPED, process_key
+
+# For about a day, ever more slowly, before a human is needed.
+_RETRIES: dict[str, Any] = {
+    "retries": 100,
+    "retry_delay": timedelta(seconds=20),
+    "retry_exponential_backoff": True,
+    "max_retry_delay": timedelta(minutes=15),
+}
 
 
 class ReceiverOperator(ManagedProcessOperator):
@@ -41,7 +53,7 @@ class ReceiverOperator(ManagedProcessOperator):
 class LoaderOperator(ManagedProcessOperator):
     """One loader, as a task that never ends by itself.
 
-    `loader` is the name of its job, `port` that of its process. `complete`: see `loaders.Completeness`. A
+    `loader` is the name of its job, `port` that of its process. `complete`: see `Completeness`. A
     loader that was stopped by `rtolap loader stop` stays so, and its task waits until it is cleared. One that
     has failed for a reason that a restart does not mend is not restarted by the agent; Airflow's retries look
     at it again.
@@ -50,15 +62,15 @@ class LoaderOperator(ManagedProcessOperator):
     def __init__(
         self, *, loader: str, port: int, complete: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> None:
-        declared = loaders.RunningLoader(
-            loader, port, None if complete is None else msgspec.convert(complete, loaders.Completeness)
+        declared = RunningLoader(
+            loader, port, None if complete is None else msgspec.convert(complete, Completeness)
         )
         super().__init__(
             argv=["rtolap", "loader", "run", loader, "--port", str(port)],
             process_key=process_key(loader),
             final_codes=(EXIT_STOPPED, EXIT_FAILED),
             waits_when_done=True,
-            labels=loaders.labels(declared),
+            labels=loader_labels(declared),
             **kwargs,
         )
         self.loader = loader
@@ -86,3 +98,31 @@ class SubscriptionOperator(ManagedProcessOperator):
         self.subscription = subscription
         self.host = host
         self.ports = ports
+
+
+def service_dag(kind: Kind, doc_md: str | None) -> DAG:
+    """The DAG `rtolap_<plural>`, to be used with `with`: it keeps the declared services of a kind running.
+
+    Unpausing it starts them; its run ends when no task is left, and the next one begins at once.
+    """
+    return DAG(
+        dag_id=f"rtolap_{kind.plural}",
+        schedule="@continuous",
+        start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
+        max_active_runs=1,
+        catchup=False,
+        default_args=_RETRIES,  # of every task: a wrong declaration would else make run after run
+        tags=["rtolap"],
+        doc_md=doc_md,
+    )
+
+
+def declared_services(kind: Kind) -> XComArg:
+    """The task that reads the declarations; its result is the arguments of an operator, one set each."""
+
+    @task
+    def declared() -> list[dict[str, Any]]:
+        variable = Variable.get(kind.variable, default=None, deserialize_json=True)
+        return kind.declared(variable, Settings().include_dir)
+
+    return declared()

@@ -7,8 +7,8 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, Context
 
+from rtolap.airflow.declared import defined_subscriptions
 from rtolap.airflow.hooks.on_demand import HBASE_DEFAULT, open_replication
-from rtolap.airflow.subscriptions import defined_subscriptions
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 

@@ -90,7 +90,7 @@ class WindowApprovalOperator(ApprovalOperator):
         self._wait(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """An answer to another question, which may come as `triggers.addressed` says, is none."""
+        """An answer to another question, which may come as `AddressedTrigger` says, is none."""
         said_by_trigger = dict(event)
         ti_id = str(context["task_instance"].id)
         # Airflow's API addresses the answer to the task, and names none.

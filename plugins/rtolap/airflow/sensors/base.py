@@ -13,7 +13,7 @@ from airflow.triggers.base import BaseTrigger
 
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.triggers.addressed import address_of, addressed
+from rtolap.airflow.triggers.base import address_of, addressed
 from rtolap.protocols.coordinator.client import CoordinatorClient
 
 Client = TypeVar("Client")

@@ -11,9 +11,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from rtolap.airflow.links import WindowLink
 from rtolap.airflow.sensors.base import CoordinatorSensor
-from rtolap.airflow.triggers.queue import QueueTrigger
-from rtolap.airflow.triggers.watermark import WatermarkTrigger
-from rtolap.airflow.triggers.window import WindowTrigger
+from rtolap.airflow.triggers.cubes import QueueTrigger, WatermarkTrigger, WindowTrigger
 from rtolap.airflow.windows import Window, explain, named_window, outcome
 from rtolap.airflow.words import iso, state_of
 from rtolap.model.instants import instant_ms

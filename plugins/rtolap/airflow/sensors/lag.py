@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from airflow.sdk import Context
 
+from rtolap.airflow.declared import find_loader
 from rtolap.airflow.hooks.on_demand import open_kafka
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.loaders import find_loader
 from rtolap.airflow.operators.topics import topic_of
 from rtolap.airflow.sensors.base import DeferredSensor
 from rtolap.airflow.triggers.lag import LagTrigger, lag, outcome, reached, words

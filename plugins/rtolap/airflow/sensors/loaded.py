@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from airflow.sdk import Context
 
 from rtolap.airflow.completeness import behind
+from rtolap.airflow.declared import find_loader
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.loaders import find_loader
 from rtolap.airflow.sensors.base import DeferredSensor
 from rtolap.airflow.triggers.loaded import LoadedTrigger, offsets_of, outcome, words
 from rtolap.base.errors import DefinitionError, Unavailable

@@ -16,8 +16,8 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.hitl import get_hitl_detail_content_detail
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from rtolap.airflow.triggers.fields import RtolapTrigger
-from rtolap.airflow.triggers.window import WindowTrigger
+from rtolap.airflow.triggers.base import RtolapTrigger
+from rtolap.airflow.triggers.cubes import WindowTrigger
 
 UNASKED = "unasked"
 
@@ -25,7 +25,7 @@ UNASKED = "unasked"
 @dataclass(kw_only=True, eq=False, repr=False)
 class AnswerTrigger(RtolapTrigger):
     """Fires what Airflow's `HITLTrigger` or what `WindowTrigger` fires, whichever comes first, with "ti_id":
-    see `addressed` why. If there is no question, it fires {UNASKED: True, "ti_id"}.
+    see `AddressedTrigger` why. If there is no question, it fires {UNASKED: True, "ti_id"}.
 
     Airflow's API resumes a task with the answer itself. This trigger is for the answer that was given before
     the task began to wait, and for a window that may close without one.

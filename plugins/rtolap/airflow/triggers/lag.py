@@ -13,7 +13,7 @@ from typing import Any
 from airflow.triggers.base import TriggerEvent
 
 from rtolap.airflow.hooks.on_demand import open_kafka
-from rtolap.airflow.triggers.fields import RtolapTrigger
+from rtolap.airflow.triggers.base import RtolapTrigger
 from rtolap.base.errors import Unavailable
 from rtolap.model.offsets import Offsets
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER

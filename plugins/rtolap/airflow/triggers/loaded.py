@@ -1,4 +1,4 @@
-"""Waits until a loader has loaded up to offsets, or all that was in its topic at a time."""
+"""Triggers of loaded tables: a loader is far enough, partitions are complete."""
 
 # mypy: disable-error-code="no-untyped-call"
 # (Airflow's trigger classes carry no annotations.)
@@ -10,11 +10,15 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow.triggers.base import TriggerEvent
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from rtolap.airflow.completeness import CaughtUp, behind
-from rtolap.airflow.triggers.fields import RtolapTrigger
-from rtolap.base.errors import Unavailable
+from rtolap.airflow.completeness import CaughtUp, TableProgress, behind, complete_until_ms
+from rtolap.airflow.declared import RunningLoader, loader_of
+from rtolap.airflow.triggers.base import RtolapTrigger
+from rtolap.airflow.words import iso
+from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.model.stored.partitions import PartitionRange
+from rtolap.protocols.coordinator.client import AsyncCoordinatorClient
 from rtolap.protocols.loader.messages import LoaderStatus
 
 TELL_S = 60.0  # how often the task's log is told what is missing
@@ -77,3 +81,62 @@ def words(status: LoaderStatus, offsets: Mapping[int, int]) -> str:
     )
     reason = f": {status.reason}" if status.reason else ""
     return f"loader {status.job} is {status.state}{reason}; {missing or 'all can be read'}"
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PartitionsTrigger(RtolapTrigger, BaseEventTrigger):
+    """Fires {"loader", "database", "table", "partition", "start", "end"} for each partition that is complete.
+
+    Looks at all loaders that the agent runs and that say by what their tables are complete. When it begins,
+    and after a change of triggerer, the last complete partition of each table is announced once more: an
+    event says that all is complete up to there. Requests without a response are retried without end.
+    """
+
+    poll_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._tables: dict[str, TableProgress] = {}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        await self._hook.load()
+        async with self._hook.async_coordinator() as coordinator, self._hook.async_agent() as agent:
+            while True:
+                try:
+                    running = [loader_of(status) for status in await agent.processes() if status.is_live]
+                except RtolapError as error:
+                    self.log.warning("the agent cannot be asked for loaders: %s", error)
+                    running = []
+                for loader in running:
+                    if loader is None or loader.complete is None:
+                        continue
+                    try:
+                        progress_found = await self._look(loader, coordinator)
+                    except RtolapError as error:
+                        self.log.warning("loader %s: %s", loader.name, error)
+                        continue
+                    for event in progress_found:
+                        yield event
+                await asyncio.sleep(self.poll_s)
+
+    async def _look(self, loader: RunningLoader, coordinator: AsyncCoordinatorClient) -> list[TriggerEvent]:
+        assert loader.complete is not None
+        until_ms = await complete_until_ms(coordinator, loader.complete)
+        async with self._hook.async_loader(loader.port) as client:
+            status = await client.status()
+        progress = self._tables.setdefault(loader.name, TableProgress())
+        found_progress = progress.observe(status, loader.complete.unit, until_ms)
+        return [_event(loader, status.database, status.table, partition) for partition in found_progress]
+
+
+def _event(loader: RunningLoader, database: str, table: str, partition: PartitionRange) -> TriggerEvent:
+    return TriggerEvent(
+        {
+            "loader": loader.name,
+            "database": database,
+            "table": table,
+            "partition": partition.name,
+            "start": iso(partition.start_ms),
+            "end": iso(partition.end_ms),
+        }
+    )

@@ -1,4 +1,4 @@
-"""Waits until what was written before an instant has been delivered to a peer of HBase."""
+"""Triggers of HBase's replication: what was written before an instant is delivered, all is caught up."""
 
 # mypy: disable-error-code="no-untyped-call"
 # (Airflow's trigger classes carry no annotations.)
@@ -9,12 +9,13 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from airflow.triggers.base import TriggerEvent
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from rtolap.airflow.hooks.on_demand import HBASE_DEFAULT, DueArguments, open_replication
-from rtolap.airflow.triggers.fields import FieldTrigger
+from rtolap.airflow.triggers.base import FieldTrigger
+from rtolap.airflow.words import iso
 from rtolap.base.clock import SystemClock
-from rtolap.base.errors import Unavailable
+from rtolap.base.errors import RtolapError, Unavailable
 
 TELL_S = 60.0  # how often the task's log is told how far it is
 
@@ -54,6 +55,37 @@ class ReplicationWaitTrigger(FieldTrigger):
                     if time.monotonic() - told_s > TELL_S:
                         told_s = time.monotonic()
                         self.log.info("%s: %d logs are not delivered yet", self.peer, len(due["logs"]))
+                await asyncio.sleep(self.poll_s)
+        finally:
+            await asyncio.to_thread(replication.close)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CaughtUpTrigger(FieldTrigger, BaseEventTrigger):
+    """Fires {"subscription", "at"} when all queues of a subscription have nothing to replicate, after they
+    had; and once for each that is so when it begins, or after a change of triggerer.
+
+    That is as region servers report it, every few seconds. Whoever must know that what was written before an
+    instant is delivered waits by `ReplicationWaitSensor`.
+    """
+
+    poll_s: float = 10.0
+    hbase_conn_id: str = HBASE_DEFAULT
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        replication = await asyncio.to_thread(open_replication, self.hbase_conn_id)  # its client blocks
+        announced: set[str] = set()
+        try:
+            while True:
+                try:
+                    states = await asyncio.to_thread(replication.caught_up)
+                except RtolapError as error:
+                    self.log.warning("HBase cannot be asked for its queues: %s", error)
+                else:
+                    caught_up = {name for name, is_so in states.items() if is_so}
+                    for name in sorted(caught_up - announced):
+                        yield TriggerEvent({"subscription": name, "at": iso(SystemClock().now_ms())})
+                    announced = caught_up
                 await asyncio.sleep(self.poll_s)
         finally:
             await asyncio.to_thread(replication.close)
