@@ -22,13 +22,13 @@ from airflow.cli.cli_parser import get_parser
 from airflow.configuration import conf
 from rtolap.agent.http import create_app
 from rtolap.base.settings import Settings
+from rtolap.base.users import password_hash
 from rtolap.cli.main import load
 from rtolap.coordinator.rest import build_app
 from rtolap.query.http import make_app
-from rtolap.stack.names import DEFAULT_PORTS
 from rtolap.stack.probes import AIRFLOW_HEALTH
-from rtolap.stack.secrets import password_hash
 from rtolap.stack.servers.airflow import EXECUTION_API
+from rtolap.stack.state import DEFAULT_PORTS
 from rtolap.stored.frontend.http.app import OPEN_PATHS
 from rtolap.stored.frontend.process import here
 from rtolap.stored.metastore.dialects import checked_address

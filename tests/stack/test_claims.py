@@ -12,17 +12,16 @@ import msgspec
 import psutil
 import pytest
 from rtolap.base.errors import Corrupted, Refused
-from rtolap.stack.claims import PortClaims
 from rtolap.stack.components import DEFAULT_PORTS
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.pids import PidRecord
-from rtolap.stack.ports import choose_ports, free_port
+from rtolap.stack.ports import PortClaims, choose_ports, free_port
 
 # Prints the ports it has claimed and lives until its stdin ends; waits for a line first.
 _STACK = """
 import json, sys
 from pathlib import Path
-from rtolap.stack.claims import PortClaims
+from rtolap.stack.ports import PortClaims
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.ports import choose_ports
 claims, root, preferred = PortClaims(Path(sys.argv[1])), Path(sys.argv[2]), json.loads(sys.argv[3])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from rtolap.base.errors import ProcessFailed
-from rtolap.stack import listeners
+from rtolap.stack import ports
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess, ProcessSpec
 
@@ -81,7 +81,7 @@ def test_an_answer_of_another_process_does_not_make_a_part_ready(tmp_path: Path)
 def test_a_part_whose_port_is_taken_is_not_started_and_the_holder_is_named(
     tmp_path: Path, stranger: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listeners, "_FREE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(ports, "_FREE_TIMEOUT_S", 0.1)
     process = part(tmp_path, stranger, _NEVER)
     with pytest.raises(ProcessFailed, match=rf"port {stranger} free.*process {os.getpid()} \("):
         process.start()
@@ -90,4 +90,4 @@ def test_a_part_whose_port_is_taken_is_not_started_and_the_holder_is_named(
 
 def test_a_port_on_which_nobody_listens_is_nobodys(tmp_path: Path) -> None:
     port = free_port()
-    assert listeners.foreign_listener((port,), None) == f"port {port} belongs to nobody"
+    assert ports.foreign_listener((port,), None) == f"port {port} belongs to nobody"

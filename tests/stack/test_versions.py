@@ -14,11 +14,9 @@ from rtolap.cli.local.running_stack import adopt_running_stack
 from rtolap.stack.components import COMPONENTS
 from rtolap.stack.layout import DEFAULT_DIR, StackLayout
 from rtolap.stack.lifecycle import Stack
-from rtolap.stack.names import COMPONENT_NAMES, DEFAULT_PORTS
 from rtolap.stack.pids import PidRecord
 from rtolap.stack.secrets import ensure_secrets
-from rtolap.stack.state import StackState, load_state, save_state
-from rtolap.stack.versions import adapt
+from rtolap.stack.state import COMPONENT_NAMES, DEFAULT_PORTS, StackState, adapt, load_state, save_state
 
 OLD_PORTS = {"zk": 2181, **{name: port for name, port in DEFAULT_PORTS.items() if name != "zookeeper"}}
 OLD = StackState(OLD_PORTS, ("zk", "kafka"), {"RTOLAP_KAFKA": "127.0.0.1:9092"})

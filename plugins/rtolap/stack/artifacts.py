@@ -27,8 +27,7 @@ from pathlib import Path
 
 from rtolap.base.errors import NotFound, ProcessFailed
 from rtolap.base.shipped import checkout
-from rtolap.stack.hbase_checksums import HBASE
-from rtolap.stack.jar_checksums import EXPORTER, JOLOKIA, STACK, parsed, verify
+from rtolap.stack.jar_checksums import EXPORTER, HBASE, JOLOKIA, STACK, parsed, verify
 
 # Kafka 4.4.0's pom needs an artefact that is not published. The connector and its token provider lag behind
 # pyspark, hence the four separate, non-transitive dependencies.

@@ -24,7 +24,6 @@ from rtolap.stack.environment import (
     service_env,
 )
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.names import DEFAULT_PORTS as DEFAULT_PORTS
 from rtolap.stack.probes import http_missing, mysql_missing, storage_missing
 from rtolap.stack.secrets import read_secret
 from rtolap.stack.servers import airflow
@@ -33,6 +32,7 @@ from rtolap.stack.servers.kafka import kafka_spec
 from rtolap.stack.servers.mariadb import mariadb_spec
 from rtolap.stack.servers.zookeeper import zookeeper_spec
 from rtolap.stack.spec import ProcessSpec
+from rtolap.stack.state import DEFAULT_PORTS as DEFAULT_PORTS
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from rtolap.base.files import write_atomic
 from rtolap.base.shipped import checkout, shipped
-from rtolap.stack.class_archives import spark_submit_options
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.secrets import AIRFLOW_PASSWORD, AIRFLOW_PASSWORDS, AIRFLOW_USER, SQL_USER, read_secret
+from rtolap.stack.servers.java import spark_submit_options
 
 # In the environment of everything the stack starts, and so of what those start: `down` finds them by it.
 STACK_MARK = "RTOLAP_STACK_ID"

@@ -14,18 +14,14 @@ import msgspec
 
 from rtolap.base.errors import DefinitionError, NotFound, ProcessFailed, Refused, RtolapError
 from rtolap.protocols.agent.client import AgentClient
-from rtolap.stack.claims import PortClaims
 from rtolap.stack.components import COMPONENTS, Surroundings
 from rtolap.stack.environment import HOST, rtolap_settings, write_env_file
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.names import DEFAULT_PORTS
-from rtolap.stack.ports import choose_ports
+from rtolap.stack.ports import PortClaims, choose_ports
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.secrets import ensure_secrets, read_secret
-from rtolap.stack.state import StackState, load_state, save_state
-from rtolap.stack.sweep import marked_processes, sweep
-from rtolap.stack.together import Progress, start_all, stop_all
-from rtolap.stack.versions import adapt, refuse_other_version
+from rtolap.stack.state import DEFAULT_PORTS, StackState, adapt, load_state, refuse_other_version, save_state
+from rtolap.stack.together import Progress, marked_processes, start_all, stop_all, sweep
 
 _LOCK_TIMEOUT_S = 5.0
 _AIRFLOW = frozenset(name for name in COMPONENTS if name.startswith("airflow-"))

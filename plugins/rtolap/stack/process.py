@@ -23,7 +23,6 @@ import msgspec
 
 from rtolap.base.errors import ProcessFailed
 from rtolap.base.files import PRIVATE, write_atomic
-from rtolap.stack.listeners import foreign_listener, require_free
 from rtolap.stack.log_files import last_lines, start_pump
 from rtolap.stack.pids import (
     PidRecord,
@@ -34,6 +33,7 @@ from rtolap.stack.pids import (
     send_signal,
     session_members,
 )
+from rtolap.stack.ports import foreign_listener, require_free
 from rtolap.stack.spec import ProcessSpec
 
 _POLL_S = 0.05

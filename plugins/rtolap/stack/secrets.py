@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import secrets
 
 from rtolap.base.files import write_atomic
+from rtolap.base.users import password_hash
 from rtolap.stack.layout import StackLayout
 
 SQL_USER = "rtolap"
@@ -36,11 +36,6 @@ def ensure_secrets(layout: StackLayout) -> None:
 
 def read_secret(layout: StackLayout, name: str) -> str:
     return layout.secret(name).read_text().strip()
-
-
-def password_hash(password: str) -> str:
-    """Return the hash that the MySQL endpoint checks `caching_sha2_password` against."""
-    return hashlib.sha256(hashlib.sha256(password.encode()).digest()).hexdigest()
 
 
 def _ensure(layout: StackLayout, name: str, value: str) -> None:

@@ -1,10 +1,15 @@
-"""The spec of a process: what to run, where, and how to see that it is ready."""
+"""The spec of a process: what to run, where, and how to see that it is ready; programs that prepare it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from rtolap.base.errors import ProcessFailed
+
+_SHOWN_CHARS = 3000
 
 
 @dataclass(frozen=True)
@@ -30,3 +35,23 @@ class ProcessSpec:
     prepare: Callable[[], None] = lambda: None
     ready_timeout_s: float = 60.0
     stop_timeout_s: float = 10.0
+
+
+def run_once(
+    command: Sequence[str], *, failure: str, timeout_s: float, env: Mapping[str, str] | None = None
+) -> None:
+    """Run a program that prepares a server and ends: a database is made, a folder formatted.
+
+    Raises ProcessFailed, which says `failure` and shows the end of what was printed.
+    """
+    done = subprocess.run(
+        command,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout_s,
+    )
+    if done.returncode != 0:
+        raise ProcessFailed(failure, found=done.stdout[-_SHOWN_CHARS:])

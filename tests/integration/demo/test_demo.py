@@ -9,7 +9,7 @@ import psutil
 import pytest
 from rtolap.demo.queries import QUERIES
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.sweep import marked_processes
+from rtolap.stack.together import marked_processes
 
 from tests.support.demonstrated import Demonstrated
 

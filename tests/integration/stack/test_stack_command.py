@@ -26,7 +26,7 @@ from rtolap.stack.components import DEFAULT_PORTS
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.ports import free_port
 from rtolap.stack.secrets import SQL_USER, read_secret
-from rtolap.stack.sweep import marked_processes
+from rtolap.stack.together import marked_processes
 
 from tests.support.waiting import until
 

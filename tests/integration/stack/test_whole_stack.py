@@ -18,11 +18,10 @@ import pymysql
 import pytest
 from rtolap.stack.components import COMPONENTS
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.names import PORT_OWNERS
 from rtolap.stack.pids import PidRecord, is_same_process, read_record, session_members
 from rtolap.stack.secrets import AIRFLOW_PASSWORD, AIRFLOW_USER, SQL_USER, read_secret
-from rtolap.stack.state import load_state
-from rtolap.stack.sweep import marked_processes
+from rtolap.stack.state import PORT_OWNERS, load_state
+from rtolap.stack.together import marked_processes
 
 from tests.support.demonstrated import Demonstrated, user_environment
 from tests.support.waiting import until

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from rtolap.base.settings import Settings
 from rtolap.stack.layout import DEFAULT_DIR, StackLayout
-from rtolap.stack.state import load_state
-from rtolap.stack.versions import adapt, refuse_other_version
+from rtolap.stack.state import adapt, load_state, refuse_other_version
 
 
 def no_stack_note(environ: MutableMapping[str, str] = os.environ) -> str | None:

@@ -19,8 +19,7 @@ from rtolap.stack.environment import airflow_line, load_line, mysql_line
 from rtolap.stack.layout import DEFAULT_DIR, StackLayout
 from rtolap.stack.lifecycle import Stack
 from rtolap.stack.log_files import Follower, last_lines
-from rtolap.stack.names import PORT_OWNERS
-from rtolap.stack.state import StackState, load_state
+from rtolap.stack.state import PORT_OWNERS, StackState, load_state
 
 EXIT_PART_DOWN = 3
 _FOLLOW_POLL_S = 0.3

@@ -1,6 +1,6 @@
 """Small builds of made-up rows: they load the classes that builds load, and an archive can be made of them.
 
-A target of spark-submit, with the folder to write below: see `rtolap.stack.class_archives`.
+A target of spark-submit, with the folder to write below: see `rtolap.stack.class_recording`.
 """
 
 from __future__ import annotations

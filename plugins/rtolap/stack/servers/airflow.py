@@ -13,11 +13,10 @@ from pathlib import Path
 from rtolap.base.files import write_atomic
 from rtolap.stack.environment import HOST, airflow_env, airflow_execution_url, airflow_url
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.listeners import foreign_listener
 from rtolap.stack.pids import read_record
+from rtolap.stack.ports import foreign_listener
 from rtolap.stack.probes import airflow_missing, http_missing
-from rtolap.stack.run_once import run_once
-from rtolap.stack.spec import ProcessSpec
+from rtolap.stack.spec import ProcessSpec, run_once
 
 _MIGRATION_TIMEOUT_S = 240
 _READY_TIMEOUT_S = 240  # 20 s on an idle machine; a busy one with two cores may need minutes

@@ -9,11 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rtolap.stack.artifacts import JavaArtifacts
-from rtolap.stack.class_archives import archive_flags
 from rtolap.stack.probes import exchange
-from rtolap.stack.run_once import run_once
-from rtolap.stack.servers.java import LEAN_FLAGS, class_path, properties, write_log4j
-from rtolap.stack.spec import ProcessSpec
+from rtolap.stack.servers.java import LEAN_FLAGS, archive_flags, class_path, properties, write_log4j
+from rtolap.stack.spec import ProcessSpec, run_once
 
 _FORMAT_TIMEOUT_S = 60
 _METADATA_REQUEST = 3

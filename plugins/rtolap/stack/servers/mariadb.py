@@ -9,8 +9,7 @@ from pathlib import Path
 
 from rtolap.base.errors import NotFound
 from rtolap.stack.probes import mysql_socket_missing
-from rtolap.stack.run_once import run_once
-from rtolap.stack.spec import ProcessSpec
+from rtolap.stack.spec import ProcessSpec, run_once
 
 _INSTALL_TIMEOUT_S = 120
 _SYSTEM_FOLDERS = "/usr/sbin:/usr/local/sbin"  # where Debian puts servers, not on everybody's PATH
