@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, TaskDeferred
-from rtolap.agent.host import Host
-from rtolap.agent.options import SPARK_OPTIONS, check_options
+from rtolap.agent.options import SPARK_OPTIONS, Host, check_options
 from rtolap.airflow.hooks.kafka import KafkaClusterHook, connection_of
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.hooks.spark import spark_options

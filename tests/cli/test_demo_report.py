@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 from rtolap.cli.local.demo import report
-from rtolap.demo.journal import Journal
+from rtolap.demo.journal import Journal, compare, outcome
 from rtolap.demo.moments import Moment
-from rtolap.demo.outcome import outcome
 from rtolap.demo.recount import Rows
-from rtolap.demo.refusals import compare
 
 ROWS: Rows = ((1, "a", None),)
 

@@ -6,12 +6,9 @@ import json
 
 import pytest
 from rtolap.cli.output import print_json
-from rtolap.demo.journal import Journal
+from rtolap.demo.journal import Journal, compare_refusals, outcome
 from rtolap.demo.moments import Moment
-from rtolap.demo.outcome import outcome
-from rtolap.demo.queries import QUERIES
-from rtolap.demo.recount import Rows
-from rtolap.demo.refusals import compare
+from rtolap.demo.recount import QUERIES, Rows
 
 ROWS: Rows = ((1, "a", None),)
 END = frozenset((Moment.END,))
@@ -21,7 +18,7 @@ def journal(answer: Rows = ROWS, *, kept: bool = True) -> Journal:
     made = Journal()
     for query in QUERIES:
         made.note(query.name, {Moment.END}, events=3, positions={0: 3}, answer=answer, recount=ROWS)
-    made.refusals = compare([] if kept else [(0, 1)], [])
+    made.refusals = compare_refusals([] if kept else [(0, 1)], [])
     return made
 
 

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 from rtolap.base.errors import DefinitionError, Refused
 from rtolap.demo.flights import Replay, ReplayPlan
-from rtolap.demo.queries import QUERIES
-from rtolap.demo.recount import Recount, normal
+from rtolap.demo.recount import QUERIES, Recount, normal
 
 PLAN = ReplayPlan(partitions=4, days=3, malformed=18, late_share=0.02)
 

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from airflow.cli.cli_parser import get_parser
 from airflow.configuration import conf
-from rtolap.agent.http import create_app
+from rtolap.agent.server import create_app
 from rtolap.base.settings import Settings
 from rtolap.base.users import password_hash
 from rtolap.cli.main import load

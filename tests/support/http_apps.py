@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from rtolap.agent.commands import Commands
-from rtolap.agent.host import Host
-from rtolap.agent.http import create_app
+from rtolap.agent.options import Host
+from rtolap.agent.server import create_app
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.metrics import Metrics
 from rtolap.base.users import Users, password_hash

@@ -17,5 +17,5 @@ predecessor left, by pid, start time and a mark in their environment.
 
 `states` is the lifecycle table, `records` what is kept on disk, `commands` the allow-list, `processes` the
 operating system, `ledger` and `lifecycle` change one record, `supervisor` does what callers ask, `watch`
-looks after what runs, `http` is the REST endpoint, `server` the process.
+looks after what runs, `server` is the REST endpoint and the process.
 """

@@ -2,7 +2,7 @@
 
 A caller names a program, never a path. `rtolap` runs this very package with this very interpreter, and only
 the sub-commands and options that `options` declares; `spark-submit` runs pyspark's own script on one of the
-files in the jobs folder, and our own job on specifications that `build_files` has checked. There is no shell
+files in the jobs folder, and our own job on specifications that were checked. There is no shell
 anywhere. Whoever has the cluster's token can ask for what is listed, on this host's own store and folders,
 and for nothing else.
 """
@@ -11,23 +11,31 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from rtolap.agent.build_files import BUILD_JOB, check_arguments, check_builds
-from rtolap.agent.host import Host
+import msgspec
+
 from rtolap.agent.options import (
     RTOLAP_NAMED,
     RTOLAP_OPTIONS,
     SPARK_OPTIONS,
+    Host,
     check_environment,
     check_name,
     check_options,
 )
 from rtolap.base.errors import DefinitionError
-from rtolap.protocols.agent.messages import ProcessSpec
+from rtolap.base.undecodable import UNDECODABLE
+from rtolap.model.build_spec import BuildSpec
+from rtolap.protocols.agent.messages import FILES_MARK, ProcessSpec
 
+BUILD_JOB = "build_segment.py"
+_PART = r"[A-Za-z0-9_+=,@~-][A-Za-z0-9_.+=,@~-]*"
+_NAME = re.compile(_PART)
+_FILE = re.compile(re.escape(FILES_MARK) + "/(.+)")
 Resolver = Callable[[Sequence[str]], tuple[str, ...]]
 
 
@@ -50,7 +58,7 @@ class Commands:
         if self._programs[spec.argv[0]] == self._spark:
             job = _job_position(spec.argv)
             if spec.argv[job] == BUILD_JOB:
-                check_builds(spec.argv[job + 1 :], spec.files, self._host)
+                _check_builds(spec.argv[job + 1 :], spec.files, self._host)
         return argv
 
     def resolve(self, argv: Sequence[str]) -> tuple[str, ...]:
@@ -93,7 +101,7 @@ class Commands:
                 found=repr(name),
             )
         if name == BUILD_JOB:
-            check_arguments(rest)
+            _check_build_arguments(rest)
         return (str(_spark_submit()), *options, str(job), *rest)
 
     def _rtolap(self, arguments: Sequence[str]) -> tuple[str, ...]:
@@ -127,3 +135,68 @@ def _spark_submit() -> Path:
             "spark-submit cannot run here", expected="pyspark beside the agent", action="pip install pyspark"
         )
     return Path(spec.origin).parent / "bin" / "spark-submit"
+
+
+def _check_builds(arguments: Sequence[str], files: Mapping[str, str], host: Host) -> None:
+    """`arguments` of the build job: files of the request itself, with specifications that fit this host.
+
+    A build deletes and writes below the `location` that its specification names, and reads its parts. The
+    coordinator gives specifications out; whoever has the cluster's token could make others: so each has to be
+    for this host's store, and inside its layout.
+    """
+    for argument in arguments:
+        name = _FILE.fullmatch(argument)
+        if name is None or name[1] not in files:
+            raise DefinitionError(
+                "build refused",
+                expected=f"{FILES_MARK}/ and the name of a file of the request, for each argument",
+                found=repr(argument),
+            )
+        for spec in _specs(files[name[1]]):
+            _check_build(spec, host)
+
+
+def _check_build_arguments(arguments: Sequence[str]) -> None:
+    """The form alone, for a process that is started again: its files were checked when they came."""
+    if not arguments or not all(_FILE.fullmatch(argument) for argument in arguments):
+        raise DefinitionError(
+            "build refused", expected=f"files of the request, as {FILES_MARK}/name", found=repr(arguments)
+        )
+
+
+def _specs(text: str) -> list[BuildSpec]:
+    try:
+        if text.lstrip().startswith("["):
+            return msgspec.json.decode(text, type=list[BuildSpec])
+        return [msgspec.json.decode(text, type=BuildSpec)]
+    except UNDECODABLE as error:
+        raise DefinitionError("build refused: no build specification", found=str(error)) from error
+
+
+def _check_build(spec: BuildSpec, host: Host) -> None:
+    if spec.object_store.rstrip("/") != host.object_store.rstrip("/"):
+        raise DefinitionError(
+            "build refused: another object store",
+            expected=f"{host.object_store}, which this host is set up with",
+            found=spec.object_store,
+            action="give coordinator and agents the same RTOLAP_OBJECT_STORE",
+        )
+    for name in (spec.cube, spec.segment, spec.build_id):
+        _fits("name", name, _NAME)
+    segment = f"{re.escape(spec.cube)}/{re.escape(spec.segment)}"
+    location = f"history/{segment}/v{spec.version}-{re.escape(spec.build_id)}"
+    _fits("location", spec.location, re.compile(location))
+    for part in spec.parts:
+        _fits("part", part.path, re.compile(f"staged/{segment}/v{spec.version}/{_PART}"))
+    if spec.previous_location is not None:
+        before = re.compile(f"history/{segment}/v{spec.version - 1}-{_PART}")
+        _fits("previous version", spec.previous_location, before)
+
+
+def _fits(what: str, found: str, pattern: re.Pattern[str]) -> None:
+    if not pattern.fullmatch(found):
+        raise DefinitionError(
+            f"build refused: its {what} lies outside the store's layout",
+            expected=pattern.pattern.replace("\\", ""),
+            found=repr(found),
+        )

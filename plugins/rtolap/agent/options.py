@@ -6,8 +6,25 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from rtolap.agent.host import Host
+import msgspec
+
 from rtolap.base.errors import DefinitionError
+
+
+class Host(msgspec.Struct, frozen=True):
+    """The parts of this host that a request may touch: the agent's own settings, never the caller's.
+
+    jobs_dir       Spark jobs that may run
+    data_dir       receivers keep their data below it
+    object_store   the one whose segments are built
+    spark_master   where builds run, beside `local`
+    """
+
+    jobs_dir: Path
+    data_dir: Path
+    object_store: str
+    spark_master: str = "local[2]"
+
 
 Fits = Callable[[str, Host], bool]
 

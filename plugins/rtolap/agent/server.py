@@ -1,23 +1,124 @@
-"""Runs an agent: binds, serves, and ends on SIGTERM or on a shutdown request."""
+"""The agent's REST server, on loopback by default: bearer token on everything but `/health`."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import signal
-from collections.abc import Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from fastapi import FastAPI, Query, Request, Response
 
 from rtolap.agent.commands import Commands
-from rtolap.agent.http import create_app
 from rtolap.agent.supervisor import Supervisor
+from rtolap.base.errors import DefinitionError, RtolapError
+from rtolap.base.http_guard import guard
 from rtolap.base.http_server import HttpConnections, HttpServer
+from rtolap.base.undecodable import UNDECODABLE
+from rtolap.protocols.agent.messages import LOG_BYTES_MAX, GenerationRef, ProcessList, ProcessSpec, Shutdown
 
 log = logging.getLogger(__name__)
 
+BODY_BYTES_MAX = 8 << 20  # the files of a request, escaped as JSON, and some room
+T = TypeVar("T")
 GRACEFUL_S = 5
+
+
+def create_app(supervisor: Supervisor, token: str, shutdown: Callable[[], None]) -> FastAPI:
+    """`shutdown` makes the server end once the answer is out."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        watch = asyncio.create_task(supervisor.run())
+
+        def watch_ended(task: asyncio.Task[None]) -> None:
+            # Without its loop the agent would hold processes that nobody looks after: end visibly instead.
+            if not task.cancelled() and task.exception() is not None:
+                log.critical("the agent's loop failed", exc_info=task.exception())
+                shutdown()
+
+        watch.add_done_callback(watch_ended)
+        try:
+            yield
+        finally:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+
+    app = FastAPI(title="rtolap agent", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    guard(app, supervisor.metrics.registry, token, body_bytes_max=lambda path: BODY_BYTES_MAX)
+    _add_routes(app, supervisor, shutdown)
+
+    @app.exception_handler(RtolapError)
+    async def failed(_request: Request, error: RtolapError) -> Response:
+        return Response(
+            msgspec.json.encode(error.to_dict()), error.http_status, media_type="application/json"
+        )
+
+    return app
+
+
+def _add_routes(app: FastAPI, supervisor: Supervisor, shutdown: Callable[[], None]) -> None:
+    @app.get("/health")
+    async def health() -> Response:
+        return Response(b'{"role":"agent"}', media_type="application/json")
+
+    @app.get("/api/v1/processes")
+    async def processes() -> Response:
+        return _json(ProcessList(supervisor.list()))
+
+    @app.put("/api/v1/processes/{key}")
+    async def ensure(key: str, request: Request) -> Response:
+        return _json(await supervisor.ensure(key, await _body(request, ProcessSpec)))
+
+    @app.get("/api/v1/processes/{key}")
+    async def get(key: str) -> Response:
+        return _json(supervisor.get(key))
+
+    @app.delete("/api/v1/processes/{key}")
+    async def stop(key: str, generation: int) -> Response:
+        return _json(await supervisor.stop(key, generation))
+
+    @app.post("/api/v1/processes/{key}/lease")
+    async def lease(key: str, request: Request) -> Response:
+        return _json(await supervisor.renew(key, (await _body(request, GenerationRef)).generation))
+
+    @app.post("/api/v1/processes/{key}/acknowledge")
+    async def acknowledge(key: str, request: Request) -> Response:
+        return _json(await supervisor.acknowledge(key, (await _body(request, GenerationRef)).generation))
+
+    @app.get("/api/v1/processes/{key}/generation")
+    async def generation(key: str) -> Response:
+        return _json(GenerationRef(supervisor.generation(key)))
+
+    @app.get("/api/v1/processes/{key}/log")
+    async def read_log(
+        key: str, bytes_max: Annotated[int, Query(alias="bytes", ge=1, le=LOG_BYTES_MAX)] = 65_536
+    ) -> Response:
+        return Response(supervisor.log(key, bytes_max), media_type="text/plain; charset=utf-8")
+
+    @app.post("/api/v1/shutdown")
+    async def shut_down(request: Request) -> Response:
+        if (await _body(request, Shutdown)).stop_processes:
+            await supervisor.stop_all()
+        shutdown()
+        return Response(b"{}", media_type="application/json")
+
+
+def _json(message: msgspec.Struct) -> Response:
+    return Response(msgspec.json.encode(message), media_type="application/json")
+
+
+async def _body(request: Request, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(await request.body() or b"{}", type=kind)
+    except UNDECODABLE as error:
+        raise DefinitionError(f"request body is not a {kind.__name__}", found=str(error)) from error
 
 
 async def serve(

@@ -17,14 +17,13 @@ from pathlib import Path
 import msgspec
 
 from rtolap.agent.commands import Commands
-from rtolap.agent.leases import Leases
 from rtolap.agent.ledger import Ledger
 from rtolap.agent.lifecycle import Lifecycle
 from rtolap.agent.metrics import AgentMetrics
 from rtolap.agent.processes import Processes
 from rtolap.agent.records import ProcessRecord, StateFile
 from rtolap.agent.states import FINAL, ProcessState
-from rtolap.agent.watch import TICK_S, KeyLocks, Watch
+from rtolap.agent.watch import TICK_S, KeyLocks, Leases, Watch
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus, check_files, check_key

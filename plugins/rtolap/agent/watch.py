@@ -7,18 +7,36 @@ import logging
 from collections import defaultdict
 
 from rtolap.agent.commands import Commands
-from rtolap.agent.leases import Leases
 from rtolap.agent.ledger import Ledger
 from rtolap.agent.lifecycle import Lifecycle
 from rtolap.agent.processes import Processes
 from rtolap.agent.records import ProcessRecord
 from rtolap.agent.states import FINAL, ProcessEvent, ProcessState
+from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
 
 log = logging.getLogger(__name__)
 
 TICK_S = 0.5
 KeyLocks = defaultdict[str, asyncio.Lock]
+
+
+class Leases:
+    """How long each process may still run without a renewal.
+
+    Kept in memory only: after a restart of the agent they start over.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until_s: dict[str, float] = {}
+
+    def renew(self, record: ProcessRecord) -> None:
+        self._until_s[record.key] = self._clock.monotonic_s() + record.spec.lease_s
+
+    def left_s(self, key: str) -> float:
+        """Seconds, 0 once it has expired."""
+        return max(0.0, self._until_s.get(key, 0.0) - self._clock.monotonic_s())
 
 
 class Watch:

@@ -11,7 +11,7 @@ import typer
 from rtolap.agent import server
 from rtolap.agent.commands import Commands
 from rtolap.agent.cpus import host_processors, parse_cpus
-from rtolap.agent.host import Host
+from rtolap.agent.options import Host
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, print_table, success
 from rtolap.cli.serving import service_settings

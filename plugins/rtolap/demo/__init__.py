@@ -1,8 +1,9 @@
 """The demonstration: a year of real flights replayed, asked all the time, and counted again by DuckDB.
 
 `flights` lays out the replay (deterministic: same seed, same bytes, same partitions and offsets); `produce`
-sends it; `queries` holds the queries; `recount` answers the same out of the source rows, for exactly the
-prefix of every partition that an answer states; `run` drives it all through the stack and Airflow.
+sends it; `recount` holds the queries, and answers the same out of the source rows, for exactly the prefix of
+every partition that an answer states; `journal` keeps both; `run` drives it all through the stack and
+Airflow.
 
 The recount never touches rtolap's data path: it reads the CSV, not the topic.
 """

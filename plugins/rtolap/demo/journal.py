@@ -1,4 +1,7 @@
-"""Answers and recounts, kept: every answer is compared, the first of each moment is shown. And refusals."""
+"""The journal of a demonstration: answers beside recounts, refusals, and one verdict out of them.
+
+Every answer is compared, the first of each moment is shown.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,36 @@ from collections.abc import Iterable
 import msgspec
 
 from rtolap.demo.moments import Moment
-from rtolap.demo.recount import Rows
-from rtolap.demo.refusals import Refusals
+from rtolap.demo.recount import QUERIES, Rows
+from rtolap.kafka.dead_letters import DeadLetter
+
+Place = tuple[int, int]  # partition, offset
+
+
+class Refusals(msgspec.Struct, frozen=True):
+    """`by_reason` counts each kept record once, however many receivers reported it."""
+
+    sent: int
+    by_reason: dict[str, int]
+    lost: frozenset[Place]
+    unexpected: frozenset[Place]
+
+    @property
+    def all_kept(self) -> bool:
+        return not self.lost and not self.unexpected
+
+
+def compare_refusals(malformed: Iterable[Place], letters: Iterable[DeadLetter]) -> Refusals:
+    """Malformed records of the replay beside what the dead-letter topic keeps: each one, and nothing else.
+
+    `malformed`: where in the topic they stand. Pure.
+    """
+    sent = frozenset(malformed)
+    reasons = {(letter.partition, letter.offset): letter.reason for letter in letters}
+    by_reason: dict[str, int] = {}
+    for reason in sorted(reasons.values()):
+        by_reason[reason] = by_reason.get(reason, 0) + 1
+    return Refusals(len(sent), by_reason, sent - reasons.keys(), frozenset(reasons.keys() - sent))
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -107,3 +138,38 @@ class Journal:
     @property
     def all_equal(self) -> bool:
         return 0 < self.asked == self.equal
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict, for people and for programs.
+
+    `is_shown`: every answer was equal, at every required moment, and every malformed record was kept.
+
+    `asked_again`: why no answer came at first, and how often. `moments`: what was seen and answered at each
+    one, in order. `answers`: the first of each query and moment, and every one that differs.
+    """
+
+    is_shown: bool
+    asked: int
+    equal: int
+    asked_again: dict[str, int]
+    missing_moments: tuple[Moment, ...]
+    moments: tuple[MomentShown, ...]
+    refusals: Refusals | None
+    answers: tuple[Entry, ...]
+
+
+def outcome(journal: Journal, required: frozenset[Moment]) -> Outcome:
+    missing = tuple(journal.missing(query.name for query in QUERIES))
+    refusals = journal.refusals
+    is_kept = refusals is not None and refusals.all_kept
+    return Outcome(
+        is_shown=journal.all_equal and is_kept and not required.intersection(missing),
+        asked=journal.asked,
+        equal=journal.equal,
+        asked_again=dict(journal.unanswered.most_common()),
+        missing_moments=missing,
+        moments=journal.by_moment(query.name for query in QUERIES),
+        refusals=refusals,
+        answers=tuple(journal.shown),
+    )

@@ -23,12 +23,10 @@ from rtolap.base.settings import Settings
 from rtolap.base.tls import trust
 from rtolap.demo.airflow_api import AirflowApi
 from rtolap.demo.flights import Replay, ReplayPlan
-from rtolap.demo.journal import Journal
+from rtolap.demo.journal import Journal, compare_refusals
 from rtolap.demo.moments import Moment, Situation, situation
 from rtolap.demo.produce import Sender
-from rtolap.demo.queries import QUERIES
-from rtolap.demo.recount import Recount, Rows, normal
-from rtolap.demo.refusals import compare
+from rtolap.demo.recount import QUERIES, Recount, Rows, normal
 from rtolap.demo.screen import Screen
 from rtolap.kafka.clusters import KafkaClusters
 from rtolap.kafka.dead_letters import read_dead_letters
@@ -96,7 +94,7 @@ class Demo:
         finally:
             producer.close()
         screen.step("reading what was refused")
-        journal.refusals = compare(
+        journal.refusals = compare_refusals(
             recount.malformed(), read_dead_letters(self._kafka, self._dead_letter_topic())
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 import pytest
-from rtolap.demo.queries import QUERIES
+from rtolap.demo.recount import QUERIES
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.together import marked_processes
 

@@ -16,9 +16,8 @@ from rtolap.cli.local.stack import ProgressView
 from rtolap.cli.output import JsonOption, console, error_console, print_json, success, warn
 from rtolap.demo.airflow_api import AirflowApi
 from rtolap.demo.flights import DAYS_MAX, ReplayPlan
-from rtolap.demo.journal import Journal
+from rtolap.demo.journal import Journal, Outcome, outcome
 from rtolap.demo.moments import Moment
-from rtolap.demo.outcome import Outcome, outcome
 from rtolap.demo.run import Demo, DemoPlan
 from rtolap.demo.screen import Screen, answers_table
 from rtolap.stack.environment import airflow_line, airflow_url, mysql_line
