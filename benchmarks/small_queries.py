@@ -33,9 +33,9 @@ import msgspec
 import pyarrow as pa
 import pymysql
 from rtolap.base.clock import SystemClock
-from rtolap.base.http_limits import HttpLimits
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.metrics import Metrics
+from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users, password_hash
 from rtolap.cli.serving import switch_often
 from rtolap.cubes.receiver.answers.query_service import answer

@@ -14,9 +14,9 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 from rtolap.base.http_guard import caller_of, guard
-from rtolap.base.http_limits import HttpLimits
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.metrics import Metrics
+from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users, password_hash
 
 from tests.support import http_calls
@@ -399,7 +399,7 @@ def test_accepting_goes_on_when_there_are_descriptors_again(caplog: pytest.LogCa
 
 
 def test_wrong_passwords_are_slowed_for_their_user_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rtolap.base.login_delays.FIRST_DELAY_S", 0.1)
+    monkeypatch.setattr("rtolap.base.users.FIRST_DELAY_S", 0.1)
     with opened() as endpoint, http_calls.Client(base_url=endpoint.url, timeout=DEADLINE_S) as client:
         for _ in range(3):
             assert client.get("/who", auth=(USER, "wrong")).status_code == 401

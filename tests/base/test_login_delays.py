@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtolap.base.login_delays import DELAY_MAX_S, FORGET_S, REMEMBERED_MAX, LoginDelays
+from rtolap.base.users import DELAY_MAX_S, FORGET_S, REMEMBERED_MAX, LoginDelays
 
 
 def test_each_wrong_password_costs_twice_as_much_until_a_right_one() -> None:

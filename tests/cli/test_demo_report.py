@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rtolap.cli.local.demo import report
-from rtolap.demo.journal import Journal, compare, outcome
+from rtolap.demo.journal import Journal, compare_refusals, outcome
 from rtolap.demo.moments import Moment
 from rtolap.demo.recount import Rows
 
@@ -14,7 +14,7 @@ ROWS: Rows = ((1, "a", None),)
 def journal(answer: Rows) -> Journal:
     made = Journal()
     made.note("planes_seen", {Moment.READY}, events=3, positions={0: 3}, answer=answer, recount=ROWS)
-    made.refusals = compare([(0, 1)], [])
+    made.refusals = compare_refusals([(0, 1)], [])
     return made
 
 

@@ -23,8 +23,8 @@ import pyarrow.flight as flight
 import pytest
 from rtolap.base.errors import TooLarge, Unauthorized, Unavailable
 from rtolap.base.flight_guard import frames
-from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.metrics import Metrics
+from rtolap.base.server_limits import FlightLimits
 from rtolap.protocols.flight.client import named
 from rtolap.protocols.flight.server import GuardedFlightServer
 

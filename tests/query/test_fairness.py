@@ -169,7 +169,7 @@ def test_accepting_goes_on_when_there_are_descriptors_again(
 def test_wrong_passwords_are_slowed_for_their_user_only(
     world: QueryWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rtolap.base.login_delays.FIRST_DELAY_S", 0.2)
+    monkeypatch.setattr("rtolap.base.users.FIRST_DELAY_S", 0.2)
     with opened(world) as endpoints:
         for _ in range(3):
             with pytest.raises(pymysql.err.OperationalError, match="Access denied"):

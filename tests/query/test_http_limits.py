@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from rtolap.base.http_limits import HttpLimits
+from rtolap.base.server_limits import HttpLimits
 from rtolap.query.http import ARROW_STREAM
 from rtolap.query.statement_service import Limits
 

@@ -1,4 +1,4 @@
-"""The foundation of every room: errors, clock, retry, settings, atomic files, metrics.
+"""The foundation of every room: errors, clock, settings, files, metrics, guarded servers.
 
 Nothing in here knows of cubes, Kafka or ZooKeeper, and nothing in here imports another room.
 """

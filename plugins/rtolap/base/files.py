@@ -1,13 +1,15 @@
-"""Local files: atomic and durable ones, and those that a person has to provide."""
+"""Local files: atomic and durable ones, those that a person has to provide, those of the package itself."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from rtolap.base.errors import DefinitionError
 
 PRIVATE = 0o077  # umask: no rights for other users of the machine
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def fsync_dir(path: Path) -> None:
@@ -61,3 +63,26 @@ def read_provided(path: Path, what: str, *, action: str | None = None) -> str:
         raise DefinitionError(
             f"{what} cannot be read", expected=f"a readable file {path}", found=error.strerror, action=action
         ) from error
+
+
+def read_password(path: Path, of: str) -> str:
+    """Return a password, which stands in a file of its own, never in a command or a variable.
+
+    Without the end of its line. Raises DefinitionError, which says whose password (`of`) it is.
+    """
+    return read_provided(path, f"the password of {of}").rstrip("\r\n")
+
+
+def checkout() -> Path | None:
+    """The project's folder when rtolap runs out of a checkout, None when it is installed."""
+    root = _PACKAGE.parents[1]
+    return root if (root / "pyproject.toml").is_file() else None
+
+
+def shipped(name: Literal["spark_jobs", "dags"]) -> Path:
+    """Return the folder of files that go with the package and are run by others: by spark-submit, by Airflow.
+
+    checkout    <checkout>/spark_jobs/, <checkout>/dags/
+    wheel       <site-packages>/rtolap/shipped/spark_jobs/, …/shipped/dags/
+    """
+    return (checkout() or _PACKAGE / "shipped") / name

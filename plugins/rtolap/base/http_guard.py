@@ -25,11 +25,10 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rtolap.base.errors import DefinitionError, RtolapError, TooLarge, TooSlow, Unauthorized, Unavailable
-from rtolap.base.http_limits import HttpLimits
-from rtolap.base.login_delays import LoginDelays
 from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_http import serve_metrics
-from rtolap.base.users import Users, basic_credentials
+from rtolap.base.server_limits import HttpLimits
+from rtolap.base.users import LoginDelays, Users, basic_credentials
 
 HEALTH = frozenset({"/health"})
 BODY_BYTES_MAX = 8 << 20

@@ -24,11 +24,10 @@ from typing import Any
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
-from rtolap.base.connections import Connections
 from rtolap.base.errors import Unavailable
-from rtolap.base.http_limits import HttpLimits
 from rtolap.base.http_protocol import BoundedProtocol
 from rtolap.base.metrics import Family, Metrics
+from rtolap.base.server_limits import Connections, HttpLimits
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ import threading
 from fastapi import FastAPI
 
 from rtolap.base.http_guard import guard
-from rtolap.base.http_limits import HttpLimits
 from rtolap.base.http_server import HttpConnections, HttpServer, listening_sockets
 from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_http import PATH
+from rtolap.base.server_limits import HttpLimits
 
 BODY_BYTES_MAX = 4 << 10  # there is no route for one
 GRACEFUL_S = 1

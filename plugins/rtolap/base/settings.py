@@ -8,10 +8,8 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rtolap.base.errors import DefinitionError
-from rtolap.base.files import read_provided
-from rtolap.base.flight_guard.limits import FlightLimits
-from rtolap.base.http_limits import HttpLimits
-from rtolap.base.shipped import shipped
+from rtolap.base.files import read_provided, shipped
+from rtolap.base.server_limits import FlightLimits, HttpLimits
 
 
 class Settings(BaseSettings):

@@ -19,7 +19,7 @@ import typer
 import yaml
 
 from rtolap.base.errors import DefinitionError, ProcessFailed
-from rtolap.base.shipped import shipped
+from rtolap.base.files import shipped
 from rtolap.cli.output import JsonOption, print_json, success
 
 app = typer.Typer(no_args_is_help=True, help="Connections, pools and variables for an Airflow.")

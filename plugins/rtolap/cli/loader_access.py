@@ -19,7 +19,7 @@ from rtolap.base.errors import (
     Unauthorized,
     Unavailable,
 )
-from rtolap.base.passwords import read_password
+from rtolap.base.files import read_password
 from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_cluster
 from rtolap.events.dead_letter_records import TOPIC_CONFIG

@@ -14,7 +14,7 @@ from fastapi.security import HTTPBearer
 
 from rtolap.base.errors import NotLeader, RtolapError
 from rtolap.base.http_guard import guard, json_answer
-from rtolap.base.http_limits import HttpLimits
+from rtolap.base.server_limits import HttpLimits
 from rtolap.coordinator.applications.routes import add_application_routes
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.routes import add_routes

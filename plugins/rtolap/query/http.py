@@ -35,7 +35,7 @@ from starlette.types import Receive, Scope, Send
 
 from rtolap.base.errors import QueryError, RtolapError, Unauthorized
 from rtolap.base.http_guard import caller_of, guard
-from rtolap.base.http_limits import HttpLimits
+from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users
 from rtolap.protocols.query.messages import HISTORY_CACHE_OFF, HistoryCacheReport
 from rtolap.query.cancel import Cancellation

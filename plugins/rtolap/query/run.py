@@ -17,8 +17,8 @@ from rtolap.base.tls import load_context
 from rtolap.base.users import Users
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import MetadataStore
-from rtolap.protocols.query.messages import HISTORY_CACHE_OFF, HistoryCacheReport
 from rtolap.object_store.store import ObjectStore, open_store
+from rtolap.protocols.query.messages import HISTORY_CACHE_OFF, HistoryCacheReport
 from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.query.cluster import Cluster, Listing
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rtolap.base.errors import NotFound, ProcessFailed
-from rtolap.base.shipped import checkout
+from rtolap.base.files import checkout
 from rtolap.stack.jar_checksums import EXPORTER, HBASE, JOLOKIA, STACK, parsed, verify
 
 # Kafka 4.4.0's pom needs an artefact that is not published. The connector and its token provider lag behind

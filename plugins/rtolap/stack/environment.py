@@ -9,8 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from rtolap.base.files import write_atomic
-from rtolap.base.shipped import checkout, shipped
+from rtolap.base.files import checkout, shipped, write_atomic
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.secrets import AIRFLOW_PASSWORD, AIRFLOW_PASSWORDS, AIRFLOW_USER, SQL_USER, read_secret
 from rtolap.stack.servers.java import spark_submit_options

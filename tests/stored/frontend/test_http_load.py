@@ -21,7 +21,7 @@ import httpx
 import msgspec
 import pytest
 from rtolap.base.errors import Forbidden
-from rtolap.base.http_limits import HttpLimits
+from rtolap.base.server_limits import HttpLimits
 from rtolap.model.stored.partitions import partition_of
 from rtolap.model.stored.table import RangePartitions, StoredColumn, StoredTable
 from rtolap.protocols.stored_tables.messages import AddPartition
@@ -117,8 +117,8 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadEndpoint]
 @pytest.fixture(autouse=True)
 def short_login_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     """They have tests of their own."""
-    monkeypatch.setattr("rtolap.base.login_delays.FIRST_DELAY_S", 0.001)
-    monkeypatch.setattr("rtolap.base.login_delays.DELAY_MAX_S", 0.01)
+    monkeypatch.setattr("rtolap.base.users.FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr("rtolap.base.users.DELAY_MAX_S", 0.01)
 
 
 @pytest.fixture

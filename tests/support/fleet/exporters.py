@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from rtolap.base.shipped import checkout
+from rtolap.base.files import checkout
 from rtolap.stack.artifacts import prometheus_exporter
 from rtolap.stack.ports import free_port
 

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pymysql
-from rtolap.base.http_limits import HttpLimits
 from rtolap.base.http_server import HttpConnections, HttpServer
+from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users, password_hash
 from rtolap.query.http import make_app
 from rtolap.query.mysql.handshake import Tls

@@ -17,8 +17,8 @@ from hpack import Decoder, HPACKError
 
 from rtolap.base.errors import Unauthorized
 from rtolap.base.flight_guard import frames
-from rtolap.base.flight_guard.limits import FlightLimits
-from rtolap.base.flight_guard.message_bounds import CallRefused, MessageBounds, Refusal
+from rtolap.base.flight_guard.frames import CallRefused, MessageBounds, Refusal
+from rtolap.base.server_limits import FlightLimits
 
 _STREAMS_OF_ROWS = ("/DoPut", "/DoExchange")
 _REFUSED_MAX = 1000

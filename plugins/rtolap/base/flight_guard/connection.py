@@ -8,11 +8,10 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from rtolap.base.connections import Place
 from rtolap.base.errors import RtolapError
 from rtolap.base.flight_guard import frames
-from rtolap.base.flight_guard.answers import Answers
 from rtolap.base.flight_guard.calls import BrokenConnection, Calls
+from rtolap.base.server_limits import Place
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +19,63 @@ PIECES_MAX = 64  # handed to the system at once; more, and small ones, are put t
 LINGER_BYTES_MAX = 1 << 20
 OWN_BYTES_MAX = 1 << 20  # of the guard's own words to who does not read them
 _NOTHING = memoryview(b"")
+
+
+class _Answers:
+    """The server's side: its frames pass as they come, with the guard's own between them.
+
+    Follows the frames of one connection, and informs its `calls` how far their responses are.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._left_bytes = 0
+        self._header = bytearray()
+        self._in_head = False
+        self.waiting = bytearray()
+
+    def insert(self, own: bytes) -> None:
+        """Frames of the guard's own, to be sent as soon as no other is half sent."""
+        self.waiting += own
+
+    def feed(self, data: memoryview) -> list[bytes | memoryview]:
+        """Return the bytes to send on to the client; `data` may be empty, where `insert` has left some."""
+        boundary = 0 if self._at_boundary() else -1
+        at, size = 0, len(data)
+        while at < size:
+            if self._left_bytes:
+                step = min(self._left_bytes, size - at)
+                self._left_bytes -= step
+                at += step
+            elif not self._header and size - at >= frames.HEADER_BYTES:
+                self._begin(data, at)
+                at += frames.HEADER_BYTES
+            else:
+                step = min(frames.HEADER_BYTES - len(self._header), size - at)
+                self._header += data[at : at + step]
+                at += step
+                if len(self._header) == frames.HEADER_BYTES:
+                    self._begin(self._header, 0)
+                    self._header.clear()
+            if not self._left_bytes and self._at_boundary():
+                boundary = at
+        if not self.waiting or boundary < 0:
+            return [data]
+        own, self.waiting = bytes(self.waiting), bytearray()
+        return [data[:boundary], own, data[boundary:]]
+
+    def _at_boundary(self) -> bool:
+        return not self._left_bytes and not self._header and not self._in_head
+
+    def _begin(self, data: bytearray | memoryview, at: int) -> None:
+        self._left_bytes, kind, flags, stream = frames.parse_header(data, at)
+        if kind == frames.HEADERS:
+            self._calls.answer_begun(stream)
+            self._in_head = not flags & frames.END_HEADERS
+        elif kind == frames.CONTINUATION:
+            self._in_head = not flags & frames.END_HEADERS
+        if kind == frames.RST_STREAM or (kind in (frames.HEADERS, frames.DATA) and flags & frames.END_STREAM):
+            self._calls.answer_ended(stream)
 
 
 class Side:
@@ -100,7 +156,7 @@ class Connection:
         self.place = place
         self._relay = relay
         self._calls = calls
-        self._answers = Answers(calls)
+        self._answers = _Answers(calls)
         self._client = Side(sock, relay.watcher, self._on_client)
         self._server: Side | None = None
         self._early: list[bytes] = []

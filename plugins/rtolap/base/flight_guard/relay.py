@@ -3,7 +3,7 @@
 gRPC reads a call's first message before the server is asked whether it wants it, and Arrow sets no bound to
 that message. So the server itself listens on a Unix socket in a folder of this user alone, and this relay
 has the port. It hands on what a client sends when it has seen the token in the head of a call, message by
-message within bounds (`calls`), and the answers as they come (`answers`).
+message within bounds (`calls`), and the answers as they come (`connection`).
 
 rtolap_<service>_flight_connections                      open ones
 rtolap_<service>_flight_connections_ended_total{reason}
@@ -28,14 +28,13 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from rtolap.base.closeable import Closeable
-from rtolap.base.connections import Connections
 from rtolap.base.errors import RtolapError
 from rtolap.base.flight_guard import frames
 from rtolap.base.flight_guard.calls import Calls
 from rtolap.base.flight_guard.connection import Connection
-from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.http_server import ACCEPT_AGAIN_S, BACKLOG, EXHAUSTED
 from rtolap.base.metrics import Family, Metrics
+from rtolap.base.server_limits import Connections, FlightLimits
 
 log = logging.getLogger(__name__)
 

@@ -22,9 +22,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
-from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_server import MetricsServer
+from rtolap.base.server_limits import FlightLimits
 from rtolap.cubes.receiver.assembly import UNREACHABLE, CubeAssembly
 from rtolap.cubes.receiver.flight import ReceiverFlightServer
 from rtolap.cubes.receiver.heartbeats import Heartbeats

@@ -26,10 +26,10 @@ import msgspec
 import pyarrow.flight as flight
 
 from rtolap.base.errors import QueryError, RtolapError, Unauthorized
-from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.flight_guard.relay import FlightRelay
 from rtolap.base.http_server import listening_sockets
 from rtolap.base.metrics import Metrics
+from rtolap.base.server_limits import FlightLimits
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.flight.client import named
 from rtolap.protocols.receiver.messages import ERROR_MARK

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 
-from rtolap.protocols.query.messages import HistoryCacheReport, VersionCopies
 from rtolap.base.metrics import Family, Metrics
+from rtolap.protocols.query.messages import HistoryCacheReport, VersionCopies
 from rtolap.query.history_cache.keeper import HistoryKeeper
 from rtolap.query.history_cache.placement import ReadyVersion, newest_first
 from rtolap.query.history_cache.states import Condition, CopyFailure, Eviction, FileState

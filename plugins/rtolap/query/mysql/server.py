@@ -12,7 +12,6 @@ import socket
 import threading
 from dataclasses import dataclass
 
-from rtolap.base.connections import Connections, Place
 from rtolap.base.errors import (
     QueryError,
     Refused,
@@ -23,8 +22,8 @@ from rtolap.base.errors import (
     UnknownConnection,
 )
 from rtolap.base.http_server import ACCEPT_AGAIN_S, EXHAUSTED
-from rtolap.base.login_delays import LoginDelays
-from rtolap.base.users import Users
+from rtolap.base.server_limits import Connections, Place
+from rtolap.base.users import LoginDelays, Users
 from rtolap.query.mysql.answers import error_packet
 from rtolap.query.mysql.client_watch import ClientWatch
 from rtolap.query.mysql.connection import Connection

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError
-from rtolap.base.passwords import read_password
+from rtolap.base.files import read_password
 from rtolap.base.settings import Settings
 from rtolap.kafka.clusters import KafkaCluster, KafkaClusters
 from rtolap.kafka.consumer import KafkaConsumer

@@ -31,7 +31,7 @@ import tenacity
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import CommitConflict, CommitUnknown, Unauthorized, Unavailable
-from rtolap.base.passwords import read_password
+from rtolap.base.files import read_password
 from rtolap.stored.metastore.dialects import Dialect, MySqlDialect, SqliteDialect, checked_address
 from rtolap.stored.metastore.schema import applied_write
 from rtolap.stored.metastore.upgrade import SHIPPED, Revisions, present_revision, upgrade_schema

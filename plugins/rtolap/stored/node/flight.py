@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from rtolap.base.errors import QueryError, Refused
-from rtolap.base.flight_guard.limits import FlightLimits
+from rtolap.base.server_limits import FlightLimits
 from rtolap.protocols.flight.server import (
     GuardedFlightServer,
     ServerOptions,

@@ -19,9 +19,9 @@ import httpx
 import msgspec
 
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
-from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.metrics import Family, Metrics
 from rtolap.base.metrics_server import MetricsServer
+from rtolap.base.server_limits import FlightLimits
 from rtolap.base.tls import trust
 from rtolap.protocols.flight.server import shut_down
 from rtolap.protocols.storage.client import StorageClients

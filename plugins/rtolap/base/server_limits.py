@@ -1,18 +1,71 @@
-"""Limits on a server's open connections: in all, and from one address.
-
-A connection is idle while nothing has been asked on it, or nothing any more. Where a limit is reached, the
-one that has been idle for longest is closed for the new one: silent connections, however many, keep nobody
-out. One is refused only where all of them are at work.
-"""
+"""The limits of a server: of its requests, messages and open connections."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class HttpLimits:
+    """The limits of one HTTP server. Where each one holds: `http_guard`, `http_protocol`, `http_server`.
+
+    `requests_per_user_max`: of `requests_max`, for one user or for the token.
+
+    `body_bytes_per_s_min` is what a body has to come with on average, after `body_grace_s`; time during which
+    the server itself does not take more does not count.
+    """
+
+    head_bytes_max: int = 64 << 10
+    head_timeout_s: float = 10.0
+    body_grace_s: float = 120.0
+    body_bytes_per_s_min: int = 500
+    write_timeout_s: float = 60.0
+    linger_s: float = 60.0
+    connections_max: int = 1000
+    connections_per_address_max: int = 500
+    requests_max: int = 512
+    requests_per_user_max: int = 384
+
+
+@dataclass(frozen=True)
+class FlightLimits:
+    """The limits of one Flight endpoint.
+
+    head_timeout_s         from the connection's beginning until a call with the token has come
+    head_bytes_max         a call's header block, as it is sent and unpacked: gRPC itself takes no more
+    early_bytes_max, early_frames_max   until the first call's head, and that: unpacking costs processor time
+    message_bytes_max      one message from a client: tickets, actions and their like
+    batch_bytes_max        one message of a stream of rows (DoPut, DoExchange); None: `message_bytes_max`
+    calls_max              calls under way on one connection; it is announced, and clients hold more back
+    restless_frames_max, restless_frames_per_s   frames that cost the server and bring nothing: cancelled
+                           calls, pings, settings; a burst, and what may come all the time
+    write_timeout_s        what was read of an answer, at most 256 KiB, is taken by the client in this time
+    """
+
+    head_timeout_s: float = 10.0
+    head_bytes_max: int = 16 << 10
+    early_bytes_max: int = 4 << 10
+    early_frames_max: int = 64
+    message_bytes_max: int = 16 << 20
+    batch_bytes_max: int | None = None
+    calls_max: int = 512
+    restless_frames_max: int = 2000
+    restless_frames_per_s: float = 200.0
+    write_timeout_s: float = 60.0
+    connections_max: int = 1000
+    connections_per_address_max: int = 500
 
 
 class Connections:
-    """Thread-safe. Of an address that is one of many in `admit`, the one with the most gives way."""
+    """A server's open connections, bounded: in all, and from one address.
+
+    A connection is idle while nothing has been asked on it, or nothing any more. Where a limit is reached,
+    the one that has been idle for longest is closed for the new one: silent connections, however many, keep
+    nobody out. One is refused only where all of them are at work.
+
+    Thread-safe. Of an address that is one of many in `admit`, the one with the most gives way."""
 
     def __init__(self, *, total_max: int, per_address_max: int) -> None:
         self._total_max = total_max
