@@ -97,7 +97,7 @@ class Processes:
         return Handle(child.pid, psutil.Process(child.pid).create_time())
 
     def alive(self, handle: Handle) -> bool:
-        """Is that very process running? Another with its pid is not."""
+        """Return True while that very process runs. Another with its pid is not."""
         child = self._children.get(handle.pid)
         if child is not None:
             return child.poll() is None

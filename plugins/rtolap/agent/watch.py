@@ -22,7 +22,7 @@ KeyLocks = defaultdict[str, asyncio.Lock]
 
 
 class Leases:
-    """How long each process may still run without a renewal.
+    """The leases of processes: the time that each may still run without a renewal.
 
     Kept in memory only: after a restart of the agent they start over.
     """

@@ -43,7 +43,7 @@ async def complete_until_ms(coordinator: AsyncCoordinatorClient, complete: Compl
 
 
 class CaughtUp:
-    """Does the table show all that was in the loader's topic at the first look?"""
+    """Tells when the table shows all that was in the loader's topic at the first look."""
 
     def __init__(self) -> None:
         self._ends: dict[int, int] | None = None

@@ -65,7 +65,7 @@ _PORTS_MAX = 64
 
 @dataclass(frozen=True)
 class Kind:
-    """Where entries of one kind stand, each a mapping in JSON or YAML, and how one is read.
+    """One kind of declared service: the place of its entries, mappings in JSON or YAML, and their reading.
 
     `plural` names the Variable (`rtolap_<plural>`) and the file (`<plural>.yaml`, a list, or a mapping
     with the list under that name). `parse_one` gives an operator's arguments, of which `identity` is unique.

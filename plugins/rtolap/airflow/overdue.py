@@ -75,7 +75,7 @@ def oldest(windows: Iterable[Window], windows_max: int) -> list[Window]:
 
 
 def incomplete_builds(value: str) -> IncompleteBuilds:
-    """What is done about builds of segments that were closed by force before their window may close.
+    """Return the policy for builds of segments that were closed by force before their window may close.
 
     `build`: whatever was closed is built. `approve`: what was closed by force waits until its window may
     close, by its watermark or by a person. Raises DefinitionError.

@@ -28,14 +28,14 @@ CROWD_WAIT_S_MAX = 0.005  # for other work, where as much is under way as there 
 
 
 class Once:
-    """What is made of a result that several share, each thing once. Thread-safe."""
+    """Things made of a result that several share, each once. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._made: dict[Hashable, Any] = {}
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
-        """What `make` gave whoever came first with the key. Where it raises, the next one tries."""
+        """Return what `make` gave whoever came first with the key. Where it raises, the next one tries."""
         with self._lock:
             if key not in self._made:
                 self._made[key] = make()

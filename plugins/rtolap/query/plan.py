@@ -55,7 +55,7 @@ class CubeRead:
 
     @cached_property
     def columns(self) -> pa.Schema:
-        """Of the partials that are read."""
+        """The columns of the partials that are read."""
         return physical_schema(self.schema, self.dimensions, self.partials, plain=True)
 
 

@@ -78,7 +78,7 @@ class PreparedStatements:
         return rewritten
 
     def constant_answer(self, rewritten: Rewritten) -> pa.Table | None:
-        """What `keep_constant_answer` was given for a constant statement."""
+        """Return what `keep_constant_answer` was given for a constant statement."""
         if not rewritten.is_constant:
             return None
         with self._lock:

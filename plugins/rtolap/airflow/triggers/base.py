@@ -18,7 +18,7 @@ from rtolap.airflow.hooks.rtolap import RtolapHook
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FieldTrigger(BaseTrigger):
-    """What is declared once, as a field, is taken, kept and serialized.
+    """A trigger whose arguments are its fields: declared once, they are taken, kept and serialized.
 
     Subclasses are dataclasses of the same kind. `task_id` is no name for a field: Airflow sets it."""
 

@@ -265,7 +265,7 @@ class EmbeddedHistory:
         return known
 
     def _known_choices(self, rows: HistoryRows) -> dict[str, Choice]:
-        """What reads of the same dimensions have chosen, by location."""
+        """Return what reads of the same dimensions have chosen, by location."""
         return dict(self._choices.find(rows.choice_key) or {})
 
     def _keep_choices(self, rows: HistoryRows, choices: dict[str, Choice]) -> None:

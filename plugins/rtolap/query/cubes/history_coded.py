@@ -22,7 +22,7 @@ _DIMENSION_BYTES, _MEASURE_BYTES = 2, 8  # of a row, at most
 
 
 class Choice(NamedTuple):
-    """What a version is read from. `keys`: its files' names in memory."""
+    """The files that a version is read from. `keys`: their names in memory."""
 
     location: str
     cuboid: CuboidEntry

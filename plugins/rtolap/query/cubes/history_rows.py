@@ -68,7 +68,7 @@ class FileColumns:
     def kept_rows(
         self, file: HistoryFile, condition: ds.Expression | None, name: str, schema: pa.Schema
     ) -> int:
-        """How many rows statistics do not rule out. `name`: the same for equal conditions."""
+        """Count the rows that statistics do not rule out. `name`: the same for equal conditions."""
         key = f"{file.path}\0{name}"
         known = self._kept.find(key)
         if known is not None:
@@ -117,7 +117,7 @@ class HistoryRows:
 
     @cached_property
     def _schema(self) -> pa.Schema:
-        """Of the columns that are read of files, as they have them; nobody asks if all are in memory."""
+        """The schema of columns read of files, as they have them; nobody asks if all are in memory."""
         return physical_schema(self._read.schema, self._names, self._read.partials, plain=True)
 
     @cached_property
@@ -160,7 +160,7 @@ class HistoryRows:
         return table.select([*self._partials]).cast(self.empty.schema)
 
     def kept_of(self, file: HistoryFile) -> int:
-        """How many rows of it statistics do not rule out."""
+        """Count its rows that statistics do not rule out."""
         return self._columns.kept_rows(file, self._condition, self._condition_name, self._schema)
 
     def ruled_out(self) -> set[str]:
@@ -236,7 +236,7 @@ class CollectedRows:
             self._group()
 
     def table(self) -> pa.Table:
-        """Of all rows that were added, a row a group unless sums may overflow."""
+        """Return the table of all rows that were added, a row a group unless sums may overflow."""
         self._filter()
         if self._ready:
             self._group()

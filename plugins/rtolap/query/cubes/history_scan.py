@@ -38,7 +38,7 @@ Range = tuple[int, int]
 
 
 class Truth:
-    """What a condition on one dimension says of each number of it."""
+    """The verdict of a condition on one dimension, for each number of it."""
 
     def __init__(self, values: pa.Array[Any], name: str, predicate: Predicate) -> None:
         self.table = _flags(values, name, predicate)
@@ -98,7 +98,7 @@ class GroupScan:
         return all(len(self._dictionaries[name].values) == len(self._values[name]) for name in self._values)
 
     def add(self, file: CodedFile) -> int:
-        """How many of its rows there are to look at."""
+        """Add a file's rows. Return the number of those that there are to look at."""
         needed: list[str] = []
         ranges: list[Range] | None = None
         for name, truth in self._truths.items():
@@ -170,7 +170,7 @@ class GroupScan:
     def _judge(
         self, predicate: Predicate, columns: Mapping[str, Codes]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Where it is TRUE, and where it is FALSE."""
+        """Return where it is TRUE, and where it is FALSE."""
         match predicate:
             case And(terms=terms) | Or(terms=terms) if terms:
                 trues, falses = zip(*(self._judge(term, columns) for term in terms), strict=True)
@@ -197,7 +197,7 @@ def _flags(values: pa.Array[Any], name: str, predicate: Predicate) -> NDArray[np
 
 
 def _by_column(predicate: Predicate | None) -> tuple[dict[str, Predicate], Predicate | None]:
-    """What must hold of each column by itself, and what is said of several together."""
+    """Return what must hold of each column by itself, and what is said of several together."""
     terms: dict[str, list[Predicate]] = {}
     rest: list[Predicate] = []
     for term in _conjuncts(predicate):

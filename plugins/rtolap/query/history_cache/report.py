@@ -1,4 +1,4 @@
-"""What a keeper and its cache hold at this moment: for `rtolap query cache`, and as metrics."""
+"""Reports of what a keeper and its cache hold at a moment: for `rtolap query cache`, and as metrics."""
 
 from __future__ import annotations
 

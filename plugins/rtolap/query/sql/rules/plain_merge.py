@@ -58,7 +58,7 @@ def _recognised(select: exp.Select, read: CubeRead) -> PlainMerge | None:
 
 
 class _Columns:
-    """What a node of the tree is among the columns of a plain merge."""
+    """Tells what a node of the tree is among the columns of a plain merge."""
 
     def __init__(self, read: CubeRead, alias: str) -> None:
         self._read = read
