@@ -24,6 +24,7 @@
     windows, words   a window of an application, and who holds it, in words
     overdue      which windows a person is asked about, and which builds wait for that
     assets       the watched assets, declared once
+    executor     one execution of a task at a time
     links, plugin, provider                       what the web page shows
 
 Invariants

@@ -92,12 +92,6 @@ class Users:
         if not hmac.compare_digest(stored, given) or name not in self._hashes:
             raise denied()
 
-    def verify_basic(self, credentials: str) -> str:
-        """The name behind what follows "Basic" in a header, its password verified. Raises Unauthorized."""
-        name, password = basic_credentials(credentials)
-        self.verify_password(name, password)
-        return name
-
     def verify_scramble(self, name: str, scramble: bytes, nonce: bytes) -> None:
         """caching_sha2_password: scramble = sha256(pw) XOR sha256(sha256(sha256(pw)) + nonce)."""
         stored = self._hashes.get(name, bytes(HASH_BYTES))

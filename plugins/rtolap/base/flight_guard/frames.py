@@ -27,7 +27,6 @@ MESSAGE_PREFIX_BYTES = 5
 CONTROL_BYTES_MAX = (
     16 << 10
 )  # a payload that is not DATA: what every peer has to take, and nobody has to more
-DATA_BYTES_MAX = (1 << 24) - 1
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
     range(10)

@@ -29,7 +29,6 @@ MANIFEST_BYTES_MAX = 16 << 20  # of manifests as they are stored: a few kilobyte
 FOOTER_BYTES_MAX = 32 << 20  # of footers as they are stored; parsed they take a few times as much
 FILES_KEPT = 20_000  # names of files whose checksum was found right
 
-
 T = TypeVar("T")
 
 

@@ -65,9 +65,6 @@ class CubeScope:
         """References to the cube, those of correlated subqueries included."""
         return [column for column in self.scope.columns if column.table == self.alias]
 
-    def is_dimension(self, column: exp.Column) -> bool:
-        return column.table == self.alias and column.name in self.schema.cube.all_dimensions
-
     def is_measure(self, column: exp.Column) -> bool:
         return column.table == self.alias and column.name not in self.schema.cube.all_dimensions
 

@@ -58,7 +58,6 @@ _BOOLEAN = (
     exp.LogicalAnd,
     exp.LogicalOr,
 )
-_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul)
 _MOVED = (exp.DateAdd, exp.DateSub, exp.TimestampAdd)
 _DATE_UNITS = frozenset(("DAY", "WEEK", "MONTH", "QUARTER", "YEAR"))
 _FIXED: dict[type[exp.Expr], SqlType] = {
