@@ -18,8 +18,7 @@ from rtolap.cli.output import JsonOption, console, print_json, success, text_tab
 from rtolap.cli.watermark.words import at, complete_application, span
 from rtolap.model.application import Application
 from rtolap.protocols.coordinator.client import CoordinatorClient
-from rtolap.protocols.watermark.history import UnitInfo, UnitsInfo
-from rtolap.protocols.watermark.messages import ApplicationInfo, ApplicationWatermarks
+from rtolap.protocols.watermark.messages import ApplicationInfo, ApplicationWatermarks, UnitInfo, UnitsInfo
 
 WATCH_S = 1.0
 _NOTHING = "no application is declared"
