@@ -1,10 +1,10 @@
 """The part that runs in a Spark driver: sessions, and building history.
 
     session         the session of spark-submit, with settings that fail loudly
-    grouping        a cube's columns in Spark, and merging partial aggregates into several cuboids at once
-    small_batch     the cuboids of small segments: one job, rows to Spark and back as Arrow
-    piece_writer    the cuboids of large segments, by tasks of ours: two jobs, rows as columns throughout
-    cuboid_writer   the same by Spark's own operators, where executors run no Python of ours: a few jobs
+    grouping        a cube's columns in Spark, and merging partial aggregates into several cuboids at once; of
+                    small segments in one job, rows to Spark and back as Arrow
+    cuboid_writers  the cuboids of large segments, by tasks of ours (two jobs, rows as columns throughout) or,
+                    where executors run no Python of ours, by Spark's own operators (a few jobs)
     build           a batch from verified inputs to manifests, step by step
 
 Invariants: everything that decides the result stands in the BuildSpec; a version is whole when its

@@ -14,11 +14,10 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
-from rtolap.cubes.build.cuboid_writer import CuboidWriter
+from rtolap.cubes.build.cuboid_writers import CuboidWriter, PieceWriter
+from rtolap.cubes.build.grouping import group_rows, is_small
 from rtolap.cubes.build.job_progress import report
-from rtolap.cubes.build.piece_writer import PieceWriter
 from rtolap.cubes.build.session import executors_run_python, list_in_driver
-from rtolap.cubes.build.small_batch import group_rows, is_small
 from rtolap.cubes.format import history
 from rtolap.cubes.format.build_batch import adopt, check_events, finish
 from rtolap.cubes.format.build_inputs import BuildInputs, check_finished, verify_inputs

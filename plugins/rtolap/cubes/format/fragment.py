@@ -26,8 +26,7 @@ from rtolap.base.files import fsync_dir, write_atomic, write_synced
 from rtolap.columnar.filter import mask
 from rtolap.columnar.groups import single_chunk
 from rtolap.columnar.schema import physical_schema
-from rtolap.cubes.format.index import Entry, InvertedIndex, build
-from rtolap.cubes.format.ranges import ColumnRange, can_match, column_range
+from rtolap.cubes.format.index import ColumnRange, Entry, InvertedIndex, build, can_match, column_range
 from rtolap.model.cube import ROWS, Schema
 from rtolap.model.predicate import Predicate, columns_of
 

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from rtolap.columnar.filter import mask
 from rtolap.columnar.groups import single_chunk
 from rtolap.cubes.format.fragment import Fragment
-from rtolap.cubes.format.ranges import ColumnRange, can_match, column_range
+from rtolap.cubes.format.index import ColumnRange, can_match, column_range
 from rtolap.cubes.receiver.local.align import NO_VECTORS, Ranges, Vectors, versions_of
 from rtolap.cubes.receiver.local.small_cuboids import TableCuboids
 from rtolap.cubes.receiver.local.table_results import TableResults
