@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rtolap.cubes.receiver.step_pace import INTERVAL_S_MAX, StepPace
+from rtolap.cubes.receiver.runner import INTERVAL_S_MAX, StepPace
 
 
 def test_the_first_step_and_one_after_a_pause_begin_at_once() -> None:

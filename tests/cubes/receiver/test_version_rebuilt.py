@@ -10,8 +10,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from rtolap.cubes.receiver.background_work import BackgroundWork
-from rtolap.cubes.receiver.requests import Requests
+from rtolap.cubes.receiver.background_work import BackgroundWork, Requests
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata import segments
 from rtolap.metadata.records import SegmentRecord, StagedPart

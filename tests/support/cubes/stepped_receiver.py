@@ -10,11 +10,12 @@ from typing import Protocol
 
 from rtolap.base.clock import ManualClock
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
+from rtolap.cubes.receiver.closing.commits import close_segment
 from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.settings import ReceiverSettings
-from rtolap.cubes.receiver.upload import Uploader, close_segment, upload_job
+from rtolap.cubes.receiver.upload import Uploader, upload_job
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.kafka.memory.producer import MemoryProducer

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from rtolap.base.errors import Refused
+from rtolap.cubes.receiver.closing.commits import close_segment
 from rtolap.cubes.receiver.closing.rules import Takeover, generation_of
 from rtolap.cubes.receiver.hosts.reports import WatermarkReports
 from rtolap.cubes.receiver.settings import ReceiverSettings
-from rtolap.cubes.receiver.upload import close_segment
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.metadata.records import CubeControl
 from rtolap.metadata.store import Operation

@@ -20,14 +20,14 @@ What it never does: decide alone which events are in history (the record does), 
 (a gap is state FAILED), or answer from two states at once.
 
 Modules
-    pure        `align`, `alignment`, `batch`, `closing`, `states`, `tables`; `statistics` of one table
-    the core    `ingest` steps; `assignment`, `intake` (a batch into the state), `lifecycle`, `limits` (when
-                to wait), `partition_progress` (counters and clocks), `topic_watch` (its ends and identity),
-                `closings`, `dead_letters`, `checkpointing`
-    beside it   `background_work` calls `fragments`, `realign` and `upload`; `requests` brings results to the
-                core, `views` what the cluster says; `checkpoint` is the file
-    the server  `flight`; `answers.query_service` answers, out of `answers.selection` of rows and, where a
-                statement comes again, of `answers.result_cache`; `reports` is what it shows
-    process     `process`: `assembly` of each cube, `heartbeats`; threads in `runner` (three a cube, and one
-                that writes checkpoints out) too; `step_pace` says how often the core steps
+    pure        `local.align`, `local.batch`, `local.tables`, `closing.rules`, `states`
+    the core    `ingest` steps; `assignment`, `intake` (a batch into the state), `limits` (when to wait),
+                `partition_progress` (counters and clocks), `topic_watch` (ends, identity, lost offsets),
+                `closing.candidates`, `dead_letters`, `checkpointing`
+    beside it   `background_work` calls `local.fragments`, `local.realign` and `upload` and brings results to
+                the core, `views` what the cluster says; `local.checkpoint` is the file
+    the server  `flight`; `answers.query_service` answers, out of rows and, where a statement comes again, of
+                results that `answers.result_cache` keeps
+    process     `process`: `assembly` of each cube, `reports` of it; threads in `runner` (three a cube, and
+                one that writes checkpoints out) too, which says how often the core steps
 """

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from rtolap.base.clock import Clock
 from rtolap.cubes.receiver.checkpointing import Checkpoints
-from rtolap.cubes.receiver.lifecycle import Lifecycle
 from rtolap.cubes.receiver.local.tables import LocalState
 from rtolap.cubes.receiver.partition_progress import Progress
-from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState
+from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState, Lifecycle
 from rtolap.kafka.interfaces import StreamConsumer
 from rtolap.model.event_loss import EventLoss, behind_losses
 from rtolap.model.offsets import Offsets

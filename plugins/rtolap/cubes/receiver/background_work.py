@@ -1,17 +1,23 @@
-"""The long work beside the core of one cube: realigning, uploading, merging fragments."""
+"""The long work beside the core of one cube: realigning, uploading, merging fragments.
+
+Its results reach the core as requests: functions that run on the core thread, which alone changes the core.
+"""
 
 from __future__ import annotations
 
 import logging
+import queue
 from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from threading import Event
+from typing import TypeVar
 
-from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
+from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError, Unavailable
 from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
-from rtolap.cubes.receiver.requests import Requests
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.cubes.receiver.upload import Uploader, upload_job
 from rtolap.cubes.receiver.views import ViewSource
@@ -24,14 +30,65 @@ from rtolap.model.offsets import Offsets
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+REQUESTS_MAX = 64
+REQUEST_TIMEOUT_S = 60.0
+_QUEUE_TIMEOUT_S = 1.0
+
 CUBOID_TABLES_MAX = 8  # get their cuboids in one round
 VERIFIED_BYTES_MAX = 128 << 20  # of fragments are verified in one round, and the last one
 
 Losses = tuple[tuple[EventLoss, ...], tuple[EventLoss, ...]]
 
 
+class Requests:
+    """`ask` from any thread; `serve` and `end` on the core thread."""
+
+    def __init__(self, cube: str, receiver_id: str) -> None:
+        self._cube = cube
+        self._receiver_id = receiver_id
+        self._queue: queue.Queue[tuple[Callable[[], object], Future[object]]] = queue.Queue(REQUESTS_MAX)
+        self._ended = False
+
+    def ask(self, function: Callable[[], T]) -> T:
+        """Run `function` on the core and return its result. Its errors pass through; Unavailable if it
+        takes too long."""
+        future: Future[object] = Future()
+        if self._ended:
+            raise self._ending()
+        try:
+            self._queue.put((function, future), timeout=_QUEUE_TIMEOUT_S)
+            return future.result(REQUEST_TIMEOUT_S)  # type: ignore[return-value]
+        except (queue.Full, FutureTimeout) as error:
+            raise Unavailable(
+                f"cube {self._cube} is busy", action="try again, or look at its state"
+            ) from error
+
+    def serve(self) -> None:
+        while not self._queue.empty():
+            function, future = self._queue.get_nowait()
+            try:
+                future.set_result(function())
+            except Exception as error:  # noqa: BLE001  belongs to the asker
+                future.set_exception(error)
+
+    def refuse_more(self) -> None:
+        """From any thread: nothing is taken any more; what is queued is answered by `serve` or `end`."""
+        self._ended = True
+
+    def end(self) -> None:
+        self._ended = True
+        while not self._queue.empty():
+            _, future = self._queue.get_nowait()
+            future.set_exception(self._ending())
+
+    def _ending(self) -> Unavailable:
+        return Unavailable(f"receiver {self._receiver_id} is ending", action="ask another receiver")
+
+
 class BackgroundWork:
-    """Takes immutable values from the core and hands results back through `requests`."""
+    """Takes immutable values from the core and hands results back as requests."""
 
     def __init__(
         self,

@@ -27,17 +27,15 @@ from rtolap.cubes.receiver.closing.rules import SegmentClosing
 from rtolap.cubes.receiver.dead_letters import DeadLetterWriter
 from rtolap.cubes.receiver.hosts.host_progress import HostProgress
 from rtolap.cubes.receiver.intake import Intake
-from rtolap.cubes.receiver.lifecycle import Lifecycle
 from rtolap.cubes.receiver.limits import Limits
-from rtolap.cubes.receiver.local.alignment import aligned, exchanged
 from rtolap.cubes.receiver.local.checkpoint import CheckpointFile
 from rtolap.cubes.receiver.local.fragments import MergeJob
+from rtolap.cubes.receiver.local.realign import aligned, exchanged
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
-from rtolap.cubes.receiver.lost_offsets import LostOffsets
 from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.settings import ReceiverSettings
-from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState
-from rtolap.cubes.receiver.topic_watch import TopicWatch
+from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState, Lifecycle
+from rtolap.cubes.receiver.topic_watch import LostOffsets, TopicWatch
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OffsetsGone, StreamConsumer, StreamProducer, TopicRecreated
 from rtolap.kafka.topic_identity import CUBE_ACTION, TopicIdentity

@@ -27,9 +27,8 @@ from rtolap.base.metrics_server import MetricsServer
 from rtolap.base.server_limits import FlightLimits
 from rtolap.cubes.receiver.assembly import UNREACHABLE, CubeAssembly
 from rtolap.cubes.receiver.flight import ReceiverFlightServer
-from rtolap.cubes.receiver.heartbeats import Heartbeats
 from rtolap.cubes.receiver.metrics import ReceiverMetrics
-from rtolap.cubes.receiver.reports import cube_stats
+from rtolap.cubes.receiver.reports import Heartbeats, cube_stats
 from rtolap.cubes.receiver.runner import CubeRunner
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata import paths

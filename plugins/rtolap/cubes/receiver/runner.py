@@ -2,6 +2,11 @@
 
 Only the core thread changes the core's state. Others hand it functions through `ask`; queries read it and
 wait on `changed`.
+
+The core steps at once on a quiet stream, seldom enough on a busy one. A step has a fixed cost, whatever it
+takes in. The pause after a step grows with the time that the step took, so that steps under load take in more
+each and use a bounded share of the processor for what is fixed; it is bounded, so that nothing waits long to
+be seen. A step that took longer than the bound is followed at once.
 """
 
 from __future__ import annotations
@@ -17,14 +22,12 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import Corrupted, RtolapError, Unavailable
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
-from rtolap.cubes.receiver.background_work import BackgroundWork
+from rtolap.cubes.receiver.background_work import BackgroundWork, Requests
 from rtolap.cubes.receiver.closing.commits import ClosingCommits
 from rtolap.cubes.receiver.hosts.reports import WatermarkReports
 from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.realign import RangeReader
-from rtolap.cubes.receiver.requests import Requests
 from rtolap.cubes.receiver.states import READING
-from rtolap.cubes.receiver.step_pace import StepPace
 from rtolap.cubes.receiver.topic_watch import LOG_END_EVERY_S
 from rtolap.cubes.receiver.upload import Uploader
 from rtolap.cubes.receiver.views import ViewSource
@@ -36,6 +39,9 @@ from rtolap.model.segment import parse_segment_name
 from rtolap.protocols.receiver.messages import PartialQuery
 from rtolap.watermark_client.client import WatermarkClient
 
+INTERVAL_S_MAX = 0.025
+INTERVAL_PER_STEP = 4.0  # steps that are short use at most this fraction of the time
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -45,6 +51,19 @@ OpenWatermarkClient = Callable[[tuple[str, ...], str], WatermarkClient]  # coord
 POLL_S = 0.05  # a poll returns as soon as something has arrived
 WORK_EVERY_S = 0.1
 STOP_TIMEOUT_S = 60.0
+
+
+class StepPace:
+    def __init__(self) -> None:
+        self._next_s = float("-inf")
+
+    def wait_s(self, now_s: float) -> float:
+        """How long the next step has to wait; 0 where it may begin."""
+        return max(0.0, self._next_s - now_s)
+
+    def stepped(self, begun_s: float, ended_s: float) -> None:
+        """A step has taken in records. One that found none need not be told."""
+        self._next_s = begun_s + min(INTERVAL_S_MAX, INTERVAL_PER_STEP * (ended_s - begun_s))
 
 
 class CubeRunner:
@@ -151,7 +170,7 @@ class CubeRunner:
     # -- requests of other threads ----------------------------------------------------------------------
 
     def ask(self, function: Callable[[], T]) -> T:
-        """Run `function` on the core thread: see `requests`."""
+        """Run `function` on the core thread: see `background_work.Requests`."""
         return self._requests.ask(function)
 
     def close_segments(self, names: list[str]) -> None:

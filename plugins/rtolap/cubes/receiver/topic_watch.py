@@ -1,23 +1,30 @@
-"""The watch over a topic: the ends of its logs, which tell idle from late and a replay from the present, and
-whether it is there and still the same.
+"""The watch over a topic: the ends of its logs, which tell idle from late and a replay from the present,
+whether it is there and still the same, and which offsets that this receiver has to read it no longer holds.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.cubes.receiver.checkpointing import TOPIC_WAIT_S
 from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.kafka.interfaces import OffsetsGone, StreamConsumer, TopicRecreated
 from rtolap.kafka.topic_identity import TopicIdentity
+from rtolap.model.event_loss import EventLoss, behind_losses
+from rtolap.model.offsets import Offsets, PartRange
 
 log = logging.getLogger(__name__)
 
 LOG_END_EVERY_S = 1.0
 _TIMEOUT_S = 1.0
+
+ACTION = (
+    "start the other receivers of this replica set: one whose disk holds them goes on; where none does, "
+    "`rtolap segments accept-loss CUBE SEGMENT --reason TEXT` lets history go on without them"
+)
 
 
 class TopicWatch:
@@ -97,3 +104,38 @@ class TopicWatch:
             return False
         self._missing_after = None
         return True
+
+
+class LostOffsets:
+    """The lost offsets of one cube; changed by the core thread only. `ranges` is empty while nothing is
+    missing."""
+
+    def __init__(self, consumer: StreamConsumer) -> None:
+        self.ranges: tuple[PartRange, ...] = ()
+        self._consumer = consumer
+
+    def note(self, error: RtolapError, positions: Offsets) -> RtolapError:
+        """Note the range that the error names, and where else the log begins beyond a position: all is
+        accepted at once. Returns the error, with what can be done."""
+        if not isinstance(error, OffsetsGone) or error.position >= error.start:
+            return error
+        lost = {error.partition: PartRange(error.partition, error.position, error.start)}
+        for partition, position in positions.items():
+            try:
+                start = self._consumer.log_range(partition).start
+            except RtolapError as unknown:
+                log.info("where partition %d begins is not known: %s", partition, unknown)
+                break  # each look takes seconds: the next failure reports the others
+            if position < start and partition not in lost:
+                lost[partition] = PartRange(partition, position, start)
+        self.ranges = tuple(lost[partition] for partition in sorted(lost))
+        return Refused(error.message, expected=error.expected, found=error.found, action=ACTION)
+
+    def accepted(self, losses: Sequence[EventLoss]) -> bool:
+        """There are some, and all of them may be passed over."""
+        return bool(self.ranges) and all(
+            behind_losses(losses, piece.partition, piece.start) >= piece.end for piece in self.ranges
+        )
+
+    def clear(self) -> None:
+        self.ranges = ()

@@ -14,20 +14,17 @@ read from Kafka again, later events stand in local tables.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from rtolap.base.errors import Refused
 from rtolap.cubes.format.aggregate import merge_tables, to_plain
 from rtolap.cubes.format.staged import write_staged_part
-from rtolap.cubes.receiver.closing.rules import SegmentClosing
 from rtolap.cubes.receiver.local.align import Piece
 from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable, union
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
-from rtolap.metadata.store import Check, Election, Operation
 from rtolap.model.cube import Schema
 from rtolap.model.event_loss import EventLoss, behind_losses
 from rtolap.model.offsets import Offsets, PartRange
@@ -179,43 +176,3 @@ def _begins(ranges: Iterable[PartRange], tables: Iterable[LocalTable]) -> Offset
     """The least offsets at which there are events; behind the range of a partition without any."""
     held = union(table.ranges for table in tables)
     return {piece.partition: held.get(piece.partition, (piece.end,))[0] for piece in ranges}
-
-
-def close_segment(
-    metadata: ClusterMetadata,
-    schema: Schema,
-    closing: SegmentClosing,
-    *,
-    by: str,
-    require: Callable[[], Sequence[Operation]] = tuple,
-) -> SegmentRecord:
-    """Persist a closing vector. Whoever was first for a partition has decided; the record says what.
-
-    `require`: what has to hold in the same transaction, see `leading_under`.
-    """
-    window = SegmentRange(closing.start_ms, closing.start_ms + schema.cube.segment.window_ms)
-
-    def closed(record: SegmentRecord) -> SegmentRecord:
-        return segments.close(
-            record, closing.vector, now_ms=metadata.clock.now_ms(), by=by, completeness=closing.completeness
-        )
-
-    return metadata.update_segment(schema.cube.name, window, closed, require=require)
-
-
-def leading_under(
-    metadata: ClusterMetadata, cube: str, assignment_epoch: int, election: Election
-) -> Callable[[], Sequence[Operation]]:
-    """Return the requirements of a closing by an application: that this receiver leads, under that
-    assignment.
-
-    Otherwise another receiver may report by now, and have read further than this one.
-    """
-
-    def require() -> Sequence[Operation]:
-        fence = election.fence()
-        if fence is None:
-            raise Refused("this receiver leads its replica set no more", action="its successor closes")
-        return (Check(fence, -1), metadata.under_epoch(cube, assignment_epoch))
-
-    return require

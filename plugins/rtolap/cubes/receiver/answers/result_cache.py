@@ -5,25 +5,31 @@ merged result of all tables that its last answer read, and the result over each 
 next answer merges the former with the tables that came since. Where a table has gone in another way than by
 merging (dropped, read again), or through more than one merge, it starts from the results of single tables.
 
-A statement has to come twice before anything is kept of it, so single ones cost no memory.
+A statement has to come twice before anything is kept of it, so single ones cost no memory. Of a table that is
+read, `select` takes no rows, those of a small cuboid, or its own.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
 
+from rtolap.columnar.filter import mask
 from rtolap.cubes.format.aggregate import merge_tables
-from rtolap.cubes.receiver.answers.selection import Selected, select
 from rtolap.cubes.receiver.local.table_results import Shape
 from rtolap.cubes.receiver.local.tables import LocalTable
 from rtolap.model.cube import Schema
+from rtolap.model.predicate import columns_of
 from rtolap.protocols.receiver.messages import PartialQuery
+
+NO_CUBOIDS: Mapping[str, int] = {}
+CUBOID_ROWS_FEW = 4096  # are read as quickly as an index is asked
 
 SHAPES_MAX = 256  # of statements that are remembered, whether anything is kept of them or not
 TABLE_ROWS_MIN = 4096  # a smaller table is read again: it is about to be merged
@@ -31,6 +37,43 @@ ROWS_PER_RESULT_MIN = 2  # a result that is hardly smaller than its table is not
 COMBINED_PER_CACHE_MIN = 8  # so many merged results have room; of a larger one nothing is kept
 PIECES_PER_CACHE_MIN = 64  # so many results of single tables
 LOOKS_PER_CACHE = 4  # as many bytes are kept anew before the sum is looked at
+
+
+class Selected(NamedTuple):
+    """A table in local form; how many rows were read for it, and how many ranges and indexes spared; by name,
+    of how many tables a cuboid was read."""
+
+    table: pa.Table
+    rows_scanned: int
+    rows_pruned: int
+    cuboids: Mapping[str, int] = NO_CUBOIDS
+
+
+def select(local: LocalTable, query: PartialQuery) -> Selected:
+    """The rows that the query's filter keeps, with the columns that it wants."""
+    columns, predicate = [*query.dimensions, *query.partials], query.filter
+    if predicate is not None and local.excludes(predicate):
+        return Selected(local.table.select(columns).slice(0, 0), 0, local.rows)
+    needed = {*query.dimensions, *columns_of(predicate)}
+    cuboid = local.cuboids.covering(needed)
+    if cuboid is not None and not _is_narrower(local, query, cuboid.rows):
+        kept = cuboid.table.select(columns)
+        if predicate is not None:
+            kept = kept.filter(mask(cuboid.table, predicate))
+        return Selected(kept, cuboid.rows, 0, {cuboid.cuboid.name: 1})
+    if local.fragment is not None:
+        return Selected(*local.fragment.select(predicate, columns))
+    wanted = local.table.select(columns)
+    if predicate is not None:
+        wanted = wanted.filter(mask(local.table, predicate))
+    return Selected(wanted, local.rows, 0)
+
+
+def _is_narrower(local: LocalTable, query: PartialQuery, rows: int) -> bool:
+    """True when the index of values leaves fewer rows than so many."""
+    if query.filter is None or local.fragment is None or rows <= CUBOID_ROWS_FEW:
+        return False
+    return local.fragment.rows_max(query.filter) < rows
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""SegmentClosing segments: which ones, at which offsets, and how that is committed."""
+"""Closing segments: which ones, at which offsets, and how that is committed."""

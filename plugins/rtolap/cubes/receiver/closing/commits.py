@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import CommitConflict, Refused
+from rtolap.cubes.receiver.closing.rules import SegmentClosing
 from rtolap.cubes.receiver.ingest import CubeReceiver
-from rtolap.cubes.receiver.upload import close_segment, leading_under
+from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.store import Election, Operation
+from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.store import Check, Election, Operation
 from rtolap.model.cube import Schema
+from rtolap.model.segment import SegmentRange
 
 log = logging.getLogger(__name__)
 
@@ -59,4 +62,44 @@ class ClosingCommits:
         if self._schema.cube.watermark is None:
             return tuple
         epoch = self._core.assignment_epoch
-        return leading_under(self._metadata, self._schema.cube.name, epoch, self._election)
+        return _leading_under(self._metadata, self._schema.cube.name, epoch, self._election)
+
+
+def close_segment(
+    metadata: ClusterMetadata,
+    schema: Schema,
+    closing: SegmentClosing,
+    *,
+    by: str,
+    require: Callable[[], Sequence[Operation]] = tuple,
+) -> SegmentRecord:
+    """Persist a closing vector. Whoever was first for a partition has decided; the record says what.
+
+    `require`: what has to hold in the same transaction, see `_leading_under`.
+    """
+    window = SegmentRange(closing.start_ms, closing.start_ms + schema.cube.segment.window_ms)
+
+    def closed(record: SegmentRecord) -> SegmentRecord:
+        return segments.close(
+            record, closing.vector, now_ms=metadata.clock.now_ms(), by=by, completeness=closing.completeness
+        )
+
+    return metadata.update_segment(schema.cube.name, window, closed, require=require)
+
+
+def _leading_under(
+    metadata: ClusterMetadata, cube: str, assignment_epoch: int, election: Election
+) -> Callable[[], Sequence[Operation]]:
+    """Return the requirements of a closing by an application: that this receiver leads, under that
+    assignment.
+
+    Otherwise another receiver may report by now, and have read further than this one.
+    """
+
+    def require() -> Sequence[Operation]:
+        fence = election.fence()
+        if fence is None:
+            raise Refused("this receiver leads its replica set no more", action="its successor closes")
+        return (Check(fence, -1), metadata.under_epoch(cube, assignment_epoch))
+
+    return require

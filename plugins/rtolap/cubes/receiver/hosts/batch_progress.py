@@ -34,7 +34,7 @@ class HostProgressBatch:
 
 
 def heard(events: pa.Table, created_ms: Int64s | None, host_column: str | None) -> HostProgressBatch:
-    """`events` as `stream.decode` gives them, `created_ms` the timestamp of each one's record, -1 for none.
+    """`events` as `events.decode` gives them, `created_ms` the timestamp of each one's record, -1 for none.
 
     Without a host column all events are of one nameless host. A host that is null stands as one row, too.
     """

@@ -37,13 +37,13 @@ CLOSE_TIMEOUT_S = 2.0  # what is not reported by then, a successor reports
 
 
 class Ask(Protocol):
-    """Runs on the core thread; see `requests`."""
+    """Runs on the core thread; see `background_work.Requests`."""
 
     def __call__(self, what: Callable[[], T], /) -> T: ...
 
 
 class Client(ProgressReports, Protocol):
-    """`wire.watermark_client.WatermarkClient`, as far as a receiver needs it."""
+    """`watermark_client.client.WatermarkClient`, as far as a receiver needs it."""
 
     def has_taken(self, level: str, partition: int, generation: int) -> bool: ...
 

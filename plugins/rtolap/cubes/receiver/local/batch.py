@@ -59,7 +59,7 @@ def decode_batch(decoder: EventDecoder, batch: Batch, now_ms: int) -> Decoded:
 def batch_tables(
     schema: Schema, events: pa.Table, vectors: Mapping[int, Vectors], horizon_ms: int | None
 ) -> BatchTables:
-    """`events` as `stream.decode` gives them."""
+    """`events` as `events.decode` gives them."""
     if not events.num_rows:
         return BatchTables()
     window_ms = schema.cube.segment.window_ms

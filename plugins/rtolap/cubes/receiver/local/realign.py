@@ -1,12 +1,14 @@
-"""Read a bounded offset range again, for one segment, and cut it at the vectors.
+"""Bringing local tables in line with the records: cut by their vectors, or out of a range that is read again.
 
-Runs beside the core: it takes immutable values, and the core decides whether the result still fits.
+`aligned` and `exchanged` change the whole local state; they are pure, and the arithmetic is in `align`. A
+table that straddles a vector is read again, a bounded offset range for one segment, and cut at the vectors.
+That runs beside the core: it takes immutable values, and the core decides whether the result still fits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,15 +17,65 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import Unavailable
 from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION
 from rtolap.cubes.format.aggregate import aggregate_events, merge_tables
-from rtolap.cubes.receiver.local.align import NO_VECTORS, Piece, pieces
+from rtolap.cubes.receiver.local.align import NO_VECTORS, Piece, pieces, vectors_of
 from rtolap.cubes.receiver.local.batch import decode_batch, sum_of_rows
-from rtolap.cubes.receiver.local.tables import LocalState, LocalTable, union
+from rtolap.cubes.receiver.local.tables import (
+    LocalSegment,
+    LocalState,
+    LocalTable,
+    realigned,
+    substituted,
+    union,
+)
+from rtolap.cubes.receiver.views import CubeView
 from rtolap.events.decode import EventDecoder
 from rtolap.kafka.interfaces import OffsetsGone, StreamConsumer
 from rtolap.model.cube import Schema
 from rtolap.model.event_loss import EventLoss, behind_losses
 
 READ_TIMEOUT_S = 120.0  # without progress; then the job is given up and tried again later
+
+
+def aligned(schema: Schema, state: LocalState, view: CubeView, held: Collection[int]) -> LocalState:
+    """Tables by the records' vectors; what is purged, covered or of a partition not `held` is dropped.
+
+    The state of a partition is forgotten as a whole: its position with its events.
+    """
+    drop_late = schema.cube.late.policy == "drop"
+    horizon_ms = view.control.horizon_ms
+    vectors = {start: vectors_of(record, drop_late=drop_late) for start, record in view.records.items()}
+    changed: dict[int, LocalSegment] = {}
+    for start, segment in state.segments.items():
+        if horizon_ms is not None and start + schema.cube.segment.window_ms <= horizon_ms:
+            changed[start] = LocalSegment(start)
+        else:
+            known = vectors.get(start, vectors_of(None, drop_late=drop_late))
+            changed[start] = realigned(segment, known, held)
+    return replace(
+        state,
+        positions={p: o for p, o in state.positions.items() if p in held},
+        vectors=vectors,
+        horizon_ms=horizon_ms,
+        assignment_epoch=view.control.assignment_epoch,
+    ).with_segments(changed)
+
+
+def exchanged(
+    schema: Schema,
+    state: LocalState,
+    start_ms: int,
+    old: Collection[LocalTable],
+    new: Sequence[LocalTable],
+    held: Collection[int],
+) -> LocalState | None:
+    """Tables of a segment by others of the same events; None when `old` has changed meanwhile."""
+    segment = state.segments.get(start_ms)
+    after = substituted(segment, list(old), new) if segment is not None else None
+    if after is None:
+        return None
+    no_record = vectors_of(None, drop_late=schema.cube.late.policy == "drop")
+    vectors = state.vectors.get(start_ms, no_record)
+    return state.with_segments({start_ms: realigned(after, vectors, held)})
 
 
 @dataclass(frozen=True)
