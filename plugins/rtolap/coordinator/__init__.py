@@ -1,4 +1,4 @@
-"""The coordinator: one leader, any number of standbys, REST in front (`wire.coordinator`).
+"""The coordinator: one leader, any number of standbys, REST in front (`protocols.coordinator`).
 
 `assembly` wires it, `rest` is its server with the routes of `routes`, `leadership` elects the leader and runs
 the leader's periodic work, `fencing` refuses the commits of one that leads no more. The work: `cubes`

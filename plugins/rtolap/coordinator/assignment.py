@@ -19,7 +19,7 @@ from rtolap.model.table import Table
 
 
 class Topics(Protocol):
-    """The part of `stream.consumer.TopicAdmin` that the coordinator needs."""
+    """The part of `kafka.interfaces.TopicAdmin` that the coordinator needs."""
 
     def partitions(self, topic: str) -> list[int]:
         """NotFound when there is no such topic, Unavailable when no broker answers."""

@@ -8,7 +8,7 @@ A crash before 3 leaves the old assignment; after it, the new one, and a repetit
 There is nothing to roll back and no receiver is called: each follows the record when it sees it. The old
 owner forgets the partition, events, position and all, in one swap; the new one begins at `replay_from` and
 leaves out what history covers. Until it has caught up with what was answered before, queries wait for it:
-answers of two epochs are never put together (`wire.receiver.Snapshot.assignment_epoch`).
+answers of two epochs are never put together (`protocols.receiver.messages.Snapshot.assignment_epoch`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The id under which a request is kept, as a route's parameter. See `wire.request_ids`."""
+"""The id under which a request is kept, as a route's parameter. See `protocols.rest.request_ids`."""
 
 from __future__ import annotations
 

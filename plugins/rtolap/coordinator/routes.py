@@ -1,4 +1,4 @@
-"""Every route of the coordinator behind the token and the leader's guard. Messages: `wire.coordinator`."""
+"""The coordinator's routes behind the token and the leader's guard. Messages: `protocols.coordinator`."""
 
 from __future__ import annotations
 

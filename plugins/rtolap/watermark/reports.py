@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 
 class ProgressReports(Protocol):
-    """`wire.watermark_client.WatermarkClient` is one. It returns at once."""
+    """`watermark_client.client.WatermarkClient` is one. It returns at once."""
 
     def report_progress(
         self,
