@@ -9,9 +9,15 @@ import pyarrow as pa
 import pytest
 from rtolap.base.errors import Corrupted
 from rtolap.columnar.schema import physical_schema
-from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN, check_events, finish
+from rtolap.cubes.format.build_batch import (
+    CUBOID_COLUMN,
+    SEGMENT_COLUMN,
+    VersionWriter,
+    check_events,
+    finish,
+    read_rows,
+)
 from rtolap.cubes.format.build_inputs import verify_inputs
-from rtolap.cubes.format.build_rows import VersionWriter, read_rows
 from rtolap.model.cuboids import cuboids
 from rtolap.model.offsets import PartRange
 from rtolap.object_store.store import open_store

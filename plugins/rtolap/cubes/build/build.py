@@ -19,9 +19,8 @@ from rtolap.cubes.build.grouping import group_rows, is_small
 from rtolap.cubes.build.job_progress import report
 from rtolap.cubes.build.session import executors_run_python, list_in_driver
 from rtolap.cubes.format import history
-from rtolap.cubes.format.build_batch import adopt, check_events, finish
+from rtolap.cubes.format.build_batch import VersionWriter, adopt, check_events, finish, read_rows
 from rtolap.cubes.format.build_inputs import BuildInputs, check_finished, verify_inputs
-from rtolap.cubes.format.build_rows import VersionWriter, read_rows
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.model.build_spec import BuildResult, BuildSpec
 from rtolap.model.cuboids import cuboids

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from rtolap.columnar import reduce
 from rtolap.columnar.groups import Coded, Groups, code, compact, group_in_order, single_chunk
-from rtolap.columnar.hash64 import hash_longs, hash_strings
 from rtolap.columnar.hll_groups import merge_groups
+from rtolap.columnar.murmur3 import hash_longs, hash_strings
 from rtolap.columnar.schema import arrow_type, physical_schema
 from rtolap.model.cube import Partial, Schema
 from rtolap.model.types import ColumnType

@@ -18,7 +18,7 @@ from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.runner import CubeRunner
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.upload import Uploader
-from rtolap.events.dead_letter_records import TOPIC_CONFIG
+from rtolap.events.rejects import TOPIC_CONFIG
 from rtolap.kafka.interfaces import StreamConsumer, StreamProducer, TopicAdmin
 from rtolap.kafka.rights import Need
 from rtolap.metadata.cubes import ClusterMetadata

@@ -18,8 +18,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 
 from rtolap.base.errors import NotFound, Refused, RtolapError, Unavailable
-from rtolap.events.dead_letter_records import dead_letter_records
-from rtolap.events.rejects import Rejects
+from rtolap.events.rejects import Rejects, dead_letter_records
 from rtolap.kafka.interfaces import Batch, OutRecord, StreamProducer
 
 HELD_BYTES_MAX = 32 << 20  # above it the consumer pauses until Kafka has taken some
