@@ -22,7 +22,7 @@ from rtolap.base.cycle_collection import CycleCollection
 from rtolap.cubes.receiver.local.batch import batch_tables
 from rtolap.events.decode import EventDecoder
 from rtolap.events.event_time import EventTimeParser
-from rtolap.events.json_lines import JsonLines
+from rtolap.events.json_reader import JsonLines
 from rtolap.events.lossy import LossScreen
 from rtolap.events.plan import ReadPlan
 from rtolap.events.rows import CHUNK_RECORDS, known_names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from rtolap.events.json_lines import JsonLines
+from rtolap.events.json_reader import JsonLines
 from rtolap.events.rows import known_names
 
 SCHEMA = pa.schema([("i", pa.int64()), ("s", pa.string())])

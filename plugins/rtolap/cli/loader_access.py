@@ -22,7 +22,7 @@ from rtolap.base.errors import (
 from rtolap.base.files import read_password
 from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_cluster
-from rtolap.events.dead_letter_records import TOPIC_CONFIG
+from rtolap.events.rejects import TOPIC_CONFIG
 from rtolap.kafka.connections import KafkaConnections
 from rtolap.kafka.interfaces import LogRange, TopicLog
 from rtolap.kafka.producer import KafkaAdmin

@@ -120,6 +120,3 @@ def _where_valid(column: pa.Array, value: bool) -> pa.BooleanArray:
 
 def _constant(value: bool, rows: int) -> pa.BooleanArray:
     return pa.repeat(pa.scalar(value), rows)
-
-
-__all__ = ["like_regex", "mask"]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rtolap.columnar.hash64 import hash_longs, hash_strings
+from rtolap.columnar.murmur3 import hash_longs, hash_strings
 
 _KEY_MASK = np.uint64((1 << 26) - 1)
 _KEY_BITS = np.uint32(26)

@@ -1,26 +1,38 @@
-"""JSON objects → Arrow rows, one row a record, proven.
+"""JSON objects → Arrow rows, one row a record, proven: by lines where records look sound, wrapped where not.
 
-Each record is wrapped: `{"v":` + record + `}`, one a line, and the reader's schema is a struct `v`. A record
-that ends inside a string, leaves a brace open or holds two objects makes the wrapper's own text
-unparsable; a record without any value does too. So every record that passes gives at least one row, and as
-many rows as records means exactly one each, in order. Without the wrapper, raw newlines inside strings
+`JsonLines` reads a chunk of well-formed records in one pass over one text, joined by newlines. Where each
+begins with `{` and ends with `}`, a strict parser that finds as many values in the text as there are records
+has read each of them as one object: a newline may stand in no string, so every `}` + newline + `{` between
+two records ends one value and begins another. What a strict parser takes needs no wrapper in the columnar
+one: its rows are the records, in order. Everything else is left to the caller, who reads it another way:
+this one refuses nothing.
+
+For `JsonReader` each record is wrapped: `{"v":` + record + `}`, one a line, and the reader's schema is a
+struct `v`. A record that ends inside a string, leaves a brace open or holds two objects makes the wrapper's
+own text unparsable; a record without any value does too. So every record that passes gives at least one row,
+and as many rows as records means exactly one each, in order. Without the wrapper, raw newlines inside strings
 and records that join into one object would shift rows silently.
 
-The parser is lenient (commas are white space to it, numbers may have leading zeros), and a record may close
-the wrapper's object and open a member of its own: the caller parses strictly besides (see `decode`). Of
-two equal keys the last one counts. An error that would quote a NUL aborts the process: records that hold one
-and are refused for anything must not come here.
+The columnar parser is lenient (commas are white space to it, numbers may have leading zeros), and a record
+may close the wrapper's object and open a member of its own: the caller parses strictly besides (see
+`decode`). Of two equal keys the last one counts. An error that would quote a NUL aborts the process: records
+that hold one and are refused for anything must not come here.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import arro3.core
 import arro3.io
+import msgspec
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+
+from rtolap.base.undecodable import UNDECODABLE
 
 _FIELD = "v"
 _OPEN = b'{"v":'
@@ -35,6 +47,10 @@ UNREADABLE = (
     OverflowError,
 )  # the reader's errors
 _BACKSLASH, _ESCAPED_NUL = b"\\", b"\\u0000"  # one byte is found many times faster than six
+
+Places = NDArray[np.int64]
+
+_BRACE_OPEN, _BRACE_CLOSE = ord("{"), ord("}")
 
 
 class JsonReader:
@@ -106,3 +122,43 @@ class JsonReader:
 
 def holds_escaped_nul(text: bytes) -> bool:
     return _BACKSLASH in text and _ESCAPED_NUL in text
+
+
+class Lines(NamedTuple):
+    """The rows of a chunk, its text, and where in it each record begins."""
+
+    rows: pa.StructArray
+    text: bytes
+    starts: Places
+
+
+class JsonLines:
+    """Reads records against one Arrow schema. `shape`: the type of one record for the strict parser."""
+
+    def __init__(self, schema: pa.Schema, shape: Any) -> None:
+        self._schema = arro3.core.Schema.from_arrow(schema)
+        self._strict = msgspec.json.Decoder(shape)
+
+    def read(self, records: Sequence[bytes]) -> Lines | None:
+        """All records, or None where any of them is to be looked at more closely."""
+        text = b"\n".join([MARGIN, *records, MARGIN])
+        lengths = np.fromiter(map(len, records), np.int64, len(records))
+        ends = np.cumsum(lengths + 1) + len(MARGIN)
+        starts = ends - lengths
+        if not len(records) or not lengths.all():
+            return None
+        if holds_escaped_nul(text):
+            return None
+        chars = np.frombuffer(text, np.uint8)
+        if (chars[starts] != _BRACE_OPEN).any() or (chars[ends - 1] != _BRACE_CLOSE).any():
+            return None
+        try:
+            if len(self._strict.decode_lines(text)) != len(records):
+                return None
+            table = pa.table(arro3.io.read_json(text, self._schema, batch_size=len(records) + 1))
+        except (*UNDECODABLE, *UNREADABLE):
+            return None
+        if table.num_rows != len(records):
+            return None
+        (batch,) = table.to_batches()
+        return Lines(batch.to_struct_array(), text, starts)

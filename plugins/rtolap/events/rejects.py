@@ -1,4 +1,9 @@
-"""Refused records of one batch."""
+"""Refused records of one batch, and as records of a dead-letter topic: whole, with where from and why.
+
+A dead letter's key is `topic/partition/offset`, so that copies are one for a reader or a compacted topic. Its
+value is the record's own, whole up to VALUE_BYTES_MAX; of a larger one the beginning, with its size in the
+header `value_bytes`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtolap.events.classify import Problem
+from rtolap.kafka.interfaces import Batch, OutRecord
+
+DETAIL_CHARS_MAX = 500
+VALUE_BYTES_MAX = 3 << 20  # with key and headers below what the producer takes, 4 MiB
+TOPIC_CONFIG = {"max.message.bytes": str(4 << 20)}  # the source's own limit has no room for the headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +41,24 @@ def rejects_of(problems: Mapping[int, Problem]) -> Rejects:
         [problems[place].reason for place in order],
         [problems[place].detail for place in order],
     )
+
+
+def dead_letter_records(topic: str, batch: Batch, rejects: Rejects) -> list[OutRecord]:
+    """One record for each refusal; `topic` is where they were read."""
+    records: list[OutRecord] = []
+    for index, reason, detail in zip(rejects.index.tolist(), rejects.reason, rejects.detail, strict=True):
+        partition, offset = int(batch.partitions[index]), int(batch.offsets[index])
+        headers = {
+            "topic": topic.encode(),
+            "partition": str(partition).encode(),
+            "offset": str(offset).encode(),
+            "reason": reason.encode(),
+            "detail": detail[:DETAIL_CHARS_MAX].encode("utf-8", "replace"),
+        }
+        key = f"{topic}/{partition}/{offset}".encode()
+        value = batch.values[index]
+        if value is not None and len(value) > VALUE_BYTES_MAX:
+            headers["value_bytes"] = str(len(value)).encode()
+            value = value[:VALUE_BYTES_MAX]
+        records.append(OutRecord(value, key=key, headers=headers))
+    return records

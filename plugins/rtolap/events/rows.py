@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.events.classify import Classifier, Problem
-from rtolap.events.json_lines import JsonLines, Lines
-from rtolap.events.json_reader import JsonReader, holds_escaped_nul
+from rtolap.events.json_reader import JsonLines, JsonReader, Lines, holds_escaped_nul
 from rtolap.events.lossy import LossScreen
 from rtolap.events.plan import JsonPlan
 

@@ -20,7 +20,7 @@ from rtolap.cubes.receiver.reports import cube_report
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.cubes.receiver.views import CubeView
-from rtolap.events.dead_letter_records import VALUE_BYTES_MAX
+from rtolap.events.rejects import VALUE_BYTES_MAX
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer

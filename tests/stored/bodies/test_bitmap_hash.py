@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
-from rtolap.columnar.hash32 import DORIS_SEED, hash_strings_32
 from rtolap.columnar.hll import string_parts
+from rtolap.columnar.murmur3 import DORIS_SEED, hash_strings_32
 from rtolap.stored.bodies.target import sketches
 
 from tests.support.stored.body_tables import decoded, sketch_schema

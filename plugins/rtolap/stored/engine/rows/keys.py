@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rtolap.columnar.hash64 import hash_strings
+from rtolap.columnar.murmur3 import hash_strings
 
 Longs = NDArray[np.int64]
 Hashes = NDArray[np.uint64]

@@ -15,8 +15,7 @@ import msgspec
 
 from rtolap.base.errors import NotFound
 from rtolap.base.files import fsync_dir
-from rtolap.events.dead_letter_records import dead_letter_records
-from rtolap.events.rejects import Rejects
+from rtolap.events.rejects import Rejects, dead_letter_records
 from rtolap.kafka.interfaces import Batch, OutRecord, StreamProducer
 
 _FLUSH_S = 30.0
