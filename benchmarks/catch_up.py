@@ -33,8 +33,7 @@ import numpy as np
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from rtolap.kafka.catch_up import CatchUpBounds
-from rtolap.kafka.catch_up_consumer import CatchUpConsumer
+from rtolap.kafka.catch_up import CatchUpBounds, CatchUpConsumer
 from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.kafka.interfaces import StreamConsumer
 from rtolap.stack.artifacts import java_artifacts

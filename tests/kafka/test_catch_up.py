@@ -6,8 +6,7 @@ import random
 from collections import Counter
 
 import pytest
-from rtolap.kafka.catch_up import CatchUpBounds, LaneChooser
-from rtolap.kafka.catch_up_consumer import CatchUpConsumer
+from rtolap.kafka.catch_up import CatchUpBounds, CatchUpConsumer, LaneChooser
 from rtolap.kafka.interfaces import BATCH_BYTES_MAX, OffsetsGone, OutRecord
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer

@@ -13,9 +13,9 @@ from rtolap.base.errors import DefinitionError, RtolapError
 from rtolap.kafka import consumer as kafka
 from rtolap.kafka import producer as kafka_out
 from rtolap.kafka import topic_lookup as kafka_lookup
+from rtolap.kafka.administration.connection import kafka_python_settings
 from rtolap.kafka.clusters import OWNED, SECRETS, KafkaCluster, KafkaClusters
 from rtolap.kafka.dead_letters import read_dead_letters
-from rtolap.kafka.kafka_python import kafka_python_settings
 from rtolap.kafka.settings import consumer_settings
 
 PASSWORD = "a password of this test"

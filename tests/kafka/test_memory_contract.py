@@ -3,7 +3,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from rtolap.base.errors import Unavailable
-from rtolap.kafka.catch_up_consumer import CatchUpConsumer
+from rtolap.kafka.catch_up import CatchUpConsumer
 from rtolap.kafka.interfaces import OutRecord, StreamConsumer
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rtolap.base.settings import Settings
-from rtolap.kafka.catch_up_consumer import catch_up_consumer
+from rtolap.kafka.catch_up import catch_up_consumer
 from rtolap.kafka.clusters import KafkaCluster, KafkaClusters
 from rtolap.kafka.connections import KafkaConnections
 from rtolap.kafka.consumer import KafkaConsumer

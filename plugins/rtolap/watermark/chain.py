@@ -45,7 +45,7 @@ class Chain:
         *,
         ended: bool = False,
     ) -> None:
-        """ProducerStatement in a record of that partition. A producer that was not known joins."""
+        """A statement in a record of that partition. A producer that was not known joins."""
         if partition not in self._partitions:
             return  # given away meanwhile: another consumer reads it
         statements = self._told.setdefault(producer, {})

@@ -12,9 +12,9 @@ from rtolap.cli.fleet import audit as audit_command
 from rtolap.cli.fleet.commands import app
 from rtolap.cli.output import errors
 from rtolap.fleet.snapshot.file import save
+from rtolap.kafka.administration.interface import ActiveProducer, GroupMember, ListedGroup
 from rtolap.kafka.administration.memory import MemoryAdministration
 from rtolap.kafka.administration.memory_cluster import MemoryCluster, MemoryGroup
-from rtolap.kafka.administration.usage import ActiveProducer, GroupMember, ListedGroup
 from rtolap.kafka.administration.values import OffsetSpec, Partition
 from typer.testing import CliRunner, Result
 

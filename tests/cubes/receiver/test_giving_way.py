@@ -14,9 +14,8 @@ from rtolap.cubes.receiver.process import GivingWay, ReceiverService
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import READING
 from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.connections import MemoryConnections
 from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin
+from rtolap.kafka.memory.producer import MemoryAdmin, MemoryConnections
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.object_store.store import open_store

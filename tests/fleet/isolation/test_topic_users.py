@@ -12,9 +12,9 @@ from rtolap.fleet.isolation.findings import FindingKind, GroupUse, ProducerUse, 
 from rtolap.fleet.isolation.topic_users import CollectedUsers, collect_users
 from rtolap.fleet.isolation.topics import misplaced_topics
 from rtolap.fleet.snapshot.collect import collect_snapshot
+from rtolap.kafka.administration.interface import ActiveProducer, GroupMember, ListedGroup
 from rtolap.kafka.administration.memory import MemoryAdministration
 from rtolap.kafka.administration.memory_cluster import MemoryCluster, MemoryGroup
-from rtolap.kafka.administration.usage import ActiveProducer, GroupMember, ListedGroup
 from rtolap.kafka.administration.values import OffsetSpec, Partition
 from rtolap.model.fleet import FleetCluster, KafkaFleet, TopicOwner
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from rtolap.kafka.catch_up import CatchUpBounds
-from rtolap.kafka.catch_up_consumer import CatchUpConsumer
+from rtolap.kafka.catch_up import CatchUpBounds, CatchUpConsumer
 from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.kafka.interfaces import OutRecord, StreamProducer
 from rtolap.kafka.producer import KafkaProducer

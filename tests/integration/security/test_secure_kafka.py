@@ -17,7 +17,7 @@ from rtolap.fleet.isolation.topic_users import collect_users
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.tiers.collect import collect_tiers
 from rtolap.kafka.administration.client import KafkaAdministration
-from rtolap.kafka.administration.usage import ListedGroup
+from rtolap.kafka.administration.interface import ListedGroup
 from rtolap.kafka.administration.values import (
     LEADER_REPLICAS,
     ConfigKind,

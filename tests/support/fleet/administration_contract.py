@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rtolap.base.errors import NotFound, Refused, RtolapError, Unavailable
-from rtolap.kafka.administration.interface import FleetAdministration
-from rtolap.kafka.administration.usage import NO_TRANSACTION, ListedGroup
+from rtolap.kafka.administration.interface import NO_TRANSACTION, FleetAdministration, ListedGroup
 from rtolap.kafka.administration.values import (
     ALL_BROKERS,
     FOLLOWER_RATE,

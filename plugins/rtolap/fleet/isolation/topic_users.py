@@ -19,11 +19,11 @@ import numpy as np
 from rtolap.base.errors import RtolapError
 from rtolap.fleet.isolation.findings import GroupUse, ProducerUse, TopicUsers, some
 from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, Snapshot
-from rtolap.kafka.administration.interface import FleetAdministration
-from rtolap.kafka.administration.usage import (
+from rtolap.kafka.administration.interface import (
     NO_TRANSACTION,
     STREAMS_GROUP,
     ActiveProducer,
+    FleetAdministration,
     GroupMember,
     ListedGroup,
     ListedGroups,

@@ -15,7 +15,7 @@ from rtolap.kafka.administration import answers, requests
 from rtolap.kafka.administration.connection import AdministrationConnection
 from rtolap.kafka.administration.errors import of_code, raised
 from rtolap.kafka.administration.interface import Outcomes
-from rtolap.kafka.administration.unregister_broker import UnregisterBrokerRequest
+from rtolap.kafka.administration.requests import UnregisterBrokerRequest
 from rtolap.kafka.administration.usage_client import KafkaUsage
 from rtolap.kafka.administration.values import (
     NO_BROKER,

@@ -4,6 +4,10 @@ kafka-python's own methods send to one broker after the other, raise where the f
 asking a controller that has died. Its connection manager, on which they stand, does what is needed: requests
 to many brokers go out at once, each is answered or fails alone, and what any broker can do goes to one that
 is reachable. Brokers of Kafka 4 pass on what is their controller's.
+
+One declaration of a cluster serves both clients: a table translates what reaching and trusting brokers takes
+into kafka-python's words. Settings that only tune librdkafka have no counterpart and are left out; one that
+decides whom to trust or who one is has to have one, or the client is refused rather than opened with less.
 """
 
 from __future__ import annotations
@@ -16,11 +20,27 @@ from typing import Any
 from kafka import errors as kafka_errors
 from kafka.admin import KafkaAdminClient
 
-from rtolap.base.errors import RtolapError
+from rtolap.base.errors import DefinitionError, RtolapError
 from rtolap.kafka.administration.errors import is_passing, translated
-from rtolap.kafka.clusters import KafkaCluster
-from rtolap.kafka.kafka_python import kafka_python_settings
+from rtolap.kafka.clusters import SERVERS, KafkaCluster
 from rtolap.kafka.rights import check_reached
+
+_NAMES: Mapping[str, str] = {
+    SERVERS: "bootstrap_servers",
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.crl.location": "ssl_crlfile",
+    "ssl.cipher.suites": "ssl_ciphers",
+}
+_IDENTIFICATION = "ssl.endpoint.identification.algorithm"
 
 REQUEST_TIMEOUT_S = 20.0
 _AGAIN_S = 0.1
@@ -28,6 +48,23 @@ _ANSWER_BYTES_MAX = 1 << 30  # the metadata of a million partitions is some 60 M
 
 Request = Callable[[], Any]
 """Makes a request: one that was sent keeps the version of the broker that it went to."""
+
+
+def kafka_python_settings(cluster: KafkaCluster) -> dict[str, Any]:
+    """Keyword arguments of its clients. Raises DefinitionError, which names the setting."""
+    settings: dict[str, Any] = {}
+    for name, value in cluster.settings.items():
+        if name in _NAMES:
+            settings[_NAMES[name]] = value.upper() if name == "security.protocol" else value
+        elif name == _IDENTIFICATION:
+            settings["ssl_check_hostname"] = value != "none"
+        elif name.startswith(("sasl.", "ssl.", "enable.ssl.", "https.")):
+            raise DefinitionError(
+                f"Kafka cluster {cluster.name}: {name} has no counterpart in kafka-python",
+                expected=f"one of {', '.join(sorted((*_NAMES, _IDENTIFICATION)))}",
+            )
+    settings["bootstrap_servers"] = [server.strip() for server in cluster.servers.split(",")]
+    return settings
 
 
 class AdministrationConnection:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rtolap.base.errors import NotFound, Refused, RtolapError
-from rtolap.kafka.administration.usage import ActiveProducer, GroupMember, ListedGroup
+from rtolap.kafka.administration.interface import ActiveProducer, GroupMember, ListedGroup
 from rtolap.kafka.administration.values import (
     ALL_BROKERS,
     FOLLOWER_RATE,

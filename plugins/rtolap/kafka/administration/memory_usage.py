@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from rtolap.base.errors import Forbidden, NotFound, Refused, RtolapError, Unavailable
-from rtolap.kafka.administration.memory_cluster import MemoryCluster
-from rtolap.kafka.administration.usage import (
+from rtolap.kafka.administration.interface import (
     STREAMS_GROUP,
     ActiveProducer,
     GroupMember,
     ListedGroup,
     ListedGroups,
 )
+from rtolap.kafka.administration.memory_cluster import MemoryCluster
 from rtolap.kafka.administration.values import Partition
 
 
 class MemoryUsage:
-    """Implements `usage.UsageAdministration` on a `MemoryCluster`. As brokers do, it refuses what is
+    """Implements `interface.UsageAdministration` on a `MemoryCluster`. As brokers do, it refuses what is
     forbidden to each group and partition by itself."""
 
     def __init__(self, cluster: MemoryCluster) -> None:

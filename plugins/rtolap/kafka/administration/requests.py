@@ -1,4 +1,10 @@
-"""Kafka's requests, made of plain values."""
+"""Kafka's requests, made of plain values.
+
+kafka-python has no message for UnregisterBroker (API key 64), though it knows the key, nor for groups of
+Kafka 4's newer protocols: ConsumerGroupDescribe (69), ShareGroupDescribe (77), DescribeShareGroupOffsets
+(90). Message classes are made of Kafka's own schemas; those of these stand in `schemas`. An answer is read by
+the class that was registered under the request's key.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +23,13 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsRequest,
     ListPartitionReassignmentsRequest,
 )
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from rtolap.kafka.administration.values import ConfigKind, ConfigResource, OffsetSpec, Partition
+
+_SCHEMAS = f"{__package__}.schemas"
 
 _TIMEOUT_MS = 15_000  # for a controller to answer
 _CODES = {ConfigKind.TOPIC: 2, ConfigKind.BROKER: 4}
@@ -28,6 +37,38 @@ _KINDS = {code: kind for kind, code in _CODES.items()}
 _SET, _DELETE = 0, 1
 _PREFERRED = 0
 _OFFSETS_VERSION_MIN = 1
+
+
+class UnregisterBrokerRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
+    pass
+
+
+class UnregisterBrokerResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
+    pass
+
+
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
+    pass
+
+
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
+    pass
+
+
+class ShareGroupDescribeRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
+    pass
+
+
+class ShareGroupDescribeResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
+    pass
+
+
+class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
+    pass
+
+
+class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
+    pass
 
 
 def quorum() -> Any:

@@ -20,13 +20,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from rtolap.base.errors import Corrupted, Refused, RtolapError, Unavailable
 from rtolap.kafka.administration import answers, requests
 from rtolap.kafka.administration.errors import of_code, raised, translated
-from rtolap.kafka.administration.group_messages import (
-    ConsumerGroupDescribeRequest,
-    DescribeShareGroupOffsetsRequest,
-    ShareGroupDescribeRequest,
-)
-from rtolap.kafka.administration.rights_client import KafkaRights
-from rtolap.kafka.administration.usage import (
+from rtolap.kafka.administration.interface import (
     CONSUMER_GROUP,
     SHARE_GROUP,
     STREAMS_GROUP,
@@ -35,6 +29,12 @@ from rtolap.kafka.administration.usage import (
     ListedGroup,
     ListedGroups,
 )
+from rtolap.kafka.administration.requests import (
+    ConsumerGroupDescribeRequest,
+    DescribeShareGroupOffsetsRequest,
+    ShareGroupDescribeRequest,
+)
+from rtolap.kafka.administration.rights_client import KafkaRights
 from rtolap.kafka.administration.values import Partition, Right
 
 _GROUPS_A_REQUEST = 100  # an answer holds all that each of them has committed
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class KafkaUsage(KafkaRights):
-    """Implements `usage.UsageAdministration`."""
+    """Implements `interface.UsageAdministration`."""
 
     def list_groups(self, brokers: Collection[int]) -> ListedGroups:
         told = self._connection.ask_each(dict.fromkeys(sorted(brokers), ListGroupsRequest), _LIST, _CLUSTER)

@@ -1,13 +1,14 @@
-"""Producer and administration of Kafka in memory (`broker`)."""
+"""The producers and the administration of Kafka in memory (`broker`), and the connections that open them."""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from rtolap.base.errors import DefinitionError, NotFound, Refused, RtolapError, Unavailable
+from rtolap.base.errors import DefinitionError, NotFound, NotLeader, Refused, RtolapError, Unavailable
 from rtolap.kafka.interfaces import Delivered, OutRecord
 from rtolap.kafka.memory.broker import Log, MemoryBroker
+from rtolap.kafka.transactions import OutColumns
 from rtolap.model.offsets import Offsets
 
 
@@ -92,6 +93,62 @@ class MemoryAdmin:
                 first = bisect.bisect_left(log.offsets, log.start)
                 del log.offsets[:first]
                 del log.records[:first]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class MemoryTransactionalProducer:
+    """TransactionalProducer."""
+
+    def __init__(self, broker: MemoryBroker, transactional_id: str) -> None:
+        self._broker = broker
+        self._id = transactional_id
+        self._epoch = 0
+
+    def begin(self, timeout_s: float) -> None:
+        self._answering()
+        self._epoch = self._broker.begin_epoch(self._id)
+
+    def send(self, columns: Sequence[OutColumns], timeout_s: float) -> None:
+        self._answering()
+        records = [(each.topic, record) for each in columns for record in _records(each)]
+        with self._broker.changed:
+            if self._broker.epoch(self._id) != self._epoch:
+                raise NotLeader(f"another process writes under {self._id} now")
+            for topic, record in records:
+                self._broker.check(topic, record)
+            for topic, record in records:
+                self._broker.append(topic, record)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _answering(self) -> None:
+        if self._broker.down:
+            raise Unavailable(f"the broker does not answer {self._id}", action="retry")
+
+
+def _records(columns: OutColumns) -> list[OutRecord]:
+    headers = columns.headers or [[] for _ in columns.values]
+    return [
+        OutRecord(value, key=key, partition=columns.partition, headers=dict(pairs))
+        for key, value, pairs in zip(columns.keys, columns.values, headers, strict=True)
+    ]
+
+
+class MemoryConnections:
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+
+    def producer(self, cluster: str) -> MemoryProducer:
+        return MemoryProducer(self._broker)
+
+    def admin(self, cluster: str) -> MemoryAdmin:
+        return MemoryAdmin(self._broker)
+
+    def check_rights(self, cluster: str, needs: Iterable[object]) -> bool:
+        return True
 
     def close(self) -> None:
         """Nothing is open."""
