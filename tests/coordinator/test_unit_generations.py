@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from rtolap.base.errors import Refused
-from rtolap.watermark_client.client import WatermarkClient
-from rtolap.watermark_client.unit import unfinished
+from rtolap.watermark_client.client import WatermarkClient, unfinished
 
 from tests.support.cubes.coordinator_harness import TOKEN, Cluster
 from tests.support.watermarks.application_reports import (

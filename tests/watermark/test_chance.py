@@ -6,7 +6,7 @@ import random
 from math import exp, lgamma, log, sqrt
 
 import pytest
-from rtolap.watermark.chance import TAIL, allowed_events, events_at_most, largest_count, largest_mean
+from rtolap.watermark.missing import TAIL, allowed_events, events_at_most, largest_count, largest_mean
 
 
 def above(count: int, mean: float) -> float:

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rtolap.watermark.chance import allowed_events
-from rtolap.watermark.missing import behind, missing, totals
+from rtolap.watermark.missing import allowed_events, behind, missing, totals
 from rtolap.watermark.rules import Deficit, GlobalMax, HostPrecise, PartitionBounded, Rule
 from rtolap.watermark.snapshot import NEVER, Snapshot
 from rtolap.watermark.solve import Shares, largest_mark, scale_bits

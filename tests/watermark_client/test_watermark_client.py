@@ -13,10 +13,9 @@ import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import DefinitionError, Refused, Unavailable
 from rtolap.protocols.watermark.messages import Refusal, ReportAnswer, ReportBatch, UnitReport, unit_path
-from rtolap.watermark_client.client import WatermarkClient
+from rtolap.watermark_client.client import WatermarkClient, unfinished
 from rtolap.watermark_client.pending import ROWS_MAX, Pending
 from rtolap.watermark_client.session import WatermarkSession
-from rtolap.watermark_client.unit import unfinished
 
 from tests.support.cubes.metadata_contract import eventually
 

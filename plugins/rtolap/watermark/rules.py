@@ -12,8 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rtolap.watermark.chance import allowed_events
-from rtolap.watermark.missing import PPM, Totals, missing_of, totals
+from rtolap.watermark.missing import PPM, Totals, allowed_events, missing_of, totals
 from rtolap.watermark.snapshot import NEVER, Indices, Instants, Mask, Rates, Snapshot
 from rtolap.watermark.solve import Shares, about, largest_mark
 

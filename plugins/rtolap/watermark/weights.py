@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.watermark.chance import DEVIATIONS
+from rtolap.watermark.missing import DEVIATIONS
 from rtolap.watermark.rate_index import RateIndex
 from rtolap.watermark.snapshot import NEVER, Indices, Instants, Mask, Rates
 

@@ -3,7 +3,6 @@
 What may be imported from outside is what this page exports.
 """
 
-from rtolap.watermark_client.client import WatermarkClient
-from rtolap.watermark_client.unit import unfinished
+from rtolap.watermark_client.client import WatermarkClient, unfinished
 
 __all__ = ["WatermarkClient", "unfinished"]

@@ -24,8 +24,7 @@ from rtolap.base.files import write_atomic
 from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.kafka.producer import KafkaProducer
-from rtolap.watermark_client.client import WatermarkClient
-from rtolap.watermark_client.unit import unfinished
+from rtolap.watermark_client.client import WatermarkClient, unfinished
 
 HOST = "loader"
 GO_TIMEOUT_S = 120.0

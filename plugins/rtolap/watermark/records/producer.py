@@ -7,9 +7,9 @@
     producer.produce("results", records, event_ms=times)
     client.set_oldest_work("store", "store-0", 0, producer.oldest_unacknowledged_ms())
 
-A control record a second goes to every partition, idle ones and new ones too. Control records and data go
-through one idempotent producer: what is queued later lies later in its partition, over retries too. The
-watermark is taken and the record queued under one lock, so what stands in a partition never falls.
+A control record a second goes to every partition, idle ones and new ones too; at most one waits per
+partition, so an outage does not pile them up. Control records and data go through one idempotent producer:
+what is queued later lies later in its partition, over retries too. The watermark is taken and the record queued under one lock, so what stands in a partition never falls.
 
 Why a statement is true: the watermark W that the server has published is at most the oldest work of every
 unit. A sink that lets work go once its records are acknowledged therefore has every record of an event before
@@ -22,18 +22,72 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
-from rtolap.base.errors import DefinitionError, Refused, RtolapError
+from rtolap.base.errors import DefinitionError, Refused, RtolapError, Unavailable
 from rtolap.kafka.interfaces import Delivered, OutRecord, StreamProducer, TopicAdmin
-from rtolap.watermark.records.control import ControlRecords
-from rtolap.watermark.records.statement import Kind, Statement, check_producer, stating
+from rtolap.watermark.records.statement import Kind, Statement, check_producer, control_record, stating
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 1.0
 END_TIMEOUT_S = 10.0
+
+
+class ControlRecords:
+    """The control records of one producer and topic. `problem`: what keeps them from the log; None if
+    nothing."""
+
+    def __init__(self, producer: StreamProducer, topic: str, field: str | None) -> None:
+        self.problem: str | None = None
+        self._producer = producer
+        self._topic = topic
+        self._field = field
+        self._lock = threading.Lock()  # of the set: deliveries are reported on any thread
+        self._waiting: set[int] = set()
+
+    def send(self, statement: Statement, partitions: Iterable[int], *, even_behind: bool = False) -> None:
+        """To each partition that holds the last one, or to all. Raises what queueing raises."""
+        with self._lock:
+            behind = set(self._waiting)
+        if behind:
+            self.met(
+                Unavailable(
+                    f"{self._topic} has not acknowledged the last control records",
+                    found=f"partitions {sorted(behind)[:10]}",
+                    action="they are sent again when it has",
+                )
+            )
+        for partition in partitions:
+            if partition not in behind or even_behind:
+                self._queue(control_record(statement, partition, self._field))
+        if not behind:
+            self.problem = None
+
+    def met(self, error: Exception) -> None:
+        text = str(error) if isinstance(error, RtolapError) else f"{type(error).__name__}: {error}"
+        if text != self.problem:
+            log.warning("control records wait: %s", text)
+        self.problem = text
+
+    def _queue(self, record: OutRecord) -> None:
+        assert record.partition is not None, "a control record has its partition"
+        with self._lock:
+            self._waiting.add(record.partition)
+        try:
+            self._producer.produce(self._topic, [record], delivered=self._told)
+        except RtolapError:
+            with self._lock:
+                self._waiting.discard(record.partition)
+            raise
+
+    def _told(self, record: OutRecord, error: RtolapError | None) -> None:
+        with self._lock:
+            if record.partition is not None:
+                self._waiting.discard(record.partition)
+        if error is not None:
+            self.met(error)
 
 
 class WatermarkedProducer:
