@@ -30,7 +30,7 @@ from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, ReceiverRecord, SegmentRecord
 from rtolap.model.cube import AggregationGroup, Schema, SegmentPolicy
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentState
 from rtolap.object_store.store import open_store
 from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.query.cluster import Cluster

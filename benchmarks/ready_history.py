@@ -13,10 +13,8 @@ from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import CubeControl
-from rtolap.model.cube import Partial, Schema
-from rtolap.model.cuboids import cuboids
-from rtolap.model.segment import segment_of
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.cube import Partial, Schema, cuboids
+from rtolap.model.segment import SegmentState, segment_of
 from rtolap.object_store.store import ObjectStore
 
 _MERGED = {"sum": "sum", "min": "min", "max": "max"}

@@ -7,8 +7,7 @@ from rtolap.base.errors import NotYet, Refused
 from rtolap.cubes.format.manifest import MANIFEST_NAME
 from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.segments import close, lose_parts
-from rtolap.model.segment import SegmentRange
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentRange, SegmentState
 
 from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster
 

@@ -14,7 +14,7 @@ from rtolap.cubes.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry
 from rtolap.metadata import segments
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.offsets import PartRange
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentState
 from typer.testing import CliRunner, Result
 
 from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster

@@ -16,8 +16,7 @@ from rtolap.metadata.records import ChangeLog, SegmentRecord, WatermarkRecord
 from rtolap.metadata.updates import read
 from rtolap.metadata.view import SegmentView
 from rtolap.model.cube import Cube
-from rtolap.model.segment import SegmentRange
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentRange, SegmentState
 
 CUBE = Cube(name="c", table="t", dimensions=("d",))
 

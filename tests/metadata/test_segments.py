@@ -7,7 +7,7 @@ from rtolap.base.errors import Refused
 from rtolap.metadata import segments
 from rtolap.metadata.records import BuildAttempt, SegmentRecord, StagedPart
 from rtolap.model.offsets import PartRange
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentState
 
 PARTITIONS = (0, 1, 2, 3)
 FIRST = {0: 0, 1: 7, 2: 0, 3: 100}

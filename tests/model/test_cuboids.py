@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from itertools import chain, combinations
 
-from rtolap.model.cube import AggregationGroup, Cube
-from rtolap.model.cuboids import Cuboid, cuboids, smallest_parents
+from rtolap.model.cube import AggregationGroup, Cube, Cuboid, cuboids, smallest_parents
 
 NAMES = ("a", "b", "c", "d", "e")
 

@@ -7,8 +7,8 @@ import re
 
 import pytest
 from rtolap.base.errors import IllegalTransition
-from rtolap.model import segment_states
-from rtolap.model.segment_states import (
+from rtolap.model import segment
+from rtolap.model.segment import (
     TRANSITIONS,
     SegmentEvent,
     SegmentState,
@@ -40,6 +40,6 @@ def test_every_state_is_reached_from_active_and_purged_is_for_ever() -> None:
 
 
 def test_the_drawing_names_the_states_and_events_of_the_table() -> None:
-    drawing = (segment_states.__doc__ or "").split("\n\n")[1]
+    drawing = (segment.__doc__ or "").split("\n\n")[1]
     words = set(re.findall(r"[A-Z]{2,}(?:_[A-Z]+)*", drawing))
     assert words == {name.value for name in (*SegmentState, *SegmentEvent)}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
-from rtolap.model.event_loss import EventLoss
+from rtolap.model.completeness import EventLoss
 from rtolap.model.offsets import PartRange
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.statement_service import QueryService

@@ -18,8 +18,7 @@ from rtolap.cli.output import JsonOption, console, print_json, print_table, succ
 from rtolap.cli.tables import drop as drop_table
 from rtolap.cli.tables import show as show_table
 from rtolap.cli.tables import tables_client
-from rtolap.model.cube import Cube, Schema
-from rtolap.model.cuboids import cuboids
+from rtolap.model.cube import Cube, Schema, cuboids
 from rtolap.model.durations import format_duration
 from rtolap.model.stored.table import StoredTable
 from rtolap.model.table import Lookup, Table

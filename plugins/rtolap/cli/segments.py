@@ -10,7 +10,7 @@ import typer
 
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, print_json, print_table, report
-from rtolap.model.event_loss import offsets_text
+from rtolap.model.completeness import offsets_text
 from rtolap.model.instants import instant_ms
 from rtolap.model.offsets import PartRange
 from rtolap.protocols.coordinator.messages import PartitionRange, SegmentInfo

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rtolap.metadata.records import BuildAttempt, SegmentRecord, StagedPart
-from rtolap.model.completeness import Completeness, late_ppm
-from rtolap.model.event_loss import EventLoss
+from rtolap.model.completeness import Completeness, EventLoss, late_ppm
 from rtolap.model.offsets import PartRange
 from rtolap.protocols.coordinator import messages as wire
 

@@ -23,8 +23,7 @@ from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.metadata.requests import Note
 from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Cube, Schema
-from rtolap.model.segment import SegmentRange, parse_segment_name
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
 from rtolap.model.table import Lookup, Table
 from rtolap.model.validation.definition import validate_lookup, validate_schema, validate_table
 from rtolap.protocols.coordinator import messages as wire

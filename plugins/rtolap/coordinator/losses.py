@@ -22,10 +22,9 @@ from rtolap.coordinator.views import Views
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
-from rtolap.model.event_loss import EventLoss, behind_losses, offsets_text
+from rtolap.model.completeness import EventLoss, behind_losses, offsets_text
 from rtolap.model.offsets import Offsets, PartRange
-from rtolap.model.segment import SegmentRange, parse_segment_name
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
 from rtolap.model.table import Table
 
 _WAITING = (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED)

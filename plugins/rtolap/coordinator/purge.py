@@ -12,8 +12,7 @@ from rtolap.coordinator.views import Views
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
-from rtolap.model.segment import parse_segment_name
-from rtolap.model.segment_states import SegmentEvent, SegmentState
+from rtolap.model.segment import SegmentEvent, SegmentState, parse_segment_name
 from rtolap.object_store.store import ObjectStore
 from rtolap.protocols.coordinator.messages import CleanupResult, PurgeResult
 

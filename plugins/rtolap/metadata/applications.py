@@ -13,8 +13,7 @@ from rtolap.metadata.records import ApplicationState, Approval, Approvals, Level
 from rtolap.metadata.requests import Note
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put
 from rtolap.metadata.updates import read, retrying, update
-from rtolap.model.application import Application
-from rtolap.model.application_changes import refuse_unsafe_change
+from rtolap.model.application import Application, refuse_unsafe_change
 
 
 class ApplicationRecords:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from rtolap.model.completeness import Completeness
-from rtolap.model.event_loss import EventLoss
+from rtolap.model.completeness import Completeness, EventLoss
 from rtolap.model.offsets import Offsets
-from rtolap.model.segment import SegmentRange
-from rtolap.model.segment_states import SegmentState
-from rtolap.model.staged_part import StagedPart as StagedPart
+from rtolap.model.segment import SegmentRange, SegmentState
+from rtolap.model.segment import StagedPart as StagedPart
 
 
 class ReceiverRecord(msgspec.Struct, frozen=True):
@@ -108,7 +106,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     events    of the READY version
     completeness   of the first version, when its closing was decided; None without an application
     first_events   of the first version; None before it is READY, and where it was not noted
-    losses    what versions up to the newest that was begun to be built may lack; see `model.event_loss`
+    losses    what versions up to the newest that was begun to be built may lack; see `model.completeness`
     begins    partition → no event of what `covered` holds is below it; not of versions that did not note it
     base_lost the READY version has lost what builds start from: parts of the next one hold all of the segment
     """

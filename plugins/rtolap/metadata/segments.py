@@ -8,10 +8,9 @@ import msgspec
 
 from rtolap.base.errors import Refused
 from rtolap.metadata.records import BuildAttempt, CubeControl, HistoryEntry, SegmentRecord, StagedPart
-from rtolap.model.completeness import Completeness, weaker
-from rtolap.model.event_loss import EventLoss, losses_between
+from rtolap.model.completeness import Completeness, EventLoss, losses_between, weaker
 from rtolap.model.offsets import Offsets, PartRange
-from rtolap.model.segment_states import SegmentEvent, SegmentState, transition
+from rtolap.model.segment import SegmentEvent, SegmentState, transition
 
 HISTORY_ENTRIES_MAX = 40  # a record stays a few kilobytes; older lines are in the services' logs
 

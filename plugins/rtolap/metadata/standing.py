@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rtolap.metadata.records import CubeControl, SegmentRecord
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentState
 
 
 def standing(control: CubeControl, records: Mapping[str, SegmentRecord]) -> list[SegmentRecord]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
-from rtolap.model.completeness import Completeness
+from rtolap.model.completeness import Completeness, EventLoss
 from rtolap.model.cube import Cube, Schema
-from rtolap.model.event_loss import EventLoss
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentRange
 from rtolap.model.table import Table
@@ -43,7 +42,7 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     location            folder to write: `history/<cube>/<segment>/v<version>-<build_id>`
     completeness        of the first version, when its closing was decided; None without an application
     first_events        events of the first version; None before there is one, and where that is unknown
-    losses              offsets whose events the new version lacks; see `model.event_loss`
+    losses              offsets whose events the new version lacks; see `model.completeness`
     base_lost           the version before has lost what builds start from: the parts hold all of the segment
     """
 

@@ -12,7 +12,7 @@ from rtolap.cubes.format import history
 from rtolap.cubes.format.build_inputs import check_ranges_join, read_specs, verify_inputs
 from rtolap.cubes.format.manifest import HistoryManifest
 from rtolap.model.build_spec import BuildSpec
-from rtolap.model.cuboids import Cuboid
+from rtolap.model.cube import Cuboid
 from rtolap.model.offsets import PartRange
 from rtolap.object_store.store import open_store
 from rtolap.protocols.coordinator.messages import BuildSpecMessage

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from rtolap.cubes.build.cuboid_writers import PARENT_BYTES_SMALL, next_job
 from rtolap.cubes.build.grouping import GROUPED_DIMENSIONS_MAX
-from rtolap.model.cube import AggregationGroup, Cube
-from rtolap.model.cuboids import Cuboid, cuboids
+from rtolap.model.cube import AggregationGroup, Cube, Cuboid, cuboids
 
 ABC = cuboids(
     Cube(

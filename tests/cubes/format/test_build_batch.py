@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from rtolap.cubes.format import history
 from rtolap.cubes.format.build_batch import SEGMENT_COLUMN, adopt, check_events, finish, new_scratch
-from rtolap.model.cuboids import Cuboid, cuboids
+from rtolap.model.cube import Cuboid, cuboids
 from rtolap.object_store.store import open_store
 
 from tests.support.cubes.built import assert_nothing_else, assert_recount

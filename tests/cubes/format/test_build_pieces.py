@@ -28,8 +28,7 @@ from rtolap.cubes.format.build_pieces import (
     plan_pieces,
 )
 from rtolap.model.build_spec import BuildSpec
-from rtolap.model.cube import AggregationGroup, Cube, Schema
-from rtolap.model.cuboids import cuboids
+from rtolap.model.cube import AggregationGroup, Cube, Schema, cuboids
 from rtolap.model.offsets import PartRange
 from rtolap.object_store.store import ObjectStore, open_store
 

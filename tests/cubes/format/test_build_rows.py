@@ -18,7 +18,7 @@ from rtolap.cubes.format.build_batch import (
     read_rows,
 )
 from rtolap.cubes.format.build_inputs import verify_inputs
-from rtolap.model.cuboids import cuboids
+from rtolap.model.cube import cuboids
 from rtolap.model.offsets import PartRange
 from rtolap.object_store.store import open_store
 

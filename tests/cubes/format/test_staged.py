@@ -15,7 +15,7 @@ from rtolap.cubes.format.staged import (
 )
 from rtolap.model.cube import Schema
 from rtolap.model.offsets import PartRange
-from rtolap.model.staged_part import StagedPart
+from rtolap.model.segment import StagedPart
 from rtolap.object_store.store import ObjectStore, open_store
 
 

@@ -18,7 +18,7 @@ from rtolap.metadata.records import SegmentRecord
 from rtolap.model.application import CubeWatermark
 from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Cube, LatePolicy, SegmentPolicy
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentState
 
 CUBE = Cube(
     name="c",

@@ -28,8 +28,7 @@ from rtolap.kafka.memory.producer import MemoryAdmin, MemoryProducer
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import LatePolicy, Schema
 from rtolap.model.predicate import Compare
-from rtolap.model.segment import SegmentRange
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentRange, SegmentState
 from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema

@@ -15,9 +15,9 @@ from rtolap.cubes.receiver.reports import cube_report
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.kafka.interfaces import OffsetsGone
 from rtolap.metadata.records import SegmentRecord
-from rtolap.model.event_loss import EventLoss, behind_losses
+from rtolap.model.completeness import EventLoss, behind_losses
 from rtolap.model.offsets import PartRange
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentState
 from rtolap.protocols.coordinator.messages import HeartbeatRequest
 
 from tests.support.cubes.builders import START_MS

@@ -31,8 +31,7 @@ from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.metadata.records import CubeControl
-from rtolap.model.cube import AggregationGroup, Measure, Schema, SegmentPolicy
-from rtolap.model.cuboids import Cuboid, cuboids
+from rtolap.model.cube import AggregationGroup, Cuboid, Measure, Schema, SegmentPolicy, cuboids
 from rtolap.model.predicate import And, Compare, In, IsNull, Predicate
 from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
 

@@ -16,7 +16,7 @@ from rtolap.cubes.format.staged import read_staged_manifest
 from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.kafka.producer import KafkaAdmin
 from rtolap.model.cube import ROWS
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentState
 from rtolap.object_store.store import open_store
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS

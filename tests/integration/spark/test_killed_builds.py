@@ -12,7 +12,7 @@ import pytest
 from rtolap.base.errors import NotFound
 from rtolap.cubes.format import history
 from rtolap.model.build_spec import BuildSpec
-from rtolap.model.cuboids import cuboids
+from rtolap.model.cube import cuboids
 from rtolap.model.offsets import PartRange
 
 from tests.support.commands import kill_when

@@ -35,8 +35,7 @@ from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.offsets import PartRange
-from rtolap.model.segment import parse_segment_name
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentState, parse_segment_name
 from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.query.cluster import Cluster

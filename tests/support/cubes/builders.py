@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 import msgspec
+from rtolap.model.completeness import EventLoss
 from rtolap.model.cube import Cube, LatePolicy, Measure, Schema, SegmentPolicy
-from rtolap.model.event_loss import EventLoss
 from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.protocols.coordinator.messages import BuildSpecMessage
 

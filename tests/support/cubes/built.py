@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from rtolap.cubes.format import history
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.model.build_spec import BuildSpec
-from rtolap.model.cuboids import cuboids
+from rtolap.model.cube import cuboids
 
 from tests.support.cubes.staging import CUBE, SCHEMA, Staging, estimate, roll_up
 

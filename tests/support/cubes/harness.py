@@ -19,7 +19,7 @@ from rtolap.cubes.receiver.local.align import vectors_of
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import AggregationGroup, LatePolicy
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentState
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 from tests.support.cubes.cluster import Cluster

@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 from rtolap.base.errors import Corrupted, NotFound
 from rtolap.cubes.format.manifest import MANIFEST_NAME
 from rtolap.metadata.store import Operation
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentState
 from rtolap.protocols.coordinator.messages import BuildSpecMessage, ReassignRequest
 
 from tests.support.cubes.builders import WINDOW_MS, random_event

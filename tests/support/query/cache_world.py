@@ -18,7 +18,7 @@ from rtolap.base.clock import ManualClock
 from rtolap.cubes.format.history import write_manifest
 from rtolap.cubes.format.manifest import CuboidEntry, FileEntry, HistoryManifest
 from rtolap.metadata.records import CubeControl, SegmentRecord
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentState
 from rtolap.object_store.store import open_store
 from rtolap.query.cubes.history_files import HistoryFile, HistoryFiles
 from rtolap.query.history_cache.cache import HistoryCache

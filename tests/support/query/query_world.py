@@ -30,10 +30,8 @@ from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import ReceiverRecord
-from rtolap.model.cube import Schema
-from rtolap.model.cuboids import cuboids
-from rtolap.model.segment import SegmentRange, segment_of
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.cube import Schema, cuboids
+from rtolap.model.segment import SegmentRange, SegmentState, segment_of
 from rtolap.model.table import Lookup
 from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.protocols.receiver.messages import (

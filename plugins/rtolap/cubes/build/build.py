@@ -23,7 +23,7 @@ from rtolap.cubes.format.build_batch import VersionWriter, adopt, check_events, 
 from rtolap.cubes.format.build_inputs import BuildInputs, check_finished, verify_inputs
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.model.build_spec import BuildResult, BuildSpec
-from rtolap.model.cuboids import cuboids
+from rtolap.model.cube import cuboids
 from rtolap.object_store.store import ObjectStore, open_store
 
 EXIT_REFUSED, EXIT_FAILED = 3, 4

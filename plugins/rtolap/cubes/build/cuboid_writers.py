@@ -30,7 +30,7 @@ from rtolap.cubes.format.build_pieces import (
     plan_pieces,
 )
 from rtolap.model.build_spec import BuildSpec
-from rtolap.model.cuboids import Cuboid, cuboids, smallest_parents
+from rtolap.model.cube import Cuboid, cuboids, smallest_parents
 from rtolap.object_store.store import ObjectStore
 
 PARENT_BYTES_SMALL = 16 << 20  # reading less than this costs less than another job

@@ -17,8 +17,7 @@ from pyspark.sql import types as T
 from rtolap.cubes.build.session import changed_settings, rows_in_memory_max
 from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN
 from rtolap.cubes.format.build_inputs import BuildInputs
-from rtolap.model.cube import Partial, Schema
-from rtolap.model.cuboids import Cuboid
+from rtolap.model.cube import Cuboid, Partial, Schema
 from rtolap.model.types import ColumnType
 
 GROUPED_DIMENSIONS_MAX = 63  # bits of Spark's `grouping_id`, less one of the segment

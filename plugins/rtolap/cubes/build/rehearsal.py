@@ -18,8 +18,7 @@ from rtolap.cubes.build.session import ROWS_SETTING, changed_settings, open_sess
 from rtolap.cubes.format.build_inputs import verify_inputs
 from rtolap.cubes.format.staged import write_staged_part
 from rtolap.model.build_spec import BuildPart, BuildSpec
-from rtolap.model.cube import AggregationGroup, Cube, Measure, Schema
-from rtolap.model.cuboids import cuboids
+from rtolap.model.cube import AggregationGroup, Cube, Measure, Schema, cuboids
 from rtolap.model.offsets import PartRange
 from rtolap.model.segment import SegmentRange
 from rtolap.model.table import Column, Table, TimeColumn

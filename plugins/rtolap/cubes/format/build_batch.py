@@ -31,8 +31,7 @@ from rtolap.cubes.format import history
 from rtolap.cubes.format.manifest import CuboidEntry, FileEntry, HistoryManifest
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.completeness import late_ppm
-from rtolap.model.cube import Schema
-from rtolap.model.cuboids import Cuboid
+from rtolap.model.cube import Cuboid, Schema
 from rtolap.object_store.store import ObjectStore
 
 # Place in the batch, and place among the cuboids; no column of a cube begins with two underscores.

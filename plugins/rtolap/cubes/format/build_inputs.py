@@ -14,7 +14,7 @@ from rtolap.base.errors import Corrupted, DefinitionError, Refused
 from rtolap.cubes.format import history
 from rtolap.cubes.format.manifest import MANIFEST_NAME, FileEntry, HistoryManifest, StagedManifest, decode
 from rtolap.model.build_spec import BuildPart, BuildSpec
-from rtolap.model.cuboids import cuboids
+from rtolap.model.cube import cuboids
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.object_store.store import ObjectStore, open_store
 

@@ -21,8 +21,7 @@ import pyarrow.parquet as pq
 
 from rtolap.cubes.format.blocks import Block, in_one, joined, merged, read_blocks, split, write_block
 from rtolap.cubes.format.build_batch import SEGMENT_COLUMN
-from rtolap.model.cube import Schema
-from rtolap.model.cuboids import Cuboid
+from rtolap.model.cube import Cuboid, Schema
 from rtolap.object_store.store import ObjectStore, open_store
 
 PIECE_ROWS_MAX = 1_500_000  # merged by a task: some 100 bytes a row, and as much again at work

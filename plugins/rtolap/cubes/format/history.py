@@ -24,8 +24,7 @@ from rtolap.cubes.format.manifest import (
     decode,
     encode,
 )
-from rtolap.model.cube import ROWS, Schema
-from rtolap.model.cuboids import Cuboid
+from rtolap.model.cube import ROWS, Cuboid, Schema
 from rtolap.object_store.store import ObjectStore
 
 FOLDER_LENGTH_MAX = 120  # file systems allow 255 bytes a name; paths stay readable below this

@@ -15,8 +15,7 @@ import msgspec
 
 from rtolap.base.errors import Corrupted
 from rtolap.base.undecodable import decode_own
-from rtolap.model.completeness import Completeness
-from rtolap.model.event_loss import EventLoss
+from rtolap.model.completeness import Completeness, EventLoss
 from rtolap.model.offsets import Offsets, PartRange
 
 MANIFEST_NAME = "manifest.json"

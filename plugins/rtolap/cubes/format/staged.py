@@ -18,7 +18,7 @@ from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.manifest import MANIFEST_NAME, FileEntry, StagedManifest, decode, encode
 from rtolap.model.cube import Schema
 from rtolap.model.offsets import Offsets, PartRange
-from rtolap.model.staged_part import StagedPart
+from rtolap.model.segment import StagedPart
 from rtolap.object_store.store import ObjectStore
 
 FILE_ROWS_MAX = 1_000_000  # rows of one Parquet file: bounds the memory that an upload needs

@@ -11,7 +11,7 @@ from rtolap.cubes.receiver.local.tables import LocalState
 from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState, Lifecycle
 from rtolap.kafka.interfaces import StreamConsumer
-from rtolap.model.event_loss import EventLoss, behind_losses
+from rtolap.model.completeness import EventLoss, behind_losses
 from rtolap.model.offsets import Offsets
 
 

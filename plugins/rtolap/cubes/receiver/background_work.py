@@ -24,8 +24,8 @@ from rtolap.cubes.receiver.views import ViewSource
 from rtolap.kafka.interfaces import OffsetsGone, TopicRecreated
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import Election
+from rtolap.model.completeness import EventLoss
 from rtolap.model.cube import Schema
-from rtolap.model.event_loss import EventLoss
 from rtolap.model.offsets import Offsets
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""From what has arrived to the next local state: poll, decode, rank, aggregate, merge."""
+"""The intake of what has arrived into the next local state: poll, decode, rank, aggregate, merge."""
 
 from __future__ import annotations
 

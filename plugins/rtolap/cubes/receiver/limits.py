@@ -13,7 +13,7 @@ from rtolap.cubes.receiver.local.tables import LocalState
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.cube import Schema
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentState
 
 LOOK_EVERY_S = 1.0
 _WAITING = (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED)

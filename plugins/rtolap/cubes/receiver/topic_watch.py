@@ -13,7 +13,7 @@ from rtolap.cubes.receiver.checkpointing import TOPIC_WAIT_S
 from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.kafka.interfaces import OffsetsGone, StreamConsumer, TopicRecreated
 from rtolap.kafka.topic_identity import TopicIdentity
-from rtolap.model.event_loss import EventLoss, behind_losses
+from rtolap.model.completeness import EventLoss, behind_losses
 from rtolap.model.offsets import Offsets, PartRange
 
 log = logging.getLogger(__name__)

@@ -25,11 +25,10 @@ from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTa
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.model.completeness import EventLoss, behind_losses
 from rtolap.model.cube import Schema
-from rtolap.model.event_loss import EventLoss, behind_losses
 from rtolap.model.offsets import Offsets, PartRange
-from rtolap.model.segment import SegmentRange
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentRange, SegmentState
 from rtolap.object_store.store import ObjectStore
 
 

@@ -1,5 +1,5 @@
-"""What the principal of a connection may do, as brokers tell each its own rights (KIP-430): no right to read
-ACLs is needed."""
+"""The rights of a connection's principal, as brokers tell each its own (KIP-430): no right to read ACLs is
+needed."""
 
 from __future__ import annotations
 

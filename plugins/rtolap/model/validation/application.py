@@ -1,4 +1,4 @@
-"""Is an application sound? `application_problems` lists everything, `validate_application` raises it."""
+"""The checks of an application: `application_problems` lists everything, `validate_application` raises it."""
 
 from __future__ import annotations
 

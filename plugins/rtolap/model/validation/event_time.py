@@ -1,4 +1,4 @@
-"""Is the event time of a table readable: column type, format and zone fit each other?"""
+"""The check that the event time of a table is readable: column type, format and zone fit each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the registry of a Kafka fleet sound? Pure; every problem with the way to it."""
+"""The checks of the registry of a Kafka fleet. Pure; every problem with the way to it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Is the definition of a stored table sound? Pure; every problem with the way to it."""
+"""The checks of a stored table's definition. Pure; every problem with the way to it."""
 
 from __future__ import annotations
 
 from rtolap.base.errors import DefinitionError
 from rtolap.model.durations import format_duration
-from rtolap.model.stored.column_defaults import default_value
+from rtolap.model.stored.schema import default_value
 from rtolap.model.stored.table import SKETCH_TYPES, StoredColumn, StoredTable, TableModel
 from rtolap.model.types import parse_type
 from rtolap.model.validation.definition import COLUMNS_MAX, duplicates, name_problems

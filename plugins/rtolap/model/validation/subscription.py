@@ -1,4 +1,4 @@
-"""Is the definition of a subscription sound? Pure; every problem with the way to it."""
+"""The checks of a subscription's definition. Pure; every problem with the way to it."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, StaleSnapshot, Unavailable
 from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.model.completeness import offsets_text
 from rtolap.model.cube import Schema
-from rtolap.model.event_loss import offsets_text
 from rtolap.protocols.query.messages import QueryWarning, refused_text
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cluster import Cluster

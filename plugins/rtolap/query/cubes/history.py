@@ -19,7 +19,7 @@ import pyarrow as pa
 from rtolap.base.errors import Corrupted
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.metadata.records import SegmentRecord
-from rtolap.model.cuboids import smallest_covering
+from rtolap.model.cube import smallest_covering
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cubes import history_memory, history_results, history_rows

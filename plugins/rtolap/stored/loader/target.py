@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.model.loader import Loader, LoaderColumn
-from rtolap.model.stored.column_defaults import default_value
+from rtolap.model.stored.schema import default_value
 from rtolap.model.types import (
     BIGINT,
     BOOLEAN,

@@ -28,7 +28,7 @@ from rtolap.metadata.records import SegmentRecord
 from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Cube
 from rtolap.model.offsets import Offsets
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentState
 
 _CLOSABLE = (SegmentState.ACTIVE, SegmentState.IMMUTABLE, SegmentState.READY)
 

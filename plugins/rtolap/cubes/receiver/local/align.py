@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.offsets import Offsets
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment import SegmentState
 
 Ranges = dict[int, tuple[int, int]]  # partition → [start, end)
 Int64s = npt.NDArray[np.int64]

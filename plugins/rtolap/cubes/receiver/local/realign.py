@@ -30,8 +30,8 @@ from rtolap.cubes.receiver.local.tables import (
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.events.decode import EventDecoder
 from rtolap.kafka.interfaces import OffsetsGone, StreamConsumer
+from rtolap.model.completeness import EventLoss, behind_losses
 from rtolap.model.cube import Schema
-from rtolap.model.event_loss import EventLoss, behind_losses
 
 READ_TIMEOUT_S = 120.0  # without progress; then the job is given up and tried again later
 

@@ -21,8 +21,7 @@ import pyarrow as pa
 from rtolap.base.errors import Refused
 from rtolap.columnar.groups import Coded, code, group, single_chunk
 from rtolap.cubes.format.aggregate import merge_tables
-from rtolap.model.cube import Schema
-from rtolap.model.cuboids import Cuboid, cuboids, smallest_covering
+from rtolap.model.cube import Cuboid, Schema, cuboids, smallest_covering
 
 TABLE_ROWS_MIN = 1 << 14  # a smaller table is read about as quickly, and is about to be merged
 ROWS_PER_CUBOID_ROW_MIN = 10

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rtolap.model.event_loss import BY_MAX, REASON_MAX
+from rtolap.model.completeness import BY_MAX, REASON_MAX
 from rtolap.protocols.coordinator.messages.base import Definition, Message
 
 
@@ -57,7 +57,7 @@ class CompletenessInfo(Message):
 
 
 class LossInfo(Message):
-    """Offsets whose events are lost for good, and who accepted that: `model.event_loss`, where each field is
+    """Offsets whose events are lost for good, and who accepted that: `model.completeness`, where each field is
     explained."""
 
     ranges: tuple[PartitionRange, ...]

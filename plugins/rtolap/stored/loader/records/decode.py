@@ -21,7 +21,7 @@ from rtolap.events.event_time import EventTimeParser, lenient
 from rtolap.events.plan import JsonPlan
 from rtolap.events.rejects import Rejects, rejects_of
 from rtolap.events.rows import RowReader, at_path
-from rtolap.model.stored.column_defaults import default_value
+from rtolap.model.stored.schema import default_value
 from rtolap.model.types import BIGINT, STRING
 from rtolap.stored.loader.target import Target, TargetColumn
 from rtolap.watermark.records.columns import stated
