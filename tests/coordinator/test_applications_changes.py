@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, NotLeader, Refused
 from rtolap.cli import definitions
-from rtolap.metadata.application_hosts import BYTES_MAX, KeptHosts, packed, unpacked
-from rtolap.metadata.applications import ApplicationRecords
+from rtolap.metadata.applications import BYTES_MAX, ApplicationRecords, KeptHosts, packed, unpacked
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import LeavingHost
 from rtolap.model.application import Application

@@ -10,13 +10,13 @@ import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused, Unavailable
 from rtolap.coordinator.applications import units
 from rtolap.coordinator.applications.limits import (
-    HOSTS_MAX,
     NAME_MAX,
     NUMBER_MAX,
     PARTITIONS_MAX,
     UNITS_BYTES_MAX,
 )
 from rtolap.protocols.watermark import messages as wire
+from rtolap.protocols.watermark.messages import HOSTS_MAX
 from rtolap.watermark.forgetting import SILENT_MS
 from rtolap.watermark_client.client import WatermarkClient
 

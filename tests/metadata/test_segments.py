@@ -5,9 +5,9 @@ import random
 import pytest
 from rtolap.base.errors import Refused
 from rtolap.metadata import segments
-from rtolap.metadata.records import BuildAttempt, SegmentRecord, StagedPart
+from rtolap.metadata.records import BuildAttempt, SegmentRecord
 from rtolap.model.offsets import PartRange
-from rtolap.model.segment import SegmentState
+from rtolap.model.segment import SegmentState, StagedPart
 
 PARTITIONS = (0, 1, 2, 3)
 FIRST = {0: 0, 1: 7, 2: 0, 3: 100}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from rtolap.metadata.records import BuildAttempt, SegmentRecord, StagedPart
+from rtolap.metadata.records import BuildAttempt, SegmentRecord
 from rtolap.model.completeness import Completeness, EventLoss, late_ppm
 from rtolap.model.offsets import PartRange
+from rtolap.model.segment import StagedPart
 from rtolap.protocols.coordinator import messages as wire
 
 

@@ -1,19 +1,76 @@
-"""Applications as they are kept: definition, published state, approvals, and the hosts that count."""
+"""Applications as they are kept: definition, published state, approvals, and the hosts that count.
+
+The hosts of a source are one node: names a line, compressed; who is leaving, as packed entries. A hundred
+thousand names fit into it.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from rtolap.base.errors import NotFound, NotLeader, Refused
+from rtolap.base.errors import Corrupted, NotFound, NotLeader, Refused
 from rtolap.metadata import codec, paths
-from rtolap.metadata.application_hosts import KeptHosts, packed, unpacked
-from rtolap.metadata.records import ApplicationState, Approval, Approvals, LevelState, SourceHosts
+from rtolap.metadata.records import (
+    ApplicationState,
+    Approval,
+    Approvals,
+    LeavingHost,
+    LevelState,
+    SourceHosts,
+)
 from rtolap.metadata.requests import Note
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put
 from rtolap.metadata.updates import read, retrying, update
 from rtolap.model.application import Application, refuse_unsafe_change
+
+BYTES_MAX = 700_000  # a node holds 1 MB, and base64 adds a third
+_LEAVING = msgspec.msgpack.Decoder(tuple[LeavingHost, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class KeptHosts:
+    """Everybody who counts, and of those who are leaving until when; `epoch` 0 while no list was kept."""
+
+    epoch: int = 0
+    names: tuple[str, ...] = ()
+    leaving: tuple[LeavingHost, ...] = ()
+
+
+def packed(hosts: KeptHosts, where: str) -> SourceHosts:
+    """Raises Refused if they are too many for one node. Where only the leaving ones are, it says nothing of
+    them: to a next leader they are listed, so it waits for longer."""
+    names = zlib.compress("\n".join(hosts.names).encode(), 6)
+    if len(names) > BYTES_MAX:
+        raise Refused(
+            f"the host list of {where} is too large",
+            expected=f"at most {BYTES_MAX} bytes compressed",
+            found=len(names),
+            action="split the source",
+        )
+    leaving = zlib.compress(msgspec.msgpack.encode(hosts.leaving), 6) if hosts.leaving else b""
+    return SourceHosts(hosts.epoch, names, leaving if len(names) + len(leaving) <= BYTES_MAX else b"")
+
+
+def unpacked(record: SourceHosts | None, where: str) -> KeptHosts:
+    if record is None:
+        return KeptHosts()
+    try:
+        text = zlib.decompress(record.names).decode()
+        leaving = _LEAVING.decode(zlib.decompress(record.leaving)) if record.leaving else ()
+    except (zlib.error, UnicodeDecodeError, msgspec.MsgspecError) as error:
+        raise Corrupted(
+            f"the kept host list of {where} cannot be read",
+            found=str(error),
+            action="restore the node from a backup, or remove it and let the hosts register again",
+        ) from error
+    names = tuple(text.split("\n")) if text else ()
+    if any(host.host >= len(names) for host in leaving):
+        raise Corrupted(f"the kept host list of {where} names fewer hosts than are leaving")
+    return KeptHosts(record.epoch, names, leaving)
 
 
 class ApplicationRecords:
@@ -213,7 +270,6 @@ def _larger(one_ms: int | None, other_ms: int | None) -> int | None:
 
 
 APPROVALS_KEPT = 500
-BYTES_MAX = 700_000  # a node holds 1 MB
 
 
 def with_approval(before: Sequence[Approval], approval: Approval) -> tuple[Approval, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from rtolap.model.completeness import Completeness, EventLoss
 from rtolap.model.offsets import Offsets
-from rtolap.model.segment import SegmentRange, SegmentState
-from rtolap.model.segment import StagedPart as StagedPart
+from rtolap.model.segment import SegmentRange, SegmentState, StagedPart
 
 
 class ReceiverRecord(msgspec.Struct, frozen=True):
@@ -222,3 +223,14 @@ class SourceHosts(msgspec.Struct, frozen=True):
     epoch: int
     names: bytes
     leaving: bytes = b""
+
+
+def standing(control: CubeControl, records: Mapping[str, SegmentRecord]) -> list[SegmentRecord]:
+    """All with a READY version beyond the purge horizon, whatever else the segment is doing."""
+    return [
+        record
+        for record in records.values()
+        if record.version > 0
+        and record.state is not SegmentState.PURGED
+        and (control.horizon_ms is None or record.end_ms > control.horizon_ms)
+    ]

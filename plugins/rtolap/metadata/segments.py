@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from rtolap.base.errors import Refused
-from rtolap.metadata.records import BuildAttempt, CubeControl, HistoryEntry, SegmentRecord, StagedPart
+from rtolap.metadata.records import BuildAttempt, CubeControl, HistoryEntry, SegmentRecord
 from rtolap.model.completeness import Completeness, EventLoss, losses_between, weaker
 from rtolap.model.offsets import Offsets, PartRange
-from rtolap.model.segment import SegmentEvent, SegmentState, transition
+from rtolap.model.segment import SegmentEvent, SegmentState, StagedPart, transition
 
 HISTORY_ENTRIES_MAX = 40  # a record stays a few kilobytes; older lines are in the services' logs
 

@@ -1,4 +1,8 @@
-"""The seam to cluster state. Implementations: `zookeeper.ZooKeeperStore`, `memory.MemoryStore`."""
+"""The seam to cluster state. Implementations: `zookeeper.ZooKeeperStore`, `memory.MemoryStore`.
+
+Both bound a commit's size. ZooKeeper drops the connection, and with it all that is under way on the session,
+when a request is larger than it takes; so a larger one is refused before anything is sent.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
+
+from rtolap.base.errors import Refused
+
+COMMIT_BYTES_MAX = 1_000_000  # a server takes 1 048 575 of a request, which also says where and for whom
 
 
 class Versioned(msgspec.Struct, frozen=True):
@@ -97,7 +105,7 @@ class MetadataStore(Protocol):
         """All or nothing.
 
         Raises CommitConflict (a requirement does not hold), CommitUnknown (the connection broke: read
-        back), Unavailable or SessionLost (nothing was sent), Refused (too large: see `commit_size`; nothing
+        back), Unavailable or SessionLost (nothing was sent), Refused (too large: see `check_size`; nothing
         was sent).
         """
         ...
@@ -126,3 +134,20 @@ class MetadataStore(Protocol):
     def connected(self) -> bool: ...
 
     def close(self) -> None: ...
+
+
+def check_size(operations: Sequence[Operation]) -> None:
+    """Raises Refused."""
+    sizes = {
+        operation.path: len(operation.data) for operation in operations if isinstance(operation, Create | Put)
+    }
+    total = sum(sizes.values()) + sum(len(operation.path.encode()) for operation in operations)
+    if total <= COMMIT_BYTES_MAX:
+        return
+    largest = max(sizes, key=sizes.__getitem__, default=operations[0].path)
+    raise Refused(
+        f"the record is too large for a node: {largest}",
+        expected=f"at most {COMMIT_BYTES_MAX} bytes in one commit",
+        found=total,
+        action="keep fewer or shorter entries in it",
+    )

@@ -16,11 +16,9 @@ from kazoo.exceptions import (
 )
 
 from rtolap.base.errors import CommitConflict, RtolapError
-from rtolap.metadata.commit_size import check_size
 from rtolap.metadata.election import Candidacy
-from rtolap.metadata.store import Check, Create, Delete, Operation, Put, Versioned
-from rtolap.metadata.watching import OneShotWatch
-from rtolap.metadata.zookeeper_session import ZooKeeperSession
+from rtolap.metadata.store import Check, Create, Delete, Operation, Put, Versioned, check_size
+from rtolap.metadata.zookeeper_session import OneShotWatch, ZooKeeperSession
 
 _REFUSED = (NodeExistsError, NoNodeError, BadVersionError, NotEmptyError)
 _PARENT_ATTEMPTS = 3

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -26,12 +26,47 @@ from kazoo.protocol.states import KazooState
 from rtolap.base.errors import CommitUnknown, SessionLost, Unavailable
 from rtolap.metadata.dispatch import Dispatcher
 from rtolap.metadata.election import Candidacy
-from rtolap.metadata.watching import OneShotWatch
 
 log = logging.getLogger(__name__)
 
 _BROKEN = (ConnectionLoss, OperationTimeoutError, KazooTimeoutError, ConnectionClosedError)
 _POLL_S = 0.05
+
+
+class OneShotStore(Protocol):
+    def arm(self, path: str, callback: Callable[[object], None]) -> None:
+        """Have `callback` called, once, when the node's data, existence or children change."""
+        ...
+
+    def wake(self, watch: OneShotWatch) -> None:
+        """Run `watch.arm` soon, on the store's own thread."""
+        ...
+
+    def forget(self, watch: OneShotWatch) -> None: ...
+
+
+class OneShotWatch:
+    """Implements `store.Watch`. Set again before it calls: a reader that reads on the call misses nothing."""
+
+    def __init__(self, store: OneShotStore, path: str, changed: Callable[[], None]) -> None:
+        self._store = store
+        self._path = path
+        self._changed = changed
+        self._stopped = False
+
+    def arm(self) -> None:
+        if self._stopped:
+            return
+        self._store.arm(self._path, self._event)
+        self._changed()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._store.forget(self)
+
+    def _event(self, event: object) -> None:
+        if not self._stopped:
+            self._store.wake(self)
 
 
 class ZooKeeperSession:

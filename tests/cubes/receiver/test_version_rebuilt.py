@@ -13,10 +13,10 @@ import pytest
 from rtolap.cubes.receiver.background_work import BackgroundWork, Requests
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata import segments
-from rtolap.metadata.records import SegmentRecord, StagedPart
+from rtolap.metadata.records import SegmentRecord
 from rtolap.model.completeness import EventLoss
 from rtolap.model.offsets import PartRange
-from rtolap.model.segment import SegmentState
+from rtolap.model.segment import SegmentState, StagedPart
 
 from tests.support.cubes.builders import START_MS
 from tests.support.cubes.cluster import BASE_FILE

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rtolap.base.errors import Corrupted, DefinitionError, NotLeader
-from rtolap.metadata.memory import MemoryStore
-from rtolap.metadata.memory_ensemble import MemoryEnsemble
+from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.sep.consumer.registration import Registration, small_master
 from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName
 

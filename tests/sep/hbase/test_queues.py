@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rtolap.base.errors import Corrupted
-from rtolap.metadata.memory import MemoryStore
-from rtolap.metadata.memory_ensemble import MemoryEnsemble
+from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create
 from rtolap.sep.hbase.queues import QueuedLog, QueueId, parse_position, read_queues, read_stable_queues
 from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName

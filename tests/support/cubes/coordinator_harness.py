@@ -17,9 +17,9 @@ from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, StagedM
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
-from rtolap.metadata.records import ReceiverRecord, SegmentRecord, StagedPart
+from rtolap.metadata.records import ReceiverRecord, SegmentRecord
 from rtolap.model.offsets import Offsets, PartRange
-from rtolap.model.segment import SegmentRange
+from rtolap.model.segment import SegmentRange, StagedPart
 from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.protocols.coordinator.client import CoordinatorClient
 

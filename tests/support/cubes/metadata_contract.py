@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from rtolap.base.errors import CommitConflict, Refused, SessionLost
-from rtolap.metadata.commit_size import COMMIT_BYTES_MAX
 from rtolap.metadata.election import identities
-from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Put
+from rtolap.metadata.store import COMMIT_BYTES_MAX, Check, Create, Delete, MetadataStore, Put
 
 from tests.support.waiting import until
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rtolap.base.errors import Unavailable
-from rtolap.metadata.memory import MemoryStore
-from rtolap.metadata.memory_ensemble import MemoryEnsemble
+from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create, Delete, MetadataStore, Put
 from rtolap.sep.hbase import admin_pb2, rpc_pb2
 from rtolap.sep.hbase.master import MasterClient

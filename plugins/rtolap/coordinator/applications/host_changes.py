@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound
-from rtolap.coordinator.applications.limits import HOSTS_MAX, INSTANT_MAX_MS
+from rtolap.coordinator.applications.limits import INSTANT_MAX_MS
 from rtolap.coordinator.applications.sources import SourceState
-from rtolap.metadata.application_hosts import KeptHosts, packed
-from rtolap.metadata.applications import ApplicationRecords
+from rtolap.metadata.applications import ApplicationRecords, KeptHosts, packed
 from rtolap.model.application import HostList
 from rtolap.protocols.watermark import messages as wire
-from rtolap.protocols.watermark.messages import check_host_names
+from rtolap.protocols.watermark.messages import HOSTS_MAX, check_host_names
 
 
 class HostChanges:

@@ -12,12 +12,11 @@ import httpx
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
 from rtolap.base.tls import trust
-from rtolap.coordinator.applications.limits import HOSTS_MAX
 from rtolap.coordinator.applications.list_places import ListPlaces
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.application import HostList
-from rtolap.protocols.watermark.messages import check_host_names
+from rtolap.protocols.watermark.messages import HOSTS_MAX, check_host_names
 
 log = logging.getLogger(__name__)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from rtolap.protocols.watermark.messages import HOSTS_MAX as HOSTS_MAX
-
 PARTITIONS_MAX = 10_000  # of a source: each takes 8 bytes per host
 UNITS_MAX = 20_000
 UNITS_BYTES_MAX = 700_000  # of their names: those that a next leader awaits stand in one node, of 1 MB

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
 from rtolap.coordinator.applications.columns import Columns, columns
-from rtolap.coordinator.applications.limits import HOSTS_MAX
 from rtolap.coordinator.applications.sessions import SessionNames
 from rtolap.coordinator.applications.sources import SourceState
-from rtolap.protocols.watermark.messages import Refusal, SourceReport, check_host_names
+from rtolap.protocols.watermark.messages import HOSTS_MAX, Refusal, SourceReport, check_host_names
 from rtolap.watermark.zones import zone_hint
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from rtolap.metadata.application_hosts import KeptHosts
+from rtolap.metadata.applications import KeptHosts
 from rtolap.metadata.records import LeavingHost
 from rtolap.model.application import Source
 from rtolap.watermark.hostlist import NO_LIMIT_MS, Hosts, Leaving

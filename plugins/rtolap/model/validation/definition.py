@@ -1,4 +1,4 @@
-"""The checks of tables, lookups and cubes. Pure: the command line, the coordinator and tests call the same functions.
+"""The checks of tables, lookups and cubes. Pure: command line, coordinator and tests call the same functions.
 
 `table_problems`, `lookup_problems` and `cube_problems` list everything that is wrong;
 `validate_table`, `validate_lookup` and `validate_schema` raise it as one DefinitionError.

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from rtolap.metadata.records import CubeControl, ReceiverRecord, ReplicaSetRecord, SegmentRecord
-from rtolap.metadata.standing import standing
+from rtolap.metadata.records import CubeControl, ReceiverRecord, ReplicaSetRecord, SegmentRecord, standing
 from rtolap.model.predicate import And, Compare
 from rtolap.protocols.receiver.messages import Snapshot
 from rtolap.query.plan import CubeRead, HistoryPlan, LatestRows, ReplicaSetPlan

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from rtolap.cubes.format.history import manifest_path
 from rtolap.cubes.format.manifest import HistoryManifest
-from rtolap.metadata.records import CubeControl, SegmentRecord
-from rtolap.metadata.standing import standing
+from rtolap.metadata.records import CubeControl, SegmentRecord, standing
 
 Snapshots = Mapping[str, tuple[CubeControl, Mapping[str, SegmentRecord]]]
 Order = tuple[int, int, str, str, int]  # see `ReadyVersion.order`; the last is the place in the version

@@ -9,7 +9,8 @@
 
 A control record a second goes to every partition, idle ones and new ones too; at most one waits per
 partition, so an outage does not pile them up. Control records and data go through one idempotent producer:
-what is queued later lies later in its partition, over retries too. The watermark is taken and the record queued under one lock, so what stands in a partition never falls.
+what is queued later lies later in its partition, over retries too. The watermark is taken and the record
+queued under one lock, so what stands in a partition never falls.
 
 Why a statement is true: the watermark W that the server has published is at most the oldest work of every
 unit. A sink that lets work go once its records are acknowledged therefore has every record of an event before

@@ -57,8 +57,8 @@ class CompletenessInfo(Message):
 
 
 class LossInfo(Message):
-    """Offsets whose events are lost for good, and who accepted that: `model.completeness`, where each field is
-    explained."""
+    """Offsets whose events are lost for good, and who accepted that. `model.completeness` explains each
+    field."""
 
     ranges: tuple[PartitionRange, ...]
     start_ms: int
