@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rtolap.base.errors import Refused
 from rtolap.coordinator.assigners import ASSIGNERS, ReplicaSetLoad, validate_plan
-from rtolap.coordinator.assigners.default import assign as default
-from rtolap.coordinator.assigners.round_robin import assign as round_robin
+from rtolap.coordinator.assigners import assign_default as default
+from rtolap.coordinator.assigners import assign_round_robin as round_robin
 
 loads = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 40)), min_size=1, max_size=8).map(
     lambda held: [ReplicaSetLoad(f"rs{i}", cubes, partitions) for i, (cubes, partitions) in enumerate(held)]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from rtolap.base.errors import CommitConflict, NotLeader
-from rtolap.coordinator.fencing import FencedStore
+from rtolap.coordinator.leadership import FencedStore
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create, Put
 

@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.coordinator.applications import history as room
-from rtolap.coordinator.applications.history import COARSE_ROWS, COARSE_STEP_MS, FINE_ROWS, History, Sample
-from rtolap.coordinator.applications.history_rows import HOSTS_KEPT
+from rtolap.coordinator.applications.history import (
+    COARSE_ROWS,
+    COARSE_STEP_MS,
+    FINE_ROWS,
+    HOSTS_KEPT,
+    History,
+    Sample,
+)
 from rtolap.metadata.records import UnitKey
 from rtolap.model.validation.application import LEVELS_MAX
 from rtolap.watermark.snapshot import NEVER

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from rtolap.base.errors import Unauthorized, Unavailable
 from rtolap.coordinator.assembly import Coordinator
-from rtolap.coordinator.rest import build_app
+from rtolap.coordinator.server import build_app
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.memory import MemoryStore
 from rtolap.protocols.coordinator.client import AsyncCoordinatorClient, CoordinatorClient

@@ -24,7 +24,7 @@ from rtolap.agent.server import create_app
 from rtolap.base.settings import Settings
 from rtolap.base.users import password_hash
 from rtolap.cli.main import load
-from rtolap.coordinator.rest import build_app
+from rtolap.coordinator.server import build_app
 from rtolap.query.http import make_app
 from rtolap.stack.probes import AIRFLOW_HEALTH
 from rtolap.stack.servers.airflow import EXECUTION_API

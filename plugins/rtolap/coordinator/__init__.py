@@ -1,11 +1,11 @@
 """The coordinator: one leader, any number of standbys, REST in front (`protocols.coordinator`).
 
-`assembly` wires it, `rest` is its server with the routes of `routes`, `leadership` elects the leader and runs
-the leader's periodic work, `fencing` refuses the commits of one that leads no more. The work: `cubes`
-(create, enable, and the other switches), `assigners`, `assignment` and `reassignment` (who consumes what),
-`builds` with `build_check` (queue, attempts, promotion in order), `purge` (horizon, retention, clean-up),
-`heartbeats` (what receivers said), `watermark` (a pure rule) with `watermarks` (its publication), `checks`
-(what needs a human).
+`assembly` wires it, `server` serves the routes of `routes`, `leadership` elects the leader, runs the leader's
+periodic work and refuses the commits of one that leads no more. The work: `cubes` (create, enable, and the
+other switches), `assigners`, `assignment` and `reassignment` (who consumes what), `builds` with `build_check`
+(queue, attempts, promotion in order), `purge` (horizon, retention, clean-up), `losses` (events lost for
+good), `heartbeats` (what receivers said), `watermark` (a pure rule) with `watermarks` (its publication),
+`checks` (what needs a human).
 
 Nothing that must survive is kept here: it is all in `metadata` and the object store, so a standby takes over
 by starting to answer. Heartbeats are the one thing in memory; they are new within a second.

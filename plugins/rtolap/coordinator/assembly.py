@@ -7,16 +7,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from rtolap.base.errors import NotFound, NotLeader, RtolapError, SessionLost, Unavailable
 from rtolap.coordinator.answers import completeness_info
-from rtolap.coordinator.applications.list_places import ListPlaces
+from rtolap.coordinator.applications.host_lists import ListPlaces
 from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.assignment import Assignments, TopicsOf
 from rtolap.coordinator.builds import BUILDING_MAX, Builds
 from rtolap.coordinator.checks import Checks
 from rtolap.coordinator.closable import Closable
 from rtolap.coordinator.cubes import Cubes
-from rtolap.coordinator.fencing import FencedStore
 from rtolap.coordinator.heartbeats import Heartbeats
-from rtolap.coordinator.leadership import TICK_S, Leadership
+from rtolap.coordinator.leadership import TICK_S, FencedStore, Leadership
 from rtolap.coordinator.losses import Losses
 from rtolap.coordinator.members import Members
 from rtolap.coordinator.metrics import CoordinatorMetrics

@@ -12,12 +12,12 @@ from rtolap.coordinator.answers import segment_info
 from rtolap.coordinator.assignment import Assignments
 from rtolap.coordinator.checks import Checks
 from rtolap.coordinator.closable import Closable
-from rtolap.coordinator.cube_application import check_application
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.losses import Losses
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
+from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.metadata.requests import Note
@@ -25,10 +25,44 @@ from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
 from rtolap.model.table import Lookup, Table
+from rtolap.model.validation.application import cube_watermark_problems
 from rtolap.model.validation.definition import validate_lookup, validate_schema, validate_table
+from rtolap.model.validation.problems import raise_all
 from rtolap.protocols.coordinator import messages as wire
 
+GENERATION_BITS = 32  # of a generation's lower part, the reader's; the upper one counts assignments
+
 D = TypeVar("D", Table, Lookup, Cube)
+
+
+def check_application(metadata: ClusterMetadata, schema: Schema) -> int:
+    """Raises DefinitionError; returns the base of the cube's generations (`records.CubeControl`).
+
+    One cube reports as a source: of two, each would be taken for the other's next reader, and windows would
+    close by what the other has read.
+    """
+    mark = schema.cube.watermark
+    if mark is None:
+        return 0
+    records = ApplicationRecords(metadata.store)
+    applications = {name: records.definition(name) for name in records.names()}
+    raise_all(f"cube {schema.cube.name}", cube_watermark_problems(schema, applications))
+    for name in metadata.cubes():
+        other = metadata.cube(name).watermark
+        if (
+            name != schema.cube.name
+            and other is not None
+            and (other.application, other.source) == (mark.application, mark.source)
+        ):
+            raise DefinitionError(
+                f"cube {schema.cube.name}: source {mark.source} of application {mark.application} is taken",
+                expected="a source of its own",
+                found=f"cube {name} reports as it",
+                action="declare one source per cube in the application",
+            )
+    state = records.state(mark.application)
+    known = state.generations.get(mark.source, {}) if state is not None else {}
+    return max((generation >> GENERATION_BITS for generation in known.values()), default=0)
 
 
 class Cubes:

@@ -46,8 +46,8 @@ class CoordinatorMetrics:
             yield self._low_watermarks()
             yield self._segments()
 
-    def _gauge(self, documentation: str, purpose: str, value: float) -> Family:
-        family = self.registry.gauge_family(documentation, purpose)
+    def _gauge(self, what: str, purpose: str, value: float) -> Family:
+        family = self.registry.gauge_family(what, purpose)
         family.add_metric((), value)
         return family
 

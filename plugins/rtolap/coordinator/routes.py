@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Header, Query
 
 from rtolap.base.errors import DefinitionError
 from rtolap.coordinator.answers import segment_info
 from rtolap.coordinator.assembly import Coordinator
-from rtolap.coordinator.request_ids import RequestId
 from rtolap.protocols.coordinator import messages as wire
+from rtolap.protocols.rest.request_ids import HEADER, checked_request_id
+
+
+def request_id(value: Annotated[str | None, Header(alias=HEADER)] = None) -> str | None:
+    return checked_request_id(value)
+
+
+RequestId = Annotated[str | None, Depends(request_id)]
 
 
 def add_routes(api: APIRouter, coordinator: Coordinator) -> None:

@@ -1,25 +1,129 @@
-"""Runs one coordinator: connects, stands for election, serves, and withdraws on SIGTERM."""
+"""The server of one coordinator: connects, stands for election, serves REST, and withdraws on SIGTERM."""
 
 from __future__ import annotations
 
 import logging
 import signal
+import socket
+import time
 from types import FrameType
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
 
 from rtolap.base.clock import SystemClock
-from rtolap.base.errors import Unavailable
+from rtolap.base.errors import NotLeader, RtolapError, Unavailable
+from rtolap.base.http_guard import guard, json_answer
+from rtolap.base.http_limits import HttpLimits
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.settings import Settings
-from rtolap.coordinator.applications.list_places import ListPlaces
+from rtolap.coordinator.applications.host_lists import ListPlaces
+from rtolap.coordinator.applications.routes import add_application_routes
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.assignment import TopicsOf
-from rtolap.coordinator.rest import build_app
+from rtolap.coordinator.routes import add_routes
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.protocols.coordinator import messages as wire
 
 log = logging.getLogger(__name__)
 
+_TEMPORARY_REDIRECT = 307
+_ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
+    status: {"model": wire.ErrorAnswer, "description": description}
+    for status, description in (
+        (_TEMPORARY_REDIRECT, "a standby: the leader is at Location"),
+        (401, "missing or wrong token"),
+        (404, "what is named does not exist"),
+        (409, "the present state forbids it"),
+        (422, "the request or the definition in it is wrong"),
+        (503, "no leader can be reached; `leader_url` names it if it is known"),
+    )
+}
+# For the description only: the guard has checked it by then.
+_BEARER = HTTPBearer(scheme_name="token", description="the cluster's token", auto_error=False)
+_BODY_BYTES_MAX = 32 << 20  # lists of hosts are long
+
 GRACEFUL_S = 5
+
+
+def build_app(coordinator: Coordinator, token: str, limits: HttpLimits = HttpLimits()) -> FastAPI:
+    probe = LeaderProbe()
+
+    def leading() -> None:
+        coordinator.require_leader()
+
+    app = FastAPI(
+        title="rtolap coordinator",
+        description="Cubes, segments, builds, receivers and watermarks. Instants are in ms.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+    )
+    guards = [Depends(_BEARER), Depends(leading)]
+    api = APIRouter(prefix=wire.API, dependencies=guards, responses=_ERROR_ANSWERS)
+    add_routes(api, coordinator)
+    add_application_routes(api, coordinator)
+    app.include_router(api)
+
+    guard(app, coordinator.metrics.registry, token, body_bytes_max=_body_bytes_max, limits=limits)
+
+    @app.get("/health")
+    def health() -> wire.Health:
+        return coordinator.health()
+
+    @app.get("/openapi.json", include_in_schema=False)
+    def openapi() -> dict[str, Any]:
+        return app.openapi()
+
+    @app.exception_handler(NotLeader)
+    def not_leader(request: Request, error: NotLeader) -> Response:
+        if error.leader_url and probe.reachable(error.leader_url):
+            query = f"?{request.url.query}" if request.url.query else ""
+            raw_path = request.scope.get("raw_path", request.url.path.encode()).decode("ascii")
+            location = f"{error.leader_url}{raw_path.partition('?')[0]}{query}"
+            return JSONResponse(error.to_dict(), _TEMPORARY_REDIRECT, headers={"Location": location})
+        answer = {**error.to_dict(), "leader_url": error.leader_url}
+        return JSONResponse(answer, error.http_status, headers={"Retry-After": "1"})
+
+    @app.exception_handler(RtolapError)
+    def failed(request: Request, error: RtolapError) -> Response:
+        if error.http_status >= 500:
+            log.warning("%s %s: %s", request.method, request.url.path, error)
+        return json_answer(request, error)
+
+    return app
+
+
+def _body_bytes_max(path: str) -> int | None:
+    """Reports are bounded, and counted where they are larger, by their route."""
+    return None if path.endswith("/reports") else _BODY_BYTES_MAX
+
+
+PROBE_S = 0.5
+
+
+class LeaderProbe:
+    """A probe of the leader's port, made before a request is sent there; remembered for a second."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, bool, float] = ("", False, 0.0)
+
+    def reachable(self, url: str) -> bool:
+        known, answer, until_s = self._last
+        if known == url and time.monotonic() < until_s:
+            return answer
+        parts = urlsplit(url)
+        try:
+            socket.create_connection((parts.hostname or "", parts.port or 80), timeout=PROBE_S).close()
+            answer = True
+        except OSError:
+            answer = False
+        self._last = (url, answer, time.monotonic() + 1.0)
+        return answer
 
 
 def run(settings: Settings, topics: TopicsOf) -> None:

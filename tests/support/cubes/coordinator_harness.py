@@ -10,9 +10,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotFound
-from rtolap.coordinator.applications.list_places import ListPlaces
+from rtolap.coordinator.applications.host_lists import ListPlaces
 from rtolap.coordinator.assembly import Coordinator
-from rtolap.coordinator.rest import build_app
+from rtolap.coordinator.server import build_app
 from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, StagedManifest, encode
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata

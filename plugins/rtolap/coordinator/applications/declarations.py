@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rtolap.base.errors import DefinitionError, NotFound, Refused
-from rtolap.coordinator.applications.list_places import ListPlaces
+from rtolap.coordinator.applications.host_lists import ListPlaces
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.definitions import Definitions
 from rtolap.metadata.requests import Note

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from rtolap.base.errors import DefinitionError
-from rtolap.coordinator.applications.history import Held, Sample
-from rtolap.coordinator.applications.history_rows import HOSTS_KEPT, UNITS_KEPT
+from rtolap.coordinator.applications.history import HOSTS_KEPT, UNITS_KEPT, Held, Sample
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.metadata.records import UnitKey

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
 from rtolap.coordinator.applications.held import sample
-from rtolap.coordinator.applications.history import History
-from rtolap.coordinator.applications.history_rows import NOBODY, Name, Rows
+from rtolap.coordinator.applications.history import NOBODY, History, Name, Rows
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.records import UnitKey
 from rtolap.model.application import Application

@@ -1,21 +1,27 @@
-"""Host lists from files, addresses and nodes: fetched off the tick, a failure keeps the last list and is
-shown."""
+"""Host lists from files, addresses and nodes, fetched off the tick; a failure keeps the last and is shown.
+
+They may be read from declared places only: the author of an application may not read what the coordinators
+can.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import httpx
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
+from rtolap.base.settings import Settings
 from rtolap.base.tls import trust
-from rtolap.coordinator.applications.list_places import ListPlaces
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.store import MetadataStore
-from rtolap.model.application import HostList
+from rtolap.model.application import Application, HostList
 from rtolap.protocols.watermark.messages import HOSTS_MAX, check_host_names
 
 log = logging.getLogger(__name__)
@@ -23,6 +29,49 @@ log = logging.getLogger(__name__)
 LIST_BYTES_MAX = 32 * 1024 * 1024
 TIMEOUT_S = 10.0
 _WORKERS = 4
+
+
+class ListPlaces(NamedTuple):
+    """`servers`: `host` for any port of it, or `host:port`."""
+
+    folders: Sequence[Path] = ()
+    servers: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, settings: Settings) -> ListPlaces:
+        folders = _words(settings.host_list_folders)
+        return cls(
+            tuple(map(Path, folders)) or (settings.include_dir,), tuple(_words(settings.host_list_servers))
+        )
+
+    def check(self, listed: HostList) -> None:
+        """Raises DefinitionError for a file or an address elsewhere; symbolic links are followed first."""
+        if listed.file is not None:
+            path = Path(listed.file).resolve()
+            if not any(path.is_relative_to(folder.resolve()) for folder in self.folders):
+                raise DefinitionError(
+                    f"no host list is read from {listed.file}",
+                    expected=f"a file below {', '.join(map(str, self.folders)) or 'a declared folder'}",
+                    action="name its folder in RTOLAP_HOST_LIST_FOLDERS of the coordinators",
+                )
+        if listed.url is not None:
+            parts = urlsplit(listed.url)
+            named = {str(parts.hostname), f"{parts.hostname}:{parts.port}"}
+            if parts.scheme not in ("http", "https") or not named & set(self.servers):
+                raise DefinitionError(
+                    f"no host list is fetched from {parts.hostname}",
+                    expected=f"one of {', '.join(self.servers) or 'no servers: none is declared'}",
+                    action="name it in RTOLAP_HOST_LIST_SERVERS of the coordinators, as host or host:port",
+                )
+
+    def check_application(self, application: Application) -> None:
+        for source in application.sources:
+            if source.hosts is not None:
+                self.check(source.hosts)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 class HostLists:

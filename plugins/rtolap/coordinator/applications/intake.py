@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from rtolap.coordinator.applications import source_reports
-from rtolap.coordinator.applications.columns import Columns
 from rtolap.coordinator.applications.limits import (
     INSTANT_MAX_MS,
     NAME_MAX,
@@ -16,6 +15,7 @@ from rtolap.coordinator.applications.limits import (
     UNITS_MAX,
 )
 from rtolap.coordinator.applications.sessions import Session, SessionNames
+from rtolap.coordinator.applications.source_reports import Columns
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.coordinator.applications.units import Units
 from rtolap.model.application import Application

@@ -14,8 +14,7 @@ from rtolap.base.errors import DefinitionError, NotFound, NotLeader, RtolapError
 from rtolap.coordinator.applications import explain, held
 from rtolap.coordinator.applications.declarations import Declarations
 from rtolap.coordinator.applications.histories import Histories
-from rtolap.coordinator.applications.host_lists import HostLists
-from rtolap.coordinator.applications.list_places import ListPlaces
+from rtolap.coordinator.applications.host_lists import HostLists, ListPlaces
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.definitions import Definitions

@@ -11,7 +11,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.coordinator.applications.limits import INSTANT_MAX_MS
 from rtolap.coordinator.assembly import Coordinator
-from rtolap.coordinator.request_ids import RequestId
+from rtolap.coordinator.routes import RequestId
 from rtolap.protocols.coordinator.messages import Definition
 from rtolap.protocols.watermark import messages as wire
 

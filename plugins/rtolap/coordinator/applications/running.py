@@ -11,24 +11,87 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, Refused, RtolapError
 from rtolap.coordinator.applications.host_changes import HostChanges
 from rtolap.coordinator.applications.intake import Intake
 from rtolap.coordinator.applications.limits import NAME_MAX
-from rtolap.coordinator.applications.publishing import ExpectedReporters, Published, Publisher
 from rtolap.coordinator.applications.sessions import Sessions
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.coordinator.applications.units import Units
 from rtolap.metadata.applications import ApplicationRecords
-from rtolap.metadata.records import Approval
+from rtolap.metadata.records import ApplicationState, Approval, KnownUnit, LevelState
 from rtolap.model.application import Application
 from rtolap.protocols.watermark import messages as wire
-from rtolap.watermark.topology import combine
+from rtolap.watermark.topology import LevelMarks, Marks, combine
 
 _RELEASE_EVERY_TICKS = 30
+
+
+class Published(msgspec.Struct, frozen=True):
+    marks: Marks
+    at_ms: int
+
+
+class ExpectedReporters(msgspec.Struct, frozen=True):
+    """The reporters that a next leader awaits before it goes on: see `metadata.records.ApplicationState`."""
+
+    generations: dict[str, dict[int, int]]
+    units: tuple[KnownUnit, ...]
+
+
+class Publisher:
+    """`heard` is called under a lock of its own making. One write at a time."""
+
+    def __init__(
+        self,
+        name: str,
+        records: ApplicationRecords,
+        clock: Clock,
+        state: ApplicationState,
+        heard: Callable[[], ExpectedReporters],
+    ) -> None:
+        self._name = name
+        self._records = records
+        self._clock = clock
+        self._persisted = state
+        self._heard = heard
+        self._writing = threading.Lock()
+        self.published = Published(_marks(state), clock.now_ms())
+
+    def persist(self, marks: Marks | None = None) -> None:
+        """With `marks` a turn of publishing; without, only of the reporters that a next leader awaits.
+
+        Raises what the store raises, NotLeader where a later epoch has begun; then nothing is published.
+        """
+        with self._writing:
+            reporters = self._heard()
+            wanted = _state(
+                self._persisted.epoch, self.published.marks if marks is None else marks, reporters
+            )
+            if wanted != self._persisted:
+                self._persisted = self._records.publish(self._name, wanted)
+            if marks is not None:
+                self.published = Published(_marks(self._persisted), self._clock.now_ms())
+
+
+def _state(epoch: int, marks: Marks, reporters: ExpectedReporters) -> ApplicationState:
+    return ApplicationState(
+        epoch=epoch,
+        levels={name: LevelState(level.input_ms, level.output_ms) for name, level in marks.levels.items()},
+        global_ms=marks.global_ms,
+        generations=reporters.generations,
+        units=reporters.units,
+    )
+
+
+def _marks(state: ApplicationState) -> Marks:
+    levels = {name: LevelMarks(level.input_ms, level.output_ms) for name, level in state.levels.items()}
+    return Marks(levels, state.global_ms)
 
 
 class RunningApplication:

@@ -1,0 +1,128 @@
+"""Assignment of partitions to consumers: pure functions of a snapshot, chosen by name.
+
+Both assigners are published by Apache Kylin; `rebalance`, for a cube that runs, is not. The docstring of each
+gives its algorithm. Whatever they answer is validated (`validate_plan`) before it is committed: the original
+loses partitions at times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from rtolap.base.errors import Refused
+
+Plan = dict[str, tuple[int, ...]]  # replica set → partitions
+
+
+class ReplicaSetLoad(msgspec.Struct, frozen=True):
+    """A replica set that has receivers, and what it holds of other cubes."""
+
+    name: str
+    cubes: int = 0
+    partitions: int = 0
+
+
+Assigner = Callable[[Sequence[int], int, Sequence[ReplicaSetLoad]], Plan]
+"""(partitions of the cube, at most so many replica sets, replica sets) → plan. Pure."""
+
+
+def validate_plan(plan: Plan, partitions: Iterable[int], replica_sets: Mapping[str, Sequence[str]]) -> None:
+    """Each partition in exactly one replica set, each replica set exists and has receivers.
+
+    `replica_sets`: name → its receivers. A replica set without partitions in the plan may be empty: it only
+    answers for what it still holds. Raises Refused.
+    """
+    for name, assigned in plan.items():
+        if name not in replica_sets:
+            raise Refused("the plan names an unknown replica set", expected=sorted(replica_sets), found=name)
+        if assigned and not replica_sets[name]:
+            raise Refused(
+                f"replica set {name} has no receiver", action="start one, or leave the set out of the plan"
+            )
+    counts = Counter(partition for assigned in plan.values() for partition in assigned)
+    twice = sorted(partition for partition, count in counts.items() if count > 1)
+    wanted = set(partitions)
+    missing, strange = sorted(wanted - set(counts)), sorted(set(counts) - wanted)
+    if twice or missing or strange:
+        raise Refused(
+            "the plan does not give each partition to exactly one replica set",
+            expected=sorted(wanted),
+            found=f"twice {twice}, missing {missing}, unknown {strange}",
+        )
+
+
+def assign_default(partitions: Sequence[int], tasks_max: int, replica_sets: Sequence[ReplicaSetLoad]) -> Plan:
+    """Kylin's DefaultAssigner: few consumers per cube, on the replica sets that hold the fewest cubes.
+
+    1. Sort the replica sets by the number of cubes they hold, stably.
+    2. k = min(max(1, tasks_max), number of replica sets, number of partitions).
+    3. The i-th partition goes to task i mod k, the j-th task to the j-th replica set of step 1.
+    """
+    ordered = sorted(replica_sets, key=lambda load: load.cubes)
+    tasks = min(max(1, tasks_max), len(ordered), len(partitions))
+    return {ordered[task].name: tuple(sorted(partitions))[task::tasks] for task in range(tasks)}
+
+
+def assign_round_robin(
+    partitions: Sequence[int], tasks_max: int, replica_sets: Sequence[ReplicaSetLoad]
+) -> Plan:
+    """Kylin's CubePartitionRoundRobinAssigner: level the number of partitions over all replica sets.
+
+    1. Sort the replica sets by the number of partitions they hold, stably.
+    2. avg = floor((held by all + new) / number of replica sets).
+    3. Fill each in turn with the next partitions until it holds avg.
+    4. What is left over goes one by one to the replica sets of step 1, from the first on, round and round.
+
+    `tasks_max` plays no part.
+    """
+    if not replica_sets:
+        return {}
+    ordered = sorted(replica_sets, key=lambda load: load.partitions)
+    waiting = sorted(partitions)
+    average = (sum(load.partitions for load in ordered) + len(waiting)) // len(ordered)
+    plan: dict[str, list[int]] = {load.name: [] for load in ordered}
+    for load in ordered:
+        room = max(0, average - load.partitions)
+        plan[load.name], waiting = waiting[:room], waiting[room:]
+    for position, partition in enumerate(waiting):
+        plan[ordered[position % len(ordered)].name].append(partition)
+    return {name: tuple(assigned) for name, assigned in plan.items() if assigned}
+
+
+def rebalance(
+    current: Plan, partitions: Sequence[int], tasks_max: int, replica_sets: Sequence[ReplicaSetLoad]
+) -> Plan:
+    """Level a cube that runs: as few partitions change hands as a level assignment allows.
+
+    1. Choose k = min(max(1, tasks_max), replica sets, partitions) of `replica_sets`: those that hold most
+       of the cube now first, then those that hold the fewest partitions of other cubes, then by name.
+    2. Each is to have floor(partitions / k), and the first ones of step 1 one more while there is a rest.
+    3. Each keeps what it has, up to that. What is over, or with a replica set that was not chosen, goes in
+       order to those that lack partitions.
+
+    `replica_sets` are those that may be given partitions, with what they hold of other cubes. Only what has
+    to move moves: a level assignment over the same replica sets comes out unchanged.
+    """
+    wanted = sorted(set(partitions))
+    held = {name: sorted(set(assigned) & set(wanted)) for name, assigned in current.items()}
+    chosen = sorted(
+        replica_sets, key=lambda load: (-len(held.get(load.name, ())), load.partitions, load.name)
+    )[: min(max(1, tasks_max), len(replica_sets), len(wanted))]
+    if not chosen:
+        return {}
+    share, rest = divmod(len(wanted), len(chosen))
+    room = {load.name: share + (position < rest) for position, load in enumerate(chosen)}
+    plan = {name: held.get(name, [])[: room[name]] for name in room}
+    kept = {partition for assigned in plan.values() for partition in assigned}
+    moving = [partition for partition in wanted if partition not in kept]
+    for name, assigned in plan.items():
+        lacking = room[name] - len(assigned)
+        plan[name], moving = sorted([*assigned, *moving[:lacking]]), moving[lacking:]
+    return {name: tuple(assigned) for name, assigned in plan.items()}
+
+
+ASSIGNERS: dict[str, Assigner] = {"default": assign_default, "round_robin": assign_round_robin}
+DEFAULT_ASSIGNER = "default"
