@@ -31,7 +31,8 @@ from rtolap.base.settings import Settings
 from rtolap.kafka.clusters import cluster_of
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin, MemoryTransactionalProducer
+from rtolap.kafka.memory.producer import MemoryAdmin
+from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
 from rtolap.model.subscription import CellColumn, HBaseSource, Subscription, SubscriptionListener
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
 from rtolap.sep.consumer.server import ConsumerServer

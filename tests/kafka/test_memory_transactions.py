@@ -2,7 +2,8 @@ import pytest
 from rtolap.base.errors import Unavailable
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin, MemoryTransactionalProducer
+from rtolap.kafka.memory.producer import MemoryAdmin
+from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
 
 from tests.support.cubes.transaction_contract import TransactionContract, Transactions, column
 

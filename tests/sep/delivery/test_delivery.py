@@ -7,7 +7,8 @@ from rtolap.base.clock import ManualClock
 from rtolap.base.errors import CommitUnknown, Forbidden, NotLeader, Refused, RtolapError, Unavailable
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin, MemoryTransactionalProducer
+from rtolap.kafka.memory.producer import MemoryAdmin
+from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
 from rtolap.kafka.transactions import OutColumns
 from rtolap.sep.delivery.delivered_edits import Mask
 from rtolap.sep.delivery.delivery import Call, Delivery
