@@ -198,7 +198,7 @@ def _no_digits(words: Words) -> Words:
 
 
 def _digits_before(words: Words) -> Places:
-    """How many digits stand without a gap at the end of a word of text, 0 to 8."""
+    """Count the digits that stand without a gap at the end of a word of text, 0 to 8."""
     odd = _no_digits(words)
     odd |= odd >> np.uint64(8)
     odd |= odd >> np.uint64(16)
@@ -207,7 +207,7 @@ def _digits_before(words: Words) -> Places:
 
 
 def _digits_behind(words: Words) -> Places:
-    """How many digits stand without a gap at the beginning of a word of text, 0 to 8."""
+    """Count the digits that stand without a gap at the beginning of a word of text, 0 to 8."""
     odd = _no_digits(words)
     below = (odd & (~odd + np.uint64(1))) - np.uint64(1)  # all bits below the first byte that is no digit
     return np.bitwise_count(below).astype(np.int64) >> 3

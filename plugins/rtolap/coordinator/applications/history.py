@@ -46,7 +46,7 @@ Held = tuple[Name, int]
 
 
 def row_kind(levels: int) -> np.dtype[np.void]:
-    """The columns that `history` describes."""
+    """The columns of a sample, as the module describes them."""
     return np.dtype(
         [
             ("number", "<i8"),

@@ -125,7 +125,7 @@ def _in_files(
 
 
 def _verified(spec: BuildSpec) -> Verified | HistoryManifest | RtolapError:
-    """May it be built; or is it built already, and what by; or why not."""
+    """The inputs if it may be built, the manifest if it is built already, or why it is not built."""
     try:
         store = open_store(spec.object_store)
         if store.exists(history.manifest_path(spec.location)):

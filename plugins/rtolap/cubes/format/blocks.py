@@ -202,7 +202,7 @@ def _values_of(key: Coded, kind: pa.DataType) -> pa.Array:
 
 
 def _with_null(key: Coded) -> pa.Array:
-    """What the codes stand for, null included."""
+    """The values that the codes stand for, null included."""
     assert key.values is not None, "keys of blocks have values"
     return pa.concat_arrays([key.values, pa.nulls(1, key.values.type)])
 

@@ -115,7 +115,7 @@ def plan_pieces(store: ObjectStore, inputs: Sequence[Sequence[str]], tasks: int)
 
 
 def pieces_of(rows: int, size_bytes: int, segments: int, tasks: int) -> int:
-    """How many pieces a segment of this size gets; a lone one occupies all tasks, equally long."""
+    """Return how many pieces a segment of this size gets; a lone one occupies all tasks, equally long."""
     count = max(-(-rows // PIECE_ROWS_MAX), -(-size_bytes // PIECE_BYTES_MAX))
     if segments < tasks and rows > _PIECE_ROWS_MIN:
         count = -(-count // tasks) * tasks
@@ -139,14 +139,14 @@ def plan_combined(spooled: Iterable[Spooled]) -> list[Combined]:
 
 
 class _Size(NamedTuple):
-    """Of a row group."""
+    """The size of a row group."""
 
     rows: int
     bytes: int
 
 
 class BuildTasks:
-    """What the tasks of a batch do, wherever they run."""
+    """The work of a batch's tasks, wherever they run."""
 
     def __init__(self, store_uri: str, schema: Schema, cuboids: Sequence[Cuboid], folder: str) -> None:
         self._store_uri = store_uri
@@ -155,7 +155,7 @@ class BuildTasks:
         self._folder = folder
 
     def folder_of(self, cuboid: int) -> str:
-        """Where the files of a cuboid lie, by segment."""
+        """The folder below which the files of a cuboid lie, by segment."""
         return f"{self._folder}/cuboid-{cuboid}"
 
     def read(self, task: Read) -> Iterator[tuple[int, bytes]]:
@@ -238,7 +238,7 @@ class _Spool:
         self._bytes = 0
 
     def add(self, segment: int, cuboid: int, bucket: int, rows: int, data: bytes) -> Spooled:
-        """What is added is there once the spool was closed."""
+        """Add a part, which is there once the spool was closed."""
         if self._bytes > _SPOOL_BYTES:
             self.close()
         start = self._bytes

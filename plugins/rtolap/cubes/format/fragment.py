@@ -123,7 +123,7 @@ class Fragment:
         return can_match(self.info.ranges, self._types, predicate)
 
     def rows_max(self, predicate: Predicate) -> int:
-        """How many rows the index leaves: at least as many as the predicate keeps."""
+        """Return how many rows the index leaves: at least as many as the predicate keeps."""
         candidates = self._candidates(predicate)
         return self.table.num_rows if candidates is None else len(candidates)
 

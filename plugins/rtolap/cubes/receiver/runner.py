@@ -58,7 +58,7 @@ class StepPace:
         self._next_s = float("-inf")
 
     def wait_s(self, now_s: float) -> float:
-        """How long the next step has to wait; 0 where it may begin."""
+        """Return how long the next step has to wait; 0 where it may begin."""
         return max(0.0, self._next_s - now_s)
 
     def stepped(self, begun_s: float, ended_s: float) -> None:

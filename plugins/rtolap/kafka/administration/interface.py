@@ -39,7 +39,7 @@ CONSUMER_GROUP, SHARE_GROUP, STREAMS_GROUP = "consumer", "share", "streams"
 NO_TRANSACTION = -1
 
 Outcomes = dict[Partition, RtolapError]
-"""What was refused, by partition; those that are not in it were accepted."""
+"""The refusals by partition; partitions that are not in it were accepted."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Replica(NamedTuple):
 
 
 class OffsetSpec(IntEnum):
-    """What offset of a partition is asked for, by the timestamps that stand for it in ListOffsets.
+    """The offset of a partition that is asked for, by the timestamps that stand for it in ListOffsets.
 
     LATEST: the next record's. EARLIEST: of the first record, wherever it lies. EARLIEST_LOCAL: of the first
     on the leader's disk. LATEST_TIERED: of the last record in remote storage.

@@ -37,7 +37,7 @@ def application_problems(application: Application) -> tuple[Problem, ...]:
 
 
 def cube_watermark_problems(schema: Schema, applications: Mapping[str, Application]) -> list[Problem]:
-    """Does what a cube says of its watermark fit the applications that are declared?"""
+    """Check that what a cube says of its watermark fits the applications that are declared."""
     mark = schema.cube.watermark
     if mark is None:
         return []

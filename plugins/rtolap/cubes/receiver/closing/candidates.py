@@ -1,4 +1,4 @@
-"""The core's knowledge, put together for `closing.decide`."""
+"""The core's knowledge, put together for `rules.decide`."""
 
 from __future__ import annotations
 

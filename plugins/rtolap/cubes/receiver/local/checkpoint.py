@@ -60,7 +60,7 @@ class PartitionCounters(msgspec.Struct, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """`arrivals` and `mark_ms`: see `closing.Marks`; `hosts`: of a cube that closes by an application.
+    """`arrivals` and `mark_ms`: see `closing.rules.Marks`; `hosts`: of a cube that closes by an application.
     `topic_id`: of the topic in which the offsets count, None where it is not known."""
 
     cube: str

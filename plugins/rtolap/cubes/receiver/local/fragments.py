@@ -85,8 +85,8 @@ class MergeJob:
 
 
 def merge_job(segments: Mapping[int, LocalSegment], settings: ReceiverSettings) -> MergeJob | None:
-    """Of the first run of more than `fragments_max` fragments, else of the first one that is spread over
-    several, as many neighbours as fit."""
+    """As many neighbours as fit, of the first run of more than `fragments_max` fragments, else of the first
+    one that is spread over several."""
     fragment_runs = [
         (segment.start_ms, run)
         for segment in segments.values()

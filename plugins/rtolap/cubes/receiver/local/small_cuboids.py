@@ -118,8 +118,8 @@ def _small(schema: Schema, table: pa.Table) -> list[Cuboid]:
 
 
 def _count_within(rows_max: int, keys: Sequence[Coded], rows: int) -> int:
-    """How many groups there are, or may be where that is few enough; more than `rows_max` of the first rows
-    are too many already."""
+    """Count the groups that there are, or may be where that is few enough; more than `rows_max` of the first
+    rows are too many already."""
     possible = prod(key.radix for key in keys)
     if possible <= rows_max:
         return possible
