@@ -17,8 +17,8 @@ from fastapi.security import HTTPBearer
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotLeader, RtolapError, Unavailable
 from rtolap.base.http_guard import guard, json_answer
-from rtolap.base.http_limits import HttpLimits
 from rtolap.base.http_server import HttpConnections, HttpServer
+from rtolap.base.server_limits import HttpLimits
 from rtolap.base.settings import Settings
 from rtolap.coordinator.applications.host_lists import ListPlaces
 from rtolap.coordinator.applications.routes import add_application_routes

@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.events.dead_letter_records import DETAIL_CHARS_MAX
+from rtolap.events.rejects import DETAIL_CHARS_MAX
 from rtolap.kafka.transactions import Headers, OutColumns
 from rtolap.sep.events.edit_batch import EditBatch
 
