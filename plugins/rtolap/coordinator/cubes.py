@@ -30,12 +30,12 @@ from rtolap.model.validation.definition import validate_lookup, validate_schema,
 from rtolap.model.validation.problems import raise_all
 from rtolap.protocols.coordinator import messages as wire
 
-GENERATION_BITS = 32  # of a generation's lower part, the reader's; the upper one counts assignments
+_GENERATION_BITS = 32  # of a generation's lower part, the reader's; the upper one counts assignments
 
 D = TypeVar("D", Table, Lookup, Cube)
 
 
-def check_application(metadata: ClusterMetadata, schema: Schema) -> int:
+def _check_application(metadata: ClusterMetadata, schema: Schema) -> int:
     """Raises DefinitionError; returns the base of the cube's generations (`records.CubeControl`).
 
     One cube reports as a source: of two, each would be taken for the other's next reader, and windows would
@@ -62,7 +62,7 @@ def check_application(metadata: ClusterMetadata, schema: Schema) -> int:
             )
     state = records.state(mark.application)
     known = state.generations.get(mark.source, {}) if state is not None else {}
-    return max((generation >> GENERATION_BITS for generation in known.values()), default=0)
+    return max((generation >> _GENERATION_BITS for generation in known.values()), default=0)
 
 
 class Cubes:
@@ -110,7 +110,7 @@ class Cubes:
             ) from error
         schema = Schema(table, cube)
         validate_schema(schema)
-        base = check_application(self._metadata, schema)
+        base = _check_application(self._metadata, schema)
         self._metadata.create_cube(cube, generation_base=base)
 
     def table_definition(self, name: str) -> wire.Definition:

@@ -33,7 +33,7 @@ _BROKEN = (ConnectionLoss, OperationTimeoutError, KazooTimeoutError, ConnectionC
 _POLL_S = 0.05
 
 
-class OneShotStore(Protocol):
+class _OneShotStore(Protocol):
     def arm(self, path: str, callback: Callable[[object], None]) -> None:
         """Have `callback` called, once, when the node's data, existence or children change."""
         ...
@@ -48,7 +48,7 @@ class OneShotStore(Protocol):
 class OneShotWatch:
     """Implements `store.Watch`. Set again before it calls: a reader that reads on the call misses nothing."""
 
-    def __init__(self, store: OneShotStore, path: str, changed: Callable[[], None]) -> None:
+    def __init__(self, store: _OneShotStore, path: str, changed: Callable[[], None]) -> None:
         self._store = store
         self._path = path
         self._changed = changed

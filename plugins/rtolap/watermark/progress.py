@@ -31,7 +31,7 @@ _FEW = 8  # so many times fewer than all hosts
 
 
 @dataclass(slots=True)
-class Rereading:
+class _Rereading:
     """By partition, how far each host had been read by former consumers; NEVER once that is reached again.
     Memory: 8 bytes per host, only for partitions that are being read again."""
 
@@ -112,7 +112,7 @@ class HostProgress:
     counters: ProgressCounters = field(default_factory=ProgressCounters)
     _rows: dict[int, int] = field(default_factory=dict)
     _generations: dict[int, int] = field(default_factory=dict)
-    _rereading: Rereading = field(default_factory=Rereading)
+    _rereading: _Rereading = field(default_factory=_Rereading)
     _latest_ms: Instants = field(init=False)
     _active_on: NDArray[np.int32] = field(init=False)
     _combined_ms: Instants = field(init=False)

@@ -45,7 +45,7 @@ _NAMES_FREE = 1024  # names below which forgotten ones are not looked for
 Held = tuple[Name, int]
 
 
-def row_kind(levels: int) -> np.dtype[np.void]:
+def _row_kind(levels: int) -> np.dtype[np.void]:
     """The columns of a sample, as the module describes them."""
     return np.dtype(
         [
@@ -62,17 +62,17 @@ def row_kind(levels: int) -> np.dtype[np.void]:
     )
 
 
-def empty_rows(levels: int, size: int) -> Rows:
+def _empty_rows(levels: int, size: int) -> Rows:
     """Nobody holds anything, and all watermarks are unknown."""
-    rows = np.zeros(size, row_kind(levels))
+    rows = np.zeros(size, _row_kind(levels))
     rows["global_ms"], rows["marks_ms"] = NEVER, NEVER
     rows["host"], rows["unit"] = NOBODY, NOBODY
     return rows
 
 
-def for_levels(rows: Rows, before: Sequence[str], after: Sequence[str]) -> Rows:
+def _for_levels(rows: Rows, before: Sequence[str], after: Sequence[str]) -> Rows:
     """Rows of these levels made of rows of those: levels of one name keep what is known of them."""
-    converted = empty_rows(len(after), rows.size)
+    converted = _empty_rows(len(after), rows.size)
     for column in ("number", "at_ms", "global_ms"):
         converted[column] = rows[column]
     for at, level in enumerate(after):
@@ -159,7 +159,7 @@ class History:
     def __init__(self, levels: Sequence[str]) -> None:
         self.levels = tuple(levels)
         self.names = Names()
-        kind = row_kind(len(self.levels))
+        kind = _row_kind(len(self.levels))
         share = min(1.0, BYTES_MAX / (kind.itemsize * (FINE_ROWS + COARSE_ROWS)))
         self._fine = Ring(kind, int(FINE_ROWS * share))
         self._coarse = Ring(kind, int(COARSE_ROWS * share))
@@ -171,7 +171,7 @@ class History:
         """The history of the same application with other levels: those of one name go on."""
         after = History(levels)
         for ring, grown in ((self._fine, after._fine), (self._coarse, after._coarse)):
-            grown.extend(for_levels(ring.ordered(), self.levels, after.levels))
+            grown.extend(_for_levels(ring.ordered(), self.levels, after.levels))
         after.names, after._names_looked_at = self.names, self._names_looked_at
         after._samples, after._coarse_step = self._samples, self._coarse_step
         return after
@@ -213,7 +213,7 @@ class History:
         return sampled[np.sort(sampled.size - 1 - from_the_end)]
 
     def _row(self, sample: Sample) -> Rows:
-        [row] = rows = empty_rows(len(self.levels), 1)
+        [row] = rows = _empty_rows(len(self.levels), 1)
         row["number"], row["at_ms"] = self._samples, sample.at_ms
         row["global_ms"] = _ms(sample.marks.global_ms)
         for at, level in enumerate(self.levels):

@@ -37,14 +37,14 @@ class Published(msgspec.Struct, frozen=True):
     at_ms: int
 
 
-class ExpectedReporters(msgspec.Struct, frozen=True):
+class _ExpectedReporters(msgspec.Struct, frozen=True):
     """The reporters that a next leader awaits before it goes on: see `metadata.records.ApplicationState`."""
 
     generations: dict[str, dict[int, int]]
     units: tuple[KnownUnit, ...]
 
 
-class Publisher:
+class _Publisher:
     """`heard` is called under a lock of its own making. One write at a time."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Publisher:
         records: ApplicationRecords,
         clock: Clock,
         state: ApplicationState,
-        heard: Callable[[], ExpectedReporters],
+        heard: Callable[[], _ExpectedReporters],
     ) -> None:
         self._name = name
         self._records = records
@@ -79,7 +79,7 @@ class Publisher:
                 self.published = Published(_marks(self._persisted), self._clock.now_ms())
 
 
-def _state(epoch: int, marks: Marks, reporters: ExpectedReporters) -> ApplicationState:
+def _state(epoch: int, marks: Marks, reporters: _ExpectedReporters) -> ApplicationState:
     return ApplicationState(
         epoch=epoch,
         levels={name: LevelState(level.input_ms, level.output_ms) for name, level in marks.levels.items()},
@@ -119,7 +119,7 @@ class RunningApplication:
         self._host_changes = HostChanges(
             application.name, self.epoch, self.sources, records, clock, self.lock
         )
-        self._publisher = Publisher(application.name, records, clock, state, self._heard)
+        self._publisher = _Publisher(application.name, records, clock, state, self._heard)
         self._ticks = 0
         self._ticking = threading.Lock()
 
@@ -253,7 +253,7 @@ class RunningApplication:
             self._host_changes.keep(level)
         self._publisher.persist(marks)
 
-    def _heard(self) -> ExpectedReporters:
+    def _heard(self) -> _ExpectedReporters:
         with self.lock:
             generations = {name: source.generations() for name, source in self.sources.items()}
-            return ExpectedReporters(generations, self.units.known())
+            return _ExpectedReporters(generations, self.units.known())

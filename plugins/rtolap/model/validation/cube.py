@@ -22,7 +22,7 @@ _ORDERED = frozenset(("string", "int", "bigint", "double", "decimal", "date", "t
 _COUNTABLE = frozenset(("string", "int", "bigint", "decimal", "date", "timestamp", "boolean"))
 
 
-def policy_problems(cube: Cube) -> list[Problem]:
+def _policy_problems(cube: Cube) -> list[Problem]:
     segment, retention, late = cube.segment, cube.retention, cube.late
     found: list[Problem] = []
     window = segment.window_ms
@@ -95,7 +95,7 @@ def cube_problems(schema: Schema) -> tuple[Problem, ...]:
                 hint="make dimensions mandatory or joint, or leave some out",
             )
         )
-    found += policy_problems(schema.cube)
+    found += _policy_problems(schema.cube)
     return tuple(found)
 
 

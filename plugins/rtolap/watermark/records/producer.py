@@ -36,7 +36,7 @@ EVERY_S = 1.0
 END_TIMEOUT_S = 10.0
 
 
-class ControlRecords:
+class _ControlRecords:
     """The control records of one producer and topic. `problem`: what keeps them from the log; None if
     nothing."""
 
@@ -122,7 +122,7 @@ class WatermarkedProducer:
         self._field = field
         self._lock = threading.RLock()  # of the order in the log; a `delivered` may produce
         self._stated_ms: int | None = None
-        self._control = ControlRecords(producer, topic, field)
+        self._control = _ControlRecords(producer, topic, field)
         self._unacknowledged = Unacknowledged()
         self._refused: RtolapError | None = None
         self._closed = False
