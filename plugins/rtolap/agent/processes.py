@@ -49,7 +49,7 @@ class Processes:
         return self._folder / f"{key}.{generation}.files"
 
     def write_caller_files(self, key: str, generation: int, files: dict[str, str]) -> None:
-        """Names were checked by `wire.agent.check_files`. Left over from a crash, they are written again."""
+        """Names were checked by `messages.check_files`. Left over from a crash, they are written again."""
         if not files:
             return
         folder = self.files_path(key, generation)
