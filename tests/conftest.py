@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 _PROJECT = Path(__file__).resolve().parents[1]
+_TESTS = _PROJECT / "tests"
 
 _WHOLE_STACKS = ("demo", "e2e", "packaging", "stack")
 _STARTS_NO_STACK = (
@@ -103,6 +107,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
     return _ByServers(config, log)
 
 
+_fetching = pytest.StashKey[subprocess.Popen[bytes]]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Where all tests are run by several processes, jars for later ones are fetched beside the first ones."""
+    config = session.config
+    all_of_them = {Path(argument).resolve() for argument in config.args} & {_TESTS, _TESTS / "integration"}
+    servers_too = "not integration" not in config.getoption("markexpr")
+    if all_of_them and servers_too and config.getoption("numprocesses", None):
+        config.stash[_fetching] = subprocess.Popen(
+            ["nice", sys.executable, "-m", "tests.support.fetched_ahead"],
+            cwd=_PROJECT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,  # with what it has started, it ends no later than the tests
+        )
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How those failed that passed when they were run once more (`.ci/run` has it so): each is a fault."""
     first_tries = terminalreporter.getreports("rerun")
@@ -115,5 +137,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(trylast=True)  # after pytest has looked for what was left open: modules leave nothing
 def pytest_unconfigure(config: pytest.Config) -> None:
+    if fetching := config.stash.get(_fetching, None):
+        if fetching.poll() is None:
+            os.killpg(fetching.pid, signal.SIGTERM)
+        fetching.wait()
     gc.unfreeze()  # some modules written in C complain of what is never collected
     shutil.rmtree(os.environ["AIRFLOW_HOME"], ignore_errors=True)

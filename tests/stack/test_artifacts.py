@@ -56,6 +56,23 @@ def test_of_two_that_fetch_at_once_one_waits_for_what_the_other_brings(
     assert len(fetched) == 1
 
 
+def test_different_jars_are_fetched_beside_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both_are_fetching = threading.Barrier(2, timeout=10)
+
+    def ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path) -> None:
+        both_are_fetching.wait()
+        (work / "out" / "kafka").mkdir(parents=True)
+
+    monkeypatch.setattr(artifacts, "_run_ivy", ivy)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(
+            lambda ivy_file: artifacts.fetch_jars(ivy_file, ["kafka"], "Kafka", tmp_path), ("<a/>", "<b/>")
+        )
+    assert first != second
+
+
 def test_the_jars_of_this_machine_are_those_of_the_list() -> None:
     found = artifacts.java_artifacts()
     folders = {jar.parent.parent for jar in found.spark_kafka}

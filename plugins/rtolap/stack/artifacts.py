@@ -66,8 +66,10 @@ _EXPORTER_IVY = """<ivy-module version="2.0"><info organisation="local" module="
 <dependencies><dependency org="io.prometheus.jmx" name="jmx_prometheus_javaagent" rev="1.0.1"
  transitive="false" conf="exporter-&gt;default"/></dependencies></ivy-module>
 """
-# Without a root, ibiblio's own default is Maven Central.
-_IVY_SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
+# Without a root, ibiblio's own default is Maven Central. By default Ivy's cache does not stand two at a time;
+# with this strategy a file is locked while it is fetched.
+_IVY_SETTINGS = """<ivysettings><settings defaultResolver="central"/>
+<caches lockStrategy="artifact-lock-nio"/><resolvers>
 <ibiblio name="central" m2compatible="true" useMavenMetadata="false"{root}/></resolvers></ivysettings>
 """
 _FETCH_TIMEOUT_S = 900
@@ -178,9 +180,9 @@ def fetch_jars(
     """The folder with a sub-folder of jars for each conf of an Ivy module, fetched unless the cache has it.
 
     Ivy writes into a temporary folder that is renamed when it is whole: a crash leaves either nothing or a
-    whole folder under the final name. Who fetches holds a lock, since Ivy's own cache does not stand two at
-    a time. `what` names it in errors. `checksums` as in `jar_checksums`: other jars are Corrupted, and none
-    is kept.
+    whole folder under the final name. Who fetches holds the folder's lock; other folders are fetched beside
+    it. `what` names it in errors. `checksums` as in `jar_checksums`: other jars are Corrupted, and none is
+    kept.
     """
     cache = cache or cache_dir()
     digest = hashlib.sha256(ivy.encode()).hexdigest()[:12]
@@ -188,7 +190,7 @@ def fetch_jars(
     if (folder / "complete").is_file():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / "fetch.lock").open("w") as lock:
+    with (folder.parent / f"fetch-{digest}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").is_file():  # somebody else was quicker
             _fetch(ivy, confs, what, cache, folder, checksums)

@@ -71,7 +71,7 @@ def new_keys() -> S3Keys:
 
 def spark_s3_jars() -> tuple[Path, ...]:
     """Return the jars that Spark needs to read and write s3a."""
-    return _jars("s3a")
+    return object_server_jars("s3a")
 
 
 def s3_uri(port: int, prefix: str) -> str:
@@ -101,7 +101,7 @@ def s3_spec(folder: Path, port: int, keys: S3Keys) -> ProcessSpec:
         argv=(
             *(find_java(), "-Xmx192m", *LEAN_FLAGS),
             f"-Dlogback.configurationFile={folder / 'logback.xml'}",
-            *("-cp", class_path(_jars("s3proxy")), "org.gaul.s3proxy.Main"),
+            *("-cp", class_path(object_server_jars("s3proxy")), "org.gaul.s3proxy.Main"),
             *("--properties", str(folder / "s3proxy.conf")),
         ),
         prepare=prepare,
@@ -173,7 +173,7 @@ def _hdfs_missing(ports: HdfsPorts) -> str | None:
 
 
 def _hadoop_java(folder: Path) -> tuple[str, ...]:
-    jars = [*_jars("hdfs"), *sorted(pyspark_jars().glob("*.jar"))]
+    jars = [*object_server_jars("hdfs"), *sorted(pyspark_jars().glob("*.jar"))]
     path = class_path([folder / "conf", *jars])
     return (find_java(), "-Xmx192m", *LEAN_FLAGS, f"-Dhadoop.home.dir={folder}", "-cp", path)
 
@@ -214,6 +214,7 @@ def _connects(port: int) -> Callable[[float], str | None]:
     return missing
 
 
-def _jars(conf: str) -> tuple[Path, ...]:
+def object_server_jars(conf: str) -> tuple[Path, ...]:
+    """The class path of `s3proxy`, `s3a` or `hdfs`, fetched first when the cache lacks it."""
     folder = fetch_jars(_IVY, ("s3proxy", "s3a", "hdfs"), "the object stores", None)
     return tuple(sorted((folder / conf).glob("*.jar")))

@@ -48,7 +48,7 @@ def offsets_by_tool(java: JavaArtifacts, cluster: KafkaCluster, topic: str, time
 
 
 def _run(java: JavaArtifacts, *command: str) -> str:
-    jars = sorted((_folder() / "tools").glob("*.jar"))
+    jars = sorted((kafka_tools() / "tools").glob("*.jar"))
     flags = (*LEAN_FLAGS, *archive_flags("kafka", java.java, java.kafka))
     done = subprocess.run(
         [java.java, "-Xmx128m", *flags, "-cp", class_path([*java.kafka, *jars]), *command],
@@ -62,5 +62,6 @@ def _run(java: JavaArtifacts, *command: str) -> str:
     return done.stdout
 
 
-def _folder() -> Path:
+def kafka_tools() -> Path:
+    """The folder of their jars, fetched first when the cache lacks it."""
     return fetch_jars(_IVY, ("tools",), "Kafka's tools", checksums=_CHECKSUMS)

@@ -27,8 +27,7 @@ def tiered_brokers(
     folder: Path, java: JavaArtifacts, jvm_options: Callable[[int], Sequence[str]]
 ) -> Iterator[Brokers]:
     """They copy closed segments, and look for what local retention removes, twice a second."""
-    jars = fetch_jars(_IVY, ("tiers",), "Kafka's tiered storage", checksums=_CHECKSUMS)
-    (jar,) = (jars / "tiers").glob("*.jar")
+    jar = tiered_storage_jar()
     overrides = {
         "remote.log.storage.system.enable": "true",
         "remote.log.storage.manager.class.name": (
@@ -51,3 +50,10 @@ def tiered_brokers(
 
 def remote_folder(folder: Path) -> Path:
     return folder.absolute() / "remote"
+
+
+def tiered_storage_jar() -> Path:
+    """Kafka's remote storage in a folder, fetched first when the cache lacks it."""
+    jars = fetch_jars(_IVY, ("tiers",), "Kafka's tiered storage", checksums=_CHECKSUMS)
+    (jar,) = (jars / "tiers").glob("*.jar")
+    return jar
