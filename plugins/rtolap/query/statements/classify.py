@@ -16,7 +16,7 @@ from rtolap.query.sql.dialect import quoted_with_backticks
 from rtolap.query.statements.shows import Show, show_of
 from rtolap.query.stored.ddl import Definition, parse_ddl
 
-_COMMENT = re.compile(r"\A(?:\s++|/\*(?!!)(?:[^*]|\*(?!/))*+\*/|--[ \t][^\n]*+\n?|#[^\n]*+\n?)++")
+_BLANK_OR_COMMENT = re.compile(r"\s+|/\*(?!!).*?\*/|--[ \t][^\n]*|#[^\n]*", re.DOTALL)
 _PIECE = re.compile(
     r"""'(?:[^'\\]|\\.|'')*+'?|"(?:[^"\\]|\\.|"")*+"?|`[^`]*+`?|--[ \t][^\n]*+|#[^\n]*+"""
     r"|(?P<plain>/\*(?!!))|(?P<conditional>/\*!\d*+\s?)",
@@ -44,8 +44,16 @@ def plain(sql: str, *, ansi_quotes: bool = False) -> str:
     are not closed, and for a statement beyond `approval.bounds`.
     """
     bounds.check_text(sql)
-    text = _COMMENT.sub("", _with_conditionals(sql) if "/*!" in sql else sql)
+    text = _without_leading_comments(_with_conditionals(sql) if "/*!" in sql else sql)
     return quoted_with_backticks(text) if ansi_quotes else text
+
+
+def _without_leading_comments(sql: str) -> str:
+    """One match a comment: Python before 3.11.5 errs where a possessive group holds a look ahead."""
+    at = 0
+    while (skipped := _BLANK_OR_COMMENT.match(sql, at)) is not None:
+        at = skipped.end()
+    return sql[at:]
 
 
 def _with_conditionals(sql: str) -> str:
