@@ -24,7 +24,7 @@ class RunningProducer:
 
     def __init__(self, cluster: KafkaCluster, topic: str, partitions: int, value_bytes: int = 200) -> None:
         self._producer = Producer(
-            {"bootstrap.servers": cluster.servers, "enable.idempotence": True, "linger.ms": 5}
+            {"bootstrap.servers": cluster.servers, "enable.idempotence": True, "linger.ms": 50}
         )
         self._topic = topic
         self._partitions = partitions
