@@ -20,17 +20,15 @@ to a client: a cluster shows its name and the names of its settings (docs/decisi
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from confluent_kafka import KafkaException
 
 from rtolap.base.errors import DefinitionError
+from rtolap.base.operator_files import check_private, read_operator_yaml, read_secret
 from rtolap.base.settings import Settings
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 from rtolap.model.validation.problems import did_you_mean
@@ -38,9 +36,6 @@ from rtolap.model.validation.problems import did_you_mean
 Client = TypeVar("Client")
 
 SERVERS = "bootstrap.servers"
-_FILE_BYTES_MAX = 1 << 20
-_OTHERS = 0o077  # of whom a secret is none of their business
-_OTHERS_WRITE = 0o022
 
 _POSITIONS = "positions are the product's: no group is joined, nothing is committed"
 _EXACT = "every record counts once"
@@ -216,31 +211,11 @@ def _value(where: str, key: str, value: object) -> str:
         raise DefinitionError(
             f"{where}: {key} is a secret", expected=f"a file of its own: {key}: {{file: /path}}"
         )
-    return _read_secret(where, key, Path(path))
+    return read_secret(Path(path), f"{where}: the file of {key}")
 
 
 def _read(path: Path) -> dict[str, dict[str, object]]:
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            text = file.read(_FILE_BYTES_MAX)
-    except OSError as error:
-        raise DefinitionError(
-            "the file of Kafka clusters cannot be read",
-            expected=f"a readable file {path}",
-            found=error.strerror,
-        ) from error
-    if mode & _OTHERS_WRITE:
-        # who writes to it could have the host's passwords sent elsewhere
-        raise DefinitionError(
-            f"others may write to {path}", expected="a file of its owner's", action=f"chmod go-w {path}"
-        )
-    try:
-        parsed = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        at = getattr(error, "problem_mark", None)
-        line = "" if at is None else f", line {at.line + 1}"
-        raise DefinitionError(f"{path} is no YAML{line}") from None
+    parsed = read_operator_yaml(path, "the file of Kafka clusters")
     clusters = parsed.get("clusters") if isinstance(parsed, dict) and set(parsed) == {"clusters"} else None
     if not isinstance(clusters, dict):
         raise DefinitionError(f"{path} declares no clusters", expected="clusters: {name: settings}")
@@ -252,42 +227,8 @@ def _read(path: Path) -> dict[str, dict[str, object]]:
     return clusters
 
 
-def _read_secret(where: str, key: str, path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            _check_mode(where, key, path, os.fstat(file.fileno()).st_mode)
-            text = file.read(_FILE_BYTES_MAX).decode().rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DefinitionError(
-            f"{where}: the file of {key} cannot be read",
-            expected=f"a readable text file {path}",
-            found=getattr(error, "strerror", None) or type(error).__name__,
-        ) from None
-    if not text:
-        raise DefinitionError(f"{where}: the file of {key} is empty", found=str(path))
-    return text
-
-
 def _check_key_files(where: str, settings: Mapping[str, str]) -> None:
     for key in _KEY_FILES:
         if key not in settings:
             continue
-        path = Path(settings[key])
-        try:
-            _check_mode(where, key, path, path.stat().st_mode)
-        except OSError as error:
-            raise DefinitionError(
-                f"{where}: the file of {key} cannot be read",
-                expected=f"a readable file {path}",
-                found=error.strerror,
-            ) from error
-
-
-def _check_mode(where: str, key: str, path: Path, mode: int) -> None:
-    if mode & _OTHERS:
-        raise DefinitionError(
-            f"{where}: the file of {key} is open to others",
-            expected="a file that its owner alone may read, mode 0400 or 0600",
-            found=f"{path} with mode {stat.S_IMODE(mode):04o}",
-            action=f"chmod go-rwx {path}",
-        )
+        check_private(Path(settings[key]), f"{where}: the file of {key}")

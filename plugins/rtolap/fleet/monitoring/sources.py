@@ -16,23 +16,15 @@ owner alone may read; they are never part of a URL, and nothing here shows them.
 
 from __future__ import annotations
 
-import os
 import ssl
-import stat
 from pathlib import Path
-from typing import Any
 
 import httpx
 import msgspec
-import yaml
 
 from rtolap.base.errors import DefinitionError
-from rtolap.base.files import read_provided
+from rtolap.base.operator_files import check_private, read_operator_yaml, read_secret
 from rtolap.base.tls import trust
-
-_FILE_BYTES_MAX = 4 << 20
-_OTHERS = 0o077
-_OTHERS_WRITE = 0o022
 
 
 class SecretFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,25 +68,7 @@ class FleetSources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_sources(path: Path) -> FleetSources:
     """Raises DefinitionError for a file that is none, that others may write to, or that holds a secret."""
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            text = file.read(_FILE_BYTES_MAX)
-    except OSError as error:
-        raise DefinitionError(
-            "the sources of monitoring cannot be read",
-            expected=f"a readable file {path}",
-            found=error.strerror,
-        ) from error
-    if mode & _OTHERS_WRITE:
-        # who writes to it could have passwords sent elsewhere
-        raise DefinitionError(f"others may write to {path}", action=f"chmod go-w {path}")
-    try:
-        parsed: Any = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        at = getattr(error, "problem_mark", None)
-        line = "" if at is None else f", line {at.line + 1}"
-        raise DefinitionError(f"{path} is no YAML{line}") from None
+    parsed = read_operator_yaml(path, "the sources of monitoring")
     try:
         sources = msgspec.convert(parsed, FleetSources, strict=False, dec_hook=_path)
     except msgspec.ValidationError as error:
@@ -153,32 +127,7 @@ def open_http(access: Access, of: str, timeout_s: float) -> httpx.Client:
     auth = None
     headers = {}
     if access.password is not None:
-        auth = httpx.BasicAuth(access.user, _secret(access.password.file, f"the password of {of}"))
+        auth = httpx.BasicAuth(access.user, read_secret(access.password.file, f"the password of {of}"))
     elif access.token is not None:
-        headers["Authorization"] = f"Bearer {_secret(access.token.file, f'the token of {of}')}"
+        headers["Authorization"] = f"Bearer {read_secret(access.token.file, f'the token of {of}')}"
     return httpx.Client(verify=context, auth=auth, headers=headers, timeout=timeout_s, trust_env=False)
-
-
-def check_private(path: Path, what: str) -> None:
-    """Raises DefinitionError where others than its owner may read it, or nobody can."""
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        raise DefinitionError(
-            f"{what} cannot be read", expected=f"a readable file {path}", found=error.strerror
-        ) from error
-    if mode & _OTHERS:
-        raise DefinitionError(
-            f"{what} is open to others",
-            expected="a file that its owner alone may read, mode 0400 or 0600",
-            found=f"{path} with mode {stat.S_IMODE(mode):04o}",
-            action=f"chmod go-rwx {path}",
-        )
-
-
-def _secret(path: Path, what: str) -> str:
-    check_private(path, what)
-    text = read_provided(path, what).rstrip("\r\n")
-    if not text:
-        raise DefinitionError(f"{what} is empty", found=str(path))
-    return text
