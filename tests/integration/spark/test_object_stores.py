@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.offsets import PartRange
 from rtolap.model.segment import SegmentState, parse_segment_name
-from rtolap.object_store.store import ObjectStore, open_store
+from rtolap.object_store.store import ObjectStore, StoredFile, open_store
 from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.query.cluster import Cluster
 from rtolap.query.cubes.history import EmbeddedHistory
@@ -308,8 +309,7 @@ def test_statements_over_copies_answer_the_same_and_ask_the_store_for_nothing(
     clock, sql = SystemClock(), "select carrier, count(*) n, sum(price) s from flights group by carrier"
     with closing(flights_world(7, 800)) as world:
         store = open_store(uri)
-        for file in world.store.list():
-            store.write(file.path, world.store.read(file.path))
+        copy_all(world.store, store)
         world.store = store
         with closing(world.service()) as plain:
             expected = plain.execute(f"{sql} order by n, carrier").table()
@@ -333,6 +333,16 @@ def test_statements_over_copies_answer_the_same_and_ask_the_store_for_nothing(
         cluster.close()
     if log is not None:
         log.close()
+
+
+def copy_all(source: ObjectStore, target: ObjectStore) -> None:
+    """Files beside each other: HDFS has the writer of each wait for 0.4 s before it is closed."""
+
+    def copy(file: StoredFile) -> None:
+        target.write(file.path, source.read(file.path))
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(copy, source.list()))
 
 
 def test_on_s3_wrong_keys_are_refused_without_being_told(
