@@ -191,7 +191,7 @@ class FleetAdministration(UsageAdministration, Protocol):
         ...
 
     def unregister_broker(self, broker: int) -> None:
-        """Forget a broker that is gone: it is no longer described, and may join anew. To forget one that is
+        """Forget a broker that is gone: it is no longer described, and may join again. To forget one that is
         not registered is no error. Brokers do not ask whether it is gone. Needs Alter on the cluster."""
         ...
 

@@ -159,7 +159,7 @@ class MemoryCluster:
         self._lead()
 
     def forget_broker(self, broker_id: int) -> None:
-        """Forget one that holds nothing; it registers anew when it starts."""
+        """Forget one that holds nothing; it registers again when it starts."""
         with self.lock:
             if any(replica.broker == broker_id for replica in self.replicas):
                 raise ValueError(f"broker {broker_id} holds replicas: this cluster does not play that")

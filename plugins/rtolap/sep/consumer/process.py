@@ -179,7 +179,7 @@ class SubscriptionProcess:
             await asyncio.to_thread(registration.register, fence)
             self.serving_ports = ports
             log.info("region servers may ship to %s", ", ".join(map(str, ports)))
-            # with another node it leads anew: the ports went with the session of the one before
+            # with another node it leads again: the ports went with the session of the one before
             while election.fence() == fence and not ended and not await self._is_over():
                 await asyncio.to_thread(show.publish, delivery)
                 await self._wait_for_change(STATE_S)

@@ -10,7 +10,7 @@ event is behind where its row lies between those of a region with a higher deliv
     of its daughters         ├────────┤       ├────────┤                    120 and 97
     kept                  ├─┤├────────┤├─────┤├────────┤├┤       of each row its last region
 
-Ids begin anew where a table is made again under its name, or restored from a snapshot: an edit that was
+Ids begin again where a table is made again under its name, or restored from a snapshot: an edit that was
 written after all that was delivered of a region is not behind it, give or take how far clocks are apart.
 """
 

@@ -36,7 +36,7 @@ TABLE_ROWS_MIN = 4096  # a smaller table is read again: it is about to be merged
 ROWS_PER_RESULT_MIN = 2  # a result that is hardly smaller than its table is not worth its memory
 COMBINED_PER_CACHE_MIN = 8  # so many merged results have room; of a larger one nothing is kept
 PIECES_PER_CACHE_MIN = 64  # so many results of single tables
-LOOKS_PER_CACHE = 4  # as many bytes are kept anew before the sum is looked at
+LOOKS_PER_CACHE = 4  # as many bytes are kept again before the sum is looked at
 
 
 class Selected(NamedTuple):
