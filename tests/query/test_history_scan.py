@@ -192,7 +192,7 @@ def test_random_reads_equal_a_plain_recount(seed: int, sizes: None, tmp_path: Pa
         loaded = [files.load(table, read) for table in tables]
         scan = GroupScan(read, files.dictionaries(read))
         assert scan.is_current
-        looked = sum(scan.add(file) for file in loaded)
+        looked = sum(scan.add_file(file) for file in loaded)
         expected = of_rows(read, tables)
         result = scan.table()
         assert in_order(result) == expected
@@ -223,7 +223,7 @@ def test_sums_that_may_leave_64_bits_are_left_to_another_way(tmp_path: Path) -> 
     largest = 2**62
     loaded = files.load(pa.table([[largest, -largest, 5]], schema), read)
     scan = GroupScan(read, {})
-    scan.add(loaded)
+    scan.add_file(loaded)
     with pytest.raises(NotCoded):
         scan.table()
 
@@ -254,5 +254,5 @@ def test_files_of_which_no_value_passes_are_not_looked_at(tmp_path: Path) -> Non
     scan = GroupScan(read, files.dictionaries(read))
     loaded = files.load(table, read)
     scan = GroupScan(read, files.dictionaries(read))
-    assert scan.add(loaded) == 0
+    assert scan.add_file(loaded) == 0
     assert scan.table().num_rows == 0

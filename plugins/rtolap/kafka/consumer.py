@@ -100,7 +100,7 @@ class KafkaConsumer:
         taken = _Taken(with_create_ms=self._with_create_ms, with_statements=self._with_statements)
         self._take(taken, records_max, bytes_max)
         if not taken.messages:
-            taken.add(self._consumer.consume(1, timeout_s))  # returns at the first arrival …
+            taken.add_messages(self._consumer.consume(1, timeout_s))  # returns at the first arrival …
             if taken.messages and records_max > 1:
                 self._take(taken, records_max - 1, bytes_max)  # … with what came along
         batch = self._noted(taken.batch(), taken.events)
@@ -154,7 +154,7 @@ class KafkaConsumer:
         left, size = records_max, 0
         while left > 0 and size < bytes_max:
             group = self._consumer.consume(min(GROUP_RECORDS, left), 0)
-            taken.add(group)
+            taken.add_messages(group)
             if len(group) < GROUP_RECORDS:
                 break
             left, size = left - len(group), size + value_bytes(group)
@@ -251,7 +251,7 @@ class _Taken:
         self._with_create_ms = with_create_ms
         self._with_statements = with_statements
 
-    def add(self, group: list[Message]) -> None:
+    def add_messages(self, group: list[Message]) -> None:
         self.messages += len(group)
         if not group:
             return

@@ -89,7 +89,7 @@ class Coalescing(Generic[T]):
         """The result of `work`, or of the equal work of another with this `key`.
 
         An error of the tree is raised for all that wait for the work. Where the statement of the one that
-        does it is ended, or anything else goes wrong there, another one of them begins again. Raises what ends
+        does it is ended, or anything else goes wrong there, another of them begins again. Raises what ends
         the statement itself.
         """
         lane, batch, member = self._join(key, ending)

@@ -74,7 +74,7 @@ def test_a_machine_retires_only_when_it_holds_nothing(lives: BrokerLives) -> Non
     lives.kafka.stop_broker(2)
     assert look(lives) is S.RETIRED
     assert 2 not in [broker.broker_id for broker in lives.administration.describe_cluster().brokers]
-    added = lives.operations().add(2, "new-host", "ann", "another machine")
+    added = lives.operations().register_broker(2, "new-host", "ann", "another machine")
     assert (added.state, added.host) == (S.PROVISIONED, "new-host")
 
 
@@ -236,7 +236,7 @@ def test_unknown_brokers_other_clusters_and_observations_are_refused(lives: Brok
         do(lives, E.EMPTIED)
     do(lives, E.CORDON)
     with pytest.raises(IllegalTransition):
-        lives.operations().add(2, "host", "ann", "x")
+        lives.operations().register_broker(2, "host", "ann", "x")
 
 
 def test_brokers_out_of_service_are_counted(lives: BrokerLives) -> None:

@@ -59,7 +59,7 @@ def test_lines_that_tell_of_nothing_and_torn_bytes_are_no_finding() -> None:
 
 def written(rule: str, at_ms: list[int]) -> LogCounts:
     counts = LogCounts()
-    counts.add(LogHit(1, rule, at, "text") for at in at_ms)
+    counts.add_hits(LogHit(1, rule, at, "text") for at in at_ms)
     return counts
 
 
@@ -76,7 +76,7 @@ def test_many_lines_within_a_minute_are_a_storm_and_as_many_in_an_hour_are_none(
 
 def test_serious_findings_come_first() -> None:
     counts = written("controller_change", [1])
-    counts.add([LogHit(2, "disk_error", 5, "text", "/d0"), LogHit(2, "disk_error", None, "text", "/d0")])
+    counts.add_hits([LogHit(2, "disk_error", 5, "text", "/d0"), LogHit(2, "disk_error", None, "text", "/d0")])
     assert [(row.rule, row.count, row.log_dirs) for row in counts.rows()] == [
         ("disk_error", 2, ["/d0"]),
         ("controller_change", 1, []),

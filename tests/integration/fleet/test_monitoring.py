@@ -636,13 +636,13 @@ def test_a_lost_disk_is_found_by_the_log_and_by_the_agent(fleet: Fleet) -> None:
     lost = fleet.brokers.log_dirs(node)[1]
     logs = {node: list(fleet.sources.brokers[node].logs)}
     watch, counts = LogWatch(logs), LogCounts()
-    counts.add(watch.hits())
+    counts.add_hits(watch.hits())
     assert watch.missing == ()
     assert "disk_error" not in {row.rule for row in counts.rows()}
     lost.rename(lost.with_name("lost"))
 
     def found() -> bool:
-        counts.add(watch.hits())
+        counts.add_hits(watch.hits())
         return any(row.rule == "disk_error" and str(lost) in row.log_dirs for row in counts.rows())
 
     until(found, lambda: [(row.rule, row.log_dirs) for row in counts.rows()])

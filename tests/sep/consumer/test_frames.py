@@ -54,15 +54,15 @@ def test_a_request_is_taken_apart_and_a_torn_one_refused_wherever_it_is_torn() -
 
 def test_bytes_are_handed_out_in_turn_and_a_large_frame_is_not_overtaken() -> None:
     budget, got = ByteBudget(10), list[str]()
-    assert budget.take(6, lambda: got.append("first"))
+    assert budget.reserve(6, lambda: got.append("first"))
     large = lambda: got.append("large")  # noqa: E731
-    assert not budget.take(8, large)
-    assert not budget.take(1, lambda: got.append("small"))
+    assert not budget.reserve(8, large)
+    assert not budget.reserve(1, lambda: got.append("small"))
     assert (got, budget.waiting, budget.taken_bytes) == (["first"], 2, 6)
     budget.give_back(6)
     assert (got, budget.taken_bytes) == (["first", "large", "small"], 9)
-    assert not budget.take(9, large)
-    assert not budget.take(1, lambda: got.append("next"))
+    assert not budget.reserve(9, large)
+    assert not budget.reserve(1, lambda: got.append("next"))
     budget.forget(large)
     assert (got[-1], budget.waiting, budget.taken_bytes) == ("next", 0, 10)
 

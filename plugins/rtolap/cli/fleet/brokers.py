@@ -166,7 +166,7 @@ def join(
     with open_brokers(cluster) as opened:
         record = opened.known().get(broker)
         if record is None or record.state is BrokerLife.RETIRED:
-            opened.operations.add(broker, host, who, reason)
+            opened.operations.register_broker(broker, host, who, reason)
         _report(_operate(opened, broker, BrokerEvent.JOIN, who, reason), as_json)
 
 

@@ -70,7 +70,7 @@ def logs(
             _serve(opened, metrics_port, counts)
         screen = Screen(opened, watch=watch, as_json=as_json)
         while True:
-            counts.add(hit for hit in watched.hits() if not rule or hit.rule in rule)
+            counts.add_hits(hit for hit in watched.hits() if not rule or hit.rule in rule)
             shown = counts.rows()
             document = {"rules": [_document(row) for row in shown], "missing": watched.missing}
             notes = [f"not read: {it.source}: {it.reason}" for it in watched.missing]

@@ -185,7 +185,7 @@ class BuildTasks:
                 yield self._write(piece.segment, cuboid, piece.number, block)
             else:
                 for part in split(self._schema, block, piece.of):
-                    yield spool.add(piece.segment, cuboid, part.piece, part.rows, part.data)
+                    yield spool.add_piece(piece.segment, cuboid, part.piece, part.rows, part.data)
         spool.close()
 
     def combine(self, task: Combined) -> Written:
@@ -237,7 +237,7 @@ class _Spool:
         self._parts: list[bytes] = []
         self._bytes = 0
 
-    def add(self, segment: int, cuboid: int, bucket: int, rows: int, data: bytes) -> Spooled:
+    def add_piece(self, segment: int, cuboid: int, bucket: int, rows: int, data: bytes) -> Spooled:
         """Add a part, which is there once the spool was closed."""
         if self._bytes > _SPOOL_BYTES:
             self.close()

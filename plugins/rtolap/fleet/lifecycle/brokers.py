@@ -100,7 +100,7 @@ class BrokerOperations:
         nodes = ((number, self._store.get(f"{folder}/{number}")) for number in numbers)
         return tuple(codec.decode(node.data, AuditEntry, f"{folder}/{n}") for n, node in nodes if node)
 
-    def add(self, broker: int, host: str, by: str, reason: str) -> BrokerRecord:
+    def register_broker(self, broker: int, host: str, by: str, reason: str) -> BrokerRecord:
         """Record a new machine. Refused where a broker of this id lives."""
 
         def attempt() -> BrokerRecord:

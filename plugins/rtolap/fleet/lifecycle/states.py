@@ -127,7 +127,7 @@ CORDONED_IN: dict[BrokerLife, Action | None] = {
     _S.RETIRING: None,
     _S.RETIRED: None,
 }
-"""What brings the broker's own setting to what a state promises; None where nothing is promised."""
+"""Operations that bring the broker's own setting to what a state promises; None where nothing is promised."""
 
 
 def transition(

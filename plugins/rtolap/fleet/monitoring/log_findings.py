@@ -101,7 +101,7 @@ class LogCounts:
     def __init__(self) -> None:
         self._counts: dict[tuple[int, str], RuleCount] = {}
 
-    def add(self, hits: Iterable[LogHit]) -> None:
+    def add_hits(self, hits: Iterable[LogHit]) -> None:
         for hit in hits:
             key = (hit.broker, hit.rule)
             count = self._counts.setdefault(key, RuleCount(*key))

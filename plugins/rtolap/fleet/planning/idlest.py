@@ -74,7 +74,7 @@ class IdlestDisks:
     def another(self, partition: int, goal: str) -> int:
         """Add a replica in a rack that has none of the partition."""
         log_dir = self._in_new_rack(partition, goal)
-        self._placement.add(partition, log_dir)
+        self._placement.add_replica(partition, log_dir)
         self._note(partition, log_dir)
         return log_dir
 

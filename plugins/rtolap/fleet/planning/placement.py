@@ -187,7 +187,7 @@ class Placement:
         brokers[position] = self.brokers_before.ravel()[position]
         dirs[position] = home
 
-    def add(self, partition: int, log_dir: int) -> None:
+    def add_replica(self, partition: int, log_dir: int) -> None:
         """Give the partition one more replica, the last by preference."""
         slot = int(self.factors[partition])
         self.brokers[partition, slot] = self.snapshot.log_dirs.brokers[log_dir]

@@ -155,7 +155,7 @@ class EmbeddedHistory:
 
         for found, done in self._beside(read_segment, segments, cancellation, alone=rows.has_sketches):
             _add(stats, done)
-            collected.add(found)
+            collected.add_rows(found)
         self._keep_choices(rows, choices)
         return [collected.table()]
 
@@ -194,10 +194,10 @@ class EmbeddedHistory:
             return choice, loaded, done
 
         for choice, loaded, done in self._beside(load, missing, cancellation):
-            coded.add(loaded.files)
+            coded.add_files(loaded.files)
             if loaded.others is not None:
                 stats.rows_read += loaded.others.kept
-                collected.add(loaded.others)
+                collected.add_rows(loaded.others)
             _count_cuboid(done, choice.cuboid)
             _add(stats, done)
             all_rows += choice.cuboid.rows
@@ -236,7 +236,7 @@ class EmbeddedHistory:
         *,
         alone: bool = False,
     ) -> Iterator[T]:
-        """What `call` returns for each segment, in order. `alone`: one after the other: sketches are
+        """Yields the result of `call` for each segment, in order. `alone`: one after the other: sketches are
         kilobytes each, and no more of them is held than those of one segment."""
         if self._reads is None or alone or len(segments) < 2:
             for segment in segments:

@@ -67,7 +67,7 @@ class CodedRead:
             if file is None or not self._is_whole(file):
                 return False
             files.append(file)
-        self.add(files)
+        self.add_files(files)
         return True
 
     def load(self, choice: Choice, files: Sequence[HistoryFile]) -> Loaded:
@@ -90,7 +90,7 @@ class CodedRead:
                 others.append(file)
         return Loaded(loaded, self._rows.of(others) if others else None)
 
-    def add(self, files: Sequence[CodedFile]) -> None:
+    def add_files(self, files: Sequence[CodedFile]) -> None:
         for file in files:
             self._held.append(file)
             self._held_bytes += file.rows * self._row_bytes
@@ -116,7 +116,7 @@ class CodedRead:
         if self._scan is None:
             self._scan = GroupScan(self._read, self._dictionaries)
         for file in self._held:
-            self.rows_read += self._scan.add(file)
+            self.rows_read += self._scan.add_file(file)
         self._held, self._held_bytes = [], 0
 
     def _is_whole(self, file: CodedFile) -> bool:

@@ -40,7 +40,7 @@ class CodedGroups:
         self._waiting: list[tuple[Ids, list[MeasureColumn]]] = []
         self._waiting_rows = 0
 
-    def add(self, numbers: Ids, measures: list[MeasureColumn]) -> None:
+    def add_rows(self, numbers: Ids, measures: list[MeasureColumn]) -> None:
         for place, (partial, measure) in enumerate(zip(self._partials, measures, strict=True)):
             self._bounds[place] += measure.largest * len(numbers)
             if partial.op == "sum" and self._bounds[place] > _INT64_MAX:

@@ -222,7 +222,7 @@ class CollectedRows:
         self._raw: list[pa.Table] = []
         self._ready_rows = self._raw_rows = 0
 
-    def add(self, found: CuboidRows) -> None:
+    def add_rows(self, found: CuboidRows) -> None:
         if found.is_filtered:
             self._ready.append(found.table)
             self._ready_rows += found.table.num_rows

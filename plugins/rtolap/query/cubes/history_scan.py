@@ -97,7 +97,7 @@ class GroupScan:
         """Return False if values were added since: files may have numbers that this does not know."""
         return all(len(self._dictionaries[name].values) == len(self._values[name]) for name in self._values)
 
-    def add(self, file: CodedFile) -> int:
+    def add_file(self, file: CodedFile) -> int:
         """Add a file's rows. Return the number of those that there are to look at."""
         needed: list[str] = []
         ranges: list[Range] | None = None
@@ -165,7 +165,7 @@ class GroupScan:
             if position:
                 numbers *= radix
             numbers += codes if keep is None else codes[keep]
-        self._groups.add(numbers, [_measures(pieces, partial.name, keep) for partial in self._partials])
+        self._groups.add_rows(numbers, [_measures(pieces, partial.name, keep) for partial in self._partials])
 
     def _judge(
         self, predicate: Predicate, columns: Mapping[str, Codes]

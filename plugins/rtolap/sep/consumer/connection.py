@@ -202,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse("oversized" if length > 0 else "torn", f"a frame of {length} bytes")
             return
         self._wanted_bytes, self._waits_for_bytes = length, True
-        if not self._consumer.budget.take(length, self._bytes_are_free):
+        if not self._consumer.budget.reserve(length, self._bytes_are_free):
             self._limit(None)  # it is not the client who is slow
             self._pause("bytes")
 

@@ -61,7 +61,7 @@ class ByteBudget:
     def waiting(self) -> int:
         return len(self._waiting)
 
-    def take(self, count: int, then: Callable[[], None]) -> bool:
+    def reserve(self, count: int, then: Callable[[], None]) -> bool:
         """Call `then` at once and return True, or once `count` bytes, at most the size, are free."""
         if self._waiting or self.taken_bytes + count > self.size_bytes:
             self._waiting.append((count, then))
