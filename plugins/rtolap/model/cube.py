@@ -16,6 +16,7 @@ Physical columns, the same in a receiver's memory, in fragments, staged parts an
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Literal, Protocol, TypeVar, get_args
 
 import msgspec
@@ -142,7 +143,7 @@ class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return None
 
 
-class Schema(msgspec.Struct, frozen=True):
+class Schema(msgspec.Struct, frozen=True, dict=True):
     """A cube together with its table: everything physical follows from the two."""
 
     table: Table
@@ -153,7 +154,7 @@ class Schema(msgspec.Struct, frozen=True):
             return TIMESTAMP
         return self.table.column(name).column_type
 
-    @property
+    @cached_property  # each batch, merge and answer asks for it
     def partials(self) -> tuple[Partial, ...]:
         """Measure columns, `__rows` first, each once, in a stable order."""
         found: dict[str, Partial] = {ROWS: Partial(ROWS, "sum", BIGINT, None, "rows")}
