@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,16 +111,22 @@ def raw_events(seed: int, partition: int, start: int, end: int, segment: str = S
     return pa.Table.from_pylist(rows, RAW)
 
 
+@cache
+def _engine() -> duckdb.DuckDBPyConnection:
+    """One for all: to start it costs more than most roll-ups. Each cursor of it has views of its own."""
+    return duckdb.connect()
+
+
 def roll_up(raw: pa.Table, dimensions: Sequence[str]) -> pa.Table:
     """An independent roll-up in the physical columns of the cube."""
-    connection = duckdb.connect()
-    connection.register("raw", raw)
     keys = ", ".join(dimensions)
     selected = f"{keys}, " if keys else ""
     tail = f"GROUP BY {keys}" if keys else "HAVING count(*) > 0"
-    table: pa.Table = connection.sql(
-        f"SELECT {selected}{MEASURES}, list(buyer) FILTER (buyer IS NOT NULL) AS buyers FROM raw {tail}"
-    ).to_arrow_table()
+    with _engine().cursor() as connection:
+        connection.register("raw", raw)
+        table: pa.Table = connection.sql(
+            f"SELECT {selected}{MEASURES}, list(buyer) FILTER (buyer IS NOT NULL) AS buyers FROM raw {tail}"
+        ).to_arrow_table()
     sketches = [sketch(buyers) if buyers else None for buyers in table["buyers"].to_pylist()]
     table = table.drop_columns(["buyers"]).append_column("buyer__hll", pa.array(sketches, pa.binary()))
     return table.select(physical_schema(SCHEMA, dimensions, plain=True).names).cast(
