@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -68,6 +69,7 @@ def random_events() -> Callable[[int, int], pa.Table]:
     return events
 
 
+@cache  # several tests ask for the same, and nobody can change a table
 def events(seed: int, rows: int) -> pa.Table:
     """Decoded events: many nulls, few distinct dimension values, whole numbers up to the very limits."""
     rng = random.Random(seed)

@@ -85,7 +85,7 @@ def test_segments_of_any_number_of_pieces_equal_a_recount(
 ) -> None:
     monkeypatch.setattr(build_pieces, "PIECE_ROWS_MAX", rows_max)
     monkeypatch.setattr(build_pieces, "_SPOOL_BYTES", 20_000)
-    counts = (200, 0, 1, 70)
+    counts = (120, 0, 1, 40)
     stagings = [staging.of(name) for name in DAYS]
     raws = [raw_events(SEED, number, 0, count, DAYS[number]) for number, count in enumerate(counts)]
     specs = []
@@ -130,6 +130,7 @@ def test_every_type_and_measure_survives_being_cut_and_merged(
         pq.write_table(table, sink, row_group_size=25)
         paths.append(f"staged/{number}.parquet")
         store.write(paths[-1], sink.getvalue().to_pybytes())
+    staged = rows_of(store, paths)
     of_cube = cuboids(cube)
     tasks = BuildTasks(store.uri(""), schema, of_cube, "history/scratch")
     written, spooled = run(tasks, plan_pieces(store, [paths], 2))
@@ -137,7 +138,7 @@ def test_every_type_and_measure_survives_being_cut_and_merged(
     assert {each.cuboid for each in written} == set(range(len(of_cube)))
     for number, cuboid in enumerate(of_cube):
         found = stored(store, schema, cuboid.dimensions, tasks.folder_of(number))
-        expected = recounted(store, schema, cuboid.dimensions, paths)
+        expected = recounted(schema, cuboid.dimensions, staged)
         assert sorted(found, key=repr) == sorted(expected, key=repr), cuboid.name
 
 
@@ -158,12 +159,16 @@ def stored(store: ObjectStore, schema: Schema, dimensions: tuple[str, ...], fold
     ]
 
 
-def recounted(store: ObjectStore, schema: Schema, dimensions: tuple[str, ...], paths: list[str]) -> list[Any]:
-    """Partials merged by Python, row by row."""
+def rows_of(store: ObjectStore, paths: list[str]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for path in paths:
         with store.open(path) as source:
             rows += pq.read_table(source).to_pylist()
+    return rows
+
+
+def recounted(schema: Schema, dimensions: tuple[str, ...], rows: list[dict[str, Any]]) -> list[Any]:
+    """Partials merged by Python, row by row."""
     merge: dict[str, Callable[[Any, Any], Any]] = {"sum": lambda a, b: a + b, "min": min, "max": max}
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     with localcontext(prec=60):
