@@ -20,7 +20,7 @@ from tests.support.sep.delivery_runs import FunctionWorld, run_seed
 @pytest.mark.seeded
 def test_every_event_is_delivered_once_and_those_of_a_row_in_order() -> None:
     happened: Counter[str] = Counter()
-    for seed in range(so_many(300)):
+    for seed in range(so_many(120, 300)):
         try:
             happened += run_seed(seed)
         except AssertionError as error:
