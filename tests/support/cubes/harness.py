@@ -58,6 +58,7 @@ ACTIONS: tuple[tuple[Callable[[Actions], object], float], ...] = (
     (Actions.reassign, 0.6),
 )
 ASK_WEIGHT = 20.0
+SPANS = 6  # of event time, about which a run asks again and again, as people do
 LOOK_SHARE = 0.8  # of questions for which the query service has seen all changes
 
 
@@ -92,13 +93,17 @@ class Run:
         self.actions = Actions(self.cluster, self.random, self.random.choice((0.0, 0.1, 0.3)))
         self.counts = self.actions.counts
         self.asker = Asker(self.cluster)
+        self.spans = [self._span() for _ in range(SPANS)]
         self.choose = chooser(self.cluster, self.random)
+
+    def _span(self) -> Span:
+        first = START_MS + self.random.randrange(-5, 10) * WINDOW_MS
+        return first, first + self.random.randrange(1, 5) * WINDOW_MS
 
     def ask(self) -> None:
         span: Span | None = None
         if self.random.random() < 0.4:
-            first = START_MS + self.random.randrange(-5, 10) * WINDOW_MS
-            span = (first, first + self.random.randrange(1, 5) * WINDOW_MS)
+            span = self.random.choice(self.spans)
         for receiver in self.cluster.receivers:
             assert_apart(receiver, f"seed {self.seed}")
         before = dict(self.asker.seen)
