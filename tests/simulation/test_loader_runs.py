@@ -18,10 +18,10 @@ from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 from tests.support.loader.loader_runs import MODELS, Run, World
 from tests.support.seeds import notices, so_many
 
-SEEDS = so_many(26)
+SEEDS = so_many(20, 26)
 LONG_SEEDS, LONG_STEPS = range(500, 500 + so_many(2)), 240
 SEARCHED = 20
-_GROUPS = 2
+_GROUPS = 1
 
 
 @pytest.mark.seeded
