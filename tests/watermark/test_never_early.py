@@ -18,9 +18,12 @@ from rtolap.watermark.rules import Deficit, HostPrecise, Rule
 from rtolap.watermark.snapshot import NEVER, Snapshot
 from rtolap.watermark.topology import NO_MARKS, combine
 
+from tests.support.seeds import so_many
+
 APPLICATION = Application(name="a", sources=(Source(name="s"),), sinks=(Sink("k"),), edges=(("s", "k"),))
 WINDOW_MS = 50
 PARTITIONS = 2
+STORIES = so_many(120, 200)  # for each rule and seed
 Report = tuple[int, int, dict[str, int]]
 
 
@@ -113,12 +116,12 @@ def state_history(rng: random.Random, rule: Rule) -> None:
             assert owed <= rule.missing_events_ppm / 1e6 * WINDOW_MS * len(counting) + 1e-6
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     "rule", [HostPrecise(0), HostPrecise(300_000), Deficit(0, WINDOW_MS), Deficit(200_000, WINDOW_MS)]
 )
 def test_what_is_published_never_falls_and_is_never_early(rule: Rule, seed: int) -> None:
-    """200 stories for each rule and seed."""
     rng = random.Random(seed)
-    for _ in range(200):
+    for _ in range(STORIES):
         state_history(rng, rule)

@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 from rtolap.base.errors import NotFound, Unavailable
@@ -21,6 +22,7 @@ from tests.support.watermarks.recorded_reports import RecordedReports
 ProducerStatement = tuple[int, str, int | None]  # partition, producer, watermark
 
 
+@cache  # random readings hear the same ones again and again, and nobody changes them
 def statements(*told: ProducerStatement, kind: Kind = "control", generation: int = 1) -> Statements:
     texts = [
         Statement(kind, generation, watermark_ms, producer).encode() for _, producer, watermark_ms in told
