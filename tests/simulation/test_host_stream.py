@@ -13,6 +13,7 @@ from rtolap.kafka.interfaces import OutRecord
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.producer import MemoryAdmin, MemoryProducer
 
+from tests.support.seeds import so_many
 from tests.support.waiting import until
 from tests.support.watermarks.host_events import Fleet, as_json, fleet, window_events
 from tests.support.watermarks.host_stream import CATCH_UP_SPEED, Delivery, HostStream
@@ -46,7 +47,8 @@ def test_a_windows_events_depend_on_the_seed_and_the_window_only(some: Fleet) ->
     assert START_MS <= first.at_ms.min() <= first.at_ms.max() < START_MS + WINDOW_MS
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", range(so_many(12, 20)))
 def test_whatever_stalls_each_event_leaves_its_host_once_and_in_order(some: Fleet, seed: int) -> None:
     rng = np.random.default_rng(seed)
     delivery, now_ms = Delivery(some, START_MS, WINDOW_MS), START_MS

@@ -121,10 +121,10 @@ def test_every_type_and_measure_survives_being_cut_and_merged(
     schema = Schema(TABLE, cube)
     store = open_store((tmp_path / "store").as_uri())
     monkeypatch.setattr(blocks, "_READ_BYTES_MAX", 500)  # so that row groups are read in batches
-    raw = events(seed, 300)
+    raw = events(seed, 200)
     paths = []
-    for number, start in enumerate(range(0, 300, 60)):
-        tables = aggregate_events(schema, raw.slice(start, 60)).values()
+    for number, start in enumerate(range(0, 200, 40)):
+        tables = aggregate_events(schema, raw.slice(start, 40)).values()
         table = pa.concat_tables([to_plain(schema, each) for each in tables])
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, row_group_size=25)
@@ -197,9 +197,9 @@ def test_a_large_cuboid_is_combined_by_several_tasks_and_its_files_are_in_order(
     staging: Staging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build_pieces, "PIECE_ROWS_MAX", 20)
-    raw = raw_events(SEED, 0, 0, 400)
-    spec = staging.spec("b", staging.part(1, "rs", raw, PartRange(0, 0, 400)), covered={0: 400})
-    files = dict(zip((c.name for c in ALL), built(staging, [spec], [400])[0], strict=True))
+    raw = raw_events(SEED, 0, 0, 240)
+    spec = staging.spec("b", staging.part(1, "rs", raw, PartRange(0, 0, 240)), covered={0: 240})
+    files = dict(zip((c.name for c in ALL), built(staging, [spec], [240])[0], strict=True))
     assert files["hour_start+day"] > 1
     for entry in assert_recount(staging, spec, raw).cuboids:
         for file in entry.files:

@@ -32,17 +32,14 @@ def test_every_unit_is_the_local_floor(zone: str, first_ms: int, week_starts_on:
     rng = random.Random(zone)
     instants = np.array([first_ms + rng.randrange(80_000_000_000) for _ in range(500)], np.int64)
     keys = time_keys(_schema(zone, week_starts_on=week_starts_on), instants)
-    for row, instant in enumerate(instants.tolist()):
+    starts = {unit: keys.columns[f"{unit}_start"].to_pylist() for unit in TIME_UNITS}
+    for code, instant in zip(keys.codes.tolist(), instants.tolist(), strict=True):
         local = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=instant)).astimezone(
             ZoneInfo(zone)
         )
+        at = local.replace(tzinfo=None)
         for unit in TIME_UNITS:
-            found = keys.columns[f"{unit}_start"][int(keys.codes[row])].as_py()
-            assert found == unit_start(local.replace(tzinfo=None), unit, week_starts_on), (
-                zone,
-                instant,
-                unit,
-            )
+            assert starts[unit][code] == unit_start(at, unit, week_starts_on), (zone, instant, unit)
 
 
 @pytest.mark.parametrize("window_ms", [1_800_000, 300_000, 90_000])

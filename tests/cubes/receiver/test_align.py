@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rtolap.cubes.receiver.local.align import NO_VECTORS, Vectors, pieces, split_batch, versions_of
 
+from tests.support.seeds import so_many
+
 WINDOW_MS = 100
 PARTITIONS = 3
 OFFSETS = st.integers(0, 12)
+EXAMPLES = so_many(250, 400)
 
 
 def slow_version(vectors: Vectors, partition: int, offset: int) -> int:
@@ -35,12 +39,13 @@ def vectors_strategy(draw: st.DrawFn) -> Vectors:
     return Vectors(version, covered, target, draw(st.booleans()) and draw(st.booleans()), draw(st.booleans()))
 
 
+@pytest.mark.seeded
 @given(
     vectors_strategy(),
     st.dictionaries(st.integers(0, PARTITIONS - 1), st.tuples(OFFSETS, st.integers(1, 10))),
     st.sets(st.integers(0, PARTITIONS - 1)),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 def test_pieces_cut_ranges_exactly_where_single_events_change_version(
     vectors: Vectors, spans: dict[int, tuple[int, int]], owned: set[int]
 ) -> None:
@@ -59,6 +64,7 @@ def test_pieces_cut_ranges_exactly_where_single_events_change_version(
     assert versions_of(vectors, ranges, owned) == tuple(sorted(set(expected.values())))
 
 
+@pytest.mark.seeded
 @given(
     st.dictionaries(st.sampled_from([0, 100, 200, 20_000]), vectors_strategy()),
     st.lists(
@@ -67,7 +73,7 @@ def test_pieces_cut_ranges_exactly_where_single_events_change_version(
     ),
     st.sampled_from([None, 100, 200, 300]),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 def test_a_split_batch_ranks_every_row_as_the_rule_does(
     vectors: dict[int, Vectors], rows: list[tuple[int, int, int]], horizon_ms: int | None
 ) -> None:
