@@ -48,6 +48,9 @@ KEY_KEPT_MS = 3_600_000
 _KEYS_FORGOTTEN_MAX = 10_000  # at a time, to hold few locks
 _PAUSE_S = 0.02
 _PAUSE_MAX_S = 1.0
+# Of every write: to put them together each time takes longer than to send them.
+_NOTE_KEY = sa.insert(applied_write)
+_NOTE_RESULT = sa.update(applied_write).where(applied_write.c.write_key == sa.bindparam("of_key"))
 
 
 class Ledger(Closeable):
@@ -178,7 +181,7 @@ class Ledger(Closeable):
         table = applied_write
         now_ms = self.now_ms(connection)
         try:
-            connection.execute(sa.insert(table).values(write_key=key, result="null", written_at_ms=now_ms))
+            connection.execute(_NOTE_KEY, {"write_key": key, "result": "null", "written_at_ms": now_ms})
         except sa.exc.IntegrityError:
             # costs the statement only, on all servers; the transaction goes on
             stored = connection.scalar(sa.select(table.c.result).where(table.c.write_key == key))
@@ -191,7 +194,7 @@ class Ledger(Closeable):
             raise CommitConflict(f"{purpose}: a unique key is taken", found=reason(error)) from error
         if result is not None:
             encoded = msgspec.json.encode(result).decode()
-            connection.execute(sa.update(table).where(table.c.write_key == key).values(result=encoded))
+            connection.execute(_NOTE_RESULT, {"of_key": key, "result": encoded})
         return True, result
 
     def _commit(self, transaction: sa.RootTransaction) -> None:

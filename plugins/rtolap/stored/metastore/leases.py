@@ -36,7 +36,14 @@ class Leases:
     def __init__(self, ledger: Ledger, table: sa.Table = schema.lease) -> None:
         self._ledger = ledger
         self._table = table
-        self._key = cast("sa.Column[str]", next(iter(table.primary_key.columns)))
+        key = cast("sa.Column[str]", next(iter(table.primary_key.columns)))
+        # put together once: every write of an owner sends the second
+        of_name = key == sa.bindparam("of_name")
+        self._find: sa.Select[tuple[str, int, int]] = sa.select(
+            table.c.owner, table.c.epoch, table.c.lease_until_ms
+        ).where(of_name)
+        self._lock = cast("sa.Select[tuple[str, int, int]]", self._find.with_for_update())
+        self._change = sa.update(table).where(of_name)
 
     def acquire(self, name: str, owner: str, lease_ms: int) -> Lease:
         """Take it with the next epoch, when it is free, has run out, or is this owner's own (a restart).
@@ -100,7 +107,7 @@ class Leases:
         """As the database has it now; it may have run out."""
 
         def work(connection: sa.Connection) -> Lease | None:
-            row = connection.execute(self._select(name)).one_or_none()
+            row = connection.execute(self._find, {"of_name": name}).one_or_none()
             return None if row is None else Lease(name, row.owner, row.epoch, row.lease_until_ms)
 
         return self._ledger.read(f"read the lease {name}", work)
@@ -116,16 +123,9 @@ class Leases:
             )
         return self._ledger.now_ms(connection)
 
-    def _select(self, name: str) -> sa.Select[tuple[str, int, int]]:
-        columns = self._table.c
-        return sa.select(columns.owner, columns.epoch, columns.lease_until_ms).where(self._key == name)
-
     def _row(self, connection: sa.Connection, name: str) -> sa.Row[tuple[str, int, int]] | None:
-        return connection.execute(self._select(name).with_for_update()).one_or_none()
+        return connection.execute(self._lock, {"of_name": name}).one_or_none()
 
     def _set(self, connection: sa.Connection, lease: Lease) -> None:
-        connection.execute(
-            sa.update(self._table)
-            .where(self._key == lease.name)
-            .values(owner=lease.owner, epoch=lease.epoch, lease_until_ms=lease.until_ms)
-        )
+        values = {"owner": lease.owner, "epoch": lease.epoch, "lease_until_ms": lease.until_ms}
+        connection.execute(self._change, {"of_name": lease.name, **values})
