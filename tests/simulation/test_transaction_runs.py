@@ -10,7 +10,7 @@ from tests.support.seeds import so_many
 from tests.support.stored.transaction_runs import World, run_seed
 
 LONG_SEEDS, LONG_STEPS = range(500, 500 + so_many(2)), 150
-SEEDS = so_many(60)
+SEEDS = so_many(30, 60)
 
 
 @pytest.mark.seeded
@@ -22,8 +22,9 @@ def test_what_clients_were_told_comes_true_whatever_dies() -> None:
             counts += run_seed(seed, world=world)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
-    wanted = ("visible", "crash before", "crash after", "unacknowledged", "crash at a call", "other master")
-    assert all(counts[what] >= SEEDS // 100 for what in wanted), (
+    wanted = ("visible", "crash before", "crash after", "unacknowledged", "crash at a call", "call lost",
+              "answer lost", "call twice", "other master")  # fmt: skip
+    assert all(counts[what] >= SEEDS // 15 for what in wanted), (
         f"runs in which little happens prove little: {counts}"
     )
 

@@ -34,6 +34,8 @@ from rtolap.stored.metastore.records import Partition, Tablet, Transaction, Tran
 NODES = ("n1", "n2", "n3")
 BUCKETS = (0, 1)
 TIMEOUT_MS = 5_000
+STEPS = 30
+_CALLS_FAIL_TIMES = 3  # as often as commits do, of which there are many more
 _DONE = (TransactionState.COMMITTED, TransactionState.VISIBLE)
 
 
@@ -126,7 +128,8 @@ class Run:
         return None
 
     def _around(self, call: Callable[[], object]) -> object:
-        kind = self.random.random() / self.faulty if self.faults_on and self.faulty else 9.0
+        often = _CALLS_FAIL_TIMES * self.faulty
+        kind = self.random.random() / often if self.faults_on and often else 9.0
         if kind < 0.3:
             kind_of = self.random.choice((Unavailable, Unavailable, Unauthorized, RtolapError))
             self.counts["call lost"] += 1
@@ -315,7 +318,7 @@ class Run:
         return [txn_id for txn_id, _ in versions]
 
 
-def run_seed(seed: int, steps: int = 12, world: World | None = None) -> Counter[str]:
+def run_seed(seed: int, steps: int = STEPS, world: World | None = None) -> Counter[str]:
     """Run one seed and count what happened. Raises AssertionError where the model is contradicted."""
     run = Run(world or World(), seed)
     for _ in range(steps):
@@ -327,7 +330,7 @@ def run_seed(seed: int, steps: int = 12, world: World | None = None) -> Counter[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=STEPS)
     arguments = parser.parse_args()
     print(dict(run_seed(arguments.seed, arguments.steps)))
 
