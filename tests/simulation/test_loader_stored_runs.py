@@ -18,7 +18,7 @@ from rtolap.stored.metastore.schema import load_transaction
 from tests.support.loader.loader_stored_runs import run_seed
 from tests.support.seeds import notices, so_many
 
-SEEDS = so_many(5)
+SEEDS = so_many(4, 5)
 SEARCHED = 12
 _GROUPS = 1
 

@@ -114,14 +114,14 @@ def test_merging_any_split_equals_one_roll_up(
     seed: int,
     dimensions: tuple[str, ...] | None,
 ) -> None:
-    table = random_events(seed, 700)
+    table = random_events(seed, 420)
     parts = []
-    for start in range(0, 700, 130):
-        parts += aggregate_events(schema, table.slice(start, 130)).values()
+    for start in range(0, 420, 80):
+        parts += aggregate_events(schema, table.slice(start, 80)).values()
     chosen = schema.cube.all_dimensions if dimensions is None else dimensions
     merged = merge_tables(schema, parts, dimensions)
     assert merged.schema.equals(physical_schema(schema, dimensions, plain=False))
-    assert by_key(to_plain(schema, merged), chosen) == slow_rollup(schema, rows_of(seed, 700), chosen)
+    assert by_key(to_plain(schema, merged), chosen) == slow_rollup(schema, rows_of(seed, 420), chosen)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -136,13 +136,13 @@ def test_merging_slice_by_slice_equals_one_roll_up(
     monkeypatch.setattr(aggregate, "_SLICE_ROWS", 100)
     monkeypatch.setattr(aggregate, "_SLICE_ROWS_MIN", 10)
     monkeypatch.setattr(aggregate, "_ROWS_PER_KEY_MIN", random.Random(seed).choice((1, 4)))
-    table = random_events(seed, 900)
+    table = random_events(seed, 600)
     parts = []
-    for start in range(0, 900, 300):
-        parts += aggregate_events(schema, table.slice(start, 300)).values()
+    for start in range(0, 600, 200):
+        parts += aggregate_events(schema, table.slice(start, 200)).values()
     merged = merge_tables(schema, parts, dimensions)
     assert merged.schema.equals(physical_schema(schema, dimensions, plain=False))
-    assert by_key(to_plain(schema, merged), dimensions) == slow_rollup(schema, rows_of(seed, 900), dimensions)
+    assert by_key(to_plain(schema, merged), dimensions) == slow_rollup(schema, rows_of(seed, 600), dimensions)
 
 
 def test_merging_chosen_partials_gives_just_those(

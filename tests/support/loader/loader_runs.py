@@ -504,7 +504,7 @@ class Run:
             self.consume()
             self.settle()
             self.commit()
-            self.advance_ms(1_000)
+            self.advance_ms(300)
             self.keep()
             if self._is_loaded():
                 return
