@@ -49,13 +49,13 @@ class MemoryAdministration(MemoryUsage):
     def describe_topics(self, topics: Collection[str] | None = None) -> dict[str, TopicDescription]:
         self._reach("describe_topics")
         found: dict[str, list[PartitionDescription]] = {}
-        for partition in sorted(self._cluster.partitions):
+        asked = [known for known in list(self._cluster.partitions) if topics is None or known.topic in topics]
+        for partition in sorted(asked):
             known = self._cluster.partitions[partition]
-            if topics is None or partition.topic in topics:
-                in_sync = tuple(broker for broker in known.replicas if broker in known.in_sync)
-                found.setdefault(partition.topic, []).append(
-                    PartitionDescription(partition.number, known.leader, tuple(known.replicas), in_sync)
-                )
+            in_sync = tuple(broker for broker in known.replicas if broker in known.in_sync)
+            found.setdefault(partition.topic, []).append(
+                PartitionDescription(partition.number, known.leader, tuple(known.replicas), in_sync)
+            )
         return {
             name: TopicDescription(name, name.startswith("__"), tuple(partitions))
             for name, partitions in found.items()
@@ -66,16 +66,21 @@ class MemoryAdministration(MemoryUsage):
     ) -> dict[int, BrokerLogDirs]:
         self._reach("describe_log_dirs")
         wanted = None if partitions is None else set(partitions)
-        return {broker: self._log_dirs(broker, wanted) for broker in sorted(brokers)}
+        asked: dict[int, list[Replica]] = {broker: [] for broker in sorted(brokers)}
+        for replica in list(self._cluster.replicas):
+            if replica.broker in asked and (wanted is None or replica.partition in wanted):
+                asked[replica.broker].append(replica)
+        used = self._cluster.used_bytes_of_dirs()
+        return {broker: self._log_dirs(broker, replicas, used) for broker, replicas in asked.items()}
 
-    def _log_dirs(self, broker_id: int, wanted: set[Partition] | None) -> BrokerLogDirs:
+    def _log_dirs(
+        self, broker_id: int, replicas: list[Replica], used_bytes: Mapping[tuple[int, str], int]
+    ) -> BrokerLogDirs:
         broker = self._cluster.brokers.get(broker_id)
         if broker is None or not broker.alive or broker.silent:
             return BrokerLogDirs(broker_id, missing=Unavailable(f"broker {broker_id} does not answer"))
         hosted: dict[str, list[HostedReplica]] = {path: [] for path in broker.disks}
-        for replica in sorted(self._cluster.replicas):
-            if replica.broker != broker_id or not (wanted is None or replica.partition in wanted):
-                continue
+        for replica in sorted(replicas):
             held = self._cluster.replicas[replica]
             lag = self._cluster.partitions[replica.partition].size_bytes - held.size_bytes
             hosted[held.path].append(HostedReplica(replica.partition, held.size_bytes, lag, False))
@@ -90,7 +95,7 @@ class MemoryAdministration(MemoryUsage):
                 LogDirDescription(
                     path,
                     disk.total_bytes,
-                    disk.total_bytes - self._cluster.used_bytes(broker_id, path),
+                    disk.total_bytes - used_bytes.get((broker_id, path), 0),
                     disk.offline,
                     disk.cordoned,
                     tuple(hosted[path]) if not disk.offline else (),

@@ -143,6 +143,14 @@ class MemoryCluster:
                 used += held.future_bytes * (held.future_path == path)
         return used
 
+    def used_bytes_of_dirs(self) -> Counter[tuple[int, str]]:
+        used: Counter[tuple[int, str]] = Counter()
+        for replica, held in list(self.replicas.items()):
+            used[replica.broker, held.path] += held.size_bytes
+            if held.future_path is not None:
+                used[replica.broker, held.future_path] += held.future_bytes
+        return used
+
     def stop_broker(self, broker_id: int) -> None:
         if broker_id in self._forgotten:
             return
@@ -194,8 +202,7 @@ class MemoryCluster:
     def _copy_between_brokers(self, seconds: float) -> None:
         copying = [
             (replica, self.partitions[replica.partition])
-            for replica in sorted(self.replicas)
-            if self._copies(replica)
+            for replica in sorted(filter(self._copies, self.replicas))
         ]
         sent = Counter((known.leader, self._bound(replica, known)) for replica, known in copying)
         taken = Counter((replica.broker, self._bound(replica, known)) for replica, known in copying)
@@ -238,7 +245,7 @@ class MemoryCluster:
         return min(float(value), NETWORK_BYTES_PER_S) if bound and value else NETWORK_BYTES_PER_S
 
     def _copy_between_disks(self, seconds: float) -> None:
-        moving = [replica for replica in sorted(self.replicas) if self.replicas[replica].future_path]
+        moving = sorted(replica for replica, held in self.replicas.items() if held.future_path)
         shares = Counter(replica.broker for replica in moving)
         for replica in moving:
             held = self.replicas[replica]
