@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -38,14 +39,9 @@ APPLICATION: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def client_of_the_tests(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    application_commands.ask_this(cluster, monkeypatch)
-
-
-@pytest.fixture
-def logs(cluster: Cluster) -> Cluster:
+def cluster_with_logs(folder: Path) -> Cluster:
     """Two minutes, of which `host-b` stands still for the last 80 s; worker-1/3 has work of 10 s before."""
+    cluster = Cluster(folder)
     cluster.client.create_application(APPLICATION)
     names = ["host-a", "host-b"]
     cluster.client.change_hosts("logs", "web", "register", names)
@@ -62,6 +58,31 @@ def logs(cluster: Cluster) -> Cluster:
             cluster.coordinator.tick()
             cluster.clock.advance_ms(STEP_MS)
     return cluster
+
+
+@pytest.fixture(scope="module")
+def kept_logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = cluster_with_logs(tmp_path_factory.mktemp("logs"))
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def logs(kept_logs: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """For tests that only ask: one for all of them."""
+    kept_logs.serve()
+    application_commands.ask_this(kept_logs, monkeypatch)
+    return kept_logs
+
+
+@pytest.fixture
+def own_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """For a test that changes hosts, approvals or the clock."""
+    cluster = cluster_with_logs(tmp_path)
+    application_commands.ask_this(cluster, monkeypatch)
+    yield cluster
+    monkeypatch.undo()
+    cluster.close()
 
 
 def run(*arguments: str, code: int = 0, answer: str | None = None) -> Result:
@@ -160,7 +181,8 @@ def test_what_cannot_be_drawn_is_told_and_leaves_no_file(logs: Cluster, tmp_path
     refused(DefinitionError, "plot", "logs", "--out", "a.gif", match=r"\.svg or \.png")
     refused(DefinitionError, "plot", "logs", *out, "--until", "1h", "--since", "2h", match="nothing is remem")
     refused(DefinitionError, "plot", "logs", *out, "--until", "2h", "--since", "1h", match="before it begins")
-    refused(RtolapError, "plot", "logs", "--out", str(tmp_path / "no" / "a.svg"), match="cannot be written")
+    nowhere = ("--out", str(tmp_path / "no" / "a.svg"), "--level", "bare")
+    refused(RtolapError, "plot", "logs", *nowhere, match="cannot be written")
     assert list(tmp_path.glob("*.svg")) == []
     run("plot", code=2)
     run("plot", "logs", "--from", "x", code=2)
@@ -180,7 +202,7 @@ def test_a_topology_is_written_for_graphviz_and_as_a_picture(logs: Cluster, tmp_
 
 
 def test_watching_shows_what_changes_until_it_is_interrupted(
-    logs: Cluster, monkeypatch: pytest.MonkeyPatch
+    own_logs: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns: list[float] = []
 
@@ -188,7 +210,7 @@ def test_watching_shows_what_changes_until_it_is_interrupted(
         turns.append(seconds)
         if len(turns) == 3:
             raise KeyboardInterrupt
-        logs.clock.advance_ms(3_600_000)
+        own_logs.clock.advance_ms(3_600_000)
 
     monkeypatch.setattr(time, "sleep", turn)
     shown = run("show", "--watch").stdout
@@ -202,22 +224,25 @@ def test_hosts_of_a_source_without_a_list_are_none(logs: Cluster) -> None:
     refused(DefinitionError, "hosts", "logs", "--level", "sessions", match="no such source")
 
 
-def test_hosts_that_are_gone_leave_by_command(logs: Cluster) -> None:
+def test_hosts_that_are_gone_leave_by_command(own_logs: Cluster) -> None:
     refused(DefinitionError, "remove", "logs", "host-b", "--yes", match="which source")
     web = ("--level", "web")
     refused(NotFound, "remove", "logs", "host-x", *web, "--yes", match="host-x")
     run("remove", "logs", "host-b", *web, code=1, answer="n\n")
     assert document("hosts", "logs", *web)["counting"] == 2
     assert "1 count" in run("remove", "logs", "host-b", *web, "--yes").stdout
-    logs.coordinator.tick()
+    own_logs.coordinator.tick()
     assert "host-b" not in run("hosts", "logs", *web).stdout
-    drained = document("drain", "logs", "host-a", *web, "--end", str(logs.clock.now_ms() - STEP_MS))
+    drained = document("drain", "logs", "host-a", *web, "--end", str(own_logs.clock.now_ms() - STEP_MS))
     assert drained["counting"] == 1, "until it is read so far"
-    logs.coordinator.tick()
+    own_logs.coordinator.tick()
     assert document("hosts", "logs", *web)["counting"] == 0
 
 
-def test_an_application_that_nobody_reported_to_is_shown_as_unknown(cluster: Cluster) -> None:
+def test_an_application_that_nobody_reported_to_is_shown_as_unknown(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    application_commands.ask_this(cluster, monkeypatch)
     cluster.client.create_application(APPLICATION)
     assert "web" in run("show", "logs").stdout
     assert "unknown" in run("topology", "logs").stdout
@@ -227,8 +252,8 @@ def test_an_application_that_nobody_reported_to_is_shown_as_unknown(cluster: Clu
     assert "no host of web counts" in run("hosts", "logs", "--level", "web").stdout
 
 
-def test_a_json_approval_asks_beside_its_document(logs: Cluster) -> None:
-    until = str(logs.clock.now_ms() - 1000)
+def test_a_json_approval_asks_beside_its_document(own_logs: Cluster) -> None:
+    until = str(own_logs.clock.now_ms() - 1000)
     arguments = ("approve", "logs", until, "--reason", "why", "--by", "ann", "--json")
     result = run(*arguments, answer="y\n")
     told = result.stdout[result.stdout.index("[") :]  # the runner echoes what is typed

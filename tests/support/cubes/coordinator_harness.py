@@ -116,6 +116,7 @@ class Cluster:
         _PRESENT.coordinator = self.coordinator
         self.app = _app()
         self.http = TestClient(self.app, headers={"Authorization": f"Bearer {TOKEN}"})
+        self.http.__enter__()  # one event loop until the end, not one for each request
         self.client = CoordinatorClient(
             ["http://testserver"], TOKEN, retry_s=0.0, transport=self.http._transport
         )
@@ -184,6 +185,11 @@ class Cluster:
         self.files.write(f"{spec.location}/{MANIFEST_NAME}", encode(HistoryManifest(**said)))
         return spec.build_id
 
+    def serve(self) -> None:
+        """Have the app stand for this one again, after another was made."""
+        _PRESENT.coordinator = self.coordinator
+
     def close(self) -> None:
+        self.http.__exit__()
         self.coordinator.close()
         self.store.close()
