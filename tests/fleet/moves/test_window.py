@@ -52,10 +52,10 @@ def test_the_order_of_replicas_alone_needs_no_window() -> None:
 
 def test_a_hundred_thousand_moves_are_looked_through_in_a_moment() -> None:
     source = np.random.default_rng(1)
-    pairs = source.integers(0, 200, (100_000, 2))
+    pairs, sizes = source.integers(0, 200, (100_000, 2)).tolist(), source.integers(1, 10**9, 100_000).tolist()
     moves = [
-        move_of(number, (int(a), 200), (int(b), 200), int(source.integers(1, 10**9)))
-        for number, (a, b) in enumerate(pairs)
+        move_of(number, (a, 200), (b, 200), size_bytes)
+        for number, ((a, b), size_bytes) in enumerate(zip(pairs, sizes, strict=True))
         if a != b
     ]
     plan, record, look = PlanMoves.of(moves), record_of(moves, 10**8), look_of(201)

@@ -33,7 +33,7 @@ from tests.support.fleet.slow_cluster import Replica, SlowCluster
 from tests.support.seeds import so_many
 
 GROUPS = 2
-FLEETS = so_many(60, 200)
+FLEETS = so_many(40, 200)
 REFUSALS = (ImpossiblePlan, IncompleteSnapshot, NotYet, DefinitionError)
 Planner = Callable[[], Plan]
 
