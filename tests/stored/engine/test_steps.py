@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ TABLE = StoredTable(
     sequence_column="at",
 )
 ENDLESS = 200
+MERGING = 98  # a seed of which two rounds write little, merge, and go through all steps but the sixteenth
 SEEDS = so_many(2)
 
 
@@ -45,7 +45,7 @@ def test_a_power_cut_in_a_step_is_recovered_from(tmp_path: Path, step: int) -> N
     crashes = 0
     for seed in range(SEEDS):
         run = TabletRun(tmp_path / str(seed), "unique", seed, TABLE)
-        state_history(run)
+        state_history(run, rounds=3)
         run.disk.die_in_step = step
         state_history(run)
         crashes += run.crashes
@@ -54,17 +54,21 @@ def test_a_power_cut_in_a_step_is_recovered_from(tmp_path: Path, step: int) -> N
 
 
 def test_a_disk_that_is_full_at_any_operation_changes_nothing(tmp_path: Path) -> None:
-    failed = 0
-    for at in itertools.count(1):
-        run = TabletRun(tmp_path / str(at), "unique", 1, TABLE)
-        run.disk.fail_at = run.disk.operations + at
+    """The next operation that is tried is the first one after that which failed: others cannot fail."""
+    failed, at = 0, 1
+    while True:
+        run = TabletRun(tmp_path / str(at), "unique", MERGING, TABLE)
+        made = run.disk.operations
+        run.disk.fail_at = made + at
         state_history(run, rounds=2)
-        if run.disk.fail_at is not None:  # the state_history was over before
-            break
+        is_over, at = run.disk.fail_at is not None, run.disk.failed_at - made + 1
         failed += run.failures
         run.end()
+        if is_over:  # the state_history was, before the operation that was to fail
+            break
         assert at < ENDLESS * 10
     assert failed > 20
+    assert run.disk.seen == set(range(1, 19)) - {16}
 
 
 def test_a_crash_while_a_tablet_is_made_leaves_room_for_another_try(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class MortalDisk:
         self.die_at: int | None = None
         self.die_in_step: int | None = None
         self.fail_at: int | None = None
+        self.failed_at = 0  # the operation that failed last
         self.dead = False
         self.seen: set[int] = set()
         self.on_operation: Callable[[int | None], None] = lambda step: None
@@ -124,6 +125,8 @@ class MortalDisk:
         self.operations += 1
         dies = self.operations == self.die_at or (step is not None and step == self.die_in_step)
         fails = self.operations == self.fail_at and name in _FAILING
+        if fails:
+            self.failed_at = self.operations
         if self.fail_at is not None and self.operations >= self.fail_at and not fails:
             self.fail_at = self.operations + 1  # the next one that can fail does
         if not dies and not fails:
