@@ -10,6 +10,7 @@ from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.upgrade import SHIPPED, Revisions
 
 from tests.support.stored.ledger_contract import Databases, LedgerContract
+from tests.support.stored.ledgers import open_ledger
 
 
 class SqliteFiles(Databases):
@@ -19,6 +20,9 @@ class SqliteFiles(Databases):
 
     def open(self, revisions: Revisions = SHIPPED) -> Ledger:
         return Ledger.open(f"sqlite:///{self.path}", clock=self.clock, revisions=revisions)
+
+    def open_made(self) -> Ledger:
+        return open_ledger(self.path, synced=True, clock=self.clock)
 
     def pass_ms(self, ledger: Ledger, duration_ms: int) -> None:
         self.clock.advance_ms(duration_ms)

@@ -68,6 +68,10 @@ class Databases:
     def open(self, revisions: Revisions = SHIPPED) -> Ledger:
         raise NotImplementedError
 
+    def open_made(self) -> Ledger:
+        """Open it where its schema may have been made before, by whatever is quickest."""
+        return self.open()
+
     def pass_ms(self, ledger: Ledger, duration_ms: int) -> None:
         """Return when the database's clock has moved on by so much."""
         raise NotImplementedError
@@ -136,7 +140,7 @@ class LedgerContract:
 
     @pytest.fixture
     def ledger(self, databases: Databases) -> Iterator[Ledger]:
-        with databases.open() as ledger:
+        with databases.open_made() as ledger:
             yield ledger
 
     # --- reads and writes -----------------------------------------------------------------------------

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import functools
+import sqlite3
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
 from rtolap.stored.metastore.database import Ledger
 
 
-def open_ledger(path: Path, **options: Any) -> Ledger:
-    """`options`: as `Ledger.open` has them. A ledger that is at the path is opened as it is."""
+def open_ledger(path: Path, *, synced: bool = False, **options: Any) -> Ledger:
+    """`options`: as `Ledger.open` has them. A ledger that is at the path is opened as it is. Unless it is
+    `synced`, what is committed outlives the process and not the machine."""
     if not path.exists():
         path.write_bytes(_ledger_without_rows())
-    return Ledger.open(f"sqlite:///{path}", **options)
+    ledger = Ledger.open(f"sqlite:///{path}", **options)
+    if not synced:
+        sa.event.listen(ledger._engine, "connect", _leave_to_the_system)
+        ledger._engine.dispose()  # what is connected already
+    return ledger
+
+
+def _leave_to_the_system(connection: sqlite3.Connection, record: object) -> None:
+    connection.execute("PRAGMA synchronous = OFF")
 
 
 @functools.cache
