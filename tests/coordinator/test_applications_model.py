@@ -45,7 +45,7 @@ from tests.support.cubes.mortal_coordinator import Killed, MortalStore
 from tests.support.seeds import so_many
 from tests.support.watermarks.application_model import Kept, SlowServer
 
-RUNS, SEEDS, STEPS = so_many(800, 1_300), 10, 11
+RUNS, SEEDS, STEPS = so_many(500, 1_300), 10, 11
 START_MS = 1_000_000_000_000
 LEASE_MS, GRACE_MS, UNIT_LEASE_MS = 60_000, 30_000, 20_000
 HOSTS = ("a", "b", "c", "d")

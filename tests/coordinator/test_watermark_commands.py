@@ -162,9 +162,10 @@ def test_a_history_that_was_kept_is_drawn_without_a_coordinator(
     kept.write_text(run("history", "logs", "--json").stdout)
     monkeypatch.delattr(watermark_history, "coordinator_client")
     monkeypatch.chdir(tmp_path)
-    run("plot", "--from", str(kept))
+    levels = ("--level", "web", "--level", "sessions")
+    run("plot", "--from", str(kept), *levels)
     first = (tmp_path / "logs.svg").read_bytes()
-    run("plot", "--from", "-", "--out", "again.svg", answer=kept.read_text())
+    run("plot", "--from", "-", "--out", "again.svg", *levels, answer=kept.read_text())
     assert (tmp_path / "again.svg").read_bytes() == first
     kept.write_text('{"application": "logs"}')
     refused(DefinitionError, "plot", "--from", str(kept), match="not a history of watermarks")

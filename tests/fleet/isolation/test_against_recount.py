@@ -13,7 +13,7 @@ from rtolap.model.fleet import BrokerPool, FleetCluster, KafkaFleet, PlacementRu
 from tests.support.fleet.random_fleets import random_fleet
 from tests.support.seeds import so_many
 
-FLEETS = so_many(150)
+FLEETS = so_many(80, 150)
 FACTOR, MIN_IN_SYNC = 3, 2
 Told = dict[tuple[FindingKind, str], set[int]]
 K = FindingKind

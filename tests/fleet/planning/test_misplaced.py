@@ -22,7 +22,7 @@ CLUSTER = FleetCluster(
     pools={"vip": BrokerPool((1, 3, 5))},
     placement=(PlacementRule(("vip*",), ("vip",)),),
 )
-FLEETS = so_many(200)
+FLEETS = so_many(100, 200)
 
 
 def test_each_misplaced_replica_goes_where_its_topic_may_stand() -> None:

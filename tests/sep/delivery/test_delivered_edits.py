@@ -151,7 +151,7 @@ EDITS = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(
         st.tuples(st.lists(st.sampled_from(sorted(EDITS)), max_size=8), st.sets(st.integers(0, 20))),
