@@ -17,7 +17,7 @@ from rtolap.metadata.store import Operation
 from tests.support.fleet.broker_lives import LOST_AFTER_MS, BrokerLives
 from tests.support.seeds import so_many
 
-LIVES = so_many(60)
+LIVES = so_many(40, 60)
 STEPS = 40
 
 

@@ -47,10 +47,10 @@ def read(tablet: Tablet) -> list[int]:
     return sorted(id for batch in tablet.read(columns=["id"]) for id in batch.column("id").to_pylist())
 
 
-@pytest.fixture
-def tablet(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def whole_tablet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With files of all kinds: compacted and published rows, deletes, something prepared."""
-    root = tmp_path / "tablet"
+    root = tmp_path_factory.mktemp("whole") / "tablet"
     open_one = Tablet.create(root, SCHEMA, SETTINGS)
     for version in range(1, 4):
         load(open_one, version, *range(version * 10, version * 10 + 20))
@@ -61,6 +61,12 @@ def tablet(tmp_path: Path) -> Path:
     load(open_one, 5, 1)
     open_one.close()
     return root
+
+
+@pytest.fixture
+def tablet(whole_tablet: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    return shutil.copytree(whole_tablet, tmp_path / "tablet")
 
 
 def damaged(file: Path, at: int, bit: int) -> None:

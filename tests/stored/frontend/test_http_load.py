@@ -582,7 +582,7 @@ def test_a_kept_label_goes_when_it_is_acknowledged(endpoint: LoadEndpoint, label
         f"{endpoint.url}/api/web/_acknowledge_labels", json={"labels": [label, "never"]}, auth=AUTH
     ).json()
     assert done["status"] == "Success"
-    until(lambda: state(endpoint, label) == "UNKNOWN")
+    until(lambda: state(endpoint, label) == "UNKNOWN", poll_s=0.1)
 
 
 def test_a_transaction_is_ended_by_its_user_or_by_one_who_may_define(
@@ -812,7 +812,7 @@ def test_a_load_that_stalls_ends_at_its_timeout(endpoint: LoadEndpoint, label: s
                 f"Authorization: {BASIC}\r\nlabel: {label}\r\ntimeout: 1\r\n\r\n"
             ).encode()
         )
-        until(lambda: state(endpoint, label) == "ABORTED")
+        until(lambda: state(endpoint, label) == "ABORTED", poll_s=0.1)
 
 
 def test_who_is_slow_holds_its_sender_back(tmp_path: Path) -> None:
