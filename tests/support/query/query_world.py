@@ -1,12 +1,14 @@
 """A cluster in memory for the query service: raw events, part of them built into history, the rest live.
 
-The obvious slow implementation behind the same seams: partials are computed from the raw rows by DuckDB for
-every request, local time by Python's `zoneinfo`, so an answer can be held against the same SQL over the raw
-rows (`visible`).
+The obvious slow implementation behind the same seams: partials are computed from the raw rows for every
+request, local time by Python's `zoneinfo`, so an answer can be held against the same SQL over the raw rows
+(`visible`).
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import random
 import tempfile
 import threading
@@ -17,7 +19,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import datasketches
-import duckdb
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,12 +42,14 @@ from rtolap.protocols.receiver.messages import (
     PartialQuery,
     PartitionStats,
 )
+from rtolap.query.cancel import Cancellation
 from rtolap.query.cluster import Cluster, Listing
 from rtolap.query.cubes.arrow_filter import arrow_filter
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
 from rtolap.query.engine import Engine
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.lookups import Lookups
+from rtolap.query.session import Session, Sessions
 from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.stored.source import StoredSource
 
@@ -54,6 +57,7 @@ from tests.support.query.calendar_units import unit_start
 
 PARTITIONS = 4
 _EXAMPLE = {"wrong_type": "column price: expected decimal(10,2), found 1.23456"}
+_AGGREGATES = {"sum": "sum", "count": "count", "min": "min", "max": "max", "hll": "list"}  # of Arrow
 _ASSIGNMENT: dict[str, tuple[int, ...]] = {"rs-a": (0, 1), "rs-b": (2, 3)}
 
 
@@ -91,7 +95,6 @@ class QueryWorld:
         self.overlapping_answers = 0  # by rs-a, which then holds a partition of rs-b too
         self.before_answer: Callable[[PartialQuery], None] = lambda query: None
         self._lock = threading.Lock()
-        self._engine = duckdb.connect(config={"threads": 1})
         self._segments = {
             name: sorted({segment_of(at, one.cube.segment.window_ms) for at in self._times_ms()})
             for name, one in self.schemas.items()
@@ -133,11 +136,10 @@ class QueryWorld:
             clock,
             limits,
             stored,
-            None if in_workers else Engine(memory_limit_bytes=limits.memory_bytes, threads=limits.threads),
+            None if in_workers else _LentEngine(_engine(limits.memory_bytes, limits.threads)),
         )
 
     def close(self) -> None:
-        self._engine.close()
         self._folder.cleanup()
 
     def visible(self, cube: str | None = None) -> pa.Table:
@@ -285,35 +287,29 @@ class QueryWorld:
         expected = physical_schema(schema, dimensions, partials, plain=True)
         if query is not None and query.filter is not None:
             events = events.filter(arrow_filter(query.filter, schema))
-        keys = [f'"{name}"' for name in dimensions]
-        columns = list(keys)
+        keys = {f"key {name}": events.column(name) for name in dimensions}
+        if not keys:  # one group, and none where there are no events
+            keys["key"] = pa.array(bytes(events.num_rows), pa.uint8())
+        columns, aggregates = dict(keys), [([], "count_all")]
         for partial in select_partials(schema, partials):
-            source = f'"{partial.source}"'
-            columns.append(
-                {
-                    "rows": "count(*)",
-                    "sum": f"sum({source})",
-                    "count": f"count({source})",
-                    "min": f"min({source})",
-                    "max": f"max({source})",
-                    "hll": f"list({source})",
-                }[partial.initial]
-                + f' AS "{partial.name}"'
-            )
-        group = f"GROUP BY {', '.join(keys)}" if keys else "HAVING count(*) > 0"
-        with self._engine.cursor() as cursor:
-            cursor.register("kept", events)
-            result: Any = cursor.execute(f"SELECT {', '.join(columns)} FROM kept {group}")
-            table: pa.Table = result.to_arrow_reader(1 << 20).read_all()
+            if partial.source is None:
+                continue
+            columns[partial.name] = events.column(partial.source)
+            if partial.initial == "sum":  # as wide as the sum, which then does not wrap around
+                columns[partial.name] = columns[partial.name].cast(expected.field(partial.name).type)
+            aggregates.append((partial.name, _AGGREGATES[partial.initial]))
+        grouped = pa.table(columns).group_by(list(keys), use_threads=False).aggregate(aggregates)
+        found = {name: grouped.column(f"key {name}") for name in dimensions}
         for partial in select_partials(schema, partials):
+            if partial.source is None:
+                found[partial.name] = grouped.column("count_all")
+                continue
+            values = grouped.column(f"{partial.name}_{_AGGREGATES[partial.initial]}")
             if partial.op == "hll":
-                index = table.column_names.index(partial.name)
-                sketches = [
-                    _sketch(values, schema.lg_k[partial.name])
-                    for values in table.column(partial.name).to_pylist()
-                ]
-                table = table.set_column(index, partial.name, pa.array(sketches, pa.binary()))
-        return table.select(expected.names).cast(expected)
+                lg_k = schema.lg_k[partial.name]
+                values = pa.array([_sketch(each, lg_k) for each in values.to_pylist()], pa.binary())
+            found[partial.name] = values
+        return pa.table(found).cast(expected)
 
     def _derived(self, schema: Schema) -> pa.Table:
         """Events with `__local`, the time dimensions and `__segment`."""
@@ -352,6 +348,27 @@ class QueryWorld:
             strict=True,
         )
         return [offset for at, offset in pairs if at == partition]
+
+
+@functools.cache
+def _engine(memory_bytes: int, threads: int) -> Engine:
+    """One engine for all services of this process: opening one takes longer than most statements."""
+    engine = Engine(memory_limit_bytes=memory_bytes, threads=threads)
+    atexit.register(engine.close)
+    return engine
+
+
+class _LentEngine(Sessions):
+    """An engine that goes on when its service is closed."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def session(self, ending: Cancellation) -> Session:
+        return self._engine.session(ending)
+
+    def close(self) -> None:
+        """Nothing: others use it."""
 
 
 def _int32(values: tuple[int, ...]) -> Any:
