@@ -24,6 +24,7 @@ from rtolap.query.cubes import merged_answer as merged_answers
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.cubes.merged_answer import merged_answer
 from rtolap.query.engine import Engine, EngineSession
+from rtolap.query.folding import fold
 from rtolap.query.plan import CubeRead, Rewritten
 from rtolap.query.sql.parser import parse
 from rtolap.query.sql.rules import Context, rewrite
@@ -106,7 +107,7 @@ NOT_PLAIN = (
 
 def rewritten(sql: str, engine: Engine) -> Rewritten:
     with engine.session() as session:
-        context = Context(Catalogue(cubes={"shop": SCHEMA}), lambda tree: session.fold(tree, {}))
+        context = Context(Catalogue(cubes={"shop": SCHEMA}), lambda tree: fold(session, tree, {}))
         return rewrite(parse(sql).tree, context)
 
 

@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from typing import Protocol
 
 import pyarrow as pa
-from sqlglot import exp
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.query.cancel import Cancellation
 from rtolap.query.coalescing import Once
-from rtolap.query.sql.dialect import engine_sql
 
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
 
@@ -66,16 +64,6 @@ class Session(Closeable):
     @abstractmethod
     def interrupt(self) -> None:
         """From any thread: end what the session is doing now, if it does anything."""
-
-    def fold(self, expression: exp.Expr, parameters: Mapping[str, object]) -> object:
-        """The value of a constant expression. LookupError if it holds a parameter without a value."""
-        if isinstance(expression, exp.Literal):
-            return expression.to_py()
-        if isinstance(expression, exp.Parameter):
-            return parameters[str(expression.name)]
-        needed = {str(node.name) for node in expression.find_all(exp.Parameter)}
-        values = {name: parameters[name] for name in needed}
-        return self.value(f"SELECT {engine_sql(expression)}", values)
 
     def read(self, sql: str, parameters: Mapping[str, object]) -> pa.Table:
         """The whole result, for what is known to be small."""

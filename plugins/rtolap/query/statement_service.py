@@ -23,6 +23,7 @@ from rtolap.query.cubes.merge import merge
 from rtolap.query.cubes.merged_answer import merged_answer
 from rtolap.query.cubes.planner import narrowed
 from rtolap.query.cubes.realtime import Realtime, RealtimeSource
+from rtolap.query.folding import fold
 from rtolap.query.information_schema import (
     INFORMATION_PREFIX,
     INFORMATION_TABLES,
@@ -310,7 +311,7 @@ class QueryService:
     ) -> Rewritten:
         context = Context(
             catalogue=catalogue,
-            fold=lambda expression: session.fold(expression, values),
+            fold=lambda expression: fold(session, expression, values),
             information_tables=INFORMATION_TABLES,
             check=ending.check,
         )

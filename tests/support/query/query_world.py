@@ -290,7 +290,8 @@ class QueryWorld:
         keys = {f"key {name}": events.column(name) for name in dimensions}
         if not keys:  # one group, and none where there are no events
             keys["key"] = pa.array(bytes(events.num_rows), pa.uint8())
-        columns, aggregates = dict(keys), [([], "count_all")]
+        columns = dict(keys)
+        aggregates: list[tuple[Any, str]] = [([], "count_all")]
         for partial in select_partials(schema, partials):
             if partial.source is None:
                 continue
