@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -27,6 +28,7 @@ from rtolap.stack.lifecycle import Stack
 from rtolap.stack.state import StackState, save_state
 from typer.testing import CliRunner
 
+loaded = functools.cache(main.load)  # what typer makes of a module, once for the tests that look at all
 _HEAVY = ("pyarrow", "duckdb", "fastapi", "confluent_kafka", "kazoo", "airflow", "pyspark", "numpy")
 
 
@@ -35,9 +37,17 @@ def _rtolap(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPro
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=60)
 
 
+def _called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Exit code, output and errors of a command in this process. What nobody expects is raised."""
+    with pytest.raises(SystemExit) as ended, errors():
+        main.app(arguments)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, *capsys.readouterr()
+
+
 @pytest.mark.parametrize("name", sorted(main.MOUNTS))
 def test_every_mounted_command_loads_and_has_help(name: str) -> None:
-    command = main.load(name)
+    command = loaded(name)
     assert command.name == name
     assert command.help
 
@@ -67,9 +77,9 @@ def test_cycles_are_looked_for_again_when_a_command_is_loaded_but_not_among_its_
     assert done.stdout.rstrip().endswith("LOOKED [False, (True, True)] True"), done
 
 
-def test_wrong_usage_exits_with_2() -> None:
+def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert _rtolap("no-such-command").returncode == 2
-    assert _rtolap("stack", "up", "--no-such-option").returncode == 2
+    assert _called(capsys, "stack", "up", "--no-such-option")[0] == 2
 
 
 def test_an_rtolap_error_exits_with_1_and_shows_no_traceback(tmp_path: Path) -> None:
@@ -144,7 +154,7 @@ def test_every_command_that_shows_or_changes_something_speaks_json() -> None:
             return set().union(*(without_json(part, f"{words} {name}") for name, part in parts))
         return set() if any("--json" in option.opts for option in command.params) else {words}
 
-    found = set().union(*(without_json(main.load(name), name) for name in main.MOUNTS))
+    found = set().union(*(without_json(loaded(name), name) for name in main.MOUNTS))
     assert found == servers | as_it_is | switches
 
 
@@ -176,18 +186,20 @@ def test_elsewhere_it_is_said_where_a_stack_was_looked_for(tmp_path: Path) -> No
     assert no_stack_note({"RTOLAP_KAFKA": "elsewhere:9092"}) is None
 
 
-def test_an_impossible_folder_is_an_error_without_a_traceback(tmp_path: Path) -> None:
+def test_an_impossible_folder_is_an_error_without_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("")
-    done = _rtolap("stack", "up", "--dir", str(tmp_path / "file" / "stack"))
-    assert done.returncode == 1
-    assert f"the stack's folder {tmp_path / 'file' / 'stack'} cannot be made" in done.stderr
-    assert "Traceback" not in done.stderr
+    code, _, told = _called(capsys, "stack", "up", "--dir", str(tmp_path / "file" / "stack"))
+    assert code == 1
+    assert f"the stack's folder {tmp_path / 'file' / 'stack'} cannot be made" in told
+    assert "Traceback" not in told
 
 
-def test_stopping_nothing_says_where_it_looked(tmp_path: Path) -> None:
-    done = _rtolap("stack", "down", "--dir", str(tmp_path / "none"))
-    assert done.returncode == 0
-    assert f"there is no stack in {tmp_path / 'none'}" in done.stdout
+def test_stopping_nothing_says_where_it_looked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, shown, _ = _called(capsys, "stack", "down", "--dir", str(tmp_path / "none"))
+    assert code == 0
+    assert f"there is no stack in {tmp_path / 'none'}" in shown
 
 
 def test_producing_to_a_new_topic_says_what_to_add() -> None:

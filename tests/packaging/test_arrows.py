@@ -6,11 +6,11 @@ import configparser
 import re
 from pathlib import Path
 
-import grimp
 import pytest
 from importlinter import Contract
 
 from tests.support.import_arrows import ArrowsContract, parse_arrows
+from tests.support.import_graph import import_graph
 from tests.support.paths import PLUGINS, PROJECT
 
 _MODULES_MAX = 25
@@ -34,7 +34,7 @@ def test_the_drawing_shows_the_arrows_that_the_import_check_holds() -> None:
 
 
 def _check(arrows: list[str]) -> dict[str, list[object]]:
-    graph = grimp.build_graph("rtolap", "spark_jobs", "dags", "benchmarks", include_external_packages=True)
+    graph = import_graph("rtolap", "spark_jobs", "dags", "benchmarks")
     contract: Contract = ArrowsContract(
         name="arrows",
         session_options={},

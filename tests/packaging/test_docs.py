@@ -15,6 +15,7 @@ from rtolap.cli.main import MOUNTS, load
 ROOT = Path(__file__).resolve().parents[2]
 TESTS, TESTING = ROOT / "tests", ROOT / "docs" / "testing.md"
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+loaded = functools.cache(load)  # typer makes the command anew each time
 _SPAN = re.compile(r"`([^`]+)`")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
@@ -103,7 +104,7 @@ def wrong_in(command: str) -> str | None:
     for name in first.split("|"):
         if name not in MOUNTS:
             return f"no command {name}"
-        at: list[Any] = [load(name)]
+        at: list[Any] = [loaded(name)]
         words = list(rest)
         while words and hasattr(at[0], "commands") and re.fullmatch(r"[a-z][a-z|-]*", words[0]):
             unknown = [each for each in words[0].split("|") if each not in at[0].commands]

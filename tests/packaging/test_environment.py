@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import functools
 import importlib.metadata
 import re
 import sys
@@ -12,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from rtolap.stack.artifacts import pyspark_jars
+
+from tests.support.import_graph import import_graph
 
 _PROJECT = Path(__file__).resolve().parents[2]
 _LOCK = (_PROJECT / "requirements.lock").read_text()
@@ -55,24 +55,16 @@ def _name(requirement: str) -> str:
     return re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-")
 
 
-@functools.cache
-def _imported(*folders: str) -> frozenset[str]:
-    """The top-level packages that the code in the folders imports."""
-    found: set[str] = set()
-    for folder in folders:
-        for file in (_PROJECT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_text())):
-                if isinstance(node, ast.Import):
-                    found.update(alias.name.split(".")[0] for alias in node.names)
-                elif isinstance(node, ast.ImportFrom) and node.module:
-                    found.add(node.module.split(".")[0])
-    return frozenset(found)
+def _imported() -> frozenset[str]:
+    """The top-level packages that the shipped code imports."""
+    modules = import_graph("rtolap", "spark_jobs", "dags").modules
+    return frozenset(name.split(".")[0] for name in modules) - {"rtolap", "spark_jobs", "dags"}
 
 
 def test_the_shipped_code_imports_what_is_declared() -> None:
     owners = importlib.metadata.packages_distributions()
     declared = {name for names in _requirements().values() for name in names}
-    imported = {*_imported("plugins", "spark_jobs", "dags")} - {*sys.stdlib_module_names, "rtolap", "airflow"}
+    imported = _imported() - {*sys.stdlib_module_names, "airflow"}
     undeclared = {
         package for package in imported if not {_name(owner) for owner in owners[package]} & declared
     }
@@ -84,7 +76,7 @@ def test_only_a_role_that_asks_for_it_gets_airflow_and_spark(extra: str, package
     requirements = _requirements()
     assert any(name.startswith(("apache-airflow", "pyspark")) for name in requirements[extra])
     assert not [name for name in requirements[""] if name.startswith(("apache-airflow", "pyspark"))]
-    assert packages <= {*_imported("plugins", "spark_jobs", "dags")}
+    assert packages <= _imported()
 
 
 def test_no_requirement_pins_a_version_for_those_who_install_the_package() -> None:

@@ -59,7 +59,7 @@ def test_pip_installs_the_wheel_into_a_folder_where_it_runs(wheel: Path, tmp_pat
     subprocess.run(
         [
             *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),
-            *("--no-deps", "--no-index", "--target", str(target), str(wheel)),
+            *("--no-deps", "--no-index", "--no-compile", "--target", str(target), str(wheel)),
         ],
         check=True,
         capture_output=True,
