@@ -13,10 +13,12 @@ from tests.support.waiting import until
 ROOT = Path(__file__).resolve().parents[2]
 FILE_BYTES = 6 << 20  # two chunks
 KILLS = 4
-HOURS = 12
+HOURS = 6
 PROCESS = """
 import sys
 from pathlib import Path
+from rtolap.base.hidden_pandas import hide_pandas
+hide_pandas()
 from rtolap.base.clock import SystemClock
 from rtolap.query.history_cache.keeper import HistoryKeeper
 from tests.support.query.cache_world import CacheWorld

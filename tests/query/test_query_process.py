@@ -15,6 +15,8 @@ from tests.support.query.workers import is_alive, wait_until
 PROCESS = """
 import os, sys, threading
 from pathlib import Path
+from rtolap.base.hidden_pandas import hide_pandas
+hide_pandas()  # as the command does
 from rtolap.base.settings import Settings
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.query.run import QueryProcess

@@ -229,6 +229,8 @@ def test_signals_of_a_terminal_or_a_group_end_no_worker(tmp_path: Path, timeouts
 
 SERVICE = """
 import sys, time
+from rtolap.base.hidden_pandas import hide_pandas
+hide_pandas()
 from rtolap.base.clock import SystemClock
 from rtolap.base.metrics import Metrics
 from rtolap.query.cancel import Cancellation, Timeouts
