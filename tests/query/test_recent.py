@@ -5,6 +5,7 @@ They are answered alike in real time, half built and built, held against the raw
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from rtolap.query.statement_service import QueryService
 from tests.support.cubes.flights import flight_table, random_flights
 from tests.support.query.calendar_units import unit_start
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.sql_oracle import asked_of, rows_of
+from tests.support.query.sql_oracle import asked_of, oracle_cursor, rows_of
 from tests.support.seeds import so_many
 
 START = datetime(2013, 3, 1, 22, 10)
@@ -61,7 +62,7 @@ class Standing:
         segments = made.segments()
         for segment in rng.sample(segments, round(share * len(segments))):
             made.build(segment, rng)
-        oracle = duckdb.connect()
+        oracle = oracle_cursor()
         oracle.register("recent", made.visible())
         return cls(made, made.service(), oracle)
 
@@ -86,15 +87,21 @@ UNITS = [
 ]
 
 
-@pytest.fixture(scope="module", params=[0.0, 0.5, 1.0], ids=["live", "half-built", "built"])
+SHARES = {"live": 0.0, "half-built": 0.5, "built": 1.0}
+
+
+@pytest.fixture(params=SHARES)
 def share(request: pytest.FixtureRequest) -> float:
-    return float(request.param)
+    return SHARES[request.param]
 
 
-@pytest.fixture(scope="module", params=UNITS, ids="-".join)
-def standing(share: float, request: pytest.FixtureRequest) -> Iterator[Standing]:
-    schema = recent_schema(*request.param, zone="Asia/Kathmandu", week_starts_on="sunday")
-    made = Standing.opened(schema, share)
+@pytest.fixture(
+    scope="module", params=itertools.product(UNITS, SHARES), ids=lambda drawn: "-".join((*drawn[0], drawn[1]))
+)
+def standing(request: pytest.FixtureRequest) -> Iterator[Standing]:
+    units, share = request.param
+    schema = recent_schema(*units, zone="Asia/Kathmandu", week_starts_on="sunday")
+    made = Standing.opened(schema, SHARES[share])
     yield made
     made.close()
 
@@ -116,10 +123,11 @@ def ended(at: datetime, schema: Schema) -> datetime:
 
 @pytest.mark.seeded
 def test_any_instant_counts_from_or_up_to_the_unit_that_holds_it(standing: Standing) -> None:
-    schema, rng = standing.world.schema, random.Random(4)
+    schema = standing.world.schema
+    rng = random.Random(f"{schema.cube.time_dimensions} {standing.world.built}")  # of each others
     first = datetime(2013, 3, 2, 3, 55)  # START in Kathmandu
     counted = "select count(*), sum(delay), sum(price) from recent where"
-    for _ in range(so_many(2)):
+    for _ in range(so_many(1, 2)):
         low = first + timedelta(seconds=rng.randrange(20_000), microseconds=rng.choice((0, 250_000)))
         high = low + timedelta(seconds=rng.randrange(7_200))
         behind = high + _MICRO

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -16,10 +17,20 @@ from tests.support.cubes.flights import AIRLINE_ROWS
 from tests.support.query.query_world import QueryWorld
 
 
+@functools.cache
+def _oracle() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"threads": 1})
+
+
+def oracle_cursor() -> duckdb.DuckDBPyConnection:
+    """A connection of its own to an engine that this process has: what it registers is seen by no other."""
+    return _oracle().cursor()
+
+
 @contextmanager
 def open_oracle(world: QueryWorld) -> Iterator[duckdb.DuckDBPyConnection]:
     """Every cube of the world as a table of its raw events, in local time; and the lookup `airlines`."""
-    with duckdb.connect() as connection:
+    with oracle_cursor() as connection:
         for cube in world.schemas:
             connection.register(cube, world.visible(cube))
         connection.register("airlines", AIRLINE_ROWS)
