@@ -22,6 +22,7 @@ from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.stored.source import StoredSource
 
 from tests.support.query.query_world import QueryWorld
+from tests.support.query.workers import LentWorkers
 
 USER, PASSWORD, TOKEN = "ann", "s3cret #1", "cluster-token"
 OTHER_USER, DEFINING_USER, LOADING_USER = "bob", "dora", "lena"  # with the same password
@@ -76,8 +77,8 @@ def open_endpoints(
     http_limits: HttpLimits = HttpLimits(),
 ) -> Iterator[Endpoints]:
     """The world stays its caller's. `context`: both endpoints speak TLS with it. `stored`: stored tables,
-    which DEFINING_USER may define."""
-    service = world.service(query_limits, stored, in_workers=True)
+    which DEFINING_USER may define. Statements run in workers that all endpoints share."""
+    service = world.service(query_limits, stored, engine=LentWorkers(query_limits))
     names = (USER, OTHER_USER, DEFINING_USER, LOADING_USER)
     rights = {DEFINING_USER: ("define",), LOADING_USER: ("load",)}
     users = Users({name: bytes.fromhex(password_hash(PASSWORD)) for name in names}, rights)

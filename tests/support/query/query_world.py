@@ -121,11 +121,13 @@ class QueryWorld:
         stored: StoredSource | None = None,
         *,
         in_workers: bool = False,
+        engine: Sessions | None = None,
         cache: HistoryCache | None = None,
         bounds: MemoryBounds = MemoryBounds(),
     ) -> QueryService:
-        """`stored`: where stored tables come from. `in_workers`: statements run as they do in production;
-        otherwise in this process, which starts quickly. `bounds`: of what history keeps in memory."""
+        """`stored`: where stored tables come from. `in_workers`: statements run as they do in production, in
+        workers of the service's own; otherwise by `engine`, or else in this process, which starts quickly.
+        `bounds`: of what history keeps in memory."""
         clock = SystemClock()
         listing = None if stored is None else Listing(stored, clock)
         return QueryService(
@@ -136,7 +138,7 @@ class QueryWorld:
             clock,
             limits,
             stored,
-            None if in_workers else _LentEngine(_engine(limits.memory_bytes, limits.threads)),
+            None if in_workers else engine or _LentEngine(_engine(limits.memory_bytes, limits.threads)),
         )
 
     def close(self) -> None:

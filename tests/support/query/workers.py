@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
-from rtolap.query.statement_service import QueryService
+from rtolap.base.metrics import Metrics
+from rtolap.query.cancel import Cancellation
+from rtolap.query.session import Session, Sessions
+from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.workers.pool import WorkerPool
 from rtolap.query.workers.process import memory_of
 
 from tests.support.waiting import until
 
 WAIT_S = 60.0
+
+
+class LentWorkers(Sessions):
+    """The workers of all services of this process that have none of their own: a fork server takes as long to
+    start as most tests of an endpoint. What a service leaves open is ended with it."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._pool = _pool(limits.memory_bytes, limits.threads)
+        self._open: weakref.WeakSet[Session] = weakref.WeakSet()
+
+    def session(self, ending: Cancellation) -> Session:
+        session = self._pool.session(ending)
+        self._open.add(session)
+        return session
+
+    def close(self) -> None:
+        for session in list(self._open):
+            session.close()
+
+
+@functools.cache
+def _pool(memory_bytes: int, threads: int) -> WorkerPool:
+    made = WorkerPool(memory_bytes, threads, Limits().queries_max, Metrics("query"))
+    atexit.register(made.close)
+    return made
 
 
 def pool_of(service: QueryService) -> WorkerPool:
