@@ -132,15 +132,20 @@ class Files:
         self._folder = folder
         self.memory = FileMemory(Footers())
         self.number = 0
+        self._written: dict[int, tuple[pa.Table, HistoryFile]] = {}
 
     def load(self, table: pa.Table, read: CubeRead) -> CodedFile:
+        """As if it were a file of its own each time."""
         self.number += 1
-        path = self._folder / f"{self.number}.parquet"
-        pq.write_table(table, path)
-        file = HistoryFile(fs.LocalFileSystem(), str(path), path.stat().st_size)
+        if id(table) not in self._written:
+            path = self._folder / f"{self.number}.parquet"
+            pq.write_table(table, path)
+            file = HistoryFile(fs.LocalFileSystem(), str(path), path.stat().st_size)
+            self._written[id(table)] = table, file
+        name, file = str(self.number), self._written[id(table)][1]
         dictionaries = self.dictionaries(read)
-        loaded = self.memory.load(path.name, file, SCHEMA, dictionaries, read.partials)
-        assert self.memory.find(path.name, dictionaries, read.partials) is loaded
+        loaded = self.memory.load(name, file, SCHEMA, dictionaries, read.partials)
+        assert self.memory.find(name, dictionaries, read.partials) is loaded
         return loaded
 
     def dictionaries(self, read: CubeRead) -> dict[str, DimensionCodes]:

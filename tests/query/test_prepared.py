@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from rtolap.query import prepared as prepared_statements
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.plan import Rewritten
-from rtolap.query.prepared import STATEMENTS_KEPT, PreparedStatements
+from rtolap.query.prepared import PreparedStatements
 from rtolap.query.sql.rules import Context
 from sqlglot import exp
 
 from tests.support.cubes.builders import small_schema
+
+KEPT = 16  # statements, so that few of them push others out
 
 
 def catalogue() -> Catalogue:
@@ -75,7 +78,8 @@ def test_parameters_are_rewritten_once_for_the_same_values() -> None:
     assert prepared.rewrites == 3
 
 
-def test_statements_with_many_values_do_not_push_out_those_without() -> None:
+def test_statements_with_many_values_do_not_push_out_those_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared_statements, "STATEMENTS_KEPT", KEPT)
     prepared, known = PreparedStatements(), catalogue()
 
     def rewrite(sql: str, **values: object) -> Rewritten:
@@ -86,16 +90,17 @@ def test_statements_with_many_values_do_not_push_out_those_without() -> None:
 
     plain = "SELECT COUNT(*) FROM sales_by_kind"
     first = rewrite(plain)
-    for number in range(STATEMENTS_KEPT + 10):
+    for number in range(KEPT + 10):
         rewrite(f"{plain} WHERE place = :place", place=number)
     assert rewrite(plain) is first
 
 
-def test_the_least_recently_used_go_first() -> None:
+def test_the_least_recently_used_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared_statements, "STATEMENTS_KEPT", KEPT)
     prepared = PreparedStatements()
     kept, gone = "SELECT 1", "SELECT 2"
     first, second = prepared.parse(kept), prepared.parse(gone)
-    for number in range(STATEMENTS_KEPT - 1):
+    for number in range(KEPT - 1):
         prepared.parse(f"SELECT {number} AS other")
         assert prepared.parse(kept) is first
     assert prepared.parse(gone) is not second

@@ -126,17 +126,22 @@ QUERIES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def oracle(rows: list[dict[str, Any]]) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as opened:
+        opened.execute("SET default_null_order = 'nulls_first'")
+        for model in MODELS:
+            opened.register(f"wanted_{model}", merged(model, rows))
+        yield opened
+
+
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("sql", QUERIES)
 def test_answers_equal_a_recount(
-    asked: QueryService, rows: list[dict[str, Any]], model: TableModel, sql: str
+    asked: QueryService, oracle: duckdb.DuckDBPyConnection, model: TableModel, sql: str
 ) -> None:
-    name = f"shop.orders_{model}"
-    found = asked.execute(sql.format(t=name)).table()
-    with duckdb.connect() as oracle:
-        oracle.register("wanted", merged(model, rows))
-        oracle.execute("SET default_null_order = 'nulls_first'")
-        expected = oracle.execute(sql.format(t="wanted")).fetchall()
+    found = asked.execute(sql.format(t=f"shop.orders_{model}")).table()
+    expected = oracle.execute(sql.format(t=f"wanted_{model}")).fetchall()
     assert [tuple(row.values()) for row in found.to_pylist()] == expected
 
 
