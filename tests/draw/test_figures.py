@@ -105,7 +105,8 @@ def test_without_matplotlib_the_command_that_mends_it_is_named(monkeypatch: pyte
 
 def test_commands_load_without_matplotlib() -> None:
     script = (
-        "import sys\nsys.modules['matplotlib'] = None\n"
+        "import sys\nfrom rtolap.base.hidden_pandas import hide_pandas\nhide_pandas()\n"
+        "sys.modules['matplotlib'] = None\n"
         "import rtolap.cli.watermark.commands, rtolap.draw.timeline_figure, rtolap.draw.topology\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

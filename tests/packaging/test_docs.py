@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import fnmatch
 import functools
 import re
@@ -17,6 +16,9 @@ TESTS, TESTING = ROOT / "tests", ROOT / "docs" / "testing.md"
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 loaded = functools.cache(load)  # typer makes the command anew each time
 _SPAN = re.compile(r"`([^`]+)`")
+# Of formatted code: its strings over several lines, and what stands on the first two levels of a module.
+_STRING = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"""', re.S)
+_DEFINED = re.compile(r"^(|    )(?:async )?(def|class) (\w+)", re.M)
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
@@ -30,17 +32,14 @@ def spans(page: Path) -> Iterator[tuple[str, str]]:
 @functools.cache
 def named_in(file: Path) -> frozenset[str]:
     """`test_x`, and `TestY::test_x` in classes; `TestY::` alone too, for it may inherit its tests."""
-    body = ast.parse(file.read_text()).body
-    found = _functions(body)
-    for node in body:
-        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
-            found |= {f"{node.name}::"} | {f"{node.name}::{name}" for name in _functions(node.body)}
+    found, inside = set(), ""
+    for indent, kind, name in _DEFINED.findall(_STRING.sub("", file.read_text())):
+        if not indent:
+            inside = f"{name}::" if kind == "class" and name.startswith("Test") else ""
+            found |= {inside} if inside else {name} if name.startswith("test_") else set()
+        elif inside and name.startswith("test_"):
+            found.add(f"{inside}{name}")
     return frozenset(found)
-
-
-def _functions(body: list[ast.stmt]) -> set[str]:
-    functions = (node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    return {node.name for node in functions if node.name.startswith("test_")}
 
 
 def test_every_test_that_is_named_is_there() -> None:

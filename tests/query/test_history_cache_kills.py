@@ -12,7 +12,7 @@ from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE_BYTES = 6 << 20  # two chunks
-KILLS = 4
+KILLS = 3
 HOURS = 6
 PROCESS = """
 import sys
