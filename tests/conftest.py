@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import shutil
@@ -13,6 +14,8 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+import typer.main
+import typer.testing
 from xdist.scheduler import LoadScopeScheduling
 
 _PROJECT = Path(__file__).resolve().parents[1]
@@ -43,6 +46,9 @@ _LONGEST_FIRST = (
     "metastore",
     "cli",
 )
+
+# What typer makes of an application takes longer than most commands: once per process, as where they are run.
+typer.testing._get_command = functools.cache(typer.main.get_command)
 
 # Several processes are given one; a console that is made under it keeps that width, whatever a test asks for.
 os.environ.pop("COLUMNS", None)

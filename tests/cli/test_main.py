@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import os
@@ -28,7 +27,6 @@ from rtolap.stack.lifecycle import Stack
 from rtolap.stack.state import StackState, save_state
 from typer.testing import CliRunner
 
-loaded = functools.cache(main.load)  # what typer makes of a module, once for the tests that look at all
 _HEAVY = ("pyarrow", "duckdb", "fastapi", "confluent_kafka", "kazoo", "airflow", "pyspark", "numpy")
 
 
@@ -47,7 +45,7 @@ def _called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
 
 @pytest.mark.parametrize("name", sorted(main.MOUNTS))
 def test_every_mounted_command_loads_and_has_help(name: str) -> None:
-    command = loaded(name)
+    command = main.load(name)
     assert command.name == name
     assert command.help
 
@@ -154,7 +152,7 @@ def test_every_command_that_shows_or_changes_something_speaks_json() -> None:
             return set().union(*(without_json(part, f"{words} {name}") for name, part in parts))
         return set() if any("--json" in option.opts for option in command.params) else {words}
 
-    found = set().union(*(without_json(loaded(name), name) for name in main.MOUNTS))
+    found = set().union(*(without_json(main.load(name), name) for name in main.MOUNTS))
     assert found == servers | as_it_is | switches
 
 

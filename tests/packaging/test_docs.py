@@ -14,7 +14,6 @@ from rtolap.cli.main import MOUNTS, load
 ROOT = Path(__file__).resolve().parents[2]
 TESTS, TESTING = ROOT / "tests", ROOT / "docs" / "testing.md"
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-loaded = functools.cache(load)  # typer makes the command anew each time
 _SPAN = re.compile(r"`([^`]+)`")
 # Of formatted code: its strings over several lines, and what stands on the first two levels of a module.
 _STRING = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"""', re.S)
@@ -103,7 +102,7 @@ def wrong_in(command: str) -> str | None:
     for name in first.split("|"):
         if name not in MOUNTS:
             return f"no command {name}"
-        at: list[Any] = [loaded(name)]
+        at: list[Any] = [load(name)]
         words = list(rest)
         while words and hasattr(at[0], "commands") and re.fullmatch(r"[a-z][a-z|-]*", words[0]):
             unknown = [each for each in words[0].split("|") if each not in at[0].commands]

@@ -7,6 +7,7 @@ with its own ImportError; a test loads them all.
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 from dataclasses import dataclass
@@ -77,8 +78,9 @@ MOUNTS: dict[str, Mount] = {
 }
 
 
+@functools.cache
 def load(name: str) -> Any:
-    """The command behind a name."""
+    """The command behind a name, which is made once per process."""
     mount = MOUNTS[name]
     group = get_group(importlib.import_module(mount.module).app)
     command: Any = group if mount.command is None else group.commands[mount.command]
