@@ -77,7 +77,7 @@ def test_each_role_may_do_what_the_table_says(apps: dict[str, HttpApp], role: st
 
 
 def test_every_operation_is_one_of_some_page(apps: dict[str, HttpApp]) -> None:
-    met = {operation(service, page) for service, app in apps.items() for page, _ in app.asked({}, None)}
+    met = {operation(service, page) for service, app in apps.items() for page in app.pages()}
     assert met == set(OPERATIONS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import httpx
 from fastapi import FastAPI
-from fastapi.testclient import TestClient
 from rtolap.agent.commands import Commands
 from rtolap.agent.options import Host
 from rtolap.agent.server import create_app
@@ -35,15 +36,29 @@ class HttpApp(NamedTuple):
     app: FastAPI
     token: str
 
-    def asked(self, headers: dict[str, str], auth: tuple[str, str] | None) -> Iterator[tuple[str, int]]:
-        """Each route, and the status of its answer. What comes behind the credentials may fail: 500."""
-        client = TestClient(self.app, follow_redirects=False, raise_server_exceptions=False, headers=headers)
+    def pages(self) -> list[str]:
+        """Method and path of each route."""
+        found = []
         for route in self.app.routes:
             assert isinstance(route, Route), f"{route} is another kind of route: ask it too"
-            for method in sorted((route.methods or set()) - {"HEAD"}):
-                path = re.sub(r"\{\w+\}", "x", route.path)
-                answer = client.request(method, path, json={"sql": "select 1"}, auth=auth)
-                yield f"{method} {route.path}", answer.status_code
+            found += [f"{method} {route.path}" for method in sorted((route.methods or set()) - {"HEAD"})]
+        return found
+
+    def asked(self, headers: dict[str, str], auth: tuple[str, str] | None) -> list[tuple[str, int]]:
+        """Each page, and the status of its answer. What comes behind the credentials may fail: 500."""
+        return asyncio.run(self._asked(headers, auth))
+
+    async def _asked(self, headers: dict[str, str], auth: tuple[str, str] | None) -> list[tuple[str, int]]:
+        answers = []
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://server", headers=headers, auth=auth, trust_env=False
+        ) as client:
+            for page in self.pages():
+                method, _, path = page.partition(" ")
+                answer = await client.request(method, re.sub(r"\{\w+\}", "x", path), json={"sql": "select 1"})
+                answers.append((page, answer.status_code))
+        return answers
 
 
 @contextmanager
