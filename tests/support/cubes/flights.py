@@ -14,6 +14,7 @@ from rtolap.columnar.schema import arrow_type
 from rtolap.model.cube import AggregationGroup, Cube, Measure, Schema, SegmentPolicy
 from rtolap.model.table import Column, Lookup, Table, TimeColumn
 
+from tests.support.in_memory import IN_MEMORY
 from tests.support.query.query_world import PARTITIONS, QueryWorld
 
 START = datetime(2013, 1, 1)
@@ -146,6 +147,6 @@ def flights_world(
             elif drawn not in _HISTORIES and rng.random() < 0.5:
                 world.build(segment, rng, cube)
     if drawn not in _HISTORIES:
-        _HISTORIES[drawn] = tempfile.TemporaryDirectory(prefix="rtolap-flights-")
+        _HISTORIES[drawn] = tempfile.TemporaryDirectory(prefix="rtolap-flights-", dir=IN_MEMORY)
         shutil.copytree(world.folder / "store", _HISTORIES[drawn].name, dirs_exist_ok=True)
     return world

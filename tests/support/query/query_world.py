@@ -53,6 +53,7 @@ from rtolap.query.session import Session, Sessions
 from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.stored.source import StoredSource
 
+from tests.support.in_memory import IN_MEMORY
 from tests.support.query.calendar_units import unit_start
 
 PARTITIONS = 4
@@ -73,7 +74,7 @@ class QueryWorld:
         self.schema = schema
         self.schemas = {one.cube.name: one for one in (schema, *others)}
         self.events = events
-        self._folder = tempfile.TemporaryDirectory(prefix="rtolap-query-")
+        self._folder = tempfile.TemporaryDirectory(prefix="rtolap-query-", dir=IN_MEMORY)
         self.folder = Path(self._folder.name)
         self.store: ObjectStore = open_store((self.folder / "store").as_uri())
         self.metadata = ClusterMetadata(MemoryStore(MemoryEnsemble()), SystemClock())

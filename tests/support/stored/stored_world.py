@@ -31,6 +31,7 @@ from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.leases import Leases
 from rtolap.stored.metastore.records import Partition
 
+from tests.support.in_memory import IN_MEMORY
 from tests.support.stored.ledgers import open_ledger
 
 NODES = ("n1", "n2", "n3")
@@ -172,7 +173,7 @@ class StoredWorld(Closeable):
     """Loads and scans may run beside each other."""
 
     def __init__(self, *, replication: int = 2) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="rtolap-stored-")
+        self._folder = tempfile.TemporaryDirectory(prefix="rtolap-stored-", dir=IN_MEMORY)
         folder = Path(self._folder.name)
         self.clock = ManualClock(NOW_MS)
         self.ledger = open_ledger(folder / "ledger.db", clock=self.clock)

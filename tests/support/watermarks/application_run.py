@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.cubes.builders import WINDOW_MS
+from tests.support.in_memory import IN_MEMORY
 from tests.support.seeds import replay
 from tests.support.watermarks.application_world import HOSTS, NAME, ApplicationWorld
 
 STEPS = 400
 DRAIN_ROUNDS_MAX = 300
-_IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a crash here is of a process, not of a disk
 
 
 class Run(ApplicationWorld):
@@ -93,7 +93,7 @@ class Run(ApplicationWorld):
 
 def run_seed(seed: int, steps: int = STEPS) -> Counter[str]:
     """One run in a folder of its own. Raises AssertionError, naming the seed."""
-    with tempfile.TemporaryDirectory(prefix="rtolap-application-", dir=_IN_MEMORY) as folder:
+    with tempfile.TemporaryDirectory(prefix="rtolap-application-", dir=IN_MEMORY) as folder:
         run = Run(seed, Path(folder))
         try:
             return run.run(steps)
