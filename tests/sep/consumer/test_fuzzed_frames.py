@@ -1,4 +1,4 @@
-"""Thousands of damaged streams: none crashes the consumer, memory stays bounded, and it goes on serving."""
+"""Ten thousand damaged streams: none crashes the consumer, memory stays bounded, and it goes on serving."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class _Memory:
 
 
 @pytest.mark.seeded
-def test_thousands_of_damaged_streams_leave_a_consumer_that_serves(
+def test_ten_thousand_damaged_streams_leave_a_consumer_that_serves(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.CRITICAL, logger="rtolap")  # a line each, kept in memory
@@ -174,7 +174,7 @@ def test_thousands_of_damaged_streams_leave_a_consumer_that_serves(
             memory = _Memory()
             with memory.traced():
                 await push_damaged(_TRACED)
-            await push_damaged(so_many(4_000, 10_000) - 2 * _TRACED)
+            await push_damaged(so_many(10_000) - 2 * _TRACED)
             with memory.traced():
                 await push_damaged(_TRACED)
             before = consumer.delivered
