@@ -5,18 +5,21 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 import typer.main
 import typer.testing
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.support.in_memory import IN_MEMORY
 
 _PROJECT = Path(__file__).resolve().parents[1]
 _TESTS = _PROJECT / "tests"
@@ -86,6 +89,18 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a test without servers lies in memory, and is gone with the test."""
+    if IN_MEMORY is None or "integration" in request.path.parts:
+        yield tmp_path_factory.mktemp(re.sub(r"\W", "_", request.node.name)[:30])
+        return
+    with tempfile.TemporaryDirectory(
+        prefix="rtolap-test-", dir=IN_MEMORY, ignore_cleanup_errors=True
+    ) as folder:
+        yield Path(folder)
 
 
 def scope_of(nodeid: str) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -13,16 +11,8 @@ from rtolap.query.engine import Engine
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import flights_world
-from tests.support.in_memory import IN_MEMORY
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.sql_oracle import open_oracle
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """The folder of a test lies in memory."""
-    with tempfile.TemporaryDirectory(prefix="rtolap-test-", dir=IN_MEMORY) as folder:
-        yield Path(folder)
 
 
 @pytest.fixture(scope="module")
