@@ -2,12 +2,11 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 BIN := .venv/bin
-# Four processes: most tests on real servers wait for half of their time, and each process has servers of its own.
+# Four processes: most tests on real servers wait for half of their time, and each process has servers of its own;
+# of those without servers, too, one works while another waits.
 PYTEST_FLAGS ?= --numprocesses 4 --dist loadscope --no-loadscope-reorder
 # What four processes at once make of the limit on the start of a stack.
 export RTOLAP_TEST_SLOWNESS ?= 2
-# Those without servers share nothing between files: a third process works while two wait.
-UNIT_FLAGS ?= --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 SEEDS ?= 10
 
@@ -29,7 +28,7 @@ test: setup ## Everything: unit, contract, integration on the real servers, end-
 	@$(BIN)/pytest $(PYTEST_FLAGS) tests
 
 test-unit: setup ## The quick part, without servers
-	@$(BIN)/pytest -m "not integration and not e2e" --ignore tests/integration $(UNIT_FLAGS) tests
+	@$(BIN)/pytest -m "not integration and not e2e" --ignore tests/integration $(PYTEST_FLAGS) tests
 
 test-integration: setup ## The part on the real servers
 	@$(BIN)/pytest -m "integration or e2e" $(PYTEST_FLAGS) tests
