@@ -5,6 +5,8 @@ with connect("http://127.0.0.1:7090", token="…") as connection:
     cursor.execute("SELECT COUNT(*) FROM flights WHERE carrier = ?", ("AA",))
     cursor.fetchone()
     cursor.messages  # [(Warning, …)]: how the rows are meant, where that is not what was asked to the letter
+
+What may be imported from outside is what this module exports.
 """
 
 from __future__ import annotations
@@ -25,6 +27,25 @@ from rtolap.base.errors import (
 )
 from rtolap.protocols.query.client import QueryClient
 from rtolap.protocols.query.messages import QueryAnswer, QueryWarning
+
+__all__ = [
+    "Connection",
+    "Cursor",
+    "DataError",
+    "DatabaseError",
+    "Error",
+    "IntegrityError",
+    "InterfaceError",
+    "InternalError",
+    "NotSupportedError",
+    "OperationalError",
+    "ProgrammingError",
+    "Warning",
+    "apilevel",
+    "connect",
+    "paramstyle",
+    "threadsafety",
+]
 
 apilevel = "2.0"
 threadsafety = 2  # threads may share a connection, not a cursor
@@ -71,6 +92,14 @@ class NotSupportedError(DatabaseError):
     """SQL that others may know."""
 
 
+class IntegrityError(DatabaseError):
+    """PEP 249 wants the name; nothing raises it, since no statement writes rows."""
+
+
+class InternalError(DatabaseError):
+    """PEP 249 wants the name; nothing raises it, what fails within the service is a DatabaseError."""
+
+
 # Of a class and those below it; the first that fits counts.
 _KINDS: tuple[tuple[type[RtolapError], type[DatabaseError]], ...] = (
     (QueryTimeout, OperationalError),
@@ -112,6 +141,8 @@ class Connection(Closeable):
 
 
 class Cursor:
+    """PEP 249: one statement at a time, all of its rows in memory."""
+
     arraysize = 1
 
     def __init__(self, client: QueryClient) -> None:
