@@ -21,6 +21,7 @@ from rtolap.base.errors import Refused, RtolapError
 from rtolap.base.users import password_hash
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import BuildSpecMessage
+from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 from rtolap.query.http import ARROW_STREAM
 from rtolap.stack.ports import free_port
 
@@ -85,7 +86,9 @@ class Services:
             "RTOLAP_QUERY_MYSQL_PORT": str(self._ports["query-mysql"]),
         }
         self.coordinator = CoordinatorClient(urls, token)
-        self._http = httpx.Client(headers={"Authorization": f"Bearer {token}"}, timeout=60)
+        self._http = httpx.Client(
+            headers={"Authorization": f"Bearer {token}"}, timeout=60, limits=SHARED_BY_THREADS
+        )
 
     def _url(self, name: str) -> str:
         return f"http://127.0.0.1:{self._ports[name]}"

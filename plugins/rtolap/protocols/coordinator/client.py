@@ -21,6 +21,7 @@ from rtolap.base.tls import trust
 from rtolap.protocols.coordinator import calls
 from rtolap.protocols.coordinator import messages as wire
 from rtolap.protocols.rest.leader_finder import LeaderFinder
+from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 from rtolap.protocols.rest.request import PASSING, PAUSE, RETRY_S, TIMEOUT_S, Call, Method, headers
 
 __all__ = ["AsyncCoordinatorClient", "CoordinatorClient"]
@@ -54,7 +55,11 @@ class CoordinatorClient(Closeable):
         self._leader = LeaderFinder(urls)
         self._retry_s = retry_s
         self._http = httpx.Client(
-            headers=headers(token), timeout=timeout_s, transport=transport, verify=trust(None)
+            headers=headers(token),
+            timeout=timeout_s,
+            transport=transport,
+            verify=trust(None),
+            limits=SHARED_BY_THREADS,
         )
 
     def close(self) -> None:

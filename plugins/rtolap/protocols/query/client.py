@@ -14,6 +14,7 @@ from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
 from rtolap.protocols.query.messages import HistoryCacheReport, QueryAnswer
 from rtolap.protocols.rest.error_responses import error_of
+from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 
 DEADLINE_GRACE_S = 5.0  # the service gives up by itself; its words are better than a broken call
 
@@ -41,7 +42,7 @@ class QueryClient(Closeable):
         self.database = database
         headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
         auth = httpx.BasicAuth(user, password) if user is not None and token is None else None
-        self._http = httpx.Client(headers=headers, auth=auth, verify=trust(ca_file))
+        self._http = httpx.Client(headers=headers, auth=auth, verify=trust(ca_file), limits=SHARED_BY_THREADS)
 
     def query(
         self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = (), *, timeout_ms: int | None = None

@@ -24,6 +24,7 @@ from rtolap.base.tls import trust
 from rtolap.model.stored.table import StoredTable
 from rtolap.protocols.rest.error_responses import unreadable
 from rtolap.protocols.rest.leader_finder import LeaderFinder
+from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 from rtolap.protocols.rest.request import PASSING, PAUSE, headers
 from rtolap.protocols.rest.request_ids import HEADER, new_request_id
 from rtolap.protocols.stored_tables.messages import (
@@ -85,7 +86,9 @@ class StoredTablesClient(Closeable):
         self._retry_s = retry_s
         self._change_timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
         self._read_timeout = httpx.Timeout(min(timeout_s, read_timeout_s))
-        self._http = httpx.Client(headers=headers(token), transport=transport, verify=trust(ca))
+        self._http = httpx.Client(
+            headers=headers(token), transport=transport, verify=trust(ca), limits=SHARED_BY_THREADS
+        )
 
     def close(self) -> None:
         self._http.close()

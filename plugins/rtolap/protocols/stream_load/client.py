@@ -22,6 +22,7 @@ from rtolap.base.errors import (
     from_dict,
 )
 from rtolap.base.tls import trust
+from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 from rtolap.protocols.stream_load.expect_continue import PutAnswer, put
 from rtolap.protocols.stream_load.messages import (
     KEEP_LABEL_HEADER,
@@ -62,7 +63,9 @@ class StreamLoadClient(Closeable):
         self._trust = trust(ca_file)
         basic = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._authorization = f"Basic {basic}"
-        self._http = httpx.Client(verify=self._trust, timeout=ASK_TIMEOUT_S, trust_env=False)
+        self._http = httpx.Client(
+            verify=self._trust, timeout=ASK_TIMEOUT_S, trust_env=False, limits=SHARED_BY_THREADS
+        )
 
     def load(
         self,
