@@ -123,6 +123,7 @@ def test_random_statements_are_answered_alike_live_half_built_and_built(night: N
     expected = expected_answers(night.oracle)
     night.send(late=False)
     wait_for("the events are visible", lambda: night.holds(EVENTS - late), 120)
+    wait_for("all segments are known", lambda: len(night.segments()) == SEGMENTS, 120)
     wait_for("half of the segments are staged", lambda: are_staged(night.segments()[:HALF]), 120)
     night.send(late=True)
     wait_for("the late events are visible", lambda: night.holds(EVENTS), 120)
@@ -142,7 +143,7 @@ def test_random_statements_are_answered_alike_live_half_built_and_built(night: N
 
 
 def are_staged(segments: Sequence[SegmentInfo]) -> bool:
-    return all(segment.state in ("REMOTE_PERSISTED", "READY") for segment in segments)
+    return bool(segments) and all(segment.state in ("REMOTE_PERSISTED", "READY") for segment in segments)
 
 
 def build_round(night: Night) -> bool:

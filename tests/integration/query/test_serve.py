@@ -190,7 +190,12 @@ def test_each_process_shows_what_it_has_done(
     assert took("rtolap_receiver_events_total", cube=cube) == 5
     assert took("rtolap_receiver_refused_records_total", cube=cube) == 1
     assert took("rtolap_receiver_lag_records", cube=cube) == 0
-    assert took("rtolap_receiver_consumer_state", cube=cube, state="CONSUMING") == 1
+
+    def consumes() -> bool:  # a step after all is read
+        state = scrape(f"http://{receiver}", TOKEN)
+        return state("rtolap_receiver_consumer_state", cube=cube, state="CONSUMING") == 1
+
+    wait_for("it has caught up", consumes)
     assert took("rtolap_receiver_flight_call_seconds_count", method="do_get", outcome="ok") >= 1
 
     led = scrape(leader, TOKEN)
