@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,75 @@ def test_cycles_are_looked_for_again_when_a_command_is_loaded_but_not_among_its_
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stdout.rstrip().endswith("LOOKED [False, (True, True)] True"), done
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (("validate", str(Path("include").resolve())), 0),
+        (("validate", "nowhere"), 1),
+        (("query", "serve", "--no"), 2),
+    ],
+)
+def test_nothing_is_printed_below_the_result_of_a_command(arguments: tuple[str, ...], status: int) -> None:
+    """A command that has loaded the engine ends without reports of leaked types by its libraries."""
+    done = _rtolap(*arguments)
+    assert done.returncode == status, done
+    assert "leaked" not in done.stderr
+    assert bool(done.stderr) == bool(status)
+
+
+def test_an_exit_function_of_a_library_runs_and_the_status_is_the_commands(tmp_path: Path) -> None:
+    script = """
+        import atexit, sys, threading, time
+        from pathlib import Path
+        from rtolap.cli import main
+
+        left = Path(sys.argv[1])
+
+        def say_later() -> None:
+            time.sleep(0.2)
+            left.write_text("thread")
+
+        def command() -> None:
+            atexit.register(lambda: left.write_text(left.read_text() + ", exit function"))
+            threading.Thread(target=say_later).start()
+            raise SystemExit(7)
+
+        main.app = command
+        main.main()
+    """
+    left = tmp_path / "left"
+    command = [sys.executable, "-c", textwrap.dedent(script), str(left)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (7, "")
+    assert left.read_text() == "thread, exit function"
+
+
+def _ended_with_output_to(stdout: int) -> tuple[int, str]:
+    script = "import sys\nfrom rtolap.cli.output import end_now\nsys.stdout.write('x')\nend_now()"
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        timeout=60,
+    )
+    return done.returncode, done.stderr
+
+
+def test_output_that_cannot_be_written_is_an_error_and_a_reader_that_went_away_is_silent() -> None:
+    with Path("/dev/full").open("w") as full:
+        refused = _ended_with_output_to(full.fileno())
+    assert refused == (1, "error: the output cannot be written: No space left on device\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        assert _ended_with_output_to(writing) == (1, "")
+    finally:
+        os.close(writing)
 
 
 def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ with its own ImportError; a test loads them all.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import importlib
@@ -21,7 +22,7 @@ from rtolap import __version__
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.base.hidden_pandas import hide_pandas
 from rtolap.cli.local.running_stack import adopt_running_stack, no_stack_note
-from rtolap.cli.output import console, errors, warn
+from rtolap.cli.output import EXIT_ERROR, console, end_now, errors, warn
 
 
 @dataclass(frozen=True)
@@ -145,17 +146,33 @@ for _name, _mount in MOUNTS.items():
     app.command(_name, help=_mount.help)(_unmounted)
 
 
+@dataclass
+class _Ending:
+    """Ends the process with `status`, which stays that of a failure unless the command says otherwise."""
+
+    status: int = EXIT_ERROR
+
+    def __call__(self) -> None:
+        end_now(self.status)
+
+
 def main() -> None:
     """Run the command of the command line.
 
     Its imports stay to the end of the process, so no look for cycles is spent on them: those looks are a
-    third of a short command, most of them as it ends.
+    third of a short command, most of them as it ends. So the process ends at once when its threads and the
+    functions registered for its end are done.
     """
     hide_pandas()
     gc.disable()
+    ending = _Ending()
+    atexit.register(ending)  # first, so that it runs after what the command's libraries register
     try:
         with errors():
             app()
+    except SystemExit as ended:
+        ending.status = ended.code if isinstance(ended.code, int) else EXIT_ERROR * bool(ended.code)
+        raise
     finally:
         gc.enable()
 

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from rtolap.base.settings import Settings
-from rtolap.cli.output import JsonOption, console, print_json, print_table, warn
-from rtolap.cli.serving import end_now, service_settings
+from rtolap.cli.output import JsonOption, console, end_now, print_json, print_table, warn
+from rtolap.cli.serving import service_settings
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.protocols.query.client import QueryClient
 from rtolap.protocols.query.messages import HISTORY_CACHE_OFF, HistoryCacheReport

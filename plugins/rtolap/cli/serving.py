@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import NoReturn
 
 from rtolap.base.files import PRIVATE
 from rtolap.base.settings import Settings
@@ -25,11 +24,3 @@ def switch_often() -> None:
     """Let threads that answer have the interpreter soon while others compute: a small call over Flight waits
     for it some six times, by default up to 5 ms each."""
     sys.setswitchinterval(SWITCH_S)
-
-
-def end_now() -> NoReturn:
-    """End the process although calls of it or to it are still open; all that it keeps is closed already."""
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)

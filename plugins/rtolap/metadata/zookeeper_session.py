@@ -155,7 +155,8 @@ class ZooKeeperSession:
             log.info("ZooKeeper session is connected")
         else:
             self._connected.clear()
-            log.warning("ZooKeeper session is %s", state)
+            # The end of a session that this process closes is no news, least of all after a command's result.
+            log.log(logging.DEBUG if self._closed else logging.WARNING, "ZooKeeper session is %s", state)
             if state == KazooState.LOST and not self._closed:
                 self.number += 1
                 self._lost_pending = True

@@ -40,7 +40,8 @@ class Shell:
             check=False,
         )
         assert done.returncode == code, (arguments, done.stdout, done.stderr)
-        assert "Traceback" not in done.stderr
+        for noise in ("Traceback", "leaked", "ZooKeeper session"):
+            assert noise not in done.stderr, done.stderr
         return done
 
     def text(self, *arguments: str) -> str:

@@ -149,7 +149,7 @@ def shut_down(server: flight.FlightServerBase, within_s: float = DRAIN_S) -> boo
     """Take no call any more, and wait for those under way. False when some are still open then.
 
     Arrow breaks no call off, and its server waits for the last one at the interpreter's end too: a process
-    for which this is False has to end without that (`cli.serving.end_now`).
+    for which this is False has to end without that (`cli.output.end_now`).
     """
     waiting = threading.Thread(target=server.shutdown, name="flight-shutdown", daemon=True)
     waiting.start()
