@@ -170,7 +170,7 @@ def endpoints(receiver_port: int, folder: Path) -> Iterator[tuple[int, int]]:
     mysql = MySqlServer(service, users, host="127.0.0.1", port=0)
     mysql.start()
     connections = HttpConnections(service.metrics.registry, HttpLimits())
-    server = HttpServer(make_app(service, users, TOKEN), connections)
+    server = HttpServer(make_app(service, users, TOKEN, HttpLimits()), connections)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,11 +43,11 @@ class Agent:
         }
         self._lives: list[subprocess.Popen[str]] = []
 
-    def serve(self, *options: str) -> subprocess.Popen[str]:
+    def serve(self, *options: str, **settings: str) -> subprocess.Popen[str]:
         """Returns once it answers."""
         process = subprocess.Popen(
             [sys.executable, "-m", "rtolap.cli.main", "agent", "serve", "--jobs-dir", ".", *options],
-            env=self._environment,
+            env=self._environment | settings,
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -130,3 +131,10 @@ def test_a_signal_during_a_slow_stop_does_not_cut_it_short(agent: Agent) -> None
     said, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, said
     assert not lives(sleeper)
+
+
+def test_the_limits_of_http_in_the_environment_are_those_of_the_agent(agent: Agent) -> None:
+    agent.serve(RTOLAP_HTTP_HEAD_TIMEOUT_S="0.2")
+    address = agent.url.removeprefix("http://").split(":")
+    with socket.create_connection((address[0], int(address[1])), timeout=DEADLINE_S) as silent:
+        assert silent.recv(12) == b"HTTP/1.1 408", "a connection without a head is cut off"

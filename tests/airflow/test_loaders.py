@@ -27,6 +27,7 @@ from rtolap.airflow.triggers.loaded import LoadedTrigger, PartitionsTrigger
 from rtolap.airflow.triggers.process import ProcessTrigger
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.base.metrics import Metrics
+from rtolap.base.server_limits import HttpLimits
 from rtolap.cli import main
 from rtolap.protocols.agent.client import AgentClient, AsyncAgentClient
 from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus, RestartPolicy
@@ -71,7 +72,7 @@ class Loader:
         self.now = status({0: 5, 1: 5}, {0: 5, 1: 9})
         self.looks: list[float] = []
         self.port = free_port()
-        app = make_app(NAME, token, Metrics("loader"), self._look, lambda wanted: None)
+        app = make_app(NAME, token, Metrics("loader"), self._look, lambda wanted: None, HttpLimits())
         self._server = uvicorn.Server(uvicorn.Config(app, port=self.port, log_level="warning"))
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 

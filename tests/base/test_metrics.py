@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.base.http_guard import guard
 from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_server import MetricsServer
+from rtolap.base.server_limits import HttpLimits
 
 from tests.support import http_calls
 from tests.support.scrape import Scrape, scrape
@@ -87,7 +89,7 @@ def endpoint() -> TestClient:
     async def failed(request: Request, error: RtolapError) -> JSONResponse:
         return JSONResponse(error.to_dict(), error.http_status)
 
-    guard(app, Metrics("coordinator"), TOKEN)
+    guard(app, Metrics("coordinator"), TOKEN, limits=HttpLimits())
     return TestClient(app, raise_server_exceptions=False)
 
 
@@ -119,7 +121,7 @@ def test_requests_are_counted_by_route_and_status_not_by_path(endpoint: TestClie
 def server() -> Iterator[MetricsServer]:
     metrics = Metrics("receiver")
     metrics.counter("rows", "Rows.").inc(5)
-    server = MetricsServer(metrics, host="127.0.0.1", port=0, token=TOKEN)
+    server = MetricsServer(metrics, host="127.0.0.1", port=0, token=TOKEN, limits=HttpLimits())
     yield server
     server.close()
 
@@ -143,6 +145,16 @@ def test_a_silent_client_holds_up_neither_others_nor_the_end(server: MetricsServ
             http_calls.get(server.url, headers=BEARER)
 
 
+def test_the_limits_of_the_process_hold_for_its_page_of_metrics() -> None:
+    limits = HttpLimits(head_timeout_s=0.2)
+    server = MetricsServer(Metrics("receiver"), host="127.0.0.1", port=0, token=TOKEN, limits=limits)
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as silent:
+            assert silent.recv(12) == b"HTTP/1.1 408", "a connection without a head is cut off"
+    finally:
+        server.close()
+
+
 def test_a_taken_port_is_named(server: MetricsServer) -> None:
     with pytest.raises(Unavailable, match=str(server.port)):
-        MetricsServer(Metrics("other"), host="127.0.0.1", port=server.port, token=TOKEN)
+        MetricsServer(Metrics("other"), host="127.0.0.1", port=server.port, token=TOKEN, limits=HttpLimits())

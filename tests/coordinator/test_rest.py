@@ -6,6 +6,7 @@ import socket
 import httpx
 import pytest
 from rtolap.base.errors import Unauthorized, Unavailable
+from rtolap.base.server_limits import HttpLimits
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.server import build_app
 from rtolap.metadata.cubes import ClusterMetadata
@@ -69,7 +70,7 @@ def ask_standby(cluster: Cluster, path: str) -> tuple[httpx.Response, httpx.Resp
     )
     try:
         eventually(lambda: standby.leadership.leader_url() is not None, "the standby knows the leader")
-        app = build_app(standby, TOKEN)
+        app = build_app(standby, TOKEN, HttpLimits())
 
         async def ask() -> tuple[httpx.Response, httpx.Response]:
             transport = httpx.ASGITransport(app)

@@ -21,6 +21,7 @@ import yaml
 from airflow.cli.cli_parser import get_parser
 from airflow.configuration import conf
 from rtolap.agent.server import create_app
+from rtolap.base.server_limits import HttpLimits
 from rtolap.base.settings import Settings
 from rtolap.base.users import password_hash
 from rtolap.cli.main import load
@@ -143,9 +144,9 @@ def test_every_health_check_asks_a_route_that_exists_on_the_port_that_is_served(
     settings = Settings()
     nothing: Any = Mock()  # routes are declared without the service behind them
     served = {
-        "coordinator": (settings.coordinator_port, _paths(build_app(nothing, "t"))),
-        "agent": (settings.agent_port, _paths(create_app(nothing, "t", lambda: None))),
-        "query": (settings.query_http_port, _paths(make_app(nothing, nothing, "t"))),
+        "coordinator": (settings.coordinator_port, _paths(build_app(nothing, "t", HttpLimits()))),
+        "agent": (settings.agent_port, _paths(create_app(nothing, "t", lambda: None, HttpLimits()))),
+        "query": (settings.query_http_port, _paths(make_app(nothing, nothing, "t", HttpLimits()))),
         "stream-load": (settings.stream_load_port, set(OPEN_PATHS)),
         "airflow-api": (conf.getint("api", "port"), {AIRFLOW_HEALTH}),
         "airflow-execution-api": (DEFAULT_PORTS["airflow-execution"], {EXECUTION_API.health}),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users
 from rtolap.cli.query import app
 from rtolap.protocols.query import client as query_client
@@ -56,7 +57,11 @@ def endpoint(
     service: QueryService, cached: CacheWorld, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[TestClient]:
     made = make_app(
-        service, Users({}), TOKEN, history_cache=lambda versions_max: report(cached.keeper, versions_max)
+        service,
+        Users({}),
+        TOKEN,
+        HttpLimits(),
+        history_cache=lambda versions_max: report(cached.keeper, versions_max),
     )
     with talking_to(made, monkeypatch) as opened:
         yield opened
@@ -101,6 +106,6 @@ def test_it_wants_credentials_and_a_bounded_number(endpoint: TestClient) -> None
 
 
 def test_a_service_without_a_cache_says_so(service: QueryService, monkeypatch: pytest.MonkeyPatch) -> None:
-    with talking_to(make_app(service, Users({}), TOKEN), monkeypatch):
+    with talking_to(make_app(service, Users({}), TOKEN, HttpLimits()), monkeypatch):
         assert "RTOLAP_HISTORY_CACHE_DIR is not set" in run().replace("\n", " ")
         assert json.loads(run("--json"))["state"] == "OFF"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from rtolap.base.errors import UnknownTable
+from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users
 from rtolap.query.http import make_app
 from rtolap.query.statement_service import QueryService
@@ -17,7 +18,7 @@ TOKEN = "a token"
 
 @pytest.fixture(scope="module")
 def client(service: QueryService) -> Iterator[TestClient]:
-    with TestClient(make_app(service, Users({}), TOKEN)) as opened:
+    with TestClient(make_app(service, Users({}), TOKEN, HttpLimits())) as opened:
         yield opened
 
 

@@ -16,6 +16,7 @@ from rtolap.agent.server import create_app
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.clock import Clock
 from rtolap.base.http_server import HttpConnections, HttpServer
+from rtolap.base.server_limits import HttpLimits
 from rtolap.protocols.agent.client import AgentClient
 
 START_DEADLINE_S = 15.0
@@ -59,8 +60,8 @@ def running_agent(
     def shutdown() -> None:
         server.should_exit = True
 
-    app = create_app(supervisor, token, shutdown)
-    server = HttpServer(app, HttpConnections(supervisor.metrics.registry), graceful_s=2)
+    app = create_app(supervisor, token, shutdown, HttpLimits())
+    server = HttpServer(app, HttpConnections(supervisor.metrics.registry, HttpLimits()), graceful_s=2)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     deadline_s = time.monotonic() + START_DEADLINE_S

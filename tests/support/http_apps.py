@@ -17,6 +17,7 @@ from rtolap.agent.options import Host
 from rtolap.agent.server import create_app
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.metrics import Metrics
+from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users, password_hash
 from rtolap.query import http as query_http
 from rtolap.stored.loader import http as loader_http
@@ -75,10 +76,11 @@ def http_apps(folder: Path) -> Iterator[dict[str, HttpApp]]:
         with load_endpoint.load_endpoint(folder / "endpoint") as endpoint:
             yield {
                 "coordinator": HttpApp(cluster.app, coordinator_harness.TOKEN),
-                "agent": HttpApp(create_app(supervisor, _TOKEN, lambda: None), _TOKEN),
-                "query": HttpApp(query_http.make_app(service, users, _TOKEN), _TOKEN),
+                "agent": HttpApp(create_app(supervisor, _TOKEN, lambda: None, HttpLimits()), _TOKEN),
+                "query": HttpApp(query_http.make_app(service, users, _TOKEN, HttpLimits()), _TOKEN),
                 "loader": HttpApp(
-                    loader_http.make_app("job", _TOKEN, Metrics("loader"), _nothing, _nothing), _TOKEN
+                    loader_http.make_app("job", _TOKEN, Metrics("loader"), _nothing, _nothing, HttpLimits()),
+                    _TOKEN,
                 ),
                 "stream-load": HttpApp(endpoint.assembly.app, load_endpoint.TOKEN),
             }

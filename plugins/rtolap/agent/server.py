@@ -19,6 +19,7 @@ from rtolap.agent.supervisor import Supervisor
 from rtolap.base.errors import DefinitionError, RtolapError
 from rtolap.base.http_guard import guard
 from rtolap.base.http_server import HttpConnections, HttpServer
+from rtolap.base.server_limits import HttpLimits
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.agent.messages import LOG_BYTES_MAX, GenerationRef, ProcessList, ProcessSpec, Shutdown
 
@@ -29,7 +30,9 @@ T = TypeVar("T")
 GRACEFUL_S = 5
 
 
-def create_app(supervisor: Supervisor, token: str, shutdown: Callable[[], None]) -> FastAPI:
+def create_app(
+    supervisor: Supervisor, token: str, shutdown: Callable[[], None], limits: HttpLimits
+) -> FastAPI:
     """`shutdown` makes the server end once the answer is out."""
 
     @asynccontextmanager
@@ -51,7 +54,7 @@ def create_app(supervisor: Supervisor, token: str, shutdown: Callable[[], None])
                 await watch
 
     app = FastAPI(title="rtolap agent", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    guard(app, supervisor.metrics.registry, token, body_bytes_max=lambda path: BODY_BYTES_MAX)
+    guard(app, supervisor.metrics.registry, token, body_bytes_max=lambda path: BODY_BYTES_MAX, limits=limits)
     _add_routes(app, supervisor, shutdown)
 
     @app.exception_handler(RtolapError)
@@ -128,6 +131,7 @@ async def serve(
     host: str,
     port: int,
     token: str,
+    limits: HttpLimits,
     stop_on_exit: bool = False,
     cpus: Mapping[str, frozenset[int]] | None = None,
 ) -> None:
@@ -145,8 +149,8 @@ async def serve(
         def shutdown() -> None:
             server.should_exit = True
 
-        app = create_app(supervisor, token, shutdown)
-        connections = HttpConnections(supervisor.metrics.registry)
+        app = create_app(supervisor, token, shutdown, limits)
+        connections = HttpConnections(supervisor.metrics.registry, limits)
         server = HttpServer(app, connections, host=host, port=port, graceful_s=GRACEFUL_S)
         await server.serve()
         if stop_on_exit:

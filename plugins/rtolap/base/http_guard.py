@@ -73,7 +73,7 @@ def guard(
     open_paths: Collection[str] = HEALTH,
     body_bytes_max: BodyBound = lambda path: BODY_BYTES_MAX,
     answer: Answer = json_answer,
-    limits: HttpLimits = HttpLimits(),
+    limits: HttpLimits,
 ) -> None:
     """Guard all of `app`, count its requests and serve `/metrics`; before it serves.
 

@@ -42,7 +42,7 @@ _FULL = (
 class HttpConnections:
     """Those of one service, over all its ports."""
 
-    def __init__(self, metrics: Metrics, limits: HttpLimits = HttpLimits()) -> None:
+    def __init__(self, metrics: Metrics, limits: HttpLimits) -> None:
         self.limits = limits
         self.open = Connections(
             total_max=limits.connections_max, per_address_max=limits.connections_per_address_max

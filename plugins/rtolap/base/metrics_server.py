@@ -5,6 +5,7 @@ token.
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 from fastapi import FastAPI
 
@@ -16,23 +17,31 @@ from rtolap.base.server_limits import HttpLimits
 
 BODY_BYTES_MAX = 4 << 10  # there is no route for one
 GRACEFUL_S = 1
-_LIMITS = HttpLimits(connections_max=100, connections_per_address_max=50, requests_max=20)
+CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, REQUESTS_MAX = 100, 50, 20
 
 
 class MetricsServer:
     """Serves from its making until `close`. `port` 0 takes a free one; `url` says which.
 
+    `limits` are those of the process's servers; a page of metrics never needs more than the constants above.
+
     Raises Unavailable where the port cannot be had.
     """
 
-    def __init__(self, metrics: Metrics, *, host: str, port: int, token: str) -> None:
+    def __init__(self, metrics: Metrics, *, host: str, port: int, token: str, limits: HttpLimits) -> None:
+        limits = replace(
+            limits,
+            connections_max=min(limits.connections_max, CONNECTIONS_MAX),
+            connections_per_address_max=min(limits.connections_per_address_max, CONNECTIONS_PER_ADDRESS_MAX),
+            requests_max=min(limits.requests_max, REQUESTS_MAX),
+        )
         sockets = listening_sockets("metrics", host, port)
         self.port: int = sockets[0].getsockname()[1]
         self.url = f"http://{host}:{self.port}{PATH}"
         app = FastAPI(title="metrics", openapi_url=None, docs_url=None, redoc_url=None)
-        guard(app, metrics, token, open_paths=(), body_bytes_max=lambda path: BODY_BYTES_MAX, limits=_LIMITS)
+        guard(app, metrics, token, open_paths=(), body_bytes_max=lambda path: BODY_BYTES_MAX, limits=limits)
         self._server = HttpServer(
-            app, HttpConnections(metrics, _LIMITS), lifespan="off", graceful_s=GRACEFUL_S
+            app, HttpConnections(metrics, limits), lifespan="off", graceful_s=GRACEFUL_S
         )
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": sockets}, name="metrics", daemon=True

@@ -50,6 +50,7 @@ def serve(
             host=settings.host,
             port=settings.agent_port,
             token=settings.token(),
+            limits=settings.http_limits(),
             stop_on_exit=stop_on_exit,
             cpus=parse_cpus(settings.agent_cpus, host_processors()),
         )

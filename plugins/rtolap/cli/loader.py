@@ -91,6 +91,7 @@ def run(
             host=settings.host,
             port=port,
             token=settings.token(),
+            limits=settings.http_limits(),
             open_watermarks=lambda application: WatermarkClient(
                 settings.coordinator_urls(), settings.token(), application
             ),

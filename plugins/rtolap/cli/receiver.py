@@ -11,7 +11,8 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.cycle_collection import CycleCollection
 from rtolap.base.stopping import stop_event
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
-from rtolap.cli.serving import end_now, service_settings, switch_often
+from rtolap.cli.output import end_now
+from rtolap.cli.serving import service_settings, switch_often
 from rtolap.cubes.receiver.assembly import CubeAssembly
 from rtolap.cubes.receiver.process import ReceiverService
 from rtolap.cubes.receiver.settings import ReceiverSettings
@@ -94,6 +95,7 @@ def serve(
         host=settings.host,
         port=settings.receiver_port if port is None else port,
         metrics_port=metrics_port,
+        http_limits=settings.http_limits(),
         flight_limits=settings.flight_limits(),
         show_clients=connections.statistics.show,
     )

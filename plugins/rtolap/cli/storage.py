@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from rtolap.base.stopping import stop_event, wait_awake
-from rtolap.cli.serving import end_now, service_settings, switch_often
+from rtolap.cli.output import end_now
+from rtolap.cli.serving import service_settings, switch_often
 from rtolap.stored.node.process import StorageService
 from rtolap.stored.node.settings import StorageSettings
 
@@ -62,6 +63,7 @@ def serve(
             heartbeat_every_s=heartbeat_every_s,
             drain_s=drain_s,
         ),
+        http_limits=settings.http_limits(),
         flight_limits=settings.flight_limits(),
     )
     switch_often()

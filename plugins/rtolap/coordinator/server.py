@@ -50,7 +50,7 @@ _BODY_BYTES_MAX = 32 << 20  # lists of hosts are long
 GRACEFUL_S = 5
 
 
-def build_app(coordinator: Coordinator, token: str, limits: HttpLimits = HttpLimits()) -> FastAPI:
+def build_app(coordinator: Coordinator, token: str, limits: HttpLimits) -> FastAPI:
     probe = LeaderProbe()
 
     def leading() -> None:

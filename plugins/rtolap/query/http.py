@@ -72,7 +72,7 @@ def make_app(
     service: QueryService,
     users: Users,
     token: str,
-    limits: HttpLimits = HttpLimits(),
+    limits: HttpLimits,
     peers: Peers = NoPeers(),
     history_cache: Callable[[int], HistoryCacheReport] = lambda versions_max: HISTORY_CACHE_OFF,
 ) -> FastAPI:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import RtolapError
+from rtolap.base.server_limits import HttpLimits
 from rtolap.cubes.receiver.assembly import CubeAssembly
 from rtolap.cubes.receiver.process import GivingWay, ReceiverService
 from rtolap.cubes.receiver.settings import ReceiverSettings
@@ -114,7 +115,7 @@ def receivers(tmp_path: Path) -> Iterator[list[ReceiverService]]:
             clock=clock,
             settings=ReceiverSettings(disk_free_bytes_min=0),
         )
-        service = ReceiverService(assembly, host="127.0.0.1", port=0)
+        service = ReceiverService(assembly, host="127.0.0.1", port=0, http_limits=HttpLimits())
         service.start()
         services.append(service)
         eventually(lambda service=service: bool(service.stats().cubes), "it serves the cube")

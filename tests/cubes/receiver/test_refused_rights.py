@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Forbidden
+from rtolap.base.server_limits import HttpLimits
 from rtolap.cubes.receiver import process as process_module
 from rtolap.cubes.receiver.assembly import CubeAssembly
 from rtolap.cubes.receiver.process import ReceiverService
@@ -65,7 +66,7 @@ class Receiver:
             clock=clock,
             settings=ReceiverSettings(disk_free_bytes_min=0),
         )
-        self.service = ReceiverService(assembly, host="127.0.0.1", port=0)
+        self.service = ReceiverService(assembly, host="127.0.0.1", port=0, http_limits=HttpLimits())
         self.service.start()
 
     def assign(self, replica_set: str) -> None:

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotFound
+from rtolap.base.server_limits import HttpLimits
 from rtolap.coordinator.applications.host_lists import ListPlaces
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.server import build_app
@@ -86,7 +87,7 @@ _PRESENT = _Present()
 
 @functools.cache
 def _app() -> FastAPI:
-    return build_app(cast(Coordinator, _PRESENT), TOKEN)
+    return build_app(cast(Coordinator, _PRESENT), TOKEN, HttpLimits())
 
 
 class Cluster:

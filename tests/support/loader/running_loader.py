@@ -12,6 +12,7 @@ import httpx
 from fastapi.testclient import TestClient
 from rtolap.base.clock import SystemClock
 from rtolap.base.metrics import Metrics
+from rtolap.base.server_limits import HttpLimits
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer
@@ -79,7 +80,9 @@ class Running:
         self.thread.start()
         metrics = Metrics("loader")
         measure(metrics, self.process, self.status)
-        self.endpoint = TestClient(make_app("j", TOKEN, metrics, self.status, self.process.want))
+        self.endpoint = TestClient(
+            make_app("j", TOKEN, metrics, self.status, self.process.want, HttpLimits())
+        )
         self.headers = {"Authorization": f"Bearer {TOKEN}"}
 
     def _run(self) -> None:

@@ -104,7 +104,9 @@ def _declared(sources: Path | None, named: list[str]) -> dict[int, list[Path]]:
 def _serve(opened: ExitStack, port: int, counts: LogCounts) -> None:
     settings, metrics = Settings(), Metrics(SERVICE)
     LogMetrics(metrics, counts.rows)
-    server = MetricsServer(metrics, host=settings.host, port=port, token=settings.token())
+    server = MetricsServer(
+        metrics, host=settings.host, port=port, token=settings.token(), limits=settings.http_limits()
+    )
     opened.callback(server.close)
     success(f"metrics at {server.url}")
 

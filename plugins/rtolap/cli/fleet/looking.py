@@ -132,7 +132,9 @@ def serve_metrics(opened: ExitStack, port: int | None) -> StageMetrics | None:
         return None
     settings, metrics = Settings(), Metrics(SERVICE)
     gauges = StageMetrics(metrics)
-    server = MetricsServer(metrics, host=settings.host, port=port, token=settings.token())
+    server = MetricsServer(
+        metrics, host=settings.host, port=port, token=settings.token(), limits=settings.http_limits()
+    )
     opened.callback(server.close)
     success(f"metrics at {server.url}")
     return gauges

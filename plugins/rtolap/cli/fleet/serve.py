@@ -102,7 +102,11 @@ def serve(
         if produce_p99_ms_max is not None:
             produce = ProduceTimes(opened.enter_context(StageReader(declared_sources(sources))).look)
         server = MetricsServer(
-            metrics.registry, host=settings.host, port=metrics_port, token=settings.token()
+            metrics.registry,
+            host=settings.host,
+            port=metrics_port,
+            token=settings.token(),
+            limits=settings.http_limits(),
         )
         opened.callback(server.close)
         _log.info("metrics at %s", server.url)

@@ -41,7 +41,11 @@ def serve(
     )
     metrics = ConsumerMetrics()
     metrics_server = MetricsServer(
-        metrics.registry, host=settings.host, port=metrics_port, token=settings.token()
+        metrics.registry,
+        host=settings.host,
+        port=metrics_port,
+        token=settings.token(),
+        limits=settings.http_limits(),
     )
     try:
         process = open_process(

@@ -141,7 +141,9 @@ def _looks(
 def _serve(opened: ExitStack, port: int) -> ReplicationMetrics:
     settings, metrics = Settings(), Metrics(SERVICE)
     gauges = ReplicationMetrics(metrics)
-    server = MetricsServer(metrics, host=settings.host, port=port, token=settings.token())
+    server = MetricsServer(
+        metrics, host=settings.host, port=port, token=settings.token(), limits=settings.http_limits()
+    )
     opened.callback(server.close)
     success(f"metrics at {server.url}")
     return gauges

@@ -24,7 +24,7 @@ import pyarrow as pa
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_server import MetricsServer
-from rtolap.base.server_limits import FlightLimits
+from rtolap.base.server_limits import FlightLimits, HttpLimits
 from rtolap.cubes.receiver.assembly import UNREACHABLE, CubeAssembly
 from rtolap.cubes.receiver.flight import ReceiverFlightServer
 from rtolap.cubes.receiver.metrics import ReceiverMetrics
@@ -59,6 +59,7 @@ class ReceiverService:
         host: str,
         port: int,
         metrics_port: int = 0,
+        http_limits: HttpLimits,
         flight_limits: FlightLimits = FlightLimits(),
         show_clients: Callable[[Metrics], None] = lambda metrics: None,
     ) -> None:
@@ -85,7 +86,7 @@ class ReceiverService:
             self, host=host, port=port, token=token, metrics=metrics, limits=flight_limits
         )
         self.port: int = self._server.port
-        self._metrics = MetricsServer(metrics, host=host, port=metrics_port, token=token)
+        self._metrics = MetricsServer(metrics, host=host, port=metrics_port, token=token, limits=http_limits)
         self._election = metadata.store.elect(
             paths.replica_set_election(replica_set), receiver_id, self._wake.set
         )

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request, Response
 from rtolap.base.errors import RtolapError
 from rtolap.base.http_guard import guard
 from rtolap.base.metrics import Metrics
+from rtolap.base.server_limits import HttpLimits
 from rtolap.protocols.loader.messages import API, LoaderStatus
 from rtolap.stored.metastore.load_jobs import LoadJobEvent
 
@@ -23,11 +24,12 @@ def make_app(
     metrics: Metrics,
     status: Callable[[], LoaderStatus],
     want: Callable[[LoadJobEvent], None],
+    limits: HttpLimits,
 ) -> FastAPI:
     """`want` notes in the ledger what is wanted, and has the process follow it."""
 
     app = FastAPI(title="rtolap loader", docs_url=None, redoc_url=None, openapi_url=None)
-    guard(app, metrics, token, body_bytes_max=lambda path: BODY_BYTES_MAX)
+    guard(app, metrics, token, body_bytes_max=lambda path: BODY_BYTES_MAX, limits=limits)
 
     @app.exception_handler(RtolapError)
     async def failed(_request: Request, error: RtolapError) -> Response:

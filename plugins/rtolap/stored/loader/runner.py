@@ -14,6 +14,7 @@ from contextlib import closing
 from rtolap.base.errors import NotYet
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.metrics import Family, Metrics
+from rtolap.base.server_limits import HttpLimits
 from rtolap.base.stopping import stop_event
 from rtolap.model.loader import Loader, LoaderSink, SinkPartitions
 from rtolap.protocols.loader.messages import (
@@ -48,6 +49,7 @@ def run(
     host: str,
     port: int,
     token: str,
+    limits: HttpLimits,
     open_watermarks: Callable[[str], WatermarkClient],
     partition_session: Callable[[LoaderSink, SinkPartitions], OpenSession],
     check_rights: Callable[[Loader], None] = lambda loader: None,
@@ -99,7 +101,9 @@ def run(
         measure(metrics, process, status)
         show_clients(metrics)
         endpoint = _served(
-            make_app(job_id, token, metrics, status, process.want), HttpConnections(metrics), listening
+            make_app(job_id, token, metrics, status, process.want, limits),
+            HttpConnections(metrics, limits),
+            listening,
         )
         log.info("loading %s into %s.%s; endpoint at %s", work.loader.topic, work.loader.database,
                  work.loader.table, address)  # fmt: skip

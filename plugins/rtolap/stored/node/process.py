@@ -21,7 +21,7 @@ import msgspec
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
 from rtolap.base.metrics import Family, Metrics
 from rtolap.base.metrics_server import MetricsServer
-from rtolap.base.server_limits import FlightLimits
+from rtolap.base.server_limits import FlightLimits, HttpLimits
 from rtolap.base.tls import trust
 from rtolap.protocols.flight.server import shut_down
 from rtolap.protocols.storage.client import StorageClients
@@ -56,6 +56,7 @@ class StorageService:
         endpoints: tuple[str, ...],
         endpoints_ca: Path | None = None,
         settings: StorageSettings | None = None,
+        http_limits: HttpLimits,
         flight_limits: FlightLimits = FlightLimits(),
     ) -> None:
         """Recovers all tablets. `endpoints_ca`: PEM whom to trust for https endpoints; None: the system's.
@@ -73,7 +74,9 @@ class StorageService:
             )
             closing.callback(self._shut_down)
             self.address = f"{host}:{self._server.port}"
-            self.metrics = MetricsServer(metrics, host=host, port=metrics_port, token=token)
+            self.metrics = MetricsServer(
+                metrics, host=host, port=metrics_port, token=token, limits=http_limits
+            )
             closing.callback(self.metrics.close)
             client = HeartbeatClient(endpoints, token, ca=endpoints_ca)
             closing.callback(client.close)

@@ -35,7 +35,7 @@ def make_app(
     guard: Guard,
     election: Election,
     metrics: Metrics,
-    limits: HttpLimits = HttpLimits(),
+    limits: HttpLimits,
 ) -> FastAPI:
     """`public`: routers that look at the rights of their callers; `own`: those that want the cluster's token,
     with all their paths under /api/v1. The own ones go first: theirs are not names of databases."""
