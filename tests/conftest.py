@@ -147,13 +147,21 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How those failed that passed when they were run once more (`.ci/run` has it so): each is a fault."""
+    """List the tests that passed only at their second try (`.ci/run` allows one), and how the first one failed.
+
+    Each is a defect, of the product or of the test.
+    """
     first_tries = terminalreporter.getreports("rerun")
-    if first_tries:
-        terminalreporter.section("FAILED ONCE")
+    if not first_tries:
+        return
+    terminalreporter.section("FAILED ONCE")
     for report in first_tries:
         terminalreporter.section(f"{report.nodeid}, {report.when}", "_")
         terminalreporter.line(report.longreprtext)
+    names = sorted({report.nodeid for report in first_tries})
+    terminalreporter.section(f"DEFECTS TO MEND: {len(names)} tests failed once")
+    for name in names:
+        terminalreporter.line(name)
 
 
 @pytest.hookimpl(trylast=True)  # after pytest has looked for what was left open: modules leave nothing
