@@ -1,0 +1,88 @@
+"""What the pages say of settings, definitions, limits, commands and functions is what the code has."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from rtolap.base.settings import Settings
+
+from tests.support.reference import (
+    LIMITS,
+    OTHER_VARIABLES,
+    PAGE,
+    PRODUCT,
+    ROOT,
+    SQL_PAGE,
+    commands,
+    page,
+    sql_page,
+    variables_in,
+)
+
+OF_SETTINGS = {f"RTOLAP_{name.upper()}" for name in Settings.model_fields}
+TOLD = "write it again with `make reference`"
+
+
+def test_the_page_of_settings_definitions_limits_and_commands_is_that_of_the_code() -> None:
+    assert PAGE.read_text() == page(), TOLD
+
+
+def test_the_list_of_functions_is_that_of_the_code() -> None:
+    assert SQL_PAGE.read_text() == sql_page(), TOLD
+
+
+def test_every_setting_and_option_says_what_it_means() -> None:
+    silent = [name for name, field in Settings.model_fields.items() if not field.description]
+    silent += [
+        f"rtolap {words} {option.opts[0]}"
+        for words, command in commands()
+        for option in command.params
+        if option.param_type_name == "option" and not option.hidden and not option.help
+    ]
+    assert silent == []
+
+
+def test_every_variable_that_the_product_reads_is_documented() -> None:
+    assert variables_in(*PRODUCT) <= OF_SETTINGS | set(OTHER_VARIABLES)
+
+
+def test_every_variable_that_a_page_names_is_read_somewhere() -> None:
+    read = OF_SETTINGS | variables_in(*PRODUCT, "tests", "Makefile")
+    named = {
+        name
+        for file in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+        for name in re.findall(r"\bRTOLAP_[A-Z0-9_]*[A-Z0-9]\b", file.read_text())
+    }
+    assert named - read == set()
+    assert set(OTHER_VARIABLES) <= read
+
+
+def test_the_page_says_when_a_window_that_was_rejected_ends() -> None:
+    gate = (ROOT / "dags" / "watermark_gate.py").read_text()
+    (days,) = re.findall(r"timeout=timedelta\(days=(\d+)\)", gate)
+    page_of_airflow = (ROOT / "docs" / "airflow.md").read_text()
+    assert f"fails after {days} days" in page_of_airflow.partition("*Reject* keeps it waiting")[2][:200]
+
+
+def test_every_bound_of_a_definition_is_among_the_limits() -> None:
+    listed = {(module, constant) for module, constant, _, _ in LIMITS}
+    validation = ROOT / "plugins" / "rtolap" / "model" / "validation"
+    found = {
+        (f"model.validation.{file.stem}", name) for file in validation.glob("*.py") for name in _bounds(file)
+    }
+    assert found <= listed
+
+
+def _bounds(file: Path) -> set[str]:
+    """The public constants of a module that are called a maximum or a minimum."""
+    targets = [
+        target
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.Assign)
+        for each in node.targets
+        for target in (each.elts if isinstance(each, ast.Tuple) else [each])
+    ]
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    return {name for name in names if re.fullmatch(r"[A-Z][A-Z0-9_]*_(MAX|MIN)(_[A-Z]+)?", name)}
