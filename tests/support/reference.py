@@ -7,6 +7,7 @@ Each line comes from the code that reads the value, so a default on the page is 
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import types
@@ -34,6 +35,7 @@ FUNCTIONS_BEGIN = "<!-- functions: written by `make reference` -->\n"
 FUNCTIONS_END = "<!-- end of functions -->\n"
 _VARIABLE = re.compile(r"\bRTOLAP_[A-Z][A-Z0-9_]*[A-Z0-9]\b")
 PRODUCT = ("plugins", "dags", "docker", "include", "scripts", "spark_jobs")
+_BOUND = re.compile(r"[A-Z][A-Z0-9_]*_(MAX|MIN)(_[A-Z]+)?")
 _NO_VARIABLES = {"RTOLAP_DEFAULT", "RTOLAP_NAMED", "RTOLAP_OPTIONS"}  # names in Python, of a connection
 
 # Variables that no field of Settings reads. Those of a test alone are not for users.
@@ -166,9 +168,34 @@ def _default(field: msgspec.structs.FieldInfo, hint: Any) -> str:
 
 def limit_lines() -> Iterator[str]:
     yield from ("| limit | of |", "|---|---|")
-    for module, constant, unit, meaning in LIMITS:
+    listed = {(module, constant) for module, constant, _, _ in LIMITS}
+    others = [(*each, *_words_of(each[1])) for each in bounds_in_code() if each not in listed]
+    for module, constant, unit, meaning in (*LIMITS, *others):
         value = getattr(importlib.import_module(f"rtolap.{module}"), constant)
         yield f"| {_amount(value, unit)} | {meaning} |"
+
+
+def bounds_in_code() -> list[tuple[str, str]]:
+    """Return (module, constant) of all public constants of validation that are called a bound."""
+    found = []
+    for file in sorted((ROOT / "plugins" / "rtolap" / "model" / "validation").glob("*.py")):
+        names = {
+            target.id
+            for node in ast.parse(file.read_text()).body
+            if isinstance(node, ast.Assign)
+            for each in node.targets
+            for target in (each.elts if isinstance(each, ast.Tuple) else [each])
+            if isinstance(target, ast.Name)
+        }
+        found += [(f"model.validation.{file.stem}", name) for name in sorted(names) if _BOUND.fullmatch(name)]
+    return found
+
+
+def _words_of(constant: str) -> tuple[str, str]:
+    """Return the unit and the meaning that a constant's name has."""
+    words = re.sub(r"_(MAX|MIN)(?=_|$)", "", constant).lower().split("_")
+    unit = words[-1] if words[-1] in ("ms", "s", "bytes", "ppm", "percent") else ""
+    return unit, f"`{'_'.join(words)}`"
 
 
 def _amount(value: int, unit: str) -> str:
