@@ -162,7 +162,11 @@ def _missing(segment: SegmentInfo) -> str:
 def _state(segment: SegmentInfo) -> str:
     beside = [
         mark
-        for mark, is_so in (("base cuboid lost", segment.base_lost), ("events lost", segment.lost))
+        for mark, is_so in (
+            ("base cuboid lost", segment.base_lost),
+            ("events lost", segment.lost),
+            ("bound breached", segment.breached),
+        )
         if is_so
     ]
     return ", ".join([segment.state, *beside])
