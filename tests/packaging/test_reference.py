@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from pydantic_core import PydanticUndefined
+from rtolap.base.metrics_server import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, REQUESTS_MAX
 from rtolap.base.settings import Settings
 
 from tests.support.reference import (
@@ -56,6 +58,31 @@ def test_every_variable_that_a_page_names_is_read_somewhere() -> None:
     }
     assert named - read == set()
     assert set(OTHER_VARIABLES) <= read
+
+
+def test_defaults_on_the_page_of_operations_are_those_of_the_code() -> None:
+    wrong, compared = [], 0
+    for line in (ROOT / "docs" / "operations.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        names = re.findall(r"`RTOLAP_([A-Z0-9_]+)`", cells[0])
+        told = re.findall(r"`([^`]*)`", cells[1]) if len(cells) > 2 else []
+        if not names or len(names) != len(told):
+            continue
+        for name, shown in zip(names, told, strict=True):
+            field = Settings.model_fields.get(name.lower())
+            if field is None or field.default in (None, "", PydanticUndefined):  # words say what holds then
+                continue
+            compared += 1
+            if str(field.default).removesuffix(".0").lower() != shown.removesuffix(".0").lower():
+                wrong.append(f"RTOLAP_{name}: {shown} for {field.default}")
+    assert wrong == []
+    assert compared > 20
+
+
+def test_bounds_of_pages_of_metrics_are_those_of_the_code() -> None:
+    told = (ROOT / "docs" / "operations.md").read_text().replace("\n", " ")
+    bounds = f"{CONNECTIONS_MAX} connections, {CONNECTIONS_PER_ADDRESS_MAX} of an address and {REQUESTS_MAX}"
+    assert f"at most {bounds} requests" in told
 
 
 def test_the_page_says_when_a_window_that_was_rejected_ends() -> None:
