@@ -8,7 +8,7 @@ which it falls silent is beyond any estimate. Its events come in later, and show
 
 Events are counted by slots of event time, evenly between the two instants of a report. An event that comes
 in for a window that has closed was missing of it. Where a report spans more than a window nobody knows where
-its events are; then each window that it touches may have missed all of them.
+its events are: they count at its end, and each window that it touches may have missed all of them.
 
 Windows may end at any slot. The first ones after the beginning are not judged: their events were counted by
 somebody else. A host that never comes back is not found; its lease says for how long it is waited for.
@@ -28,6 +28,7 @@ from rtolap.watermark.snapshot import NEVER, Instants, Rates
 SLOT_MS = 10_000
 KEPT_MS = 25 * 3_600_000
 _NOISE_EVENTS = 1e-6
+_SLOTS_MAX = 360  # of a window; those of a longer one are longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Breaches:
     _found: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._slot_ms = min(SLOT_MS, self.window_ms)
+        self._slot_ms = max(min(SLOT_MS, self.window_ms), self.window_ms // _SLOTS_MAX)
         self._window = self.window_ms // self._slot_ms
         size = (KEPT_MS + self.window_ms) // self._slot_ms
         self._events, self._missing = np.zeros(size), np.zeros(size)
@@ -84,7 +85,7 @@ class Breaches:
         inside = to_ms > least_ms
         from_ms, to_ms, number = np.maximum(from_ms[inside], least_ms), to_ms[inside], number[inside]
         wide = to_ms - from_ms > self.window_ms
-        self._events += self._spread(from_ms, to_ms, number)
+        self._events += self._spread(np.where(wide, to_ms - 1, from_ms), to_ms, number)
         late = (from_ms // self._slot_ms < self._mark) & ~wide
         if late.any():
             self._add_missing(self._spread(from_ms[late], to_ms[late], number[late]))
