@@ -13,7 +13,7 @@ SEEDS ?= 10
 # Each process of the stack and of the tests imports hundreds of modules: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-unit test-integration soak lint format lock bench wheel clean
+.PHONY: help setup demo test test-unit test-integration soak lint format reference lock bench wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ lint: setup ## Format, style, types and the arrows between the rooms
 format: setup ## Format the code and mend what the linter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+reference: setup ## Write what docs/reference.md and docs/sql.md list out of the code
+	@$(BIN)/python -m tests.support.reference
 
 lock: setup ## Resolve the dependencies again into requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-annotate --no-header \

@@ -48,6 +48,16 @@ def misses(scenario: str, deficit: Closed, times: float = 1.0) -> list[str]:
     ]
 
 
+def unreported(closed: Closed, declared_ppm: int) -> list[tuple[int, float]]:
+    """Return the windows that miss more than declared and are not reported: (end, missing share)."""
+    reported = {breach.window_end_ms for breach in closed.breaches}
+    return [
+        (end_ms, share)
+        for end_ms, share in zip(closed.ends_ms, closed.shares, strict=True)
+        if share > declared_ppm / 1e6 and end_ms not in reported
+    ]
+
+
 def _logged(closed: Closed) -> list[float]:
     return [all_ - later for all_, later in zip(closed.shares, closed.unlogged_shares, strict=True)]
 

@@ -122,6 +122,23 @@ def jump_at_stall(seed: int, hosts: int) -> Fleet:
     return _jump(seed, hosts, 0)
 
 
+def wakes_at_stall(seed: int, hosts: int) -> Fleet:
+    """0.1 % of the hosts log nothing but heartbeats, then thirty times what others log; at that moment they
+    stall, for 3 to 20 minutes."""
+    rng = np.random.default_rng(seed + 3)
+    some = _some(seed, hosts, 1_000)
+    wakes = FAULT_MS + rng.integers(0, 10 * MINUTE_MS, some.size)
+
+    def growth(at_ms: NDArray[np.int64]) -> NDArray[np.float64]:
+        grown = np.ones(at_ms.shape)
+        grown[some] = np.where(at_ms[some] >= wakes[:, None], 30.0, 0.0)
+        return grown
+
+    waking = fleet(seed, hosts, PARTITIONS, growth=growth)
+    waking.stall(some, wakes, rng.integers(3 * MINUTE_MS, 20 * MINUTE_MS, some.size), speed=10)
+    return waking
+
+
 def large_newcomer(seed: int, hosts: int) -> Fleet:
     """A new host logs 30 % of all events. It is listed a minute before it begins; for ten minutes it comes in
     two minutes late."""
@@ -150,9 +167,11 @@ SCENARIOS: dict[str, Callable[[int, int], Fleet]] = {
     "rate rise, backlog": rise_with_backlog,
     "ten-fold jump, then stall": jump_then_stall,
     "ten-fold jump at the stall": jump_at_stall,
+    "wakes at the stall": wakes_at_stall,
     "new host of 30 %, lagging": large_newcomer,
 }
 
 # By how many times more than stated may be missing. A host's change as it falls silent is not seen: it may
-# miss as many times more as its rate has grown.
-TIMES_STATED = {"ten-fold jump at the stall": 10.0}
+# miss as many times more as its rate has grown, and without end if it had logged nothing. Such windows are
+# reported as breached once their events are there.
+TIMES_STATED = {"ten-fold jump at the stall": 10.0, "wakes at the stall": float("inf")}

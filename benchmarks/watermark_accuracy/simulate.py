@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from rtolap.watermark.breaches import Breach, Breaches
 from rtolap.watermark.hostlist import NO_LIMIT_MS
 from rtolap.watermark.progress import HostProgress
 from rtolap.watermark.rules import Deficit, GlobalMax, HostPrecise, PartitionBounded, Rule
@@ -40,13 +41,16 @@ RULES: dict[str, Rule] = {
 @dataclass
 class Closed:
     """The windows that one rule closed: a value for each. `shares` of its events were not read then; of
-    those, `unlogged_shares` had not been logged yet, by hosts whose clocks were behind."""
+    those, `unlogged_shares` had not been logged yet, by hosts whose clocks were behind. `breaches` are those
+    that were reported, at the end of all; `ends_ms`: of the windows."""
 
     shares: list[float] = field(default_factory=list)
     unlogged_shares: list[float] = field(default_factory=list)
     delays_ms: list[int] = field(default_factory=list)
     bounds_ppm: list[int] = field(default_factory=list)
     open: int = 0
+    ends_ms: list[int] = field(default_factory=list)
+    breaches: tuple[Breach, ...] = ()
 
 
 def simulate(fleet: Fleet, rules: Mapping[str, Rule] = RULES, tick_ms: int = TICK_MS) -> dict[str, Closed]:
@@ -63,12 +67,20 @@ def simulate(fleet: Fleet, rules: Mapping[str, Rule] = RULES, tick_ms: int = TIC
     nobody = np.zeros(fleet.hosts, np.bool_)
     closed_by_rule = {name: Closed() for name in rules}
     published = dict.fromkeys(rules, NEVER)
+    late = {
+        name: Breaches(rule.missing_events_ppm, WINDOW_MS)
+        for name, rule in rules.items()
+        if isinstance(rule, Deficit)
+    }
     for now_ms in range(START_MS + MINUTE_MS, START_MS + SPAN_MS - MINUTE_MS, tick_ms):
         came, events = inbox.take(now_ms)
         if came.size:
+            before_ms = progress.latest_of(came).copy()
             progress.apply(0, 1, came, fleet.stamp_ms[came, inbox.read[came]], now_ms)
             heard_ms[np.unique(fleet.partition[came])] = now_ms
             rates.observe(came, events, progress.latest_of(came))
+            for breaches in late.values():
+                breaches.observe(before_ms, progress.latest_of(came), events)
         listed = fleet.listed_ms <= now_ms
         estimate = rates.estimate(now_ms)
         latest = progress.latest_ms()
@@ -90,13 +102,18 @@ def simulate(fleet: Fleet, rules: Mapping[str, Rule] = RULES, tick_ms: int = TIC
             if decision.watermark_ms is None or decision.watermark_ms <= published[name]:
                 continue
             published[name] = decision.watermark_ms
+            if name in late:
+                late[name].published(decision.watermark_ms)
             closed = closed_by_rule[name]
             while len(closed.shares) < len(ends) and ends[len(closed.shares)] <= published[name]:
                 end, total = ends[len(closed.shares)], totals[len(closed.shares)]
                 closed.shares.append(missing_events(fleet, inbox.read, end) / total)
                 closed.unlogged_shares.append(unlogged_events(fleet, end, now_ms) / total)
                 closed.delays_ms.append(now_ms - end)
+                closed.ends_ms.append(end)
                 closed.bounds_ppm.append(decision.bound_ppm)
+    for name, breaches in late.items():
+        closed_by_rule[name].breaches = breaches.found()
     for closed in closed_by_rule.values():
         closed.open = len(ends) - len(closed.shares)
     return closed_by_rule

@@ -51,7 +51,7 @@ def what_is_caught_up_with_is_enough(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("fault", "first_seed"),
     [
-        (committed_counts_as_visible, 4),
+        (committed_counts_as_visible, 23),
         (what_is_caught_up_with_is_enough, 15),
     ],
 )

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from rtolap.model.loader import LoaderSink
 from rtolap.protocols.stream_load.messages import LoadState, SendOptions
+from rtolap.stored.loader import settle
 from rtolap.stored.loader.commit import Committer
 from rtolap.stored.loader.records.decode import Decoded
 from rtolap.stored.loader.settle import Settler
@@ -15,7 +17,7 @@ from rtolap.stored.loader.states import ACTIONS, Action, Sent
 from rtolap.stored.metastore.leases import Lease
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 
-from tests.support.loader.loader_runs import MODELS, Run, World
+from tests.support.loader.loader_runs import MODELS, ForgetfulRun, Run, World
 from tests.support.seeds import notices, so_many
 
 SEEDS = so_many(20, 26)
@@ -44,6 +46,27 @@ def test_each_record_has_its_effect_once_whatever_dies(group: int) -> None:
               "partitions added")  # fmt: skip
     assert all(counts[what] >= runs // 20 for what in wanted), (
         f"runs in which little happens prove little: {counts}"
+    )
+
+
+def test_no_batch_is_loaded_twice_into_a_sink_that_forgets_labels_by_number() -> None:
+    world, counts = World(), Counter[str]()
+    for seed in range(SEEDS):
+        counts += ForgetfulRun(world, seed).run()
+    wanted = ("others' labels", "crash", "a person: loaded", "a person: not loaded")
+    assert all(counts[what] for what in wanted), f"runs in which little happens prove little: {counts}"
+
+
+def test_the_runs_notice_a_loader_that_believes_each_unknown_label_of_its_age(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def by_age(record: OffsetsRecord, records: object, now_ms: int, sink: LoaderSink, _: object) -> Sent:
+        sent_at_ms = record.first_sent_at_ms or 0
+        return Sent.LATELY if now_ms - sent_at_ms < sink.label_kept_ms else Sent.LONG_AGO
+
+    monkeypatch.setattr(settle, "sent_when", by_age)
+    assert notices(
+        lambda seed: ForgetfulRun(World(), seed).run(), 3, "differs from a recount", seeds=SEARCHED
     )
 
 

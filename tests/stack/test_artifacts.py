@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -94,3 +95,40 @@ def serve(monkeypatch: pytest.MonkeyPatch, jars: dict[str, bytes]) -> None:
             (work / "out" / "kafka" / name).write_bytes(data)
 
     monkeypatch.setattr(artifacts, "_run_ivy", ivy)
+
+
+def test_what_is_fetched_is_reported_while_it_comes(tmp_path: Path) -> None:
+    """Ivy writes into its cache bit by bit; whoever waits sees how much there is."""
+    script = (
+        "import pathlib, sys, time\n"
+        "for part in range(4):\n"
+        "    (pathlib.Path(sys.argv[1]) / str(part)).write_bytes(bytes(5 << 20))\n"
+        "    while not (pathlib.Path(sys.argv[1]) / f'go{part}').exists():\n"
+        "        time.sleep(0.01)\n"
+    )
+    cache = tmp_path / "ivy"
+    cache.mkdir()
+    (cache / "before").write_bytes(bytes(1 << 20))
+    said: list[tuple[str, str, str]] = []
+
+    def report(part: str, phase: str, note: str) -> None:
+        said.append((part, phase, note))
+        if note.endswith("so far"):
+            come = int(note.split(".")[0]) // 5
+            for each in range(4 if come == 4 else come):
+                (cache / f"go{each}").touch()
+
+    with artifacts.fetches_reported(report):
+        code = artifacts._run_watched(
+            [sys.executable, "-c", script, str(cache)], "HBase", tmp_path / "log", cache
+        )
+    assert code == 0
+    assert said[0] == ("HBase", "fetching", "once, into the cache")
+    assert said[1] == ("HBase", "fetching", "5.0 MiB so far")
+    assert said[-1] == ("HBase", "fetched", "20.0 MiB")
+    assert len(said) == 6
+
+
+def test_a_fetch_that_nobody_waits_for_reports_to_nobody(tmp_path: Path) -> None:
+    code = artifacts._run_watched([sys.executable, "-c", ""], "Kafka", tmp_path / "log", tmp_path)
+    assert code == 0

@@ -21,9 +21,15 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="RTOLAP_", frozen=True, extra="ignore")
 
-    zookeeper: str = "127.0.0.1:2181"
-    zookeeper_root: str = "/rtolap"
-    session_timeout_s: float = 6.0
+    zookeeper: str = Field(
+        default="127.0.0.1:2181", description="servers of ZooKeeper, comma-separated, as host:port"
+    )
+    zookeeper_root: str = Field(
+        default="/rtolap", description="node below which everything of the cluster stands"
+    )
+    session_timeout_s: float = Field(
+        default=6.0, description="a process that ZooKeeper has not heard of for so long counts as gone"
+    )
     kafka: str = Field(default="127.0.0.1:9092", description="bootstrap servers of the cluster `default`")
     kafka_clusters: Path | None = Field(
         default=None, description="YAML file of Kafka clusters by name, with the settings of their clients"
@@ -49,27 +55,29 @@ class Settings(BaseSettings):
     history_cache_copy_bytes_per_s: int = Field(
         default=50 << 20, ge=1, description="what copying takes of the object store and of the disk"
     )
-    data_dir: Path = Path("/var/lib/rtolap")
+    data_dir: Path = Field(
+        default=Path("/var/lib/rtolap"), description="folder of what services keep on their host"
+    )
     host: str = Field(default="127.0.0.1", description="address to bind to and to announce")
     announced_host: str = Field(
         default="",
         description="where coordinators and front ends say they are reached; empty: host",
     )
-    coordinator_port: int = 7070
+    coordinator_port: int = Field(default=7070, description="HTTP port of the coordinator")
     coordinators: str = Field(
         default="",
         description="base URLs of all coordinators, comma-separated; empty: host and coordinator_port",
     )
-    receiver_port: int = 7080
-    query_http_port: int = 7090
-    query_mysql_port: int = 7306
+    receiver_port: int = Field(default=7080, description="Flight port of the receiver")
+    query_http_port: int = Field(default=7090, description="HTTP port of the query service")
+    query_mysql_port: int = Field(default=7306, description="MySQL port of the query service")
     query_tls_certificate: Path | None = Field(
         default=None, description="PEM chain of both SQL endpoints; with query_tls_key"
     )
-    query_tls_key: Path | None = None
+    query_tls_key: Path | None = Field(default=None, description="PEM of the key of query_tls_certificate")
     query_require_tls: bool = Field(default=False, description="refuse MySQL clients without TLS")
     query_ca: Path | None = Field(default=None, description="PEM whom SQL clients trust; None: the system's")
-    agent_port: int = 7060
+    agent_port: int = Field(default=7060, description="HTTP port of the agent of this host")
     agent_cpus: str = Field(
         default="",
         description="processors of kinds of processes, as receiver=0-3,8; build=numa:1; others run anywhere",
@@ -83,7 +91,9 @@ class Settings(BaseSettings):
     stream_load_tls_certificate: Path | None = Field(
         default=None, description="PEM chain of both ports; with stream_load_tls_key"
     )
-    stream_load_tls_key: Path | None = None
+    stream_load_tls_key: Path | None = Field(
+        default=None, description="PEM of the key of stream_load_tls_certificate"
+    )
     stream_load_ca: Path | None = Field(
         default=None, description="PEM whom clients of front ends trust; None: the system's"
     )
@@ -92,25 +102,37 @@ class Settings(BaseSettings):
         default="sqlite:////var/lib/rtolap/stored/metastore.db",
         description="mysql://user@host:port/database or sqlite:///path, without a password",
     )
-    ledger_password_file: Path | None = None
-    token_file: Path = Path("/etc/rtolap/token")
-    users_file: Path = Path("/etc/rtolap/users")
+    ledger_password_file: Path | None = Field(
+        default=None, description="file with the password of the ledger"
+    )
+    token_file: Path = Field(
+        default=Path("/etc/rtolap/token"), description="file with the cluster's bearer token"
+    )
+    users_file: Path = Field(
+        default=Path("/etc/rtolap/users"), description="file of the users of SQL and of loads"
+    )
     http_head_timeout_s: float = Field(default=10.0, gt=0, description="of a request: its head comes in this")
     http_write_timeout_s: float = Field(default=60.0, gt=0, description="who reads no answer is cut off")
     http_body_grace_s: float = Field(
         default=120.0, gt=0, description="a body may stall so long before it needs 500 bytes a second"
     )
     http_connections_max: int = Field(default=1000, ge=1, description="of one service, over all its ports")
-    http_connections_per_address_max: int = Field(default=500, ge=1)
+    http_connections_per_address_max: int = Field(
+        default=500, ge=1, description="of one service, from one address"
+    )
     http_requests_max: int = Field(default=512, ge=1, description="at a time, of one service")
-    http_requests_per_user_max: int = Field(default=384, ge=1)
+    http_requests_per_user_max: int = Field(
+        default=384, ge=1, description="at a time, of one user of a service"
+    )
     flight_head_timeout_s: float = Field(
         default=10.0, gt=0, description="a call with the token comes in this"
     )
     flight_write_timeout_s: float = Field(default=60.0, gt=0, description="who takes no answer is cut off")
     flight_connections_max: int = Field(default=1000, ge=1, description="of one receiver or storage node")
-    flight_connections_per_address_max: int = Field(default=500, ge=1)
-    include_dir: Path = Path("include")
+    flight_connections_per_address_max: int = Field(
+        default=500, ge=1, description="of one receiver or storage node, from one address"
+    )
+    include_dir: Path = Field(default=Path("include"), description="folder of the definitions")
     host_list_folders: str = Field(
         default="",
         description="folders of which applications may read host lists, comma-separated; empty: include_dir",
@@ -119,13 +141,15 @@ class Settings(BaseSettings):
         default="",
         description="servers of which they may fetch some, comma-separated, as host or host:port",
     )
-    spark_jobs_dir: Path = Field(default_factory=lambda: shipped("spark_jobs"))
-    spark_master: str = "local[2]"
+    spark_jobs_dir: Path = Field(
+        default_factory=lambda: shipped("spark_jobs"), description="folder of the jobs that builds submit"
+    )
+    spark_master: str = Field(default="local[2]", description="master of Spark that builds submit to")
     airflow_hosts: str = Field(
         default="",
         description="names by which Airflow's pages may be asked for, comma-separated; empty: any",
     )
-    log_level: str = "INFO"
+    log_level: str = Field(default="INFO", description="of the services, as Python names it")
 
     def coordinator_urls(self) -> tuple[str, ...]:
         """Return the URLs where clients look for the leader."""

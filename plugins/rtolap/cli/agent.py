@@ -71,7 +71,10 @@ def list_processes(as_json: JsonOption = False) -> None:
 
 @app.command("log")
 def show_log(
-    key: str, bytes_max: Annotated[int, typer.Option("--bytes", min=1, max=1 << 20)] = 65_536
+    key: str,
+    bytes_max: Annotated[
+        int, typer.Option("--bytes", min=1, max=1 << 20, help="So many bytes from its end.")
+    ] = 65_536,
 ) -> None:
     """Print the end of a process's log."""
     with _client(Settings()) as client:
@@ -99,8 +102,8 @@ def shutdown(
 
 @app.command()
 def sleep(
-    seconds: Annotated[float, typer.Option(min=0)] = 3600.0,
-    exit_code: Annotated[int, typer.Option(min=0, max=125)] = 0,
+    seconds: Annotated[float, typer.Option(min=0, help="How long.")] = 3600.0,
+    exit_code: Annotated[int, typer.Option(min=0, max=125, help="With which code it ends.")] = 0,
 ) -> None:
     """Do nothing for a while: tries out an agent, a lease or a DAG without any load."""
     typer.echo(f"sleeping for {seconds:g} s, then exit code {exit_code}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, print_json, print_table
+from rtolap.model.quantities import instant_text
 
 app = typer.Typer(no_args_is_help=True, help="Builds of closed segments.")
 
@@ -44,7 +44,7 @@ def status(
     for segment in built:
         build = segment.build
         assert build is not None, "filtered above"
-        started = datetime.fromtimestamp(build.started_ms / 1000, UTC).isoformat(timespec="seconds")
+        started = instant_text(build.started_ms)
         if segment.version >= build.version:
             outcome = "promoted"
         else:

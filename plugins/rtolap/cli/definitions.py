@@ -22,6 +22,7 @@ from rtolap.model.cube import Cube, Schema, cuboids
 from rtolap.model.durations import format_duration
 from rtolap.model.stored.table import StoredTable
 from rtolap.model.table import Lookup, Table
+from rtolap.model.validation.files import file_problems
 from rtolap.model.yaml_files import Definitions, read_definitions
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import CubeStatus
@@ -38,10 +39,17 @@ NameArgument = Annotated[str, typer.Argument(help="Name of a table, cube or look
 
 
 @app.command()
-def validate(paths: PathsArgument = None, as_json: JsonOption = False) -> None:
-    """Check definitions; every problem of all files is shown with its file and line."""
+def validate(
+    paths: PathsArgument = None,
+    elsewhere: Annotated[
+        bool,
+        typer.Option("--elsewhere", help="Their processes run on other hosts: look for no password files."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check definitions and the files that they name; each problem is shown with its file and line."""
     sources = paths or [Settings().include_dir]
-    definitions = read_definitions(*sources)
+    definitions = read_definitions(*sources) if elsewhere else read_definitions(*sources, also=file_problems)
     rows = [("table", name, f"topic {table.topic}") for name, table in definitions.tables.items()]
     rows += [("lookup", name, lookup.source) for name, lookup in definitions.lookups.items()]
     rows += [(kind, name, _summary(definitions, name)) for kind, name in _cubes(definitions)]

@@ -183,6 +183,23 @@ def reset(
 
 
 @app.command()
+def settle(
+    job: JobArgument,
+    batch: Annotated[int, typer.Argument(help="Number of the batch: the last part of its label.")],
+    loaded: Annotated[
+        bool,
+        typer.Option("--loaded/--not-loaded", help="Whether the rows of the batch are in the table."),
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Tell a loader that stopped as label_forgotten whether a batch is in the table. Then start it."""
+    with job_access(Settings()) as access:
+        access.settle(job, batch, loaded=loaded)
+        words = f"takes batch {batch} as {'loaded' if loaded else 'not loaded'}"
+        _told(access, job, 0.0, lambda status: True, words, as_json=as_json)
+
+
+@app.command()
 def status(
     job: Annotated[str | None, typer.Argument(help="Name of the loader; all without it.")] = None,
     as_json: JsonOption = False,

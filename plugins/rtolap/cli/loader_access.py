@@ -37,7 +37,7 @@ from rtolap.protocols.stored_tables.mysql_partitions import MysqlPartitions
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.stored.loader.job import JobConfig, read_config, write_config
 from rtolap.stored.loader.records.rejects import FileBox, RejectBox, TopicBox, reject_topic
-from rtolap.stored.loader.reset import given, going_on, left_labels
+from rtolap.stored.loader.reset import given, going_on, left_labels, settle_batch
 from rtolap.stored.loader.status import status_of
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobEvent, LoadJobs
@@ -122,6 +122,13 @@ class JobAccess:
             return write_config(JobConfig(loader, start, left, topic_id))
 
         return self.jobs.define_again(job_id, config, abandon=abandon)
+
+    def settle(self, job_id: str, batch: int, *, loaded: bool) -> OffsetsRecord:
+        """Record what a person has found out about a batch that was sent.
+
+        Raises NotYet while a process owns the job, Refused where the batch needs no such word.
+        """
+        return settle_batch(self.jobs, self.records, job_id, batch, loaded=loaded)
 
     def start(self, job: str) -> None:
         """Raises Unavailable where no agent answers that could run it."""

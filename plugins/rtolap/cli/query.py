@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +12,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, console, end_now, print_json, print_table, warn
 from rtolap.cli.serving import service_settings
 from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.model.quantities import instant_text, size_text
 from rtolap.protocols.query.client import QueryClient
 from rtolap.protocols.query.messages import HISTORY_CACHE_OFF, HistoryCacheReport
 from rtolap.query.cubes.history import MemoryBounds
@@ -126,7 +126,8 @@ def cache(
 def _summary(found: HistoryCacheReport) -> str:
     complete = "all of history"
     if found.complete_from_ms is not None:
-        since = datetime.fromtimestamp(found.complete_from_ms / 1000, UTC).isoformat(timespec="seconds")
+        since = instant_text(found.complete_from_ms)
         complete = f"all that ends after {since}"
-    size = f"{found.cached_files} files, {found.cached_bytes} of {found.bytes_max} bytes in {found.folder}"
+    held = f"{size_text(found.cached_bytes)} of {size_text(found.bytes_max)}"
+    size = f"{found.cached_files} files, {held} in {found.folder}"
     return f"{found.state}: {size}; {complete} is on the disk"

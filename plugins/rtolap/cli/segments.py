@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -13,6 +12,7 @@ from rtolap.cli.output import JsonOption, print_json, print_table, report
 from rtolap.model.completeness import offsets_text
 from rtolap.model.instants import instant_ms
 from rtolap.model.offsets import PartRange
+from rtolap.model.quantities import instant_text
 from rtolap.protocols.coordinator.messages import PartitionRange, SegmentInfo
 
 __all__ = ["app", "instant_ms"]
@@ -78,7 +78,7 @@ def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
     print_table(("", f"{cube}/{segment}"), rows)
     print_table(
         ("at", "event", "state", "note"),
-        [(_utc(line.at_ms), line.event, line.state, line.note) for line in info.state_history],
+        [(instant_text(line.at_ms), line.event, line.state, line.note) for line in info.state_history],
     )
 
 
@@ -129,7 +129,7 @@ def purge(
     """Drop old segments for ever: a replay does not bring them back."""
     before_ms = instant_ms(before)
     if not yes:
-        typer.confirm(f"Drop everything of {cube} before {_utc(before_ms)} for ever?", abort=True)
+        typer.confirm(f"Drop everything of {cube} before {instant_text(before_ms)} for ever?", abort=True)
     with coordinator_client() as client:
         result = client.purge(cube, before_ms)
     report(result, f"{len(result.segments)} segments of {cube} are purged", as_json=as_json)
@@ -162,7 +162,11 @@ def _missing(segment: SegmentInfo) -> str:
 def _state(segment: SegmentInfo) -> str:
     beside = [
         mark
-        for mark, is_so in (("base cuboid lost", segment.base_lost), ("events lost", segment.lost))
+        for mark, is_so in (
+            ("base cuboid lost", segment.base_lost),
+            ("events lost", segment.lost),
+            ("bound breached", segment.breached),
+        )
         if is_so
     ]
     return ", ".join([segment.state, *beside])
@@ -178,7 +182,7 @@ def _losses(cube: str, segment: SegmentInfo) -> list[tuple[str, object]]:
     if segment.lost:
         losses.append(("lost", _lost(cube, segment)))
     for loss in segment.losses:
-        accepted = f"accepted by {loss.by} at {_utc(loss.at_ms)}: {loss.reason}"
+        accepted = f"accepted by {loss.by} at {instant_text(loss.at_ms)}: {loss.reason}"
         losses.append(("lacks", f"the events of offsets {_offsets(loss.ranges)}, {accepted}"))
     return losses
 
@@ -192,13 +196,13 @@ def _completeness(segment: SegmentInfo) -> list[tuple[str, object]]:
     if known is None:
         return []
     by = known.closed_by if known.approved_by is None else f"{known.closed_by} of {known.approved_by}"
-    watermark = "unknown" if known.watermark_ms is None else _utc(known.watermark_ms)
+    watermark = "unknown" if known.watermark_ms is None else instant_text(known.watermark_ms)
     return [
         ("closed by", f"{by}, application {known.application} at {watermark}"),
         (
             "missing then",
             f"{_ppm(known.expected_missing_ppm)} expected, at most {_ppm(known.bound_ppm)}"
-            f" of a window that ends {_utc(known.window_end_ms)}",
+            f" of a window that ends {instant_text(known.window_end_ms)}",
         ),
     ]
 
@@ -217,7 +221,3 @@ def _build(segment: SegmentInfo) -> str:
     if segment.build is None:
         return ""
     return f"{segment.build.build_id}{' failed: ' + segment.build.error if segment.build.error else ''}"
-
-
-def _utc(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
@@ -11,6 +10,7 @@ import typer
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success
+from rtolap.model.quantities import instant_text
 from rtolap.model.stored.create_table_text import create_table_text
 from rtolap.protocols.stored_tables.client import StoredTablesClient
 from rtolap.protocols.stored_tables.messages import TableName
@@ -124,4 +124,4 @@ def _instant(ms: int) -> str | None:
     """None at the ends of time."""
     if abs(ms) >= 1 << 62:
         return None
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return instant_text(ms)

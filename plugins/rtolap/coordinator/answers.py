@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
-from rtolap.model.completeness import Completeness, EventLoss, late_ppm
+from rtolap.model.completeness import Completeness, EventLoss, is_breached, late_ppm
 from rtolap.model.offsets import PartRange
 from rtolap.model.segment import StagedPart
 from rtolap.protocols.coordinator import messages as wire
@@ -32,6 +32,7 @@ def segment_info(
 ) -> wire.SegmentInfo:
     """`losses`: those of the next version included, where that is known; `lost`: not accepted yet."""
     accepted = record.losses if losses is None else losses
+    late = None if record.late_events is None else late_ppm(record.late_events, record.events)
     return wire.SegmentInfo(
         cube=record.cube,
         segment=record.name,
@@ -49,7 +50,8 @@ def segment_info(
         staged_rows=sum(part.rows for part in record.parts) if record.parts else None,
         completeness=None if record.completeness is None else completeness_info(record.completeness),
         late_events=record.late_events,
-        late_ppm=None if record.late_events is None else late_ppm(record.late_events, record.events),
+        late_ppm=late,
+        breached=is_breached(record.completeness, late),
         lost=tuple(wire.PartitionRange.model_validate(msgspec.to_builtins(piece)) for piece in lost),
         losses=tuple(loss_info(loss) for loss in accepted),
         base_lost=record.base_lost,

@@ -57,6 +57,13 @@ def late_ppm(late_events: int, events: int) -> int:
     return -(-late_events * PPM // events) if events else 0
 
 
+def is_breached(known: Completeness | None, late_share_ppm: int | None) -> bool:
+    """Return True where more events came after a window had closed than were stated at most then."""
+    if known is None or known.bound_ppm is None or late_share_ppm is None:
+        return False
+    return late_share_ppm > known.bound_ppm
+
+
 class EventLoss(msgspec.Struct, frozen=True, kw_only=True):
     """A person has accepted that these offsets are not counted. How many events that is nobody knows.
 

@@ -80,8 +80,9 @@ class LoaderSink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`urls`: none means those of the settings. Arrow is for this product's endpoints, JSON and CSV for
     Doris. The password stands in a file.
 
-    `label_kept_ms`: how long the server surely remembers a label that nobody has acknowledged; it counts only
-    where labels go by time. Beyond it, a label that is unknown says nothing.
+    `label_kept_ms` and `label_kept_count`: how long the server surely remembers a finished label that nobody
+    has acknowledged, and how many of a database. They count only where the server drops labels by
+    itself. Beyond either, a label that is unknown says nothing.
     """
 
     urls: tuple[str, ...] = ()
@@ -92,6 +93,7 @@ class LoaderSink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     two_phase: bool = False
     timeout_ms: int = 600_000
     label_kept_ms: int = 6 * 3_600_000
+    label_kept_count: int = 2_000
     partitions: SinkPartitions | None = None
 
 

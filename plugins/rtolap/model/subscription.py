@@ -14,10 +14,18 @@ ListenerKind = Literal["kafka", "stored_table", "python"]
 
 
 class HBaseSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`zookeeper`: host:port of the ensemble that HBase uses, separated by commas. `parent`: HBase's node."""
+    """`zookeeper`: host:port of the ensemble that HBase uses, separated by commas; "": the HBase of the
+    settings (`RTOLAP_HBASE`), with its parent. `parent`: HBase's node.
+    """
 
-    zookeeper: str
+    zookeeper: str = ""
     parent: str = "/hbase"
+
+    @classmethod
+    def parse(cls, text: str) -> HBaseSource:
+        """From `host:port,host:port/hbase`; the parent node may be left out."""
+        servers, slash, parent = text.partition("/")
+        return cls(servers, f"/{parent}") if slash else cls(servers)
 
 
 class CellColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,7 +83,7 @@ class Subscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """
 
     name: str
-    source: HBaseSource
+    source: HBaseSource = HBaseSource()
     listener: SubscriptionListener
     tables: dict[str, tuple[str, ...]] = {}
     namespaces: tuple[str, ...] = ()
@@ -94,6 +102,12 @@ class Subscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     payload: str | None = None
     poison: SubscriptionPoison = SubscriptionPoison()
     allowed_addresses: tuple[str, ...] = ()
+
+    def at(self, hbase: str) -> Subscription:
+        """Return it with the source `hbase`, as the settings name one, unless it has a source of its own."""
+        if self.source.zookeeper:
+            return self
+        return msgspec.structs.replace(self, source=HBaseSource.parse(hbase))
 
     @property
     def follows_everything(self) -> bool:

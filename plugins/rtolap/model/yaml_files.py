@@ -7,6 +7,7 @@ that lists every problem as `file:line: key: what; expected …; found …; did 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -51,6 +52,10 @@ _KIND_KEY = frozenset(("kind",))
 D = TypeVar("D", Table, Cube, Lookup, Application, StoredTable, Loader, Subscription, KafkaFleet)
 
 
+def _nothing(definition: Definition) -> Iterable[Problem]:
+    return ()
+
+
 class Definitions(msgspec.Struct, frozen=True):
     """By name, stored tables by `database.name`. Every cube's table is among the tables."""
 
@@ -78,10 +83,11 @@ class _Document(msgspec.Struct, frozen=True):
         return self.value.qualified_name if isinstance(self.value, StoredTable) else self.value.name
 
 
-def read_definitions(*paths: Path) -> Definitions:
+def read_definitions(*paths: Path, also: Callable[[Definition], Iterable[Problem]] = _nothing) -> Definitions:
     """Read files, and every YAML file below folders; a file that is named twice is read once.
 
-    Raises DefinitionError with all problems of all of them.
+    `also`: more problems of a definition, such as those of this host. Raises DefinitionError with all
+    problems of all of them.
     """
     complaints: list[str] = []
     documents: list[_Document] = []
@@ -105,6 +111,7 @@ def read_definitions(*paths: Path) -> Definitions:
     for document in documents:
         problems = _problems(document, tables, cubes, applications, stored_tables)
         complaints += _lines(document, [one for one in problems if not _of_broken(document, one, broken)])
+        complaints += _lines(document, list(also(document.value)))
     if complaints:
         raise DefinitionError("\n".join(complaints))
     return Definitions(tables, lookups, cubes, applications, stored_tables, loaders, subscriptions, fleets)

@@ -21,13 +21,21 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
 from rtolap.base.errors import NotFound, ProcessFailed
 from rtolap.base.files import checkout
+from rtolap.model.quantities import size_text
 from rtolap.stack.jar_checksums import EXPORTER, HBASE, JOLOKIA, STACK, parsed, verify
+
+Report = Callable[[str, str, str], None]  # part, phase, note: as the progress of a stack
+_REPORT: ContextVar[Report] = ContextVar("report", default=lambda part, phase, note: None)
+_WATCH_S, _SHOWN_EACH_BYTES = 0.5, 4 << 20
 
 # Kafka 4.4.0's pom needs an artefact that is not published. The connector and its token provider lag behind
 # pyspark, hence the four separate, non-transitive dependencies.
@@ -234,16 +242,59 @@ def _run_ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path) -> No
         # two native jars of one module differ in nothing but their classifier
         *("-retrieve", str(work / "out" / "[conf]" / "[artifact]-[revision](-[classifier]).[ext]")),
     ]
-    try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_FETCH_TIMEOUT_S
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ProcessFailed(f"fetching the jars of {what} took longer than {_FETCH_TIMEOUT_S} s") from error
-    if done.returncode != 0 or not all(list((work / "out" / conf).glob("*.jar")) for conf in confs):
-        tail = "\n".join(done.stdout.splitlines()[-15:])
+    told = work / "ivy.log"
+    code = _run_watched(command, what, told, ivy_cache)
+    if code != 0 or not all(list((work / "out" / conf).glob("*.jar")) for conf in confs):
+        tail = "\n".join(told.read_text(errors="replace").splitlines()[-15:])
         raise ProcessFailed(
             f"the jars of {what} could not be fetched from Maven Central",
-            found=f"exit code {done.returncode}:\n{tail}",
+            found=f"exit code {code}:\n{tail}",
             action="check the network, or name a mirror in RTOLAP_MAVEN_MIRROR",
         )
+
+
+def _run_watched(command: Sequence[str], what: str, told: Path, ivy_cache: Path) -> int:
+    """Run Ivy, its output into the file `told`; report how much has come while it runs."""
+    report, before_bytes = _REPORT.get(), _folder_bytes(ivy_cache)
+    deadline_s = time.monotonic() + _FETCH_TIMEOUT_S
+    with told.open("w") as log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as ivy:
+        report(what, "fetching", "once, into the cache")
+        shown_bytes = 0
+        while True:
+            try:
+                code = ivy.wait(_WATCH_S)
+                break
+            except subprocess.TimeoutExpired:
+                come_bytes = _folder_bytes(ivy_cache) - before_bytes
+            except BaseException:
+                ivy.kill()
+                raise
+            if come_bytes - shown_bytes >= _SHOWN_EACH_BYTES:
+                shown_bytes = come_bytes
+                report(what, "fetching", f"{size_text(come_bytes)} so far")
+            if time.monotonic() > deadline_s:
+                ivy.kill()
+                raise ProcessFailed(f"fetching the jars of {what} took longer than {_FETCH_TIMEOUT_S} s")
+    if code == 0:
+        report(what, "fetched", size_text(max(_folder_bytes(ivy_cache) - before_bytes, 0)))
+    return code
+
+
+def _folder_bytes(folder: Path) -> int:
+    """Return what the files below the folder hold; Ivy renames some meanwhile."""
+    total = 0
+    for at, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.stat(os.path.join(at, name)).st_size
+    return total
+
+
+@contextmanager
+def fetches_reported(report: Report) -> Iterator[None]:
+    """What is fetched within is reported: of which part, its phase, and how much has come."""
+    token = _REPORT.set(report)
+    try:
+        yield
+    finally:
+        _REPORT.reset(token)

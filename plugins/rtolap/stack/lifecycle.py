@@ -14,6 +14,7 @@ import msgspec
 
 from rtolap.base.errors import DefinitionError, NotFound, ProcessFailed, Refused, RtolapError
 from rtolap.protocols.agent.client import AgentClient
+from rtolap.stack.artifacts import fetches_reported
 from rtolap.stack.components import COMPONENTS, Surroundings
 from rtolap.stack.environment import HOST, rtolap_settings, write_env_file
 from rtolap.stack.layout import StackLayout
@@ -67,7 +68,9 @@ class Stack:
             state = self._next_state(names, wanted_ports)
             save_state(self.layout, state)
             write_env_file(self.layout, state.settings, state.ports)
-            failed = self.start(self._processes(state, names), progress)
+            with fetches_reported(progress):
+                processes = self._processes(state, names)
+            failed = self.start(processes, progress)
         if failed:
             raise ProcessFailed(
                 f"the stack is not complete: {', '.join(failed)}",

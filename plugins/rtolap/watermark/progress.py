@@ -182,6 +182,21 @@ class HostProgress:
         latest_ms: Instants = self._combined_ms[hosts]
         return latest_ms
 
+    def latest_in(self, partition: int, hosts: NDArray[np.integer]) -> Instants:
+        """How far its reader has read these hosts there; NEVER where it has not. Of a host that is not known
+        it is anything."""
+        row = self._rows.get(partition)
+        if row is None or not self.hosts:
+            return np.full(hosts.size, NEVER)
+        return _read(self._latest_ms[row, hosts])
+
+    def unseen(self, hosts: NDArray[np.integer]) -> Mask:
+        """Mark the hosts that no reader of any partition has named yet."""
+        if not self.hosts:
+            return np.ones(hosts.size, np.bool_)
+        unseen: Mask = self._active_on[hosts] == 0
+        return unseen
+
     @property
     def nbytes(self) -> int:
         columns = self._latest_ms, self._active_on, self._combined_ms, self._rereading

@@ -164,7 +164,7 @@ def test_who_uses_a_topic_in_the_wrong_cluster_is_listed_line_by_line(
     assert used == [
         ["table parcels reads", "declared", "", "", ""],
         ["group billing", "classic, Stable, 1 member", "0", "lag 30", "app-1 at 10.0.0.3"],
-        ["1 producer", "1 transaction open", "0", "2023-11-14T22:13:20+00:00", ""],
+        ["1 producer", "1 transaction open", "0", "2023-11-14 22:13:20Z", ""],
     ]
     findings = json.loads(run(*arguments, "--json").stdout)["findings"]
     (users,) = [each["users"] for each in findings if each["kind"] == "wrong_cluster"]

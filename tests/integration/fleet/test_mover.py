@@ -376,8 +376,8 @@ def test_a_throttle_below_what_is_written_is_named_and_a_higher_one_ends_the_pla
         assert 5_000 < needed[0] < FAST
         assert "a" in fleet.record(plan_id).outcomes
         told = " ".join(command("moves").stderr.split())
-        assert f"written as fast as it is copied, in bytes a second: {fleet.topic}:" in told
-        advice = "the throttle of 5,000 bytes a second keeps the plan from its end: `rtolap fleet throttle"
+        assert f"written as fast as it is copied, a second: {fleet.topic}:" in told
+        advice = "the throttle of 4.9 KiB a second keeps the plan from its end: `rtolap fleet throttle"
         assert advice in told
         fleet.throttle(FAST)
         assert set(fleet.wait_ended(plan_id).outcomes) == {"d"}

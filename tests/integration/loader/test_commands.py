@@ -91,6 +91,11 @@ def test_a_loader_is_managed_by_command(world: LoaderWorld, tmp_path: Path) -> N
         assert started.exit_code != 0
         assert "no agent answers" in str(started.exception)
 
+        for batch in ("0", "999999"):  # the origin was never sent, and there is no such other
+            refused = rtolap("settle", world.name, batch, "--loaded")
+            assert refused.exit_code != 0
+            assert "has nothing to settle" in str(refused.exception)
+
         recreated = told("reset", world.name, "--go-on", "--yes")
         assert (recreated["incarnation"], recreated["state"], recreated["loaded"]) == (2, "STOPPED", {})
         both = ("--at", "0=0,1=0", "--go-on")

@@ -13,6 +13,7 @@ import pytest
 from rtolap.base.errors import NotYet
 from rtolap.cli.main import app
 from rtolap.metadata.store import Create
+from rtolap.model.quantities import span_text
 from rtolap.sep.consumer.registration import Registration
 from rtolap.sep.hbase import admin_pb2
 from rtolap.sep.hbase.peers import ClusterKey, Peer
@@ -21,7 +22,7 @@ from rtolap.sep.status.collect import collect
 from rtolap.sep.status.model import DISABLED, NO_SINKS, NOTHING, STANDING, QueueStatus, ReplicationStatus
 from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.summary import summarize
-from rtolap.sep.status.tables import slept, span
+from rtolap.sep.status.tables import slept
 from rtolap.sep.status.wait import due_logs, wait_delivered
 from rtolap.stack.process import ManagedProcess
 from typer.testing import CliRunner
@@ -141,7 +142,7 @@ def assert_waits_since(status: ReplicationStatus, reason: str, written_ms: tuple
         assert row.since_ms is not None
         # the region server counts until it makes its last report, which comes within the time to the next one
         assert row.reported_ms - ended_ms - REPORTED_WITHIN_MS <= row.since_ms <= status.at_ms - begun_ms
-        assert slept(row) == f"{reason}, for {span(row.since_ms)}"
+        assert slept(row) == f"{reason}, for {span_text(row.since_ms)}"
 
 
 def of_hbase(followed: Followed) -> list[admin_pb2.ReplicationLoadSource]:
@@ -184,7 +185,7 @@ def test_with_nothing_to_do_every_queue_says_so_and_since_when(followed: Followe
             assert row.last_shipped_ms is not None
             assert row.since_ms == status.at_ms - row.last_shipped_ms
             assert 0 <= row.since_ms <= status.at_ms - begun_ms
-            assert slept(row) == f"{NOTHING}, last shipped {span(row.since_ms)} ago"
+            assert slept(row) == f"{NOTHING}, last shipped {span_text(row.since_ms)} ago"
         (summary,) = summarize(status)
         assert (summary.sinks, summary.catch_up_ms, summary.worst_server) == (3, 0, None)
 

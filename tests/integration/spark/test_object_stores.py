@@ -433,13 +433,13 @@ def test_replication_status_shows_what_hdfs_knows_of_logs_also_of_those_that_are
     assert (of_hdfs(1000), of_hdfs(2000)) == (sizes[1000], 2 * LOG_BLOCK_BYTES), "its finished blocks"
     assert of_hdfs(3000) == 0
     behind, near = look().splitlines()[1:3]
-    assert "\tat least 2.1 MB\t33%\t" in behind
-    assert "\t0 B\t600.0 KB of at least 600.0 KB\t" in near, "as far as it was read"
+    assert "\tat least 2.0 MiB\t33%\t" in behind
+    assert "\t0 B\t585.9 KiB of at least 585.9 KiB\t" in near, "as far as it was read"
     for created in (2000, 3000):
         writers[created].close()
     writers.clear()  # each is closed again as it is collected, which waits for HDFS
     assert [of_hdfs(created) for created in sizes] == list(sizes.values())
     client.create(f"/{unique_name}/WALs/{server}/{log_name(server, 4000)}").close()
     behind, near = look(4000).splitlines()[1:3]
-    assert "\tat least 2.6 MB\t33%\t" in behind
+    assert "\tat least 2.5 MiB\t33%\t" in behind
     assert "\tat least 0 B\t86%\t" in near

@@ -117,7 +117,7 @@ def test_logs_that_are_written_on_hdfs_have_at_least_the_sizes_that_are_told(
     (peer,) = summarize(status, msgspec.structs.replace(status, at_ms=status.at_ms - 1000))
     assert peer.is_remaining_lower_bound
     assert (peer.remaining_trend_bytes_s, peer.catch_up_ms) == (None, None)
-    assert summary_row(peer)[7] == "at least 1.3 KB / 750 B / 2.1 KB"
+    assert summary_row(peer)[7] == "at least 1.3 KiB / 750 B / 2.0 KiB"
 
 
 def test_a_log_that_is_read_further_than_its_size_says_has_no_progress() -> None:

@@ -121,7 +121,7 @@ def test_rows_have_units_and_say_what_is_not_known() -> None:
     assert (shown["progress"], shown["lag"], shown["further logs"]) == ("40%", "1m1s", "0 B")
     assert shown["last shipped"] == "2023-11-14 22:13:20Z"
     open_log = msgspec.structs.replace(row, log_bytes=0)
-    assert tables.progress(open_log) == "1.0 MB of ?"
+    assert tables.progress(open_log) == "976.6 KiB of ?"
     (summary,) = summarize(_status(0, _queue("a", None, None)))
     assert tables.summary_row(summary)[5:11] == ("2 / 2 / 2", None, None, None, None, None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rtolap.protocols.stream_load.messages import UNSET, LoadAnswer, LoadState
-from rtolap.stored.loader.states import ACTIONS, Action, Sent, Verdict, sent_when, verdict
+from rtolap.stored.loader.states import ACTIONS, Action, Sent, Verdict, verdict
 
 S, A = LoadState, Action
 
@@ -34,13 +34,6 @@ def test_a_label_that_was_never_sent_is_somebody_elses_when_it_is_known() -> Non
     found = {state: ACTIONS[Sent.NEVER, state] for state in LoadState}
     assert found.pop(S.UNKNOWN) is A.SEND
     assert set(found.values()) == {A.STOP_FOREIGN}
-
-
-def test_only_labels_that_go_by_time_can_be_forgotten() -> None:
-    assert sent_when(0, None, 10_000, 100) is Sent.NEVER
-    assert sent_when(1, 9_950, 10_000, 100) is Sent.LATELY
-    assert sent_when(1, 9_900, 10_000, 100) is Sent.LONG_AGO
-    assert sent_when(1, 0, 10_000_000, None) is Sent.LATELY
 
 
 @pytest.mark.parametrize("two_phase", [False, True])

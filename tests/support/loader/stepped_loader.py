@@ -17,6 +17,7 @@ from rtolap.model.loader import Loader, LoaderBatch
 from rtolap.protocols.stream_load.messages import LoadAnswer, SchemaColumn, TableSchema
 from rtolap.stored.loader.job import LEASE_MS, JobConfig, JobResources, write_config
 from rtolap.stored.loader.job_run import LoadJobRun, begin
+from rtolap.stored.loader.reset import settle_batch
 from rtolap.stored.loader.settle import Outcome, Settler
 from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import StopCause, Stopped
@@ -73,6 +74,11 @@ class World:
 
         resources = JobResources(self.jobs, self.records, self.sink, open_consumer, self.box, self.clock)
         return begin("j", owner, resources)
+
+    def settle(self, batch: int, *, loaded: bool) -> None:
+        """What a person has found, as `rtolap loader settle` records it."""
+        self.clock.advance_ms(LEASE_MS + 1)
+        settle_batch(self.jobs, self.records, "j", batch, loaded=loaded)
 
     def produce(self, *values: bytes | int, partition: int = 0) -> None:
         for value in values:

@@ -132,9 +132,15 @@ class HBaseReplication(Closeable):
 
     def create(self, subscription: Subscription) -> list[str]:
         """Create it where its file says, unless it is there; return what HBase does not ship of it."""
+        subscription = subscription.at(self._hbase)
         with open_source(subscription.source, delete_journal=_delete_journal()) as source:
             commands.create(source, subscription, SystemClock().now_ms())
             return commands.scope_warnings(source, subscription)
+
+    @property
+    def _hbase(self) -> str:
+        """The connection's cluster, as the settings name one."""
+        return f"{self._hook.cluster.zookeeper}{self._hook.cluster.parent}"
 
     def drop(self, name: str, subscription: Subscription | None) -> None:
         """From the cluster that the definition names, else from the connection's. Raises NotFound."""
@@ -142,7 +148,7 @@ class HBaseReplication(Closeable):
             cluster = self._hook.cluster
             declared = HBaseSource(cluster.zookeeper, cluster.parent)
         else:
-            declared = subscription.source
+            declared = subscription.at(self._hbase).source
         with open_source(declared, delete_journal=_delete_journal()) as source:
             commands.drop(source, name)
 

@@ -7,7 +7,6 @@ at; 3 something was found.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +27,7 @@ from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.model.fleet import KafkaFleet
+from rtolap.model.quantities import instant_text
 
 EXIT_FOUND = 3
 COLUMNS = ("severity", "cluster", "kind", "subject", "what", "expected", "found", "repair")
@@ -167,7 +167,7 @@ def user_rows(finding: Finding) -> Iterator[tuple[object, ...]]:
 
 
 def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds") if at_ms >= 0 else ""
+    return instant_text(at_ms) if at_ms >= 0 else ""
 
 
 def _counted(number: int, noun: str) -> str:

@@ -30,8 +30,8 @@ from rtolap.fleet.monitoring.log_rules import BY_NAME, RULES
 from rtolap.fleet.monitoring.log_watch import LogWatch
 from rtolap.fleet.monitoring.metrics import SERVICE, LogMetrics
 from rtolap.fleet.monitoring.sources import read_sources
-from rtolap.fleet.monitoring.tables import instant
 from rtolap.model.durations import parse_duration_ms
+from rtolap.model.quantities import instant_text
 
 COLUMNS = ("broker", "rule", "lines", "first", "last", "storm", "log directories", "means", "last line")
 
@@ -139,9 +139,9 @@ def _row(row: RuleCount) -> tuple[Any, ...]:
         row.broker,
         row.rule,
         row.count,
-        None if row.first_ms is None else instant(row.first_ms),
-        None if row.last_ms is None else instant(row.last_ms),
-        None if row.storm_ms is None else instant(row.storm_ms),
+        None if row.first_ms is None else instant_text(row.first_ms),
+        None if row.last_ms is None else instant_text(row.last_ms),
+        None if row.storm_ms is None else instant_text(row.storm_ms),
         ", ".join(row.log_dirs) or None,
         BY_NAME[row.rule].meaning,
         row.last_text,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from rtolap.cli.output import console, print_table, warn
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.moves.status import MoveStatus, PlanStatus
+from rtolap.model.quantities import instant_text, size_text
 
 COLUMNS = ("partition", "state", "brokers", "size_bytes", "copied_bytes", "bytes_per_s", "left_s", "note")
 _AUDIT = ("at_ms", "by", "kind", "plan", "partitions", "reason", "answer")
@@ -18,7 +17,8 @@ def print_status(status: PlanStatus) -> None:
     counted = ", ".join(f"{number} {state}" for state, number in status.counts.items())
     console.print(f"[bold]plan {record.plan_id}[/bold]  {record.state}: {counted}", highlight=False)
     console.print(
-        f"{status.moved_bytes:,} of {status.total_bytes:,} bytes; submitted by {record.by}", highlight=False
+        f"{size_text(status.moved_bytes)} of {size_text(status.total_bytes)}; submitted by {record.by}",
+        highlight=False,
     )
     if record.state is not PlanState.ENDED:
         console.print("; ".join(_outlook(status)), highlight=False)
@@ -39,11 +39,11 @@ def print_status(status: PlanStatus) -> None:
 
 def _outlook(status: PlanStatus) -> list[str]:
     rate = status.record.rate_bytes_per_s
-    told = ["no throttle" if rate is None else f"throttle of {rate:,} bytes a second"]
+    told = ["no throttle" if rate is None else f"throttle of {size_text(rate)} a second"]
     if not status.hours_open:
         told.append("outside of its hours")
     end_ms = status.expected_end_ms
-    told.append(f"expected end: {'not in sight' if end_ms is None else _time(end_ms)}")
+    told.append(f"expected end: {'not in sight' if end_ms is None else instant_text(end_ms)}")
     return told
 
 
@@ -52,19 +52,15 @@ def _advice(status: PlanStatus) -> list[str]:
     behind = [move for move in status.active if move.behind]
     if not behind:
         return []
-    written = ", ".join(f"{move.partition} {move.written_bytes_per_s:,}" for move in behind)
-    advice = [f"written as fast as it is copied, in bytes a second: {written}"]
+    written = ", ".join(f"{move.partition} {size_text(move.written_bytes_per_s)}" for move in behind)
+    advice = [f"written as fast as it is copied, a second: {written}"]
     rate, needed = status.record.rate_bytes_per_s, status.throttle_needed_bytes_per_s
     if needed is not None and rate is not None:
         advice.append(
-            f"the throttle of {rate:,} bytes a second keeps the plan from its end: `rtolap fleet throttle"
+            f"the throttle of {size_text(rate)} a second keeps the plan from its end: `rtolap fleet throttle"
             f" {needed}`, or more, would do"
         )
     return advice
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _row(move: MoveStatus) -> tuple[object, ...]:

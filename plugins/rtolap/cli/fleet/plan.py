@@ -24,7 +24,7 @@ from rtolap.cli.fleet.plan_request import (
     draw_plan,
     with_option_groups,
 )
-from rtolap.cli.fleet.plan_text import MOVE_COLUMNS, move_rows, print_plan, size_text, summary, time_text
+from rtolap.cli.fleet.plan_text import MOVE_COLUMNS, move_rows, print_plan, summary, time_text
 from rtolap.cli.output import JsonOption, print_json, print_table, success
 from rtolap.fleet.isolation.registry import check_submittable
 from rtolap.fleet.planning.add_brokers import plan_add
@@ -37,6 +37,7 @@ from rtolap.fleet.planning.plan_diff import difference
 from rtolap.fleet.planning.plan_file import load_plan
 from rtolap.fleet.planning.repairs import plan_placement, plan_racks
 from rtolap.fleet.snapshot.file import load
+from rtolap.model.quantities import size_text
 
 app = typer.Typer(no_args_is_help=True, help="What should move where, why, and what it costs.")
 

@@ -10,28 +10,16 @@ from rtolap.cli.output import console, print_table
 from rtolap.fleet.planning.plan import Disks, Plan
 from rtolap.fleet.planning.plan_file import plan_digest
 from rtolap.fleet.snapshot.model import UNKNOWN, Floats, Int64s
+from rtolap.model.quantities import size_text, span_text
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SHOWN_DISKS = 20
-
-
-def size_text(size_bytes: int) -> str:
-    size, unit = float(size_bytes), 0
-    while abs(size) >= 1024 and unit < len(_UNITS) - 1:
-        size, unit = size / 1024, unit + 1
-    return f"{size:.0f} B" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
 def time_text(seconds: int | None) -> str:
     """seconds: None where there is no end."""
     if seconds is None:
         return "without end"
-    days, rest = divmod(seconds, 86_400)
-    hours, rest = divmod(rest, 3_600)
-    minutes, seconds = divmod(rest, 60)
-    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
-    shown = [f"{count} {unit}" for count, unit in parts if count]
-    return " ".join(shown[:2]) or "0 s"
+    return span_text(seconds * 1000)
 
 
 def summary(plan: Plan) -> dict[str, Any]:

@@ -24,7 +24,12 @@ from rtolap.stack.state import PORT_OWNERS, StackState, load_state
 EXIT_PART_DOWN = 3
 _FOLLOW_POLL_S = 0.3
 _TAIL_LINES = 100
-_MARKS = {"ready": "[green]✓[/green]", "failed": "[red]✗[/red]", "skipped": "[yellow]-[/yellow]"}
+_MARKS = {
+    "ready": "[green]✓[/green]",
+    "fetched": "[green]✓[/green]",
+    "failed": "[red]✗[/red]",
+    "skipped": "[yellow]-[/yellow]",
+}
 
 app = typer.Typer(help="Start, stop and look at the local stack.", no_args_is_help=True)
 

@@ -22,8 +22,7 @@ ClusterOption = Annotated[
 
 def source_of(cluster: str) -> HBaseSource:
     """From `host:port,host:port/hbase`; the parent node may be left out."""
-    servers, slash, parent = (cluster or Settings().hbase).partition("/")
-    return HBaseSource(servers, f"/{parent}") if slash else HBaseSource(servers)
+    return HBaseSource.parse(cluster or Settings().hbase)
 
 
 def key_of(cluster: str) -> ClusterKey:

@@ -22,6 +22,7 @@ from rtolap.cli.sep.cluster import ClusterOption, source_of
 from rtolap.cli.sep.serve import serve
 from rtolap.cli.sep.status import plot, status, wait
 from rtolap.kafka.dead_letters import read_dead_letters
+from rtolap.model.quantities import instant_text
 from rtolap.model.yaml_files import read_definitions
 from rtolap.sep.delivery.poison import dead_letter_topic
 from rtolap.sep.listeners.assembly import journal_deleter
@@ -72,7 +73,8 @@ def create(
     if not subscriptions:
         raise DefinitionError(f"no subscriptions in {path}", expected="documents of kind: subscription")
     created = []
-    for subscription in subscriptions.values():
+    for declared in subscriptions.values():
+        subscription = declared.at(Settings().hbase)
         with open_source(subscription.source, delete_journal=journal_deleter(Settings(), warn)) as source:
             commands.create(source, subscription, SystemClock().now_ms())
             for warning in commands.scope_warnings(source, subscription):
@@ -113,7 +115,7 @@ def describe(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOptio
         console.print(f"[bold]subscription {state.name}[/bold]  {state.state}", highlight=False)
         rows = [("ports", ", ".join(state.ports) or "none")]
         if kept is not None:
-            rows += [("cluster id", kept.cluster_id), ("start_ms", str(kept.start_ms))]
+            rows += [("cluster id", kept.cluster_id), ("start", instant_text(kept.start_ms))]
             values = msgspec.to_builtins(kept.subscription)
             rows += [(key, msgspec.json.encode(value).decode()) for key, value in values.items()]
         if state.delivery is not None:

@@ -77,4 +77,8 @@ def _reasons(explanation: Explanation) -> list[str]:
         f"at most {explanation.bound_ppm[source]} ppm"
         for source, expected_ppm in explanation.expected_missing_ppm.items()
     )
-    return [*explanation.reasons, *missing]
+    breached = (
+        f"{source}: {missing_ppm} ppm of the window were missing when it closed, more than declared"
+        for source, missing_ppm in explanation.breached_ppm.items()
+    )
+    return [*explanation.reasons, *missing, *breached]

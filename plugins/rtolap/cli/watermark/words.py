@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -11,17 +10,13 @@ from rtolap.base.errors import RtolapError
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.local.running_stack import adopt_running_stack
 from rtolap.model.durations import format_duration
+from rtolap.model.quantities import instant_text
 
 _COMPLETE_S = 1.0
 
 
 def at(instant_ms: int | None) -> str | None:
-    if instant_ms is None:
-        return None
-    try:
-        return datetime.fromtimestamp(instant_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError, OSError):
-        return f"{instant_ms} ms"
+    return None if instant_ms is None else instant_text(instant_ms)
 
 
 def span(duration_ms: int | None) -> str | None:

@@ -72,11 +72,15 @@ def explain(running: RunningApplication, window_end_ms: int, now_ms: int) -> wir
     hosts_by_source: dict[str, wire.HostsInfo] = {}
     expected: dict[str, int] = {}
     bound: dict[str, int] = {}
+    breached: dict[str, int] = {}
     for name, source in running.sources.items():
         if source.named:
             with running.lock:
                 share = missing(source.snapshot(now_ms), window_end_ms, source.window_ms)
+                breach = None if source.breaches is None else source.breaches.of_window(window_end_ms)
             expected[name], bound[name] = share.expected_ppm, share.bound_ppm
+            if breach is not None:
+                breached[name] = breach.missing_ppm
         level = marks.levels.get(name)
         if level is None or level.input_ms is None or level.input_ms < window_end_ms:
             hosts_by_source[name] = hosts(running, name, now_ms, _LISTED_MAX, window_end_ms)
@@ -97,6 +101,7 @@ def explain(running: RunningApplication, window_end_ms: int, now_ms: int) -> wir
         hosts={} if complete else hosts_by_source,
         expected_missing_ppm=expected,
         bound_ppm=bound,
+        breached_ppm=breached,
     )
 
 

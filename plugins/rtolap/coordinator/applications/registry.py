@@ -173,7 +173,11 @@ class Applications:
                 counters={**counters, "expired_units": running.units.expired},
                 problems=tuple(
                     problem
-                    for problem in (self._problem(name), *(s.list_problem for s in running.sources.values()))
+                    for problem in (
+                        self._problem(name),
+                        *(s.list_problem for s in running.sources.values()),
+                        *(s.breach_problem() for s in running.sources.values()),
+                    )
                     if problem
                 ),
                 approvals=tuple(

@@ -252,6 +252,9 @@ class RunningApplication:
         for level in self.sources:
             self._host_changes.keep(level)
         self._publisher.persist(marks)
+        with self.lock:
+            for name, source in self.sources.items():
+                source.published(marks.levels[name].input_ms)
 
     def _heard(self) -> _ExpectedReporters:
         with self.lock:

@@ -97,6 +97,8 @@ def apply_report(
         if source.named
         else _nameless(source, report, columns, now_ms)
     )
+    before_ms = source.progress.latest_in(report.partition, rows.at)
+    unseen = source.progress.unseen(rows.at)
     applied = source.progress.apply(report.partition, report.generation, rows.at, rows.latest_ms, now_ms)
     where = f"{report.level}/{report.partition}"
     if applied.stale:
@@ -107,6 +109,10 @@ def apply_report(
     if rows.events is not None:
         taken = applied.accepted
         source.rates.observe(rows.at[taken], rows.events[taken], rows.latest_ms[taken], applied.goes_on)
+        if source.breaches is not None:
+            new = applied.goes_on | unseen[taken]
+            rows_new = np.flatnonzero(taken)[new]
+            source.breaches.observe(before_ms[rows_new], rows.latest_ms[rows_new], rows.events[rows_new])
     if bool(applied.accepted.all()):
         return []
     return refusals(

@@ -10,6 +10,8 @@ import numpy as np
 from rtolap.metadata.applications import KeptHosts
 from rtolap.metadata.records import LeavingHost
 from rtolap.model.application import Source
+from rtolap.model.quantities import instant_text
+from rtolap.watermark.breaches import Breaches
 from rtolap.watermark.hostlist import NO_LIMIT_MS, Hosts, Leaving
 from rtolap.watermark.progress import HostProgress
 from rtolap.watermark.rules import WINDOW_MS, Decision, Deficit, HostPrecise, Rule
@@ -51,6 +53,8 @@ class SourceState:
         for partition, generation in generations.items():
             self.progress.apply(partition, generation, nobody, nothing, now_ms)
         self._rule = _rule(source)
+        deficit = source.rule.deficit
+        self.breaches = None if deficit is None else Breaches(deficit.missing_events_ppm, deficit.window_ms)
         self.decision = Decision(None)
 
     @property
@@ -123,6 +127,24 @@ class SourceState:
         self.decision = self._rule.decide(self.snapshot(now_ms))
         return None if self.awaited else self.decision.watermark_ms
 
+    def published(self, mark_ms: int | None) -> None:
+        """The watermark of the source is persisted: windows up to there may close."""
+        if self.breaches is not None and mark_ms is not None:
+            self.breaches.published(mark_ms)
+
+    def breach_problem(self) -> str | None:
+        """Return in words which windows missed more than declared; None while none is known."""
+        found = () if self.breaches is None else self.breaches.found()
+        if not found:
+            return None
+        worst = max(found, key=lambda breach: breach.missing_ppm)
+        return (
+            f"{self.source.name}: {worst.missing_ppm} ppm of the events were missing of the window to"
+            f" {instant_text(worst.window_end_ms)}, and {worst.bound_ppm} ppm at most were declared; breached"
+            f" windows end from {instant_text(found[0].window_end_ms)} to"
+            f" {instant_text(found[-1].window_end_ms)}"
+        )
+
     def _leave(self, now_ms: int) -> None:
         left = self.hosts.leave(self.progress.latest_ms(), now_ms)
         if left:
@@ -137,7 +159,10 @@ class SourceState:
 
     def counters(self) -> Iterable[tuple[str, int]]:
         counted = self.progress.counters
-        return ((name, int(getattr(counted, name))) for name in counted.__slots__)
+        yield from ((name, int(getattr(counted, name))) for name in counted.__slots__)
+        if self.breaches is not None:
+            self.breaches.found()
+            yield "breached_windows", self.breaches.breached_windows
 
 
 def _rule(source: Source) -> Rule:

@@ -9,6 +9,7 @@ import numpy as np
 from rtolap.fleet.isolation.findings import Finding, FindingKind, Severity, some
 from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, Flags, Int64s, Snapshot
 from rtolap.model.fleet import FleetCluster
+from rtolap.model.quantities import size_text
 
 
 def role_findings(name: str, cluster: FleetCluster, snapshot: Snapshot) -> Iterator[Finding]:
@@ -115,7 +116,7 @@ def _broker_reserve(
             subject=pool,
             message=f"what {spare} brokers hold would not fit on the others",
             expected=f"room for brokers {some(snapshot.brokers.ids[rows[lost]].tolist())} on the others",
-            found=f"{lacking / 1e9:.1f} GB too little",
+            found=f"{size_text(lacking)} too little",
             repair="rtolap fleet plan add of more brokers, or shorter retention",
             brokers=tuple(snapshot.brokers.ids[rows[lost]].tolist()),
         )

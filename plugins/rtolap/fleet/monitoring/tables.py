@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from rtolap.fleet.monitoring.causes import Cause
 from rtolap.fleet.monitoring.slow import BrokerRequests
 from rtolap.fleet.monitoring.stages import REQUEST_NAMES, STAGE_NAMES, RequestType, Stage, StageWindow
+from rtolap.model.quantities import instant_text
 
 STAGE_COLUMNS = ("broker", "request", "requests", "per second", *(STAGE_NAMES[stage] for stage in Stage))
 SLOW_COLUMNS = (
@@ -60,7 +60,7 @@ def slow_row(row: BrokerRequests, cause: Cause | None) -> tuple[Any, ...]:
         row.broker,
         REQUEST_NAMES[row.request],
         row.standing.state.lower(),
-        instant(row.standing.since_ms) if row.standing.since_ms else None,
+        instant_text(row.standing.since_ms) if row.standing.since_ms else None,
         milliseconds(row.p99_ms),
         stage,
         None if math.isnan(row.share) else f"{row.share:.0%}",
@@ -123,7 +123,3 @@ def mean_and_p99(mean_ms: float, p99_ms: float) -> str | None:
     if math.isnan(mean_ms) and math.isnan(p99_ms):
         return None
     return f"{milliseconds(mean_ms) or '?'} / {milliseconds(p99_ms) or '?'}"
-
-
-def instant(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

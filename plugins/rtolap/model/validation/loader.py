@@ -26,6 +26,7 @@ _BOUNDS: tuple[tuple[tuple[str, ...], int, int], ...] = (
     (("record_bytes_max",), 1, 64 << 20),
     (("sink", "timeout_ms"), 1_000, 86_400_000),
     (("sink", "label_kept_ms"), 60_000, 365 * 86_400_000),
+    (("sink", "label_kept_count"), 1, 100_000_000),
 )
 
 

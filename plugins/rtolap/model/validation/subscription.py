@@ -57,7 +57,7 @@ def subscription_problems(subscription: Subscription) -> tuple[Problem, ...]:
 
 def _source_problems(source: HBaseSource) -> list[Problem]:
     found = []
-    for server in source.zookeeper.split(","):
+    for server in source.zookeeper.split(",") if source.zookeeper else ():
         address = _SERVER.fullmatch(server.strip())
         if address is None or not 0 < int(address[1]) < 1 << 16:
             found.append(

@@ -153,7 +153,11 @@ class HostsInfo(Message):
 
 
 class Explanation(Message):
-    """May the window that ends at `window_end_ms` close, and if not, what it waits for."""
+    """May the window that ends at `window_end_ms` close, and if not, what it waits for.
+
+    `breached_ppm`: by source, how much of the window was missing when it closed, where that was more than
+    declared; empty while nothing shows it.
+    """
 
     application: str
     window_end_ms: int
@@ -164,6 +168,7 @@ class Explanation(Message):
     hosts: dict[str, HostsInfo] = Field(default_factory=dict)
     expected_missing_ppm: dict[str, int] = Field(default_factory=dict)
     bound_ppm: dict[str, int] = Field(default_factory=dict)
+    breached_ppm: dict[str, int] = Field(default_factory=dict)
 
 
 class HostsChange(Message):

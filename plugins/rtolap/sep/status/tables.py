@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 from rtolap.base.errors import DefinitionError
-from rtolap.model.durations import format_duration
+from rtolap.model.quantities import instant_text, size_text, span_text
 from rtolap.sep.status.model import NOTHING, QueueStatus
 from rtolap.sep.status.summary import PeerSummary, Spread
 
@@ -37,7 +36,6 @@ QUEUE_COLUMNS = (
     "last shipped",
     "last slept",
 )
-_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
 _STEADY_BYTES_S = 1.0
 
 _ORDERS: dict[str, Callable[[QueueStatus], Any]] = {
@@ -82,10 +80,10 @@ def summary_row(row: PeerSummary) -> tuple[Any, ...]:
         row.recovered_queues,
         row.sinks,
         None if logs is None else f"{logs.worst} / {logs.median:g} / {logs.sum}",
-        None if lag is None else f"{span(lag.worst)} / {span(lag.median)}",
+        None if lag is None else f"{span_text(lag.worst)} / {span_text(lag.median)}",
         None if remaining is None else _remaining(remaining, row.is_remaining_lower_bound),
         trend(row),
-        None if row.catch_up_ms is None else span(row.catch_up_ms),
+        None if row.catch_up_ms is None else span_text(row.catch_up_ms),
         row.worst_server,
         "; ".join(f"{reason} ({count})" for reason, count in row.reasons.items()),
     )
@@ -100,9 +98,9 @@ def queue_row(row: QueueStatus) -> tuple[Any, ...]:
         row.logs,
         None if row.further_bytes is None else _size(row.further_bytes, row.is_further_lower_bound),
         progress(row),
-        None if row.lag_ms is None else span(row.lag_ms),
-        None if row.last_shipped_age_ms is None else span(row.last_shipped_age_ms),
-        None if row.last_shipped_ms is None else instant(row.last_shipped_ms),
+        None if row.lag_ms is None else span_text(row.lag_ms),
+        None if row.last_shipped_age_ms is None else span_text(row.last_shipped_age_ms),
+        None if row.last_shipped_ms is None else instant_text(row.last_shipped_ms),
         slept(row),
     )
 
@@ -114,15 +112,15 @@ def progress(row: QueueStatus) -> str | None:
     if row.position_bytes is None:
         return None
     whole = _size(row.log_bytes, True) if row.is_log_lower_bound and row.log_bytes else "?"
-    return f"{size(row.position_bytes)} of {whole}"
+    return f"{size_text(row.position_bytes)} of {whole}"
 
 
 def _size(number: int, is_at_least: bool) -> str:
-    return f"at least {size(number)}" if is_at_least else size(number)
+    return f"at least {size_text(number)}" if is_at_least else size_text(number)
 
 
 def _remaining(remaining: Spread, is_at_least: bool) -> str:
-    numbers = " / ".join(size(number) for number in (remaining.worst, remaining.median, remaining.sum))
+    numbers = " / ".join(size_text(number) for number in (remaining.worst, remaining.median, remaining.sum))
     return f"at least {numbers}" if is_at_least else numbers
 
 
@@ -132,7 +130,7 @@ def slept(row: QueueStatus) -> str | None:
     if row.since_ms is None:
         return row.reason
     verb = "last shipped" if row.reason == NOTHING else "for"
-    return f"{row.reason}, {verb} {span(row.since_ms)}" + (" ago" if row.reason == NOTHING else "")
+    return f"{row.reason}, {verb} {span_text(row.since_ms)}" + (" ago" if row.reason == NOTHING else "")
 
 
 def trend(row: PeerSummary) -> str | None:
@@ -140,28 +138,9 @@ def trend(row: PeerSummary) -> str | None:
         if abs(row.remaining_trend_bytes_s) < _STEADY_BYTES_S:
             return "steady"
         verb = "grows" if row.remaining_trend_bytes_s > 0 else "shrinks"
-        return f"{verb} by {size(abs(row.remaining_trend_bytes_s))}/s"
+        return f"{verb} by {size_text(abs(row.remaining_trend_bytes_s))}/s"
     if row.lag_trend is None:
         return None
     if abs(row.lag_trend) < 1:
         return "steady"
-    return f"{'grows' if row.lag_trend > 0 else 'shrinks'} by {span(abs(row.lag_trend))}/s"
-
-
-def size(number: float) -> str:
-    """Bytes, in powers of 1000."""
-    for unit in _UNITS:
-        if number < 1000 or unit == _UNITS[-1]:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    raise AssertionError("the last unit takes all")
-
-
-def span(duration_ms: float) -> str:
-    """To the second, below ten seconds to the millisecond."""
-    whole_ms = int(duration_ms)
-    return format_duration(whole_ms if whole_ms < 10_000 else whole_ms // 1000 * 1000)
-
-
-def instant(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return f"{'grows' if row.lag_trend > 0 else 'shrinks'} by {span_text(abs(row.lag_trend))}/s"

@@ -5,7 +5,8 @@
                       more (`not_after_ms`): one that came after its label is forgotten would be taken again
     3. delete         their records, with the next commit
 
-A record stays until its batch is known to be visible: that is how far the table can be read.
+A record stays until its batch is known to be visible: that is how far the table can be read. Where a sink
+drops labels by itself, the witness of a batch that is not settled stays too (`label_retention`).
 
 A crash after 2 acknowledges again, which is harmless; no label is left behind, for its record is still there.
 """
@@ -17,6 +18,7 @@ from itertools import takewhile
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.model.loader import Loader
 from rtolap.stored.loader.job import LeftLabels, Ownership, label_of
+from rtolap.stored.loader.label_retention import witness_of_all
 from rtolap.stored.loader.sinks.interface import Sink
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
@@ -49,13 +51,23 @@ class Committer:
         """The number of the last batch of the row. Raises the sink's and the ledger's errors: nothing is lost
         by them, the next round does it."""
         lease = self._ownership.lease
-        row = _row(self._records.all(lease.name))
+        records = self._records.all(lease.name)
+        row = _row(records)
         if not row:
             return None
         if not row[-1].committed:
             self._records.commit(lease, keep_from=row[0].sequence_id)
         self._visible.poll()
-        ripe = list(takewhile(lambda record: self._is_ripe(record, now_ms), row[:-1]))
+        witness = None if self._labels_kept else witness_of_all(records)
+        ripe = list(
+            takewhile(
+                lambda record: (
+                    self._is_ripe(record, now_ms)
+                    and (witness is None or record.sequence_id < witness.sequence_id)
+                ),
+                row[:-1],
+            )
+        )
         for first in range(0, len(ripe), LABELS_MAX):
             part = ripe[first : first + LABELS_MAX]
             if self._labels_kept and (sent := [record.label for record in part if record.attempts]):

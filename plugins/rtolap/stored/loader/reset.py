@@ -1,4 +1,6 @@
-"""The offsets at which a job that is redefined begins: pure.
+"""Changes of a job by a person: what it begins with when it is redefined, and what became of a batch.
+
+The offsets at which a job that is redefined begins are pure functions:
 
 --at       the offsets that are given, of every partition and of no other
 --go-on    behind what is loaded, or where the log begins by now; what retention took between is lost
@@ -9,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import takewhile
+from uuid import uuid4
 
 from rtolap.base.errors import DefinitionError, Refused
 from rtolap.kafka.interfaces import LogRange
 from rtolap.model.offsets import Offsets
-from rtolap.stored.loader.job import LeftLabels
-from rtolap.stored.metastore.offsets import OffsetsRecord
+from rtolap.stored.loader.job import LEASE_MS, LeftLabels
+from rtolap.stored.metastore.load_jobs import LoadJobs
+from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord, OffsetsRecords
 
 
 def given(at: Offsets, log: Mapping[int, LogRange]) -> Offsets:
@@ -61,6 +65,29 @@ def going_on(
             action="without `--go-on` all of the new topic is loaded",
         )
     return {partition: max(at.get(partition, 0), known.start) for partition, known in log.items()}
+
+
+def settle_batch(
+    jobs: LoadJobs, records: OffsetsRecords, job_id: str, batch: int, *, loaded: bool
+) -> OffsetsRecord:
+    """Record whether the rows of a batch that was sent are in the table, as a person has found out.
+
+    Raises NotYet while a process owns the job, and Refused where it is known what became of the batch.
+    """
+    lease = jobs.leases.acquire(job_id, f"settle/{uuid4().hex}", LEASE_MS)
+    try:
+        known = next((each for each in records.all(job_id) if each.sequence_id == batch), None)
+        if known is None or known.loaded or known.attempts == 0:
+            raise Refused(
+                f"batch {batch} of loader {job_id} has nothing to settle",
+                expected="a batch that was sent and is not known to be loaded",
+                found="no such batch" if known is None else "loaded" if known.loaded else "never sent",
+            )
+        if loaded:
+            return records.mark_loaded(lease, batch, Loaded(None, None))
+        return records.mark_unsent(lease, batch)
+    finally:
+        jobs.leases.release(lease)
 
 
 def left_labels(records: tuple[OffsetsRecord, ...], incarnation: int) -> LeftLabels | None:

@@ -17,14 +17,15 @@ from typing import TypeVar
 
 from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.model.loader import Loader
-from rtolap.protocols.stream_load.messages import LoadAnswer, SendOptions
+from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState, SendOptions
 from rtolap.stored.loader.job import JobResources, Ownership
 from rtolap.stored.loader.job_progress import Progress
+from rtolap.stored.loader.label_retention import sent_when
 from rtolap.stored.loader.preparing import Preparer
 from rtolap.stored.loader.records.content import Content
 from rtolap.stored.loader.records.decode import Decoded
 from rtolap.stored.loader.records.encode import HEADERS, encode
-from rtolap.stored.loader.states import ACTIONS, Action, StopCause, Stopped, Verdict, sent_when, verdict
+from rtolap.stored.loader.states import ACTIONS, Action, Sent, StopCause, Stopped, Verdict, verdict
 from rtolap.stored.loader.target import Columns
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.loader.window import SILENT_S, Pending, RetryBudget, SinkError
@@ -63,7 +64,7 @@ class Settler:
         self._columns = columns
         self._progress = progress
         self._visible = visible
-        self._kept_ms = None if labels_kept else loader.sink.label_kept_ms
+        self._labels_kept = labels_kept
         self._retry_budget = RetryBudget(self._clock, timeout_ms=loader.sink.timeout_ms, silent_s=silent_s)
         self._preparer = Preparer(
             loader, columns, lambda: resources.open_consumer(loader), resources.box, resources.clock
@@ -92,9 +93,8 @@ class Settler:
 
     def _asked(self, pending: Pending) -> Outcome:
         record = pending.record
-        state = self._of_sink(lambda: self._sink.state(self._loader.database, record.label))
-        now_ms = self._clock.now_ms()
-        sent = sent_when(record.attempts, record.first_sent_at_ms, now_ms, self._kept_ms)
+        state = self._state(record.label)
+        sent = self._sent(record, state)
         action = ACTIONS[sent, state]
         if action is not Action.WAIT:
             pending.waiting_since_s = None
@@ -119,10 +119,24 @@ class Settler:
                 raise Stopped(
                     StopCause.LABEL_FORGOTTEN,
                     f"the sink knows nothing of label {record.label}, and may have forgotten it",
-                    found=f"sent {now_ms - (record.first_sent_at_ms or now_ms)} ms ago",
-                    action="look whether its rows are in the table, then `rtolap loader reset --abandon "
-                    "--at` the offsets behind or before it",
+                    expected=f"a label younger than {self._loader.sink.label_kept_ms} ms, among the last "
+                    f"{self._loader.sink.label_kept_count} of the database",
+                    found=f"sent {self._clock.now_ms() - (record.first_sent_at_ms or 0)} ms ago, offsets "
+                    f"{_ranges(record)}",
+                    action="look whether its rows are in the table, then `rtolap loader settle "
+                    f"{self._loader.name} {record.sequence_id} --loaded` or `--not-loaded`, and start it",
                 )
+
+    def _state(self, label: str) -> LoadState:
+        return self._of_sink(lambda: self._sink.state(self._loader.database, label))
+
+    def _sent(self, record: OffsetsRecord, state: LoadState) -> Sent:
+        if record.attempts == 0:
+            return Sent.NEVER
+        if self._labels_kept or state is not LoadState.UNKNOWN:
+            return Sent.LATELY  # the label is remembered
+        records = self._records.all(self._ownership.lease.name)
+        return sent_when(record, records, self._clock.now_ms(), self._loader.sink, self._state)
 
     def _send(self, pending: Pending) -> Outcome:
         self._retry_budget.before_trying(pending)
@@ -184,7 +198,7 @@ class Settler:
             columns=tuple(decoded.rows.schema.names),
             timeout_s=sink.timeout_ms // 1000,
             max_filter_ratio=max(0.0, allowed) / decoded.rows.num_rows,
-            keep_label=self._kept_ms is None,
+            keep_label=self._labels_kept,
             not_after_ms=self._clock.now_ms() + sink.timeout_ms,
             headers=HEADERS[sink.format],
         )
@@ -231,6 +245,13 @@ def _told(answer: LoadAnswer, refused: int, sent: int | None) -> Loaded:
     if not answer.is_durable:
         return Loaded(txn_id, sent, refused, url)
     return Loaded(txn_id, answer.number_loaded_rows, refused + answer.number_filtered_rows, url)
+
+
+def _ranges(record: OffsetsRecord) -> str:
+    starts = record.start_offsets.items()
+    return ", ".join(
+        f"{partition}: {start} to {record.end_offsets[partition]}" for partition, start in starts
+    )
 
 
 def _words(answer: LoadAnswer) -> str:

@@ -13,7 +13,7 @@ A recorded batch is looked up by its label:
 "Never sent" is certain: each request is noted durably before it goes out. Somebody else then uses our labels.
 So a label is looked up before its first request too: once that is noted, a load of somebody else under it
 would pass for ours. SEND is always under the same label, after the range has been read again where it is not
-at hand.
+at hand. `label_retention` decides whether a label may be forgotten.
 """
 
 from __future__ import annotations
@@ -60,15 +60,6 @@ ACTIONS: dict[tuple[Sent, LoadState], Action] = {
         }.items()
     },
 }
-
-
-def sent_when(attempts: int, first_sent_at_ms: int | None, now_ms: int, kept_ms: int | None) -> Sent:
-    """`kept_ms`: how long labels are surely remembered; None: until they are acknowledged."""
-    if attempts == 0:
-        return Sent.NEVER
-    if kept_ms is None or (first_sent_at_ms is not None and now_ms - first_sent_at_ms < kept_ms):
-        return Sent.LATELY
-    return Sent.LONG_AGO
 
 
 class Verdict(StrEnum):

@@ -145,6 +145,20 @@ class OffsetsRecords:
 
         return self._ledger.write(f"note a loaded batch of {lease.name}", OffsetsRecord, work)
 
+    def mark_unsent(self, lease: Lease, sequence_id: int) -> OffsetsRecord:
+        """A person has found that its rows are not in the table: it is as if no request had gone out. Refused
+        where it is known to be loaded."""
+
+        def work(connection: sa.Connection) -> OffsetsRecord:
+            self._leases.fence(connection, lease)
+            record = _get(connection, lease.name, sequence_id)
+            if record.loaded:
+                raise Refused(f"batch {sequence_id} of {lease.name} is loaded")
+            self._set(connection, lease, sequence_id, attempts=0, first_sent_at_ms=None)
+            return _get(connection, lease.name, sequence_id)
+
+        return self._ledger.write(f"note that a batch of {lease.name} is not loaded", OffsetsRecord, work)
+
     def commit(self, lease: Lease, *, keep_from: int | None = None) -> int | None:
         """Mark the end of the longest row of loaded records as committed and delete those before it, except
         from number `keep_from` on. The number of the committed record, None while the very first is not

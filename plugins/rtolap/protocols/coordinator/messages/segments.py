@@ -78,6 +78,7 @@ class SegmentInfo(Message):
     completeness    None while it is open, and for a cube without an application
     late_events     of the READY version, those beyond its first version; None while there is no history
     late_ppm        their share of its events
+    breached        they are more than `completeness` stated at most when it closed
     lost            offsets that neither receivers nor Kafka hold: it waits until they are there, or accepted
     losses          those that were accepted: its versions, the next one included, lack their events
     base_lost       its READY version has lost what builds start from: the next one is made of all its events,
@@ -101,6 +102,7 @@ class SegmentInfo(Message):
     completeness: CompletenessInfo | None = None
     late_events: int | None = None
     late_ppm: int | None = None
+    breached: bool = False
     lost: tuple[PartitionRange, ...] = ()
     losses: tuple[LossInfo, ...] = ()
     base_lost: bool = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,9 +51,19 @@ class Transaction:
 
 class MemorySink:
     """`tables` by (database, table); `committed` transactions in the order in which they were. `now_ms`: its
-    clock, if it is to refuse what comes too late."""
+    clock, if it is to refuse what comes too late. `labels_max`: it remembers the labels of so many
+    finished transactions of a database, as Doris' `label_num_threshold` says; None: all. Transactions that
+    asked to keep their label do not count."""
 
-    def __init__(self, *, keeps_labels: bool = True, now_ms: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        keeps_labels: bool = True,
+        now_ms: Callable[[], int] | None = None,
+        labels_max: int | None = None,
+    ) -> None:
+        self._labels_max = labels_max
+        self._finished: dict[str, deque[Transaction]] = defaultdict(deque)
         self._now_ms = now_ms
         self.tables: dict[tuple[str, str], TableSchema] = {}
         self.committed: list[Transaction] = []
@@ -193,7 +204,7 @@ class MemorySink:
                     f"{row}: null in a column that takes none" for row in rows if row not in begun.rows
                 )
             if begun.filtered > options.max_filter_ratio * len(rows):
-                begun.state = LoadState.ABORTED
+                self.abort(begun)
                 return self._answer(
                     begun, "Fail", "[DATA_QUALITY_ERROR]too many filtered rows", RowsRefused.code
                 )
@@ -210,12 +221,34 @@ class MemorySink:
             for each in self._labels.values():
                 if each.state is LoadState.PREPARE:
                     each.state = LoadState.ABORTED
+                    self._note_finished(each)
+            self._drop_labels()
+
+    def abort(self, begun: Transaction) -> None:
+        with self._lock:
+            begun.state = LoadState.ABORTED
+            self._note_finished(begun)
+            self._drop_labels()
+
+    def use_labels(self, db: str, number: int) -> None:
+        """Somebody else finishes so many loads into that database."""
+        with self._lock:
+            for _ in range(number):
+                other = Transaction(
+                    self._next, db, "", f"other_{self._next}", False, False, LoadState.VISIBLE
+                )
+                self._next += 1
+                self._labels[db, other.label] = other
+                self._note_finished(other)
+            self._drop_labels()
 
     def publish(self) -> None:
         with self._lock:
             for each in self._labels.values():
                 if each.state is LoadState.COMMITTED:
                     each.state = LoadState.VISIBLE
+                    self._note_finished(each)
+            self._drop_labels()
 
     def forget_labels(self) -> None:
         """Forget the finished labels that no request asked to keep, as they do with time."""
@@ -243,6 +276,21 @@ class MemorySink:
     def _commit(self, begun: Transaction) -> None:
         begun.state = LoadState.COMMITTED if self.publishes_late else LoadState.VISIBLE
         self.committed.append(begun)
+        if begun.state is LoadState.VISIBLE:
+            self._note_finished(begun)
+            self._drop_labels()
+
+    def _note_finished(self, ended: Transaction) -> None:
+        if not ended.keep:
+            self._finished[ended.db].append(ended)
+
+    def _drop_labels(self) -> None:
+        """Drop the labels of the transactions that finished first, beyond the number to remember."""
+        for db, finished in self._finished.items():
+            while self._labels_max is not None and len(finished) > self._labels_max:
+                dropped = finished.popleft()
+                if self._labels.get((db, dropped.label)) is dropped:
+                    del self._labels[db, dropped.label]
 
     def _answer(
         self, begun: Transaction, status: Any, message: str, code: str | UnsetType = UNSET

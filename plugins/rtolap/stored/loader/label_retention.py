@@ -1,0 +1,83 @@
+"""Whether a sink surely remembers the label of a batch, so that an unknown label means "not loaded". Pure.
+
+Such a sink drops finished labels, the earliest first, by age and by their number in the database. Everybody
+who loads into the database uses labels up, so a loader's own count is a lower bound. It has a better proof: a
+*witness*, a label of its own that had finished before the first request of the batch. A sink that still knows
+the witness has not dropped the label of the batch, which would have finished later.
+
+The sink surely remembers the label of a batch when all of these hold:
+
+    age      the first request is younger than `label_kept_ms`
+    count    the requests of this job since the witness are fewer than `label_kept_count`
+    witness  the sink knows it; where there is none, the batch is so young that the database cannot have used
+             `label_kept_count` labels since, at `LABELS_PER_S_MAX` a second
+
+A committer keeps the record of the witness of each batch that is not settled (`witness_of_all`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rtolap.model.loader import LoaderSink
+from rtolap.protocols.stream_load.messages import LoadState
+from rtolap.stored.loader.states import Sent
+from rtolap.stored.metastore.offsets import OffsetsRecord
+
+LABELS_PER_S_MAX = 10.0  # of all who load into a database; Doris advises against more than a few a second
+
+
+def witness_of(first_sent_at_ms: int | None, records: Iterable[OffsetsRecord]) -> OffsetsRecord | None:
+    """Return the newest of `records` whose load had finished at the first request; None where none had.
+
+    A batch without a request has no label in the sink, and is no witness.
+    """
+    finished = [
+        record
+        for record in records
+        if record.attempts
+        and record.loaded_at_ms is not None
+        and (first_sent_at_ms is None or record.loaded_at_ms <= first_sent_at_ms)
+    ]
+    return max(finished, key=lambda record: (record.loaded_at_ms or 0, record.sequence_id), default=None)
+
+
+def witness_of_all(records: Iterable[OffsetsRecord]) -> OffsetsRecord | None:
+    """Return the witness of the batch that was sent first among those that are not loaded.
+
+    The witnesses of the others, and of a batch that is sent next, are newer.
+    """
+    known = tuple(records)
+    sent = [r.first_sent_at_ms for r in known if not r.loaded and r.first_sent_at_ms is not None]
+    return witness_of(min(sent, default=None), known)
+
+
+def sent_when(
+    record: OffsetsRecord,
+    records: Iterable[OffsetsRecord],
+    now_ms: int,
+    sink: LoaderSink,
+    state_of: Callable[[str], LoadState],
+) -> Sent:
+    """Return when `record` was sent, for a label that has just been found unknown.
+
+    `records` are all of the job. `state_of` asks the sink, after it was asked for the label of `record`: a
+    witness that is known then was known before.
+    """
+    if record.attempts == 0:
+        return Sent.NEVER
+    if record.first_sent_at_ms is None:
+        return Sent.LONG_AGO
+    known = tuple(records)
+    age_ms = now_ms - record.first_sent_at_ms
+    witness = witness_of(record.first_sent_at_ms, known)
+    if witness is not None and now_ms - (witness.loaded_at_ms or 0) >= sink.label_kept_ms:
+        witness = None  # the sink may have dropped it by age alone
+    since = -1 if witness is None else witness.sequence_id
+    requests = sum(each.attempts for each in known if each.sequence_id > since)
+    if age_ms >= sink.label_kept_ms or requests >= sink.label_kept_count:
+        return Sent.LONG_AGO
+    if witness is None:
+        used = requests + LABELS_PER_S_MAX * age_ms / 1000
+        return Sent.LATELY if used < sink.label_kept_count else Sent.LONG_AGO
+    return Sent.LONG_AGO if state_of(witness.label) is LoadState.UNKNOWN else Sent.LATELY
