@@ -190,9 +190,8 @@ class Cubes:
         checked = self._checks.problem(name)
         waits = self._watermarks.problem(name)
         lost = self._losses.problem(name, control, records.values())
-        problems = [problem for problem in (checked, waits, lost) if problem] + self._heartbeats.failures(
-            name
-        )
+        problems = [problem for problem in (checked, waits, lost) if problem]
+        problems += self._heartbeats.failures(name) + self._heartbeats.held(name, control)
         refused, example = self._heartbeats.refused(name)
         return wire.CubeStatus(
             name=name,

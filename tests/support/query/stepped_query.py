@@ -96,6 +96,7 @@ class _Receivers:
         core = receiver.core
         if core.consumer_state is ConsumerState.STOPPED:
             raise Unavailable(f"{receiver_id} does not consume {query.cube}")
+        core.promise(query.at_least)
         table = answer(
             receiver.cluster.schema,
             core.state,

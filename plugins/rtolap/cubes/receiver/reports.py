@@ -119,6 +119,8 @@ def cube_report(core: CubeReceiver, clock: Clock) -> CubeReport:
         lost=tuple(
             PartitionRange(partition=piece.partition, start=piece.start, end=piece.end) for piece in core.lost
         ),
+        held_since_ms=core.held_since_ms,
+        behind=core.behind,
     )
 
 

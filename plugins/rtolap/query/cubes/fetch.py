@@ -11,7 +11,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +20,7 @@ from rtolap.base.errors import Corrupted, StaleSnapshot, Unavailable
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.completeness import offsets_text
 from rtolap.model.cube import Schema
+from rtolap.model.instants import utc_text
 from rtolap.protocols.query.messages import QueryWarning, refused_text
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cluster import Cluster
@@ -222,6 +222,12 @@ def cube_warnings(
         state = "paused" if control.enabled else "disabled"
         message = f"cube {name} is {state}: the answer holds what it had read before"
         warnings.append(QueryWarning("not_consuming", "Warning", message))
+    elif stats.held:
+        receivers = "; ".join(f"receiver {receiver}: {why}" for receiver, why in sorted(stats.held.items()))
+        message = (
+            f"cube {name} does not read what arrives: the answer holds what it had read before; {receivers}"
+        )
+        warnings.append(QueryWarning("not_consuming", "Warning", message))
     if refused := refused_text(stats.refused, stats.refused_example):
         message = (
             f"cube {name}: {refused}; they are in no count, and in topic {schema.table.dead_letter_topic}"
@@ -237,12 +243,8 @@ def _losses(name: str, control: CubeControl, time: TimeRange) -> Iterator[QueryW
         purged = control.horizon_ms is not None and loss.end_ms <= control.horizon_ms
         if not purged and loss.overlaps(time.start_ms, time.end_ms):
             message = (
-                f"cube {name} lacks events from {_utc(loss.start_ms)} to {_utc(loss.end_ms)} at most: "
-                f"offsets {offsets_text(loss.ranges)} were lost, which {loss.by} accepted at "
-                f"{_utc(loss.at_ms)}: {loss.reason}"
+                f"cube {name} lacks events from {utc_text(loss.start_ms)} to {utc_text(loss.end_ms)} at "
+                f"most: offsets {offsets_text(loss.ranges)} were lost, which {loss.by} accepted at "
+                f"{utc_text(loss.at_ms)}: {loss.reason}"
             )
             yield QueryWarning("events_lost", "Warning", message)
-
-
-def _utc(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")

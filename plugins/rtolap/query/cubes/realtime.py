@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, Protocol, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import RtolapError, StaleSnapshot, Unauthorized, Unavailable
+from rtolap.base.errors import NotReached, RtolapError, StaleSnapshot, Unauthorized, Unavailable
 from rtolap.model.segment import parse_segment_name
 from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.protocols.receiver.messages import (
@@ -108,6 +108,7 @@ class Realtime:
         ]
         # The last one is asked from here: of most cubes it is the only one, and a thread more has its price.
         last = [_outcome(self._ask_set, query, each, at_least, cancellation) for each in sets[-1:]]
+        _wait(futures, cancellation)
         outcomes = [*(_outcome(future.result) for future in futures), *last]
         tables: list[pa.Table] = []
         errors: list[RtolapError] = []
@@ -126,6 +127,8 @@ class Realtime:
             for name, tables_read in answer.cuboids.items():
                 stats.realtime_cuboids[name] = stats.realtime_cuboids.get(name, 0) + tables_read
             _count_refused(stats, replica_set, answer.refused, answer.refused_example)
+            if answer.held:
+                stats.held[receiver] = answer.held
             stats.positions.update({p: o for p, o in answer.positions.items() if p in replica_set.partitions})
         cancellation.check()
         if errors:  # a stale snapshot can be renewed, so it is reported first
@@ -191,6 +194,13 @@ class Realtime:
                 (Unavailable, Unauthorized),
             )
         except PeersFailed as error:
+            if any(isinstance(failure, NotReached) for _, failure in error.failures):
+                raise NotReached(
+                    f"replica set {plan.replica_set} has not read what was answered before of {query.cube}, "
+                    f"partitions {list(plan.partitions)}",
+                    found=str(error),
+                    action="ask again; `rtolap cubes` says what the cube waits for",
+                ) from error
             raise Unavailable(
                 f"replica set {plan.replica_set} does not answer for {query.cube}, "
                 f"partitions {list(plan.partitions)}",
@@ -202,6 +212,19 @@ class Realtime:
 
     def _ping(self, receiver: Peer, within_s: float) -> None:
         self._source.ping(receiver.name, receiver.address, within_s)
+
+
+def _wait(futures: Collection[Future[Any]], cancellation: Cancellation) -> None:
+    """Until all are over; raises what ends the statement, also where a call waits for a free thread."""
+    ended_early: Future[None] = Future()
+    cancellation.on_cancel(lambda: ended_early.set_result(None))
+    left = set(futures)
+    while left and not ended_early.done():
+        left -= wait((*left, ended_early), return_when=FIRST_COMPLETED).done
+    if left:
+        for future in left:
+            future.cancel()
+        cancellation.check()
 
 
 def _outcome(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | RtolapError:
