@@ -57,6 +57,11 @@ class SegmentView(Closeable):
         with self._changed:
             return self._control, self._records
 
+    def identified(self) -> tuple[str, CubeControl, dict[str, SegmentRecord]]:
+        """The cube's id, new for each creation, and the snapshot of that same cube; "" if it is gone."""
+        with self._changed:
+            return "" if self._seen is None else self._seen.cube_id, self._control, self._records
+
     def refresh(self) -> None:
         """Afterwards the view is certainly not older than the call. Raises Unavailable."""
         self._metadata.store.sync()

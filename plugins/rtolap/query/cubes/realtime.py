@@ -27,6 +27,7 @@ from rtolap.query.plan import CubeRead, ReadStats, ReplicaSetPlan
 SETS_MAX = 64  # replica sets asked at the same time, over all queries; more wait for a free thread
 CALLS_MAX = 128  # of receivers: those that were given up end by themselves, after at most ATTEMPT_MS_MAX
 ATTEMPT_MS_MAX = 30_000  # what one receiver gets before the next is called
+WORDS_MS_MAX = 1_000  # of the statement's time left for it to say why it could not answer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -180,7 +181,8 @@ class Realtime:
         def ask(receiver: Peer, attempt: Attempt) -> tuple[pa.Table, PartialAnswer]:
             nonlocal asked
             left, asked = len(plan.receivers) - asked, asked + 1
-            timeout_ms = max(1, min(ATTEMPT_MS_MAX, cancellation.remaining_ms() // left))
+            share_ms = cancellation.remaining_ms() // left
+            timeout_ms = max(1, min(ATTEMPT_MS_MAX, share_ms - min(WORDS_MS_MAX, share_ms // 10)))
             timed = msgspec.structs.replace(request, timeout_ms=timeout_ms)
             table, answer = self._source.ask(receiver.name, receiver.address, timed, attempt.on_give_up)
             _check_positions(receiver.name, plan, answer)
