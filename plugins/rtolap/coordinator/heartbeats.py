@@ -48,6 +48,14 @@ class Heartbeats:
             for name in [name for name in self._heard if name not in receivers]:
                 del self._heard[name]
 
+    def forget(self, cube: str) -> None:
+        """What was reported of a cube that is dropped counts for none that is made of its name."""
+        with self._lock:
+            for name, heard in self._heard.items():
+                others = {other: report for other, report in heard.request.cubes.items() if other != cube}
+                request = heard.request.model_copy(update={"cubes": others})
+                self._heard[name] = msgspec.structs.replace(heard, request=request)
+
     def heard(self) -> dict[str, ReceivedHeartbeat]:
         with self._lock:
             return dict(self._heard)

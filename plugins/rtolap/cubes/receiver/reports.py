@@ -186,7 +186,11 @@ class Heartbeats:
                         name: CubeReport(state=ConsumerState.FAILED, reason=reason)
                         for name, reason in self._not_started().items()
                     },
-                    **{name: cube_report(runner.core, self._clock) for name, runner in runners.items()},
+                    **{
+                        name: cube_report(runner.core, self._clock)
+                        for name, runner in runners.items()
+                        if runner.core.assignment_epoch  # 0: another cube may have the name by now
+                    },
                 },
             )
         )

@@ -97,15 +97,17 @@ class CubeRunner:
         self._commits = ClosingCommits(
             schema,
             core,
+            cube_id=cube_id,
             by=f"{replica_set}/{receiver_id}",
             metadata=metadata,
             election=election,
             clock=clock,
         )
-        self._views = ViewSource(metadata, schema.cube.name, election)
+        self._views = ViewSource(metadata, schema.cube.name, cube_id, election)
         self._work = BackgroundWork(
             schema,
             core,
+            cube_id=cube_id,
             replica_set=replica_set,
             metadata=metadata,
             election=election,
