@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
-from rtolap.base.errors import NotReached, QueryTimeout
+from rtolap.base.errors import NotReached, QueryInterrupted, QueryTimeout
+from rtolap.metadata.view import SegmentView
 from rtolap.protocols.receiver.messages import PartialQuery
 from rtolap.query.cubes import realtime
 from rtolap.query.statement_service import QueryService
@@ -52,6 +53,31 @@ def test_no_statement_waits_for_the_threads_of_others_beyond_its_limit(
     world.before_answer = lambda query: None
 
 
+def test_no_statement_waits_for_zookeeper_beyond_its_end(
+    world: QueryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot went stale, and the look at the cluster that follows is not answered."""
+    looking, answered = threading.Event(), threading.Event()
+
+    def stand_still(view: SegmentView) -> None:
+        looking.set()
+        assert answered.wait(60)
+
+    monkeypatch.setattr(SegmentView, "refresh", stand_still)
+    world.stale_answers = 1
+    with closing(world.service()) as service, ThreadPoolExecutor(1) as clients:
+        ending = service.cancellation(LONG_MS)
+        ended = clients.submit(lambda: service.execute(COUNT, (), ending))
+        try:
+            assert looking.wait(50)
+            ending.cancel("its time is over")
+            with pytest.raises(QueryInterrupted, match="its time is over"):
+                ended.result(30)
+        finally:
+            answered.set()
+    world.stale_answers = 0
+
+
 def test_receivers_that_cannot_catch_up_are_an_error_of_its_own_that_says_why(world: QueryWorld) -> None:
     why = (
         "partition 1 has not reached what an earlier answer held; expected offset 9; found 7; it is held: 101"
@@ -61,7 +87,10 @@ def test_receivers_that_cannot_catch_up_are_an_error_of_its_own_that_says_why(wo
         raise NotReached(why)
 
     world.before_answer = before_answer
-    with closing(world.service()) as service, pytest.raises(NotReached, match="rtolap cubes") as caught:
+    with (
+        closing(world.service()) as service,
+        pytest.raises(NotReached, match="rtolap coordinator status") as caught,
+    ):
         _count(service, LONG_MS)
     assert why in str(caught.value)
     assert "has not read what was answered before of flights" in str(caught.value)

@@ -108,6 +108,7 @@ class QueryService:
         self._timeouts.close()
         self._tables.close()
         self._stored.close()
+        self._fetcher.close()
         self._realtime.close()
         self._history.close()
         self._cluster.close()

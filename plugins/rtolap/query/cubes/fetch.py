@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from rtolap.model.cube import Schema
 from rtolap.model.instants import utc_text
 from rtolap.model.offsets import Offsets
 from rtolap.protocols.query.messages import QueryWarning, refused_text
-from rtolap.query.cancel import Cancellation
+from rtolap.query.cancel import Cancellation, wait_within
 from rtolap.query.cluster import Cluster
 from rtolap.query.coalescing import Coalescing, Once
 from rtolap.query.cubes.history import HistoryEngine
@@ -35,6 +36,7 @@ from rtolap.query.session_token import SessionPositions
 
 SNAPSHOTS_MAX = 8  # a snapshot goes stale once a promotion: more in a row is a fault, not traffic
 PLANS_MAX = 64  # that are remembered: names and versions of segments, a few kilobytes each
+LOOKS_MAX = 16  # at ZooKeeper at the same time, as many as statements run by default; more wait
 RETRY_WAIT_S = 0.05  # before each further snapshot, times the attempt
 
 
@@ -68,6 +70,7 @@ class Fetcher:
         self.coalesced: Coalescing[tuple[pa.Table, ReadStats]] = Coalescing()
         self._plans: OrderedDict[tuple[str, TimeRange], _Planned] = OrderedDict()
         self._lock = threading.Lock()
+        self._looks = ThreadPoolExecutor(LOOKS_MAX, thread_name_prefix="look-segments")
         self._answered = SessionPositions()  # by this service, to anybody
 
     def segments(self, cube: str) -> tuple[SegmentRecord, ...]:
@@ -89,7 +92,7 @@ class Fetcher:
 
         Raises Unavailable, Corrupted or StaleSnapshot (when snapshots keep going stale).
         """
-        beyond = self._beyond(read.cube, session)
+        beyond = self._beyond(read.cube, session, cancellation)
         key = (*_key(read), tuple(sorted(beyond.items())))
         shared = self.coalesced.run(key, lambda: self._fetch(read, cancellation, beyond), cancellation)
         table, stats = shared.value
@@ -104,12 +107,22 @@ class Fetcher:
         """Forget positions of cubes that are gone."""
         self._answered.keep(cubes)
 
-    def _beyond(self, cube: str, session: SessionPositions) -> Offsets:
+    def close(self) -> None:
+        """Does not wait for a look under way."""
+        self._looks.shutdown(wait=False, cancel_futures=True)
+
+    def _refresh(self, cube: str, cancellation: Cancellation) -> None:
+        """Look at ZooKeeper, which may not answer, for no longer than the statement has left."""
+        look = self._looks.submit(lambda: self._cluster.view(cube).refresh())
+        wait_within((look,), cancellation)
+        look.result()
+
+    def _beyond(self, cube: str, session: SessionPositions, cancellation: Cancellation) -> Offsets:
         """Return the session's positions that are larger than those this service has answered with."""
         view = self._cluster.view(cube)
         cube_id = view.identified()[0]
         if session.identities(cube) - {cube_id}:  # of a creation before the one known here, or after it
-            view.refresh()
+            self._refresh(cube, cancellation)
             cube_id = view.identified()[0]
         answered = self._answered.of(cube, cube_id)
         return {p: at for p, at in session.of(cube, cube_id).items() if at > answered.get(p, 0)}
@@ -123,7 +136,7 @@ class Fetcher:
             if attempt:
                 pause.wait(RETRY_WAIT_S * attempt)
                 cancellation.check()
-                self._cluster.view(read.cube).refresh()
+                self._refresh(read.cube, cancellation)
             taken = self._plan(read, fresh=attempt > 0)
             stats = _begun(read, taken.history)
             stats.cube_id, stats.snapshots = taken.cube_id, attempt + 1
@@ -141,7 +154,7 @@ class Fetcher:
                     ) from error
             except Corrupted:
                 # A version that was replaced meanwhile may have lost its files by right: look again.
-                self._cluster.view(read.cube).refresh()
+                self._refresh(read.cube, cancellation)
                 if (
                     attempt == SNAPSHOTS_MAX - 1
                     or self._plan(read, fresh=True).history.segments == taken.history.segments

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Any, ParamSpec, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -20,7 +20,7 @@ from rtolap.protocols.receiver.messages import (
     PartialQuery,
     Snapshot,
 )
-from rtolap.query.cancel import Cancellation
+from rtolap.query.cancel import Cancellation, wait_within
 from rtolap.query.peers import Attempt, Peer, Peers, PeersFailed
 from rtolap.query.plan import CubeRead, ReadStats, ReplicaSetPlan
 
@@ -109,7 +109,7 @@ class Realtime:
         ]
         # The last one is asked from here: of most cubes it is the only one, and a thread more has its price.
         last = [_outcome(self._ask_set, query, each, at_least, cancellation) for each in sets[-1:]]
-        _wait(futures, cancellation)
+        wait_within(futures, cancellation)
         outcomes = [*(_outcome(future.result) for future in futures), *last]
         tables: list[pa.Table] = []
         errors: list[RtolapError] = []
@@ -201,7 +201,7 @@ class Realtime:
                     f"replica set {plan.replica_set} has not read what was answered before of {query.cube}, "
                     f"partitions {list(plan.partitions)}",
                     found=str(error),
-                    action="ask again; `rtolap cubes` says what the cube waits for",
+                    action="ask again; `rtolap coordinator status` says what the cube waits for",
                 ) from error
             raise Unavailable(
                 f"replica set {plan.replica_set} does not answer for {query.cube}, "
@@ -214,19 +214,6 @@ class Realtime:
 
     def _ping(self, receiver: Peer, within_s: float) -> None:
         self._source.ping(receiver.name, receiver.address, within_s)
-
-
-def _wait(futures: Collection[Future[Any]], cancellation: Cancellation) -> None:
-    """Until all are over; raises what ends the statement, also where a call waits for a free thread."""
-    ended_early: Future[None] = Future()
-    cancellation.on_cancel(lambda: ended_early.set_result(None))
-    left = set(futures)
-    while left and not ended_early.done():
-        left -= wait((*left, ended_early), return_when=FIRST_COMPLETED).done
-    if left:
-        for future in left:
-            future.cancel()
-        cancellation.check()
 
 
 def _outcome(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | RtolapError:
