@@ -166,6 +166,8 @@ class Cancellation:
 
 def wait_within(futures: Collection[Future[Any]], ending: Cancellation) -> None:
     """Wait until all are over. Raises what ends the statement, also where work waits for a free thread."""
+    if not futures:
+        return
     ended_early: Future[None] = Future()
     ending.on_cancel(lambda: ended_early.set_result(None))
     left: set[Future[Any]] = set(futures)
