@@ -6,6 +6,9 @@ with connect("http://127.0.0.1:7090", token="…") as connection:
     cursor.fetchone()
     cursor.messages  # [(Warning, …)]: how the rows are meant, where that is not what was asked to the letter
 
+What a connection was answered once is in each of its later answers. `connection.session_token` carries that
+to a connection to another query service: connect(url, token="…", session_token=connection.session_token).
+
 What may be imported from outside is what this module exports.
 """
 
@@ -123,6 +126,11 @@ class Connection(Closeable):
     def __init__(self, client: QueryClient) -> None:
         self._client = client
         self._closed = False
+
+    @property
+    def session_token(self) -> str:
+        """Not in PEP 249: what the connection has been answered; empty before the first answer."""
+        return self._client.session_token
 
     def cursor(self) -> Cursor:
         if self._closed:

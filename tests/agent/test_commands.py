@@ -155,10 +155,20 @@ def test_builds_of_the_hosts_own_store_are_taken(commands: Commands) -> None:
     assert commands.check(asked_for(build(), build(object_store=f"{STORE}/")))[-1] == "{files}/specs.json"
 
 
+def test_builds_whose_folders_carry_the_cubes_id_are_taken(commands: Commands) -> None:
+    """The version before may be of a time when folders had none."""
+    of_cube = f"sales_cube/{'0f' * 16}/{SEGMENT}"
+    part = BuildPart("rs1", f"staged/{of_cube}/v2/rs1-0f", (PartRange(0, 0, 5),), 5, 5)
+    spec = asked_for(build(parts=(part,), location=f"history/{of_cube}/v2-b1"))
+    assert commands.check(spec)[-1] == "{files}/specs.json"
+
+
 @pytest.mark.parametrize(
     "other",
     [
         {"object_store": "file:///home"},
+        {"location": f"history/sales_cube/another/{SEGMENT}/v2-b1"},
+        {"location": f"history/sales_cube/{'0f' * 16}/{'0f' * 16}/{SEGMENT}/v2-b1"},
         {"object_store": "s3://elsewhere/x?endpoint_override=http://elsewhere"},
         {"location": "history"},
         {"location": f"history/sales_cube/{SEGMENT}"},

@@ -31,8 +31,9 @@ def test_a_build_spec_is_all_that_the_spark_job_needs(cluster: Cluster) -> None:
     read = msgspec.json.decode(spec.model_dump_json().encode(), type=BuildSpec)
     assert read.covered == {0: 100, 1: 110, 2: 120, 3: 130}
     assert read.schema.cube.name == NAME
-    assert read.parts[0].path.startswith(f"staged/{NAME}/{record.name}/v1/")
-    assert read.location == f"history/{NAME}/{record.name}/v1-{spec.build_id}"
+    of_cube = f"{NAME}/{cluster.metadata.cube_id(NAME)}/{record.name}"
+    assert read.parts[0].path.startswith(f"staged/{of_cube}/v1/")
+    assert read.location == f"history/{of_cube}/v1-{spec.build_id}"
     assert (read.previous_location, read.object_store) == (None, cluster.uri)
     assert read.first_offsets == {0: 0, 1: 10, 2: 20, 3: 30}
 
@@ -109,7 +110,8 @@ def test_a_torn_manifest_is_not_promoted(cluster: Cluster) -> None:
     cluster.enabled()
     record = cluster.closed(2)
     build_id = cluster.build(record.name)
-    path = f"history/{NAME}/{record.name}/v1-{build_id}/manifest.json"
+    cube_id = cluster.metadata.cube_id(NAME)
+    path = f"history/{NAME}/{cube_id}/{record.name}/v1-{build_id}/manifest.json"
     cluster.files.write(path, cluster.files.read(path)[:-20])
     with pytest.raises(Corrupted, match="checksum"):
         cluster.client.promote(NAME, record.name, build_id)

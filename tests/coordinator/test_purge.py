@@ -12,9 +12,12 @@ from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster
 
 
 def folders(cluster: Cluster, root: str) -> list[str]:
+    """Of all creations of the cube."""
     found = []
-    for name in cluster.files.folders(f"{root}/{NAME}"):
-        found += [f"{name}/{folder}" for folder in cluster.files.folders(f"{root}/{NAME}/{name}")]
+    for cube_id in cluster.files.folders(f"{root}/{NAME}"):
+        for name in cluster.files.folders(f"{root}/{NAME}/{cube_id}"):
+            of_segment = cluster.files.folders(f"{root}/{NAME}/{cube_id}/{name}")
+            found += [f"{name}/{folder}" for folder in of_segment]
     return found
 
 
@@ -71,10 +74,11 @@ def test_staged_files_go_after_promotion_and_superseded_history_after_the_grace_
     record = cluster.closed(2)
     lost = cluster.build(record.name)
     first = cluster.build(record.name)
-    assert cluster.client.cleanup(NAME).folders == (f"history/{NAME}/{record.name}/v1-{lost}",)
+    of_cube = f"{NAME}/{cluster.metadata.cube_id(NAME)}/{record.name}"
+    assert cluster.client.cleanup(NAME).folders == (f"history/{of_cube}/v1-{lost}",)
     assert folders(cluster, "staged") == [f"{record.name}/v1"]
     cluster.client.promote(NAME, record.name, first)
-    assert cluster.client.cleanup(NAME).folders == (f"staged/{NAME}/{record.name}/v1",)
+    assert cluster.client.cleanup(NAME).folders == (f"staged/{of_cube}/v1",)
     cluster.closed(2, by=1)
     second = cluster.build(record.name)
     assert cluster.client.cleanup(NAME).folders == ()
@@ -91,7 +95,8 @@ def test_parts_that_are_uploaded_but_not_yet_recorded_stay(cluster: Cluster) -> 
     cluster.enabled()
     record = cluster.closed(2)
     cluster.client.promote(NAME, record.name, cluster.build(record.name))
-    cluster.files.write(f"staged/{NAME}/{record.name}/v2/rs1-late/manifest.json", b"x")
+    of_cube = f"{NAME}/{cluster.metadata.cube_id(NAME)}/{record.name}"
+    cluster.files.write(f"staged/{of_cube}/v2/rs1-late/manifest.json", b"x")
     cluster.client.cleanup(NAME)
     assert folders(cluster, "staged") == [f"{record.name}/v2"]
 

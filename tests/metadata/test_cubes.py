@@ -133,7 +133,7 @@ def test_a_dropped_cube_leaves_nothing_and_late_writers_bring_nothing_back(
     metadata.update_segment("c", window(1), closed_at(5))
     metadata.set_replay_from("c", "rs1", {0: 5})
     metadata.publish_watermark("c", WatermarkRecord(7))
-    metadata.drop_cube("c")
+    metadata.drop_cube("c", metadata.cube_id("c"))
     for late in (
         lambda: metadata.set_replay_from("c", "rs1", {0: 6}),
         lambda: metadata.publish_watermark("c", WatermarkRecord(8)),
@@ -186,7 +186,7 @@ def test_a_view_refreshes_without_any_watch(metadata: ClusterMetadata) -> None:
 def test_a_view_survives_a_drop_and_sees_the_new_cube(metadata: ClusterMetadata) -> None:
     metadata.update_segment("c", window(1), closed_at(5))
     view = SegmentView(metadata, "c")
-    metadata.drop_cube("c")
+    metadata.drop_cube("c", metadata.cube_id("c"))
     view.refresh()
     assert (view.records(), view.control().enabled) == ({}, False)
     metadata.create_cube(CUBE)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from rtolap.query.cubes.fetch import Positions
+from rtolap.query.session_token import SessionPositions, SessionTokens
 
 from tests.support.cubes.harness import run_seed
 from tests.support.seeds import notices, so_many
 
 SEEDS = so_many(3, 4)
 FORGETFUL_SEED = 2
+HOPPING_SEED = 0
 LOSING_SEEDS = (10,)
 
 
@@ -36,5 +37,13 @@ def test_the_runs_notice_a_query_service_that_forgets_what_it_has_answered_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is the real one that is asked: a receiver that is behind then answers for less than another did."""
-    monkeypatch.setattr(Positions, "seen", lambda self, cube: {})
+    monkeypatch.setattr(SessionPositions, "of", lambda self, cube, cube_id: {})
     assert notices(run_seed, FORGETFUL_SEED, "went backwards")
+
+
+def test_the_runs_notice_a_query_service_that_does_not_heed_a_clients_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It holds older positions than the service that the client was answered by before."""
+    monkeypatch.setattr(SessionTokens, "read", lambda self, text: [])
+    assert notices(run_seed, HOPPING_SEED, "went backwards for a client")

@@ -35,6 +35,7 @@ from rtolap.protocols.agent.messages import FILES_MARK, ProcessSpec
 BUILD_JOB = "build_segment.py"
 _PART = r"[A-Za-z0-9_+=,@~-][A-Za-z0-9_.+=,@~-]*"
 _NAME = re.compile(_PART)
+_CUBE_ID = r"(?:[0-9a-f]{32}/)?"  # not in folders of before there was one
 _FILE = re.compile(re.escape(FILES_MARK) + "/(.+)")
 Resolver = Callable[[Sequence[str]], tuple[str, ...]]
 
@@ -183,7 +184,7 @@ def _check_build(spec: BuildSpec, host: Host) -> None:
         )
     for name in (spec.cube, spec.segment, spec.build_id):
         _fits("name", name, _NAME)
-    segment = f"{re.escape(spec.cube)}/{re.escape(spec.segment)}"
+    segment = f"{re.escape(spec.cube)}/{_CUBE_ID}{re.escape(spec.segment)}"
     location = f"history/{segment}/v{spec.version}-{re.escape(spec.build_id)}"
     _fits("location", spec.location, re.compile(location))
     for part in spec.parts:

@@ -27,6 +27,7 @@ RtolapError
 ├── SessionLost            the ZooKeeper session is gone: leadership and ephemerals with it
 ├── Unavailable            a peer did not answer in time: try another, or later
 │   ├── NotLeader          send the request to `leader_url`
+│   ├── NotReached         events that were answered before are not read yet: wait, or see the cube's problem
 │   └── TooManyAtOnce      others are at work, as many as the service or the user may: retry later
 ├── StaleSnapshot          the receiver no longer holds what the snapshot asks for: take a new one
 ├── Corrupted              bytes fail their checksum or structure
@@ -216,6 +217,10 @@ class NotLeader(Unavailable):
     def __init__(self, message: str, *, leader_url: str | None = None) -> None:
         super().__init__(message)
         self.leader_url = leader_url
+
+
+class NotReached(Unavailable):
+    code = "not_reached"
 
 
 class TooManyAtOnce(Unavailable):

@@ -17,6 +17,7 @@ from rtolap.coordinator.build_check import (
     verified_events,
 )
 from rtolap.coordinator.views import Views
+from rtolap.cubes.format.folders import creation_folder
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
@@ -75,6 +76,7 @@ class Builds:
 
         Raises NotYet while `building_max` other segments are being built.
         """
+        cube_id = self._metadata.cube_id(cube)
         record = self._record(cube, segment)
         others = self._under_way(besides=(cube, segment))
         if others >= self._building_max:
@@ -91,13 +93,14 @@ class Builds:
             build_id=build_id,
             version=version,
             started_ms=self._metadata.clock.now_ms(),
-            location=f"history/{cube}/{segment}/v{version}-{build_id}",
+            location=f"{creation_folder('history', cube, cube_id)}/{segment}/v{version}-{build_id}",
         )
         control = self._metadata.control(cube)
         started = self._metadata.update_segment(
             cube,
             record.range,
             lambda before: segments.start_build(before, attempt, control=control),
+            cube_id=cube_id,
         )
         return wire.BuildSpecMessage(
             build_id=build_id,

@@ -122,12 +122,22 @@ class Cubes:
         return definition
 
     def drop_cube(self, name: str, note: Note | None = None) -> None:
-        """The metadata first: a crash before the files go leaves files without a reference. A repeat that
-        the `note` answers leaves them too: a cube of that name may have been made since."""
-        self._metadata.drop_cube(name, note)
+        """Drop this creation of the cube, and nothing of one that is made of the name meanwhile, however long
+        a step takes, and whoever leads by then.
+
+        1. note the creation's id and its folders     crash: nothing has happened
+        2. remove records, then all that is left      crash: a cube that is dropped by the repetition
+        3. forget what this leader knows by name      crash: its successor knows nothing of the cube
+        4. delete the folders of 1                    crash: files that no record names, which `Purge.cleanup`
+                                                      of a later creation deletes. A repeat that the `note`
+                                                      answers leaves them too.
+        """
+        left = self._purge.folders_of(name)
+        self._metadata.drop_cube(name, left.cube_id, note)
         self._views.forget(name)
         self._watermarks.forget(name)
-        self._purge.delete_all(name)
+        self._heartbeats.forget(name)
+        self._purge.delete_all(left)
 
     def enable(self, name: str, assigner: str | None) -> wire.CubeStatus:
         self._assignments.enable(name, assigner)
@@ -190,9 +200,8 @@ class Cubes:
         checked = self._checks.problem(name)
         waits = self._watermarks.problem(name)
         lost = self._losses.problem(name, control, records.values())
-        problems = [problem for problem in (checked, waits, lost) if problem] + self._heartbeats.failures(
-            name
-        )
+        problems = [problem for problem in (checked, waits, lost) if problem]
+        problems += self._heartbeats.failures(name) + self._heartbeats.held(name, control)
         refused, example = self._heartbeats.refused(name)
         return wire.CubeStatus(
             name=name,

@@ -11,6 +11,7 @@ import msgspec
 from rtolap.base.clock import Clock
 from rtolap.coordinator.watermark import Observation
 from rtolap.metadata.records import CubeControl, ReceiverRecord
+from rtolap.model.instants import utc_text
 from rtolap.model.offsets import PartRange
 from rtolap.protocols.coordinator.messages import HeartbeatRequest, PartitionWatermark, ReceiverHealth
 
@@ -46,6 +47,14 @@ class Heartbeats:
         with self._lock:
             for name in [name for name in self._heard if name not in receivers]:
                 del self._heard[name]
+
+    def forget(self, cube: str) -> None:
+        """What was reported of a cube that is dropped counts for none that is made of its name."""
+        with self._lock:
+            for name, heard in self._heard.items():
+                others = {other: report for other, report in heard.request.cubes.items() if other != cube}
+                request = heard.request.model_copy(update={"cubes": others})
+                self._heard[name] = msgspec.structs.replace(heard, request=request)
 
     def heard(self) -> dict[str, ReceivedHeartbeat]:
         with self._lock:
@@ -112,6 +121,26 @@ class Heartbeats:
             for name, report in reports.items()
             if report is not None and report.state == "FAILED"
         ]
+
+    def held(self, cube: str, control: CubeControl) -> list[str]:
+        """Receivers that something keeps from reading what arrives, why and since when, and what they owe to
+        statements that wait. A pause that a person has asked for is named only where something is owed."""
+        now_ms = self._clock.now_ms()
+        held: list[str] = []
+        for name, heartbeat in sorted(self.heard().items()):
+            report = heartbeat.request.cubes.get(cube)
+            if report is None or report.held_since_ms is None or now_ms - heartbeat.at_ms > SILENT_AFTER_MS:
+                continue
+            owed = "; ".join(
+                f"partition {partition} is at offset {report.partitions[partition].position} of {promised}"
+                for partition, promised in sorted(report.behind.items())
+                if partition in report.partitions
+            )
+            if owed or not control.paused:
+                waiting = f"; statements wait for what was answered before: {owed}" if owed else ""
+                since = utc_text(report.held_since_ms)
+                held.append(f"receiver {name} is held since {since}: {report.reason}{waiting}")
+        return held
 
     def lost(self, cube: str, control: CubeControl) -> dict[int, tuple[PartRange, str]]:
         """Partition → offsets that Kafka no longer holds and a receiver has to read, and its replica set. Not

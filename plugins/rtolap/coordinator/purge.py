@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
-from rtolap.base.errors import DefinitionError
+from rtolap.base.errors import NotYet
 from rtolap.coordinator.views import Views
+from rtolap.cubes.format.folders import (
+    ROOTS,
+    creation_folder,
+    creations,
+    folders_without_id,
+    segment_folders,
+    version_folders,
+)
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
-from rtolap.model.segment import SegmentEvent, SegmentState, parse_segment_name
+from rtolap.model.segment import SegmentEvent, SegmentState
 from rtolap.object_store.store import ObjectStore
 from rtolap.protocols.coordinator.messages import CleanupResult, PurgeResult
 
 GRACE_MS = 600_000  # queries that began before a promotion or a purge may read the old folder so long
 
-_VERSION = re.compile(r"v(\d+)(?:-.+)?")
+
+class Left(NamedTuple):
+    """One creation of a cube, and its folders in the object store."""
+
+    cube_id: str
+    folders: tuple[str, ...]
 
 
 class Purge:
@@ -30,8 +42,9 @@ class Purge:
         self._store = store
         self._grace_ms = grace_ms
 
-    def purge(self, cube: str, before_ms: int) -> PurgeResult:
-        """Drop for ever all segments that end at or below `before_ms`.
+    def purge(self, cube: str, before_ms: int, cube_id: str | None = None) -> PurgeResult:
+        """Drop for ever all segments that end at or below `before_ms`. `cube_id`: of the creation that is
+        meant; None: of any.
 
         1. raise the horizon     crash: receivers and queries leave those segments out already
         2. mark each record      crash: the next look at the cube goes on (`finish`)
@@ -41,7 +54,7 @@ class Purge:
             horizon_ms = before_ms if control.horizon_ms is None else max(control.horizon_ms, before_ms)
             return msgspec.structs.replace(control, horizon_ms=horizon_ms)
 
-        horizon_ms = self._metadata.update_control(cube, raised).horizon_ms
+        horizon_ms = self._metadata.update_control(cube, raised, cube_id=cube_id).horizon_ms
         return PurgeResult(horizon_ms=horizon_ms, segments=tuple(self._mark(cube)))
 
     def finish(self, cube: str) -> None:
@@ -51,11 +64,12 @@ class Purge:
 
     def retention(self, cube: str) -> PurgeResult:
         """Purge what the cube's policy says is too old, by the low watermark and never by the wall clock."""
+        cube_id = self._metadata.cube_id(cube)
         after_ms = self._metadata.cube(cube).retention.after_ms
         watermark_ms = self._metadata.published_watermark_ms(cube)
         if after_ms is None or watermark_ms is None:
             return PurgeResult(horizon_ms=self._metadata.control(cube).horizon_ms)
-        return self.purge(cube, watermark_ms - after_ms)
+        return self.purge(cube, watermark_ms - after_ms, cube_id)
 
     def cleanup(self, cube: str) -> CleanupResult:
         """Delete folders that no reader may need any more, then records of purged segments without folders.
@@ -63,13 +77,21 @@ class Purge:
         The folders are listed before the records are read: whatever is uploaded or begun has its record
         first, so a folder that is listed and has no use in the records read afterwards has none at all.
         """
-        staged = list(self._folders(f"staged/{cube}"))
-        history = list(self._folders(f"history/{cube}"))
+        before = self._metadata.cube_id(cube)
+        staged = list(version_folders(self._store, "staged", cube, before))
+        history = list(version_folders(self._store, "history", cube, before))
+        earlier = {root: creations(self._store, root, cube) for root in ROOTS}
         self._mark(cube)
-        _, records = self._views.fresh(cube)
+        cube_id, _, records = self._views.fresh_creation(cube)
+        if cube_id != before:
+            raise NotYet(f"cube {cube} was dropped and recreated meanwhile", action="clean up again")
         useless = [path for path, name, version in staged if self._staged_useless(records.get(name), version)]
         useless += [
             path for path, name, version in history if self._history_useless(records.get(name), path, version)
+        ]
+        # A creation that is listed and is not the one that stands afterwards was dropped: ids never return.
+        useless += [
+            creation_folder(root, cube, each) for root in ROOTS for each in earlier[root] if each != cube_id
         ]
         self._store.claim()
         for path in useless:
@@ -81,20 +103,27 @@ class Purge:
             if record.state is SegmentState.PURGED and record.name not in kept and self._aged(record)
         ]
         for name in gone:
-            for root in ("staged", "history"):
-                self._store.delete_tree(f"{root}/{cube}/{name}")
-            self._metadata.remove_segment(cube, name)
+            for path in (folder for root in ROOTS for folder in segment_folders(root, cube, cube_id, name)):
+                self._store.delete_tree(path)
+            self._metadata.remove_segment(cube, name, cube_id=cube_id)
         return CleanupResult(folders=tuple(useless), records=tuple(gone))
 
-    def delete_all(self, cube: str) -> None:
+    def folders_of(self, cube: str) -> Left:
+        """Return what the cube has in the object store while it stands. No later creation writes there."""
+        cube_id = self._metadata.cube_id(cube)
+        paths = [creation_folder(root, cube, cube_id) for root in ROOTS if cube_id]
+        paths += [path for root in ROOTS for path in folders_without_id(self._store, root, cube)]
+        return Left(cube_id, tuple(paths))
+
+    def delete_all(self, left: Left) -> None:
         """Everything that a dropped cube left in the object store."""
         self._store.claim()
-        for root in ("staged", "history"):
-            self._store.delete_tree(f"{root}/{cube}")
+        for path in left.folders:
+            self._store.delete_tree(path)
 
     def _mark(self, cube: str) -> list[str]:
         """Names of the segments below the horizon that were not marked before."""
-        control, records = self._views.fresh(cube)
+        cube_id, control, records = self._views.fresh_creation(cube)
         now_ms = self._metadata.clock.now_ms()
 
         def purged(record: SegmentRecord) -> SegmentRecord:
@@ -108,20 +137,8 @@ class Purge:
             and record.state is not SegmentState.PURGED
         ]
         for record in below:
-            self._metadata.update_segment(cube, record.range, purged)
+            self._metadata.update_segment(cube, record.range, purged, cube_id=cube_id)
         return [record.name for record in below]
-
-    def _folders(self, root: str) -> Iterator[tuple[str, str, int]]:
-        """(path, segment, version) of every version's folder; what is named otherwise is left alone."""
-        for name in self._store.folders(root):
-            try:
-                parse_segment_name(name)
-            except DefinitionError:
-                continue
-            for folder in self._store.folders(f"{root}/{name}"):
-                match = _VERSION.fullmatch(folder)
-                if match:
-                    yield f"{root}/{name}/{folder}", name, int(match[1])
 
     def _staged_useless(self, record: SegmentRecord | None, version: int) -> bool:
         """Parts of a version that is promoted, or of a segment that is purged or was never recorded."""

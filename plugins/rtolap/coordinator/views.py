@@ -18,6 +18,10 @@ class Views:
 
     def fresh(self, cube: str) -> tuple[CubeControl, dict[str, SegmentRecord]]:
         """Control and records, not older than the call. NotFound if there is no such cube."""
+        return self.fresh_creation(cube)[1:]
+
+    def fresh_creation(self, cube: str) -> tuple[str, CubeControl, dict[str, SegmentRecord]]:
+        """As `fresh`, behind the id of the cube that it is of."""
         with self._lock:
             view = self._views.get(cube)
             if view is None:
@@ -28,7 +32,7 @@ class Views:
         except NotFound:
             self.forget(cube)
             raise
-        return view.snapshot()
+        return view.identified()
 
     def held(self) -> dict[str, dict[str, SegmentRecord]]:
         """Return records of every requested cube, as its watches have brought them; never waits."""

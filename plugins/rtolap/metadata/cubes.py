@@ -25,7 +25,7 @@ from rtolap.metadata.records import (
     SegmentRecord,
     WatermarkRecord,
 )
-from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation
+from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Versioned
 from rtolap.metadata.updates import put_or_create, read, retrying, update
 from rtolap.model.offsets import Offsets
 from rtolap.model.segment import SegmentRange
@@ -111,13 +111,26 @@ class ClusterMetadata(Definitions, Members):
             raise NotFound(f"cube {cube} does not exist")
         return control
 
-    def update_control(self, cube: str, change: Callable[[CubeControl], CubeControl]) -> CubeControl:
+    def cube_id(self, cube: str) -> str:
+        """The id of the cube's creation: it is another cube when it was dropped and recreated."""
+        log = read(self.store, paths.cube_changes(cube), ChangeLog)
+        if log is None:
+            raise NotFound(f"cube {cube} does not exist")
+        return log.cube_id
+
+    def update_control(
+        self, cube: str, change: Callable[[CubeControl], CubeControl], *, cube_id: str | None = None
+    ) -> CubeControl:
+        """`cube_id`: of the creation that is meant; None: of any. Raises NotFound where it is gone."""
+
         def changed(record: CubeControl | None) -> CubeControl:
             if record is None:
                 raise NotFound(f"cube {cube} does not exist")
             return change(record)
 
-        after = update(self.store, paths.cube_control(cube), CubeControl, changed)
+        after = update(
+            self.store, paths.cube_control(cube), CubeControl, changed, lambda: self._of(cube, cube_id)
+        )
         assert after is not None, "`changed` never removes the record"
         return after
 
@@ -141,16 +154,18 @@ class ClusterMetadata(Definitions, Members):
         assert after is not None, "`changed` never removes the record"
         return after
 
-    def set_replay_from(self, cube: str, replica_set: str, offsets: Offsets) -> None:
+    def set_replay_from(
+        self, cube: str, replica_set: str, offsets: Offsets, *, cube_id: str | None = None
+    ) -> None:
         """Add a replica set's report; what it reported before of other partitions, or further on, still
-        stands."""
+        stands. `cube_id`: of the creation that it is about; None: of any."""
 
         def said(before: ReplayFrom | None) -> ReplayFrom:
             known = {} if before is None else before.offsets
             return ReplayFrom({**known, **{p: max(at, known.get(p, at)) for p, at in offsets.items()}})
 
         path = paths.replay_from(cube, replica_set)
-        update(self.store, path, ReplayFrom, said, lambda: self._exists(cube))
+        update(self.store, path, ReplayFrom, said, lambda: (*self._exists(cube), *self._of(cube, cube_id)))
 
     def replay_from(self, cube: str) -> Offsets:
         """Per partition the smallest offset that history may still need.
@@ -182,6 +197,7 @@ class ClusterMetadata(Definitions, Members):
         window: SegmentRange,
         change: Callable[[SegmentRecord], SegmentRecord],
         *,
+        cube_id: str | None = None,
         require: Callable[[], Sequence[Operation]] = tuple,
     ) -> SegmentRecord:
         """Commit `change(record)` together with the cube's ChangeLog, and only where `require` holds, which
@@ -189,7 +205,8 @@ class ClusterMetadata(Definitions, Members):
 
         A segment without a record is given to `change` as a fresh ACTIVE one, and is only written if it
         comes back changed; one that ends at or below the purge horizon is Refused. Errors of `change`
-        (Refused, IllegalTransition) pass through; nothing is written.
+        (Refused, IllegalTransition) pass through; nothing is written. `cube_id`: of the creation that the
+        change is of; None: of any. NotFound where it is gone, whoever has its name.
         """
         fresh = SegmentRecord(cube=cube, start_ms=window.start_ms, end_ms=window.end_ms)
 
@@ -205,12 +222,13 @@ class ClusterMetadata(Definitions, Members):
             paths.segment(cube, window.name),
             SegmentRecord,
             changed,
-            lambda: (*requirements, *require(), self._log_change(cube, window.name)),
+            lambda: (*requirements, *require(), self._log_change(cube, window.name, cube_id)),
         )
         return fresh if after is None else after
 
-    def remove_segment(self, cube: str, name: str) -> None:
-        """Forget a record, with its entry in the ChangeLog. Only below the purge horizon."""
+    def remove_segment(self, cube: str, name: str, *, cube_id: str | None = None) -> None:
+        """Forget a record, with its entry in the ChangeLog. Only below the purge horizon. `cube_id`: of the
+        creation that it is of; None: of any."""
         horizon_ms = self.control(cube).horizon_ms
 
         def removed(record: SegmentRecord | None) -> None:
@@ -224,7 +242,7 @@ class ClusterMetadata(Definitions, Members):
             paths.segment(cube, name),
             SegmentRecord,
             removed,
-            lambda: (self._log_change(cube, name),),
+            lambda: (self._log_change(cube, name, cube_id),),
         )
 
     def under_epoch(self, cube: str, assignment_epoch: int) -> Operation:
@@ -259,15 +277,31 @@ class ClusterMetadata(Definitions, Members):
             )
         return Check(path, node.version)
 
-    def _log_change(self, cube: str, segment: str) -> Operation:
+    def _of(self, cube: str, cube_id: str | None) -> tuple[Operation, ...]:
+        """The requirement that the cube is of this creation; nothing is required where that is None."""
+        if cube_id is None:
+            return ()
+        _, node = self._change_log(cube, cube_id)
+        return (Check(paths.cube_changes(cube), node.version),)
+
+    def _change_log(self, cube: str, cube_id: str | None) -> tuple[ChangeLog, Versioned]:
         path = paths.cube_changes(cube)
         node = self.store.get(path)
         if node is None:
             raise NotFound(f"cube {cube} does not exist")
         log = codec.decode(node.data, ChangeLog, path)
+        if cube_id not in (None, log.cube_id):
+            raise NotFound(
+                f"cube {cube} was dropped and recreated", expected=f"cube id {cube_id}", found=log.cube_id
+            )
+        return log, node
+
+    def _log_change(self, cube: str, segment: str, cube_id: str | None = None) -> Operation:
+        log, node = self._change_log(cube, cube_id)
         sequence = log.sequence + 1
         recent = (*log.recent, (sequence, segment))[-CHANGES_KEPT:]
-        return put_or_create(path, codec.encode(ChangeLog(log.cube_id, sequence, recent)), node)
+        data = codec.encode(ChangeLog(log.cube_id, sequence, recent))
+        return put_or_create(paths.cube_changes(cube), data, node)
 
 
 def _later(before: WatermarkRecord, wanted: WatermarkRecord) -> WatermarkRecord:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -12,7 +12,7 @@ from rtolap.base.errors import NotFound, Refused
 from rtolap.metadata import codec, paths
 from rtolap.metadata.records import ChangeLog, CubeControl
 from rtolap.metadata.requests import Note
-from rtolap.metadata.store import Create, Delete, MetadataStore, Operation
+from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Versioned
 from rtolap.metadata.updates import read, retrying
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.table import Lookup, Table
@@ -88,9 +88,9 @@ class Definitions:
 
         retrying(attempt)
 
-    def drop_cube(self, name: str, note: Note | None = None) -> None:
+    def drop_cube(self, name: str, cube_id: str, note: Note | None = None) -> None:
         """The records go first and the definition last, with the `note`: a crash leaves a cube that can be
-        dropped again."""
+        dropped again. Only of this creation: NotFound where it is gone, whoever has its name."""
         self.cube(name)
         control = read(self.store, paths.cube_control(name), CubeControl)
         if control is not None and control.enabled:
@@ -98,19 +98,40 @@ class Definitions:
                 f"cube {name} is enabled",
                 action=f"disable it before it is dropped: `rtolap drop {name} --disable`",
             )
-        retrying(lambda: self._remove_below(paths.segments(name)))
-        retrying(lambda: self._remove_below(paths.replay_from_all(name)))
-        last = (paths.cube_changes, paths.cube_watermark, paths.cube_control, paths.cube_definition)
 
-        self._remove([*(build(name) for build in last), paths.cube(name)], note)
+        changes = paths.cube_changes(name)
 
-    def _remove_below(self, parent: str) -> None:
+        def standing() -> Versioned | None:
+            node = self.store.get(changes)
+            same = node is not None and codec.decode(node.data, ChangeLog, changes).cube_id == cube_id
+            return node if same else None
+
+        def stands() -> tuple[Operation, ...]:
+            node = standing()
+            if node is None:
+                raise NotFound(f"cube {name} was dropped by somebody else", expected=f"cube id {cube_id}")
+            return (Check(changes, node.version),)
+
+        def remove_rest() -> None:
+            node = standing()
+            if node is None or (note is not None and note.stands()):
+                return  # an attempt whose answer was lost has done it, or another request
+            last = (paths.cube_watermark, paths.cube_control, paths.cube_definition)
+            rest = [path for path in (build(name) for build in last) if self.store.get(path) is not None]
+            removed = [Delete(changes, node.version), *(Delete(path) for path in (*rest, paths.cube(name)))]
+            self.store.commit([*removed, *(() if note is None else note.operations())])
+
+        retrying(lambda: self._remove_below(paths.segments(name), stands))
+        retrying(lambda: self._remove_below(paths.replay_from_all(name), stands))
+        retrying(remove_rest)
+
+    def _remove_below(self, parent: str, stands: Callable[[], Sequence[Operation]]) -> None:
         names = self.store.children(parent)
         for at in range(0, len(names), DELETE_BATCH):
             batch: list[Operation] = [Delete(f"{parent}/{name}") for name in names[at : at + DELETE_BATCH]]
-            self.store.commit(batch)
+            self.store.commit([*stands(), *batch])
         if self.store.get(parent) is not None:
-            self.store.commit([Delete(parent)])
+            self.store.commit([*stands(), Delete(parent)])
 
     def _required(self, path: str, kind: type[S], subject: str) -> S:
         definition = read(self.store, path, kind)

@@ -19,11 +19,13 @@ class SegmentView(Closeable):
     The change log is read before the records, so a change that commits meanwhile is seen the next time.
     `records()` is a dict that is never changed afterwards: readers keep it as a snapshot. `snapshot()` gives
     control and records of the same moment. If the cube is dropped, control is a disabled one and no
-    records are left.
+    records are left. So it is for a view of one creation of the cube when another one has taken its place.
     """
 
-    def __init__(self, metadata: ClusterMetadata, cube: str) -> None:
+    def __init__(self, metadata: ClusterMetadata, cube: str, cube_id: str | None = None) -> None:
+        """`cube_id`: of the creation that is looked at; None: whichever there is."""
         self.cube = cube
+        self._cube_id = cube_id
         self._metadata = metadata
         self._loading = threading.Lock()  # one load at a time, so that an older one never overwrites
         self._changed = threading.Condition()
@@ -57,6 +59,11 @@ class SegmentView(Closeable):
         with self._changed:
             return self._control, self._records
 
+    def identified(self) -> tuple[str, CubeControl, dict[str, SegmentRecord]]:
+        """The cube's id, new for each creation, and the snapshot of that same cube; "" if it is gone."""
+        with self._changed:
+            return "" if self._seen is None else self._seen.cube_id, self._control, self._records
+
     def refresh(self) -> None:
         """Afterwards the view is certainly not older than the call. Raises Unavailable."""
         self._metadata.store.sync()
@@ -86,7 +93,7 @@ class SegmentView(Closeable):
     def _load_once(self) -> bool:
         store = self._metadata.store
         changes = read(store, paths.cube_changes(self.cube), ChangeLog)
-        if changes is None:
+        if changes is None or self._cube_id not in (None, changes.cube_id):
             return self._swap(CubeControl(), {}, None)
         stale = self._stale(changes)
         if stale is None:

@@ -39,7 +39,7 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     first_offsets       where the cube begins; a partition in neither vector begins at its first part
     covered             partition → next offset: what the new version will cover; parts must join up to it
     object_store        root of the object store, any pyarrow.fs URI
-    location            folder to write: `history/<cube>/<segment>/v<version>-<build_id>`
+    location            folder to write: `history/<cube>/<cube id>/<segment>/v<version>-<build_id>`
     completeness        of the first version, when its closing was decided; None without an application
     first_events        events of the first version; None before there is one, and where that is unknown
     losses              offsets whose events the new version lacks; see `model.completeness`

@@ -31,3 +31,8 @@ def instant_ms(value: str | int | datetime) -> int:
             ) from error
     zoned = value if value.tzinfo else value.replace(tzinfo=UTC)
     return round(zoned.timestamp() * 1000)
+
+
+def utc_text(at_ms: int) -> str:
+    """The instant for people, in whole seconds: 2026-01-31T12:00:00+00:00."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")

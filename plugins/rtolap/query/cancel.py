@@ -5,7 +5,9 @@ from __future__ import annotations
 import heapq
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Any
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import QueryError, QueryInterrupted, QueryTimeout
@@ -160,3 +162,18 @@ class Cancellation:
                 callback()
             if callbacks:
                 self._timeouts.schedule(self.clock.monotonic_s() + AGAIN_S, self._insist)
+
+
+def wait_within(futures: Collection[Future[Any]], ending: Cancellation) -> None:
+    """Wait until all are over. Raises what ends the statement, also where work waits for a free thread."""
+    if not futures:
+        return
+    ended_early: Future[None] = Future()
+    ending.on_cancel(lambda: ended_early.set_result(None))
+    left: set[Future[Any]] = set(futures)
+    while left and not ended_early.done():
+        left -= wait((*left, ended_early), return_when=FIRST_COMPLETED).done
+    if left:
+        for future in left:
+            future.cancel()
+        ending.check()

@@ -2,6 +2,7 @@
 
     POST /api/v1/query   {sql, parameters?, timeout_ms?, database?}  →  {columns, rows, positions, stats,
                          warnings}; the statements of `query.statements`, each in a session of its own
+                         Header Rtolap-Session-Token, in both directions: see `query.session_token`
     GET  /api/v1/history-cache[?versions=N]   what of history is on the service's disk
     GET  /metrics        for Prometheus
     GET  /health         without credentials
@@ -19,7 +20,7 @@ import io
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import date, datetime
@@ -37,7 +38,12 @@ from rtolap.base.errors import QueryError, RtolapError, Unauthorized
 from rtolap.base.http_guard import caller_of, guard
 from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users
-from rtolap.protocols.query.messages import HISTORY_CACHE_OFF, HistoryCacheReport
+from rtolap.protocols.query.messages import (
+    HISTORY_CACHE_OFF,
+    SESSION_TOKEN_HEADER,
+    SESSION_TOKEN_SEPARATOR,
+    HistoryCacheReport,
+)
 from rtolap.query.cancel import Cancellation
 from rtolap.query.durations import durations_us, is_duration, time_text
 from rtolap.query.outcome import Outcome
@@ -112,6 +118,9 @@ def make_app(
     @app.post("/api/v1/query", response_model=None)
     async def query(body: QueryRequest, request: Request) -> Response:
         user = caller_of(request).user
+        promised = service.session_tokens.read(
+            SESSION_TOKEN_SEPARATOR.join(request.headers.getlist(SESSION_TOKEN_HEADER))
+        )
         arrow = ARROW_STREAM in request.headers.get("accept", "")
         loop = asyncio.get_running_loop()
         async with shares[user]:
@@ -123,7 +132,9 @@ def make_app(
                 has_token=not user,
                 facts=peers.facts(),
                 databases=lambda: service.catalogue().databases(),
+                tokens=service.session_tokens,
             )
+            session.positions.merge(promised)
             work = loop.run_in_executor(pool, _answer, executor, session, body, cancellation, arrow)
             while True:
                 done, _ = await asyncio.wait((work,), timeout=GONE_POLL_S)
@@ -132,9 +143,11 @@ def make_app(
                 if await request.is_disconnected():
                     cancellation.cancel("the client went away")
         answer = work.result()
+        token = service.session_tokens.write(session.positions)
+        headers = {SESSION_TOKEN_HEADER: token} if token else {}
         if isinstance(answer, Outcome):
-            return _ArrowAnswer(answer, pool)
-        return Response(answer, media_type="application/json")
+            return _ArrowAnswer(answer, pool, headers)
+        return Response(answer, media_type="application/json", headers=headers)
 
     return app
 
@@ -210,8 +223,8 @@ def _json_value(value: Any) -> Any:
 class _ArrowAnswer(StreamingResponse):
     """Releases the query's admission as soon as reading ends, not when its objects are collected."""
 
-    def __init__(self, outcome: Outcome, pool: ThreadPoolExecutor) -> None:
-        super().__init__(_arrow(outcome), media_type=ARROW_STREAM)
+    def __init__(self, outcome: Outcome, pool: ThreadPoolExecutor, headers: Mapping[str, str]) -> None:
+        super().__init__(_arrow(outcome), media_type=ARROW_STREAM, headers=headers)
         self._outcome = outcome
         self._pool = pool
 

@@ -179,12 +179,15 @@ class ReplicaSetPlan:
 class ReadStats:
     """The statistics of one cube read or, for EXPLAIN, its estimate; `realtime_events` of the latter only.
 
+    `cube_id`: of the creation of the cube that was read.
     `refused`: reason → records that receivers refused and that are in no count, `refused_example`: what was
-    wrong with one of them. `warnings`: of the cube itself, whatever the query. `statements`: how many the
-    read was made for at once; `is_own`: whether this one has made it.
+    wrong with one of them. `held`: receiver → why it does not read what arrives. `warnings`: of the cube
+    itself, whatever the query. `statements`: how many the read was made for at once; `is_own`: whether this
+    one has made it.
     """
 
     cube: str
+    cube_id: str = ""
     history_segments: tuple[str, ...] = ()
     pruned_segments: tuple[str, ...] = ()
     cuboids: dict[str, int] = field(default_factory=dict)  # cuboid name → segments read from it
@@ -202,6 +205,7 @@ class ReadStats:
     positions: dict[int, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     refused_example: dict[str, str] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
     warnings: tuple[QueryWarning, ...] = ()
     statements: int = 1
     is_own: bool = True

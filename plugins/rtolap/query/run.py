@@ -31,6 +31,7 @@ from rtolap.query.http import make_app
 from rtolap.query.lookups import Lookups
 from rtolap.query.mysql.handshake import Tls
 from rtolap.query.mysql.server import MySqlLimits, MySqlServer
+from rtolap.query.session_token import SessionTokens
 from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.stored.source import RemoteSource
 
@@ -66,6 +67,7 @@ class QueryProcess:
             clock,
             limits,
             stored,
+            session_tokens=SessionTokens(token),
         )
         self.keeper = None if cache is None else open_keeper(settings, cache, history_store, cluster, clock)
         if self.keeper is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,7 @@ from rtolap.query.outcome import Outcome, ResultStream
 from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, ReadStats, Rewritten, TableStats
 from rtolap.query.prepared import PreparedStatements
 from rtolap.query.session import Result, Session, Sessions, TableResult
+from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.sql.parser import Parameters, Statement
 from rtolap.query.sql.rules import Context
 from rtolap.query.sql.rules.pushdown import relation_name
@@ -78,10 +80,13 @@ class QueryService:
         limits: Limits = Limits(),
         stored: StoredSource | None = None,
         engine: Sessions | None = None,
+        session_tokens: SessionTokens | None = None,
     ) -> None:
-        """`engine`: where statements run, closed with the service; None: in worker processes."""
+        """`engine`: where statements run, closed with the service; None: in worker processes.
+        `session_tokens`: the cluster's; None: no other service takes those of this one."""
         self.clock = clock
         self.metrics = QueryMetrics()
+        self.session_tokens = session_tokens or SessionTokens(secrets.token_hex())
         self._cluster = cluster
         self._history = history
         self._lookups = lookups
@@ -103,6 +108,7 @@ class QueryService:
         self._timeouts.close()
         self._tables.close()
         self._stored.close()
+        self._fetcher.close()
         self._realtime.close()
         self._history.close()
         self._cluster.close()
@@ -133,19 +139,30 @@ class QueryService:
         return self._fetcher.coalesced
 
     def execute(
-        self, sql: str | Statement, parameters: Parameters = (), cancellation: Cancellation | None = None
+        self,
+        sql: str | Statement,
+        parameters: Parameters = (),
+        cancellation: Cancellation | None = None,
+        session_positions: SessionPositions | None = None,
     ) -> Outcome:
-        """Raises QueryError and whatever stops a cube from answering; see `query.__init__`."""
-        return self.metrics.measure(lambda: self._execute(sql, parameters, cancellation))
+        """`session_positions`: what its session has been answered; None: nothing yet.
+
+        Raises QueryError and whatever stops a cube from answering; see `query.__init__`."""
+        positions = SessionPositions() if session_positions is None else session_positions
+        return self.metrics.measure(lambda: self._execute(sql, parameters, cancellation, positions))
 
     def _execute(
-        self, sql: str | Statement, parameters: Parameters, cancellation: Cancellation | None
+        self,
+        sql: str | Statement,
+        parameters: Parameters,
+        cancellation: Cancellation | None,
+        positions: SessionPositions,
     ) -> Outcome:
         statement = self._prepared.parse(sql) if isinstance(sql, str) else sql
         values = statement.bind(parameters)
         ending = cancellation or self.cancellation()
         with self._turns.open(ending, is_over=False) as session:
-            return self._start(statement, values, session, ending)
+            return self._start(statement, values, session, ending, positions)
 
     def describe(
         self, sql: str | Statement, cancellation: Cancellation | None = None
@@ -172,7 +189,12 @@ class QueryService:
             return session.read(sql, {})
 
     def _start(
-        self, statement: Statement, values: dict[str, object], session: Session, ending: Cancellation
+        self,
+        statement: Statement,
+        values: dict[str, object],
+        session: Session,
+        ending: Cancellation,
+        positions: SessionPositions,
     ) -> Outcome:
         rewritten, catalogue = self._rewrite(statement, values, session, ending)
         for name in rewritten.lookups:
@@ -190,10 +212,10 @@ class QueryService:
         tables = self._read_tables(rewritten, session, ending)
         result: Result
         if rewritten.latest is not None:
-            stats, latest = self._run_latest(rewritten, rewritten.latest, used, session, ending)
+            stats, latest = self._run_latest(rewritten, rewritten.latest, used, session, ending, positions)
             result = TableResult(latest)
         else:
-            fetched = [self._fetch(cube_read, ending) for cube_read in rewritten.reads]
+            fetched = [self._fetch(cube_read, ending, positions) for cube_read in rewritten.reads]
             stats = [each.stats for each in fetched]
             result = self._run(rewritten, fetched, used, session)
         warnings = _warnings(rewritten, stats)
@@ -240,10 +262,10 @@ class QueryService:
         ending.check()
         return stats
 
-    def _fetch(self, read: CubeRead, ending: Cancellation) -> Fetched:
+    def _fetch(self, read: CubeRead, ending: Cancellation, positions: SessionPositions) -> Fetched:
         ending.check()
         began_s = self.clock.monotonic_s()
-        fetched = self._fetcher.fetch(read, ending)
+        fetched = self._fetcher.fetch(read, ending, positions)
         fetched.stats.fetch_ms = (self.clock.monotonic_s() - began_s) * 1000
         ending.check()
         return fetched
@@ -255,11 +277,12 @@ class QueryService:
         values: Mapping[str, object],
         session: Session,
         ending: Cancellation,
+        positions: SessionPositions,
     ) -> tuple[list[ReadStats], pa.Table]:
         (read,) = rewritten.reads
         rows_read, fetch_ms, files_cached, files_remote = 0, 0.0, 0, 0
         for narrower in narrowed(read, latest, self._fetcher.segments(read.cube)):
-            fetched = self._fetch(narrower, ending)
+            fetched = self._fetch(narrower, ending, positions)
             done = fetched.stats
             session.register(read.relation, fetched.table)
             done.rows_read += rows_read
@@ -298,7 +321,7 @@ class QueryService:
             fresh = self._cluster.catalogue(fresh=True)
             if fresh == catalogue:
                 raise
-            self._fetcher.positions.keep(set(fresh.cubes))
+            self._fetcher.forget_cubes_beside(fresh.cubes)
             return self._rewrite_for(fresh, statement, values, session, ending), fresh
 
     def _rewrite_for(

@@ -124,5 +124,5 @@ def test_a_refused_cube_that_is_dropped_is_not_reported(receiver: Receiver) -> N
     receiver.assign("left")
     eventually(lambda: refused(receiver), "it is refused")
     receiver.metadata.update_control(CUBE, lambda control: msgspec.structs.replace(control, enabled=False))
-    receiver.metadata.drop_cube(CUBE)
+    receiver.metadata.drop_cube(CUBE, receiver.metadata.cube_id(CUBE))
     eventually(lambda: receiver.service.not_started() == {}, "it is forgotten")

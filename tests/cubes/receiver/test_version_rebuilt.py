@@ -82,6 +82,7 @@ class World(TwoSegments):
         return BackgroundWork(
             self.cluster.schema,
             receiver.core,
+            cube_id=self.cluster.metadata.cube_id(self.cluster.cube),
             replica_set=receiver.replica_set,
             metadata=self.cluster.metadata,
             election=cast(Any, SimpleNamespace(is_leader=lambda: receiver.leading)),

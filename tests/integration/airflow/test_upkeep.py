@@ -61,7 +61,8 @@ def test_cleanup_deletes_staged_files_at_once_and_history_after_the_grace_time(
     stream, dag_id = backfill.history.stream, "rtolap_cleanup"
     airflow.run_dag("rtolap_purge", cube=stream.name, before=stream.start(3))
     store: Path = airflow.around.layout.store
-    staged, history = (store / root / stream.name for root in ("staged", "history"))
+    cube_id = metadata.cube_id(stream.name)
+    staged, history = (store / root / stream.name / cube_id for root in ("staged", "history"))
 
     def versions(day: int) -> list[str]:
         return sorted(path.name.partition("-")[0] for path in (history / stream.segment(day)).glob("v*"))

@@ -1,5 +1,6 @@
 """Seeded runs of a whole cluster in one process, held against a plain recount at every answer.
 
+Several clients ask two query services, now one, now the other, and send the token of what they were answered.
 One scheduler owns all order: it produces, consumes, closes, uploads, builds, realigns, reassigns, purges,
 crashes, loses disks, moves leadership, kills coordinators and builds, breaks commits, and queries.
 `python -m tests.support.cubes.harness --seed 7` replays a seed.
@@ -26,7 +27,7 @@ from tests.support.cubes.cluster import Cluster
 from tests.support.cubes.harness_actions import Actions
 from tests.support.cubes.recount import Answer, from_table, merge_into
 from tests.support.cubes.stepped_receiver import assert_apart
-from tests.support.query.asking import Asker, Found, Span, chooser
+from tests.support.query.asking import Asker, Client, Found, Span, chooser
 from tests.support.query.visitors import engine_estimates, with_visitors
 from tests.support.seeds import replay
 
@@ -58,6 +59,8 @@ ACTIONS: tuple[tuple[Callable[[Actions], object], float], ...] = (
     (Actions.reassign, 0.6),
 )
 ASK_WEIGHT = 20.0
+CLIENTS = 3  # that ask now one, now the other of SERVICES
+SERVICES = 2
 SPANS = 6  # of event time, about which a run asks again and again, as people do
 LOOK_SHARE = 0.8  # of questions for which the query service has seen all changes
 
@@ -75,6 +78,7 @@ class Run:
         weights: tuple[tuple[Callable[[Actions], object], float], ...] = ACTIONS,
     ) -> None:
         self.random = random.Random(seed)
+        self.beside = random.Random(f"{seed}, who asks whom, and what may wait for history")
         self.weights = weights
         self.seed, self.steps = seed, steps
         settings = ReceiverSettings(
@@ -84,6 +88,7 @@ class Run:
             fragments_max=2,
             disk_free_bytes_min=0,
             idle_after_s=3.0,
+            unbuilt_segments_max=self.beside.choice((1, 3, 100)),
         )
         late = LatePolicy(policy=self.random.choice(("merge", "merge", "drop")), merge_after_ms=10_000)
         schema = with_visitors(
@@ -92,7 +97,8 @@ class Run:
         self.cluster = Cluster(schema, folder, settings, start_ms=START_MS)
         self.actions = Actions(self.cluster, self.random, self.random.choice((0.0, 0.1, 0.3)))
         self.counts = self.actions.counts
-        self.asker = Asker(self.cluster)
+        self.askers = [Asker(self.cluster) for _ in range(SERVICES)]
+        self.clients = [Client() for _ in range(CLIENTS)]
         self.spans = [self._span() for _ in range(SPANS)]
         self.choose = chooser(self.cluster, self.random)
 
@@ -106,18 +112,21 @@ class Run:
             span = self.random.choice(self.spans)
         for receiver in self.cluster.receivers:
             assert_apart(receiver, f"seed {self.seed}")
-        before = dict(self.asker.seen)
+        asker, client = self.beside.choice(self.askers), self.beside.choice(self.clients)
+        by_service, by_client = dict(asker.seen), dict(client.seen)
         if self.random.random() < LOOK_SHARE:
-            self.asker.look()
-        found = self.asker.ask(self.choose, span)
+            asker.look()
+        found = asker.ask(self.choose, span, client)
         if found is None:
             self.counts["not ready"] += 1
             return
         self.counts["answers"] += 1
         positions = found.positions
         assert positions.keys() == self.cluster.log.keys(), f"seed {self.seed}: a partition is missing"
-        assert all(positions[p] >= at for p, at in before.items()), f"seed {self.seed}: went backwards"
-        self._equal(found.answer, self.asker.expected(found, span), f"answer at {positions}, {span}")
+        for who, before in (("", by_service), (" for a client", by_client)):
+            went_on = all(positions[p] >= at for p, at in before.items())
+            assert went_on, f"seed {self.seed}: went backwards{who}"
+        self._equal(found.answer, asker.expected(found, span), f"answer at {positions}, {span}")
 
     def _equal(self, found: Answer, expected: Answer, what: str) -> None:
         if found != expected:
@@ -191,7 +200,7 @@ class Run:
                 merge_into(history, from_table(cluster.history[record.location]))
         horizon_ms = cluster.metadata.control(cluster.cube).horizon_ms
         whole = Found(history, ends, horizon_ms, dict.fromkeys(ends, vectors))
-        self._equal(engine_estimates(history), self.asker.expected(whole), "final history")
+        self._equal(engine_estimates(history), self.askers[0].expected(whole), "final history")
 
     def _close_rest(self) -> None:
         """Replica sets without data of a segment close it by the coordinator's forced closing."""
@@ -224,7 +233,8 @@ def run_seed(seed: int, steps: int = STEPS, *, losing_files: bool = False) -> Co
         try:
             return run.run()
         finally:
-            run.asker.close()
+            for asker in run.askers:
+                asker.close()
             run.cluster.close()
 
 

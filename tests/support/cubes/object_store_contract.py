@@ -12,8 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rtolap.base.clock import ManualClock
 from rtolap.base.errors import DefinitionError, NotFound, Refused
+from rtolap.coordinator.purge import Purge
+from rtolap.coordinator.views import Views
+from rtolap.cubes.format.folders import ROOTS, creation_folder
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.object_store.store import ObjectStore, StoredFile, open_store
+
+from tests.support.cubes.builders import small_schema
 
 LARGE_BYTES = 12 << 20  # on S3 more than one part
 _READS = 12
@@ -178,6 +186,37 @@ class ObjectStoreContract:
             written = 1 + len(writer.stdout.readlines())
         look()
         assert written <= len(seen) <= written + 1  # the last may have been finished without being told
+
+    def test_what_one_creation_of_a_cube_has_left_goes_and_what_another_has_made_stays(
+        self, store: ObjectStore
+    ) -> None:
+        """Folders are listed while the first stands, and deleted when the second has written."""
+        metadata = ClusterMetadata(MemoryStore(MemoryEnsemble()), ManualClock(1))
+        schema = small_schema()
+        name, segment = schema.cube.name, "20130101000000_20130102000000"
+        purge = Purge(metadata, Views(metadata), store)
+        metadata.create_table(schema.table)
+        metadata.create_cube(schema.cube)
+        first = metadata.cube_id(name)
+        older = [f"{root}/{name}/{segment}/v1/manifest.json" for root in ROOTS]  # of before folders had an id
+
+        def made(cube_id: str) -> list[str]:
+            return [f"{creation_folder(root, name, cube_id)}/{segment}/v1/manifest.json" for root in ROOTS]
+
+        for path in (*older, *made(first)):
+            store.write(path, b"of the first")
+        left = purge.folders_of(name)
+        metadata.drop_cube(name, first)
+        metadata.create_cube(schema.cube)
+        second = metadata.cube_id(name)
+        for path in made(second):
+            store.write(path, b"of the second")
+        purge.delete_all(left)
+        purge.delete_all(left)
+        assert [file.path for root in reversed(ROOTS) for file in store.list(root)] == sorted(made(second))
+        store.write(made(first)[0], b"by one that was late")
+        assert creation_folder("staged", name, first) in purge.cleanup(name).folders
+        assert not store.exists(made(first)[0])
 
     @pytest.mark.parametrize(
         "path",

@@ -110,6 +110,23 @@ class Services:
         self.start("query", "query", "serve", *options)
         wait_for("the query service answers", lambda: self._answers(self._url("query-http")))
 
+    def start_further_query(self, name: str, *options: str) -> str:
+        """Another query service of the same cluster; the URL of its HTTP endpoint."""
+        for kind in ("http", "mysql"):
+            taken = set(self._ports.values())
+            self._ports.setdefault(f"{name}-{kind}", free_port(taken))
+        ports = {
+            f"RTOLAP_QUERY_{kind.upper()}_PORT": str(self._ports[f"{name}-{kind}"])
+            for kind in ("http", "mysql")
+        }
+        self.start(name, "query", "serve", *options, env=ports)
+        wait_for(f"{name} answers", lambda: self._answers(self._url(f"{name}-http")))
+        return self._url(f"{name}-http")
+
+    @property
+    def query_url(self) -> str:
+        return self._url("query-http")
+
     def start(self, name: str, *arguments: str, env: dict[str, str] | None = None) -> None:
         """`rtolap` with these arguments."""
         self._arguments[name] = arguments
@@ -199,11 +216,11 @@ class Services:
             raise httpx.HTTPStatusError(response.text, request=response.request, response=response)
         return pa.ipc.open_stream(response.content).read_all()
 
-    def mysql(self) -> pymysql.connections.Connection:
-        """A connection to the MySQL endpoint."""
+    def mysql(self, name: str = "query") -> pymysql.connections.Connection:
+        """A connection to the MySQL endpoint of that query service."""
         connection: pymysql.connections.Connection = pymysql.connections.Connection(
             host="127.0.0.1",
-            port=self._ports["query-mysql"],
+            port=self._ports[f"{name}-mysql"],
             user=USER,
             password=PASSWORD,
             database="rtolap",

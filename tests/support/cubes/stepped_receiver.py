@@ -62,6 +62,7 @@ class Receiver:
         )
         self.uploader = Uploader(
             cluster.schema,
+            cube_id=cluster.metadata.cube_id(cluster.cube),
             replica_set=replica_set,
             metadata=cluster.metadata,
             store=cluster.store,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from rtolap.base.errors import Unavailable
@@ -33,6 +33,14 @@ class Found:
     vectors: Mapping[int, Mapping[int, Vectors]]
 
 
+@dataclass
+class Client:
+    """A client of any query service: the token that its answers came with, and the positions they held."""
+
+    session_token: str = ""
+    seen: Mapping[int, int] = field(default_factory=dict)
+
+
 class Asker:
     """One query service: it remembers the positions that it has answered with, and what it last looked at."""
 
@@ -47,18 +55,23 @@ class Asker:
     def look(self) -> None:
         self._query.look()
 
-    def ask(self, choose: Callable[[str], Receiver], span: Span | None = None) -> Found | None:
+    def ask(
+        self, choose: Callable[[str], Receiver], span: Span | None = None, client: Client | None = None
+    ) -> Found | None:
         """Whole minutes of event time, or all; None when somebody cannot answer yet. Of each replica set only
-        the chosen receiver can be reached."""
+        the chosen receiver can be reached. `client` sends its token and takes the next one."""
+        client = client or Client()
         control = self._cluster.metadata.control(self._cluster.cube)
         up = {choose(replica_set).name for replica_set in sorted(control.assignment)}
         try:
-            table, positions = self._query.execute(self._sql(span), up)
+            table, positions, client.session_token = self._query.execute(
+                self._sql(span), up, client.session_token
+            )
         except Unavailable as error:
             if "does not settle" in str(error):
                 raise AssertionError("two replica sets answer for a partition") from error
             return None
-        self.seen = positions
+        self.seen = client.seen = positions
         rows = [tuple(row.values()) for row in table.to_pylist()]
         keys = len(DIMENSIONS)
         found = {row[:keys]: tuple(number(cell) for cell in row[keys:]) for row in rows}

@@ -31,6 +31,7 @@ from rtolap.query.cubes.realtime import CancelHook
 from rtolap.query.engine import Engine
 from rtolap.query.lookups import Lookups
 from rtolap.query.plan import CubeRead, ReadStats
+from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.stepped_receiver import Receiver
@@ -60,6 +61,7 @@ class SteppedQuery:
             Lookups(folder),
             clock,
             engine=Engine(memory_limit_bytes=1 << 30, threads=2),
+            session_tokens=SessionTokens("of all query services of the run"),
         )
 
     @property
@@ -69,12 +71,17 @@ class SteppedQuery:
     def look(self) -> None:
         self._cluster.view(self._cube).refresh()
 
-    def execute(self, sql: str, up: Collection[str]) -> tuple[pa.Table, dict[int, int]]:
-        """The rows, and the positions that they hold. Raises Unavailable and StaleSnapshot."""
+    def execute(
+        self, sql: str, up: Collection[str], session_token: str = ""
+    ) -> tuple[pa.Table, dict[int, int], str]:
+        """The rows, the positions that they hold, and the session's next token. Raises Unavailable and
+        StaleSnapshot."""
         self._source.up = frozenset(up)
         self._source.vectors = {}
-        outcome = self.service.execute(sql)
-        return outcome.table(), outcome.positions[self._cube]
+        tokens = self.service.session_tokens
+        session = SessionPositions(tokens.read(session_token))
+        outcome = self.service.execute(sql, session_positions=session)
+        return outcome.table(), outcome.positions[self._cube], tokens.write(session)
 
     def close(self) -> None:
         self.service.close()
@@ -96,6 +103,7 @@ class _Receivers:
         core = receiver.core
         if core.consumer_state is ConsumerState.STOPPED:
             raise Unavailable(f"{receiver_id} does not consume {query.cube}")
+        core.promise(query.at_least)
         table = answer(
             receiver.cluster.schema,
             core.state,

@@ -31,7 +31,7 @@ PREFIXES_MAX = 200  # that an answer by the MySQL protocol is compared with
 ERROR_PAUSE_S = 0.5  # after an error: an outage is few errors, however often is asked
 # Until another receiver leads, or Kafka or ZooKeeper is back: sessions last 3 s, a start takes some seconds.
 OUTAGE_S_MAX = 30.0
-TOLERATED = frozenset({"unavailable"})
+TOLERATED = frozenset({"unavailable", "not_reached"})
 _MYSQL_KINDS = {1205: "unavailable"}
 Positions = dict[int, int]
 

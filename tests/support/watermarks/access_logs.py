@@ -99,8 +99,8 @@ class AccessLogs:
 
 def finished_manifests(store: Path, segment: SegmentInfo, version: int) -> list[HistoryManifest]:
     """Return the manifests of all finished attempts at that version; the files are read as they lie there."""
-    folder = store / "history" / segment.cube / segment.segment
-    found = sorted(path.parent for path in folder.glob(f"v{version}-*/{MANIFEST_NAME}"))
+    folder = store / "history" / segment.cube
+    found = sorted(path.parent for path in folder.glob(f"*/{segment.segment}/v{version}-*/{MANIFEST_NAME}"))
     history = open_store(store.as_uri())
     return [read_manifest(history, path.relative_to(store).as_posix()) for path in found]
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound
 from rtolap.columnar.schema import physical_schema
+from rtolap.cubes.format.folders import creation_folder
 from rtolap.cubes.format.manifest import MANIFEST_NAME, FileEntry, StagedManifest, decode, encode
 from rtolap.model.cube import Schema
 from rtolap.model.offsets import Offsets, PartRange
@@ -25,14 +26,14 @@ FILE_ROWS_MAX = 1_000_000  # rows of one Parquet file: bounds the memory that an
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
-def staged_folder(cube: str, segment: str, version: int, replica_set: str, unique: str) -> str:
+def staged_folder(cube: str, cube_id: str, segment: str, version: int, replica_set: str, unique: str) -> str:
     """Relative to the object store's root. DefinitionError for names that are no path parts."""
     for part in (cube, segment, replica_set, unique):
         if not _NAME.fullmatch(part) or part in (".", ".."):
             raise DefinitionError(
                 "not a name for a path", expected="letters, digits, _ . -", found=repr(part)
             )
-    return f"staged/{cube}/{segment}/v{version}/{replica_set}-{unique}"
+    return f"{creation_folder('staged', cube, cube_id)}/{segment}/v{version}/{replica_set}-{unique}"
 
 
 def write_staged_part(
@@ -47,14 +48,16 @@ def write_staged_part(
     tables: Iterable[pa.Table],
     events: int,
     unique: str,
+    cube_id: str = "",
     begins: Offsets | None = None,
 ) -> StagedPart:
     """Plain tables of all physical columns → Parquet files, then the manifest.
 
-    `version` is the history version that the part becomes; `ranges`, `events` and `begins` say what it
+    `cube_id` is of the cube's creation. `version` is the history version that the part becomes; `ranges`,
+    `events` and `begins` say what it
     holds. A crash before the manifest leaves a folder that is never read.
     """
-    folder = staged_folder(cube, segment, version, replica_set, unique)
+    folder = staged_folder(cube, cube_id, segment, version, replica_set, unique)
     expected = physical_schema(schema, plain=True)
     files: list[FileEntry] = []
     for table in tables:

@@ -122,6 +122,7 @@ class CubeAssembly:
             reader=reader,
             uploader=Uploader(
                 schema,
+                cube_id=cube_id,
                 replica_set=self.replica_set,
                 metadata=self.metadata,
                 store=self.store,

@@ -95,6 +95,7 @@ class BackgroundWork:
         schema: Schema,
         core: CubeReceiver,
         *,
+        cube_id: str,
         replica_set: str,
         metadata: ClusterMetadata,
         election: Election,
@@ -106,6 +107,7 @@ class BackgroundWork:
     ) -> None:
         self._schema = schema
         self._core = core
+        self._cube_id = cube_id
         self._replica_set = replica_set
         self._metadata = metadata
         self._election = election
@@ -214,5 +216,7 @@ class BackgroundWork:
             return
         offsets = self._requests.ask(core.replay_from)
         if offsets and offsets != self._replayed:
-            self._metadata.set_replay_from(self._schema.cube.name, self._replica_set, offsets)
+            self._metadata.set_replay_from(
+                self._schema.cube.name, self._replica_set, offsets, cube_id=self._cube_id
+            )
             self._replayed = offsets

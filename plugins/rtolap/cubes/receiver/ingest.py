@@ -33,6 +33,7 @@ from rtolap.cubes.receiver.local.fragments import MergeJob
 from rtolap.cubes.receiver.local.realign import aligned, exchanged
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
 from rtolap.cubes.receiver.partition_progress import Progress
+from rtolap.cubes.receiver.promises import Promises
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState, Lifecycle
 from rtolap.cubes.receiver.topic_watch import LostOffsets, TopicWatch
@@ -78,6 +79,9 @@ class CubeReceiver:
         self._checkpoints = Checkpoints(schema, folder, dead_letters, settings, clock, self._topic)
         self._life = Lifecycle(schema.cube.name, consumer)
         self._limits = Limits(settings, folder, clock)
+        self._promises = Promises()
+        self._behind: Offsets = {}
+        self._held_since_ms: int | None = None
         self._lost = LostOffsets(consumer)
         self._persisting = Persisting(
             schema.cube.name, self._checkpoints, dead_letters, self._limits, flush_beside
@@ -153,6 +157,20 @@ class CubeReceiver:
     def assignment_epoch(self) -> int:
         """Return the epoch of the assignment that this core follows."""
         return self._view.control.assignment_epoch
+
+    @property
+    def behind(self) -> Offsets:
+        """Partition → offset that answers promised before and its position has not reached."""
+        return self._behind
+
+    @property
+    def held_since_ms(self) -> int | None:
+        """Since when something keeps the consumer from reading all that arrives; None: nothing does."""
+        return self._held_since_ms
+
+    def promise(self, at_least: Offsets) -> None:
+        """An asker has seen an answer with these positions, and waits for them. For any thread."""
+        self._promises.note(at_least)
 
     # -- the step ---------------------------------------------------------------------------------------
 
@@ -249,13 +267,24 @@ class CubeReceiver:
         if control.close_epoch > self._close_epoch:
             self._close_epoch = control.close_epoch
             self.force.update(closings.late_before(self.schema, self.state, control.close_before_ms))
+        self._behind = self._promises.behind(self.state.positions, view.records, self.owned)
         if self.consumer_state is ConsumerState.STOPPED:
+            self._held_since_ms = None
             return
         self._limits.observe(self.state, self.schema, view.records)
         if control.paused:
-            self._life.hold("paused for the cube")
+            self._hold("paused for the cube")
+        elif self._asked_to_pause:
+            self._hold("paused here")
         else:
-            self._life.hold("paused here" if self._asked_to_pause else self._limits.reason)
+            self._hold(self._limits.reason, self._behind if self._limits.reads_promised else ())
+
+    def _hold(self, reason: str | None, owed: Collection[int] = ()) -> None:
+        self._life.hold(reason, owed, self.state.positions)
+        if reason is None:
+            self._held_since_ms = None
+        elif self._held_since_ms is None:
+            self._held_since_ms = self._clock.now_ms()
 
     # -- consuming --------------------------------------------------------------------------------------
 

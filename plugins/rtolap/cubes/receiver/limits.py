@@ -1,5 +1,7 @@
 """The limits at which a cube's consumer waits: too much waits for history, the disk is nearly full, a flush
 failed.
+
+One that waits for history still reads what was promised (see `promises`); the other two would be made worse.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ class Limits:
 
     def __init__(self, settings: ReceiverSettings, folder: Path, clock: Clock) -> None:
         self.reason: str | None = None
+        self._waits_for_history = False
         self._settings = settings
         self._folder = folder
         self._clock = clock
@@ -31,6 +34,11 @@ class Limits:
         self._disk_low = False
         self._flush: str | None = None
         self._flush_again_s = 0.0
+
+    @property
+    def reads_promised(self) -> bool:
+        """The reason does not forbid to read what was promised."""
+        return self._waits_for_history and self._flush is None
 
     def flush_failed(self, error: Exception) -> None:
         self._flush = f"a checkpoint could not be written: {error}"
@@ -58,7 +66,9 @@ class Limits:
         if now_s - self._looked_at_s < LOOK_EVERY_S:
             return
         self._looked_at_s = now_s
-        self.reason = self._disk() or self._unbuilt(state, schema, records)
+        disk, unbuilt = self._disk(), self._unbuilt(state, schema, records)
+        self.reason = disk or unbuilt
+        self._waits_for_history = disk is None and unbuilt is not None
 
     def _disk(self) -> str | None:
         least = self._settings.disk_free_bytes_min * (2 if self._disk_low else 1)

@@ -146,8 +146,10 @@ class ReceiverService:
     # -- requests of the server -------------------------------------------------------------------------
 
     def query(self, query: PartialQuery) -> pa.Table:
+        deadline_s = self._clock.monotonic_s() + query.timeout_ms / 1000
         self._wait_begun(query.cube, min(BEGIN_WAIT_S, query.timeout_ms / 1000))
-        return self._runner(query.cube).query(query)
+        left_s = deadline_s - self._clock.monotonic_s()
+        return self._runner(query.cube).query(query, left_s)
 
     def stats(self) -> ReceiverStats:
         with self._lock:

@@ -119,6 +119,8 @@ def cube_report(core: CubeReceiver, clock: Clock) -> CubeReport:
         lost=tuple(
             PartitionRange(partition=piece.partition, start=piece.start, end=piece.end) for piece in core.lost
         ),
+        held_since_ms=core.held_since_ms,
+        behind=core.behind,
     )
 
 
@@ -184,7 +186,11 @@ class Heartbeats:
                         name: CubeReport(state=ConsumerState.FAILED, reason=reason)
                         for name, reason in self._not_started().items()
                     },
-                    **{name: cube_report(runner.core, self._clock) for name, runner in runners.items()},
+                    **{
+                        name: cube_report(runner.core, self._clock)
+                        for name, runner in runners.items()
+                        if runner.core.assignment_epoch  # 0: another cube may have the name by now
+                    },
                 },
             )
         )

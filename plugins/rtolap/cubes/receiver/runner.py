@@ -19,7 +19,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import Corrupted, RtolapError, Unavailable
+from rtolap.base.errors import Corrupted, NotReached, RtolapError, Unavailable
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
 from rtolap.cubes.receiver.background_work import BackgroundWork, Requests
@@ -35,6 +35,7 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import Election
 from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Schema
+from rtolap.model.instants import utc_text
 from rtolap.model.segment import parse_segment_name
 from rtolap.protocols.receiver.messages import PartialQuery
 from rtolap.watermark_client.client import WatermarkClient
@@ -96,15 +97,17 @@ class CubeRunner:
         self._commits = ClosingCommits(
             schema,
             core,
+            cube_id=cube_id,
             by=f"{replica_set}/{receiver_id}",
             metadata=metadata,
             election=election,
             clock=clock,
         )
-        self._views = ViewSource(metadata, schema.cube.name, election)
+        self._views = ViewSource(metadata, schema.cube.name, cube_id, election)
         self._work = BackgroundWork(
             schema,
             core,
+            cube_id=cube_id,
             replica_set=replica_set,
             metadata=metadata,
             election=election,
@@ -177,9 +180,9 @@ class CubeRunner:
         starts = {parse_segment_name(name).start_ms for name in names}
         self.ask(lambda: self.core.force.update(starts))
 
-    def query(self, query: PartialQuery) -> pa.Table:
-        """Wait, within the query's own time-out, for a state that can answer it."""
-        deadline_s = self._clock.monotonic_s() + query.timeout_ms / 1000
+    def query(self, query: PartialQuery, timeout_s: float) -> pa.Table:
+        """Wait, for as long as the query has left, for a state that can answer it."""
+        deadline_s = self._clock.monotonic_s() + timeout_s
         while True:
             epoch, state = self.core.epoch, self.core.state
             try:
@@ -191,18 +194,29 @@ class CubeRunner:
                     receiver_id=self._receiver_id,
                     progress=self.core.progress,
                     cache=self._results,
+                    held=self._held(),
                 )
             except Corrupted as error:  # another receiver may answer; the worker stops this one's consumer
                 raise Unavailable(f"receiver {self._receiver_id} has lost data: {error}") from error
             except NotReady as reason:
+                self.core.promise(query.at_least)
                 left_s = deadline_s - self._clock.monotonic_s()
                 if left_s <= 0:
-                    raise Unavailable(
-                        f"receiver {self._receiver_id} could not catch up in {query.timeout_ms} ms: {reason}"
-                    ) from reason
+                    raise self._not_reached(query, reason) from reason
                 with self.changed:
                     if self.core.epoch == epoch:
                         self.changed.wait(min(left_s, 0.5))
+
+    def _not_reached(self, query: PartialQuery, reason: NotReady) -> NotReached:
+        held = self._held()
+        return NotReached(
+            f"receiver {self._receiver_id} could not catch up in {query.timeout_ms} ms: {reason}"
+            + (f"; it is held: {held}" if held else "")
+        )
+
+    def _held(self) -> str:
+        since_ms = self.core.held_since_ms
+        return "" if since_ms is None else f"{self.core.reason}, since {utc_text(since_ms)}"
 
     # -- the core thread --------------------------------------------------------------------------------
 

@@ -10,11 +10,14 @@
 
 FAILED means that consuming on would give a wrong answer (offsets lost to retention, topic gone, disk
 broken). It still answers queries for what it holds, and stays until a START after the cause is mended.
+
+A consumer that is held, but owes offsets that were promised, is REPLAYING of those partitions only.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from enum import StrEnum
 
 from rtolap.base.errors import RtolapError
@@ -77,6 +80,7 @@ class Lifecycle:
         self.reason = ""
         self._cube = cube
         self._consumer = consumer
+        self._reads_only: tuple[frozenset[int], frozenset[int]] | None = None  # (these, of all assigned)
 
     @property
     def reading(self) -> bool:
@@ -106,12 +110,37 @@ class Lifecycle:
         self.reason = ""
         return True
 
-    def hold(self, reason: str | None) -> None:
-        """Pause while there is a reason to."""
-        if reason is not None and self.reading:
-            self._consumer.pause()
-            self.apply(ConsumerEvent.PAUSE)
-        elif reason is None and self.state is ConsumerState.PAUSED:
+    def hold(self, reason: str | None, owed: Collection[int] = (), assigned: Collection[int] = ()) -> None:
+        """Pause while there is a reason to, but for the `owed` of the `assigned` partitions."""
+        if reason is None:
+            self._resume()
+            self.reason = self._consumer.broker_trouble or ""
+        elif owed:
+            self._read_only(frozenset(owed), frozenset(assigned))
+            self.reason = f"{reason}; of partitions {sorted(owed)} it reads what was promised before"
+        else:
+            self._pause()
+            self.reason = reason
+
+    def _resume(self) -> None:
+        if self.state is ConsumerState.PAUSED or self._reads_only is not None:
             self._consumer.resume()
+            self._reads_only = None
+        if self.state is ConsumerState.PAUSED:
             self.apply(ConsumerEvent.RESUME)
-        self.reason = reason or self._consumer.broker_trouble or ""
+
+    def _read_only(self, owed: frozenset[int], assigned: frozenset[int]) -> None:
+        if self.state is ConsumerState.PAUSED:
+            self.apply(ConsumerEvent.RESUME)
+        elif self.state is ConsumerState.CONSUMING:
+            self.apply(ConsumerEvent.START)
+        if self._reads_only != (owed, assigned):
+            self._consumer.pause()
+            self._consumer.resume(owed)
+            self._reads_only = (owed, assigned)
+
+    def _pause(self) -> None:
+        if self.reading:
+            self._consumer.pause()
+            self._reads_only = None
+            self.apply(ConsumerEvent.PAUSE)

@@ -120,12 +120,15 @@ class Uploader:
         self,
         schema: Schema,
         *,
+        cube_id: str,
         replica_set: str,
         metadata: ClusterMetadata,
         store: ObjectStore,
         reader: RangeReader,
     ) -> None:
+        """`cube_id`: of the creation whose events the local tables hold; no other one gets a part of them."""
         self._schema = schema
+        self._cube_id = cube_id
         self._replica_set = replica_set
         self._metadata = metadata
         self._store = store
@@ -145,6 +148,7 @@ class Uploader:
             self._store,
             schema=self._schema,
             cube=cube.name,
+            cube_id=self._cube_id,
             segment=job.window.name,
             version=job.version,
             replica_set=self._replica_set,
@@ -168,7 +172,7 @@ class Uploader:
                 now_ms=self._metadata.clock.now_ms(),
             )
 
-        return self._metadata.update_segment(cube.name, job.window, added)
+        return self._metadata.update_segment(cube.name, job.window, added, cube_id=self._cube_id)
 
 
 def _begins(ranges: Iterable[PartRange], tables: Iterable[LocalTable]) -> Offsets:

@@ -17,11 +17,11 @@ from rtolap.model.offsets import Offsets
 class ViewSource:
     """`view` on the core thread; `control` and `refresh` from any."""
 
-    def __init__(self, metadata: ClusterMetadata, cube: str, election: Election) -> None:
+    def __init__(self, metadata: ClusterMetadata, cube: str, cube_id: str, election: Election) -> None:
         self._metadata = metadata
         self._cube = cube
         self._election = election
-        self._segments = SegmentView(metadata, cube)
+        self._segments = SegmentView(metadata, cube, cube_id)
         published = metadata.published_watermark(cube)
         self._low_watermark_ms = published.low_watermark_ms
         self._windows = published.windows

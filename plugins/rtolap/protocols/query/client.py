@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,12 @@ import msgspec
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
-from rtolap.protocols.query.messages import HistoryCacheReport, QueryAnswer
+from rtolap.protocols.query.messages import (
+    SESSION_TOKEN_HEADER,
+    SESSION_TOKEN_SEPARATOR,
+    HistoryCacheReport,
+    QueryAnswer,
+)
 from rtolap.protocols.rest.error_responses import error_of
 from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
 
@@ -24,6 +30,9 @@ class QueryClient(Closeable):
 
     `database`: of tables that statements name without one; None: the one of cubes and lookups. `ca_file`: PEM
     of whom an https address is trusted to; None: the system's.
+
+    What was answered once is in every later answer of the client: `session_token` carries that from service
+    to service. Give that of another client to begin where it is.
     """
 
     def __init__(
@@ -36,13 +45,22 @@ class QueryClient(Closeable):
         timeout_ms: int = 60_000,
         database: str | None = None,
         ca_file: Path | None = None,
+        session_token: str = "",
     ) -> None:
         self.url = url.rstrip("/")
         self.timeout_ms = timeout_ms
         self.database = database
+        self._lock = threading.Lock()
+        self._tokens = _separate(session_token)  # more than one where threads were answered beside each other
         headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
         auth = httpx.BasicAuth(user, password) if user is not None and token is None else None
         self._http = httpx.Client(headers=headers, auth=auth, verify=trust(ca_file), limits=SHARED_BY_THREADS)
+
+    @property
+    def session_token(self) -> str:
+        """What has been answered to this client, for another one; empty before the first answer."""
+        with self._lock:
+            return SESSION_TOKEN_SEPARATOR.join(self._tokens)
 
     def query(
         self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = (), *, timeout_ms: int | None = None
@@ -50,11 +68,14 @@ class QueryClient(Closeable):
         limit_ms = timeout_ms or self.timeout_ms
         bound = dict(parameters) if isinstance(parameters, Mapping) else list(parameters)
         body = {"sql": sql, "parameters": bound, "timeout_ms": limit_ms, "database": self.database}
+        headers = {"Content-Type": "application/json"}
+        if sent := self.session_token:
+            headers[SESSION_TOKEN_HEADER] = sent
         try:
             response = self._http.post(
                 f"{self.url}/api/v1/query",
                 content=msgspec.json.encode(body),
-                headers={"Content-Type": "application/json"},
+                headers=headers,
                 timeout=limit_ms / 1000 + DEADLINE_GRACE_S,
             )
         except httpx.HTTPError as error:
@@ -65,7 +86,15 @@ class QueryClient(Closeable):
             ) from error
         if response.status_code != 200:
             raise error_of(response)
+        self._advance(sent, response.headers.get(SESSION_TOKEN_HEADER, ""))
         return msgspec.json.decode(response.content, type=QueryAnswer)
+
+    def _advance(self, sent: str, received: str) -> None:
+        """The token received says what those sent said, and this answer."""
+        if received:
+            with self._lock:
+                merged = set(_separate(sent))
+                self._tokens = [each for each in self._tokens if each not in merged] + [received]
 
     def health(self) -> dict[str, str]:
         return msgspec.json.decode(self._get("/health"), type=dict[str, str])
@@ -86,3 +115,7 @@ class QueryClient(Closeable):
 
     def close(self) -> None:
         self._http.close()
+
+
+def _separate(tokens: str) -> list[str]:
+    return [each for each in tokens.split(SESSION_TOKEN_SEPARATOR) if each]

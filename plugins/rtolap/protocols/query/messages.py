@@ -7,6 +7,11 @@ from typing import Any, Literal
 
 import msgspec
 
+SESSION_TOKEN_HEADER = "Rtolap-Session-Token"
+"""A request's: what its session has been answered, by any query service. A response's: that and this answer.
+Several tokens of one session stand with SESSION_TOKEN_SEPARATOR between them."""
+SESSION_TOKEN_SEPARATOR = ","
+
 WarningCode = Literal[
     "time_aligned",  # a condition on the event time counts by whole kept units
     "clock_in_utc",  # NOW() beside the local time of a zone

@@ -58,6 +58,7 @@ class PartialAnswer(msgspec.Struct, frozen=True):
     `cuboids`: name of a cuboid → tables of which it was read instead of their rows.
     `refused`: partition → reason → records that this receiver has refused since it reads the partition, and
     that are in no count; `refused_example`: reason → what was wrong with the newest of them.
+    `held`: why the receiver does not read what arrives, and since when; empty where it does.
     """
 
     receiver_id: str
@@ -68,6 +69,7 @@ class PartialAnswer(msgspec.Struct, frozen=True):
     refused: dict[int, dict[str, int]] = {}
     refused_example: dict[str, str] = {}
     cuboids: dict[str, int] = {}
+    held: str = ""
 
 
 class PartitionStats(msgspec.Struct, frozen=True):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -21,8 +21,10 @@ from rtolap.base.errors import Corrupted, StaleSnapshot, Unavailable
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.completeness import offsets_text
 from rtolap.model.cube import Schema
+from rtolap.model.instants import utc_text
+from rtolap.model.offsets import Offsets
 from rtolap.protocols.query.messages import QueryWarning, refused_text
-from rtolap.query.cancel import Cancellation
+from rtolap.query.cancel import Cancellation, wait_within
 from rtolap.query.cluster import Cluster
 from rtolap.query.coalescing import Coalescing, Once
 from rtolap.query.cubes.history import HistoryEngine
@@ -30,33 +32,12 @@ from rtolap.query.cubes.merge import group_partials, merge
 from rtolap.query.cubes.planner import plan_history, plan_realtime
 from rtolap.query.cubes.realtime import CountedTwice, Realtime
 from rtolap.query.plan import CubeRead, HistoryPlan, ReadStats, ReplicaSetPlan, TimeRange
+from rtolap.query.session_token import SessionPositions
 
 SNAPSHOTS_MAX = 8  # a snapshot goes stale once a promotion: more in a row is a fault, not traffic
 PLANS_MAX = 64  # that are remembered: names and versions of segments, a few kilobytes each
+LOOKS_MAX = 16  # at ZooKeeper at the same time, as many as statements run by default; more wait
 RETRY_WAIT_S = 0.05  # before each further snapshot, times the attempt
-
-
-class Positions:
-    """The largest positions that this service has answered with: one number a partition a cube."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._seen: dict[str, dict[int, int]] = {}
-
-    def seen(self, cube: str) -> dict[int, int]:
-        with self._lock:
-            return dict(self._seen.get(cube, {}))
-
-    def advance(self, cube: str, positions: dict[int, int]) -> None:
-        with self._lock:
-            known = self._seen.setdefault(cube, {})
-            for partition, offset in positions.items():
-                known[partition] = max(offset, known.get(partition, 0))
-
-    def keep(self, cubes: set[str]) -> None:
-        """Forget cubes that are gone."""
-        with self._lock:
-            self._seen = {cube: seen for cube, seen in self._seen.items() if cube in cubes}
 
 
 class Fetched(NamedTuple):
@@ -65,6 +46,14 @@ class Fetched(NamedTuple):
     table: pa.Table
     stats: ReadStats
     made: Once | None = None
+
+
+class _Snapshot(NamedTuple):
+    """What a statement is answered by, all of one moment."""
+
+    cube_id: str
+    history: HistoryPlan
+    sets: tuple[ReplicaSetPlan, ...]
 
 
 class _Planned(NamedTuple):
@@ -81,7 +70,8 @@ class Fetcher:
         self.coalesced: Coalescing[tuple[pa.Table, ReadStats]] = Coalescing()
         self._plans: OrderedDict[tuple[str, TimeRange], _Planned] = OrderedDict()
         self._lock = threading.Lock()
-        self.positions = Positions()
+        self._looks = ThreadPoolExecutor(LOOKS_MAX, thread_name_prefix="look-segments")
+        self._answered = SessionPositions()  # by this service, to anybody
 
     def segments(self, cube: str) -> tuple[SegmentRecord, ...]:
         """All that the cube has records of."""
@@ -89,38 +79,69 @@ class Fetcher:
 
     def estimate(self, read: CubeRead, cancellation: Cancellation) -> ReadStats:
         """Return what `fetch` would do, out of one snapshot, manifests and statistics. Raises Corrupted."""
-        history, sets = self._plan(read, fresh=False)
+        _, history, sets = self._plan(read, fresh=False)
         stats = _begun(read, history)
         self._history.estimate(read, history.segments, stats, cancellation)
         self._realtime.estimate(read, history.snapshot, sets, stats, cancellation)
         stats.warnings = self._warnings(read, stats)
         return stats
 
-    def fetch(self, read: CubeRead, cancellation: Cancellation) -> Fetched:
-        """All that was answered before the call is in it, whichever statement has made the read.
+    def fetch(self, read: CubeRead, cancellation: Cancellation, session: SessionPositions) -> Fetched:
+        """All that was answered before the call is in it, whichever statement has made the read: by this
+        service, and to this session by any. The session's positions advance with it.
 
         Raises Unavailable, Corrupted or StaleSnapshot (when snapshots keep going stale).
         """
-        shared = self.coalesced.run(_key(read), lambda: self._fetch(read, cancellation), cancellation)
+        beyond = self._beyond(read.cube, session, cancellation)
+        key = (*_key(read), tuple(sorted(beyond.items())))
+        shared = self.coalesced.run(key, lambda: self._fetch(read, cancellation, beyond), cancellation)
         table, stats = shared.value
+        session.advance(read.cube, stats.cube_id, stats.positions)
+        session.forget_creations_beside(read.cube, stats.cube_id)
         if shared.statements == 1:
             return Fetched(table, stats)
         stats = replace(stats, statements=shared.statements, is_own=shared.is_own)
         return Fetched(table, stats, shared.made)
 
-    def _fetch(self, read: CubeRead, cancellation: Cancellation) -> tuple[pa.Table, ReadStats]:
+    def forget_cubes_beside(self, cubes: Collection[str]) -> None:
+        """Forget positions of cubes that are gone."""
+        self._answered.keep(cubes)
+
+    def close(self) -> None:
+        """Does not wait for a look under way."""
+        self._looks.shutdown(wait=False, cancel_futures=True)
+
+    def _refresh(self, cube: str, cancellation: Cancellation) -> None:
+        """Look at ZooKeeper, which may not answer, for no longer than the statement has left."""
+        look = self._looks.submit(lambda: self._cluster.view(cube).refresh())
+        wait_within((look,), cancellation)
+        look.result()
+
+    def _beyond(self, cube: str, session: SessionPositions, cancellation: Cancellation) -> Offsets:
+        """Return the session's positions that are larger than those this service has answered with."""
+        view = self._cluster.view(cube)
+        cube_id = view.identified()[0]
+        if session.identities(cube) - {cube_id}:  # of a creation before the one known here, or after it
+            self._refresh(cube, cancellation)
+            cube_id = view.identified()[0]
+        answered = self._answered.of(cube, cube_id)
+        return {p: at for p, at in session.of(cube, cube_id).items() if at > answered.get(p, 0)}
+
+    def _fetch(
+        self, read: CubeRead, cancellation: Cancellation, beyond: Offsets
+    ) -> tuple[pa.Table, ReadStats]:
         pause = threading.Event()
         cancellation.on_cancel(pause.set)
         for attempt in range(SNAPSHOTS_MAX):
             if attempt:
                 pause.wait(RETRY_WAIT_S * attempt)
                 cancellation.check()
-                self._cluster.view(read.cube).refresh()
-            history, sets = self._plan(read, fresh=attempt > 0)
-            stats = _begun(read, history)
-            stats.snapshots = attempt + 1
+                self._refresh(read.cube, cancellation)
+            taken = self._plan(read, fresh=attempt > 0)
+            stats = _begun(read, taken.history)
+            stats.cube_id, stats.snapshots = taken.cube_id, attempt + 1
             try:
-                table = self._read(read, history, sets, stats, cancellation)
+                table = self._read(read, taken, beyond, stats, cancellation)
                 stats.warnings = self._warnings(read, stats)
                 return table, stats
             except StaleSnapshot:
@@ -133,21 +154,22 @@ class Fetcher:
                     ) from error
             except Corrupted:
                 # A version that was replaced meanwhile may have lost its files by right: look again.
-                self._cluster.view(read.cube).refresh()
+                self._refresh(read.cube, cancellation)
                 if (
                     attempt == SNAPSHOTS_MAX - 1
-                    or self._plan(read, fresh=True)[0].segments == history.segments
+                    or self._plan(read, fresh=True).history.segments == taken.history.segments
                 ):
                     raise
             except Unavailable:
-                if attempt > 0 or self._plan(read, fresh=True)[1] == sets:
+                if attempt > 0 or self._plan(read, fresh=True).sets == taken.sets:
                     raise
         raise AssertionError("the loop returns or raises")
 
-    def _plan(self, read: CubeRead, *, fresh: bool) -> tuple[HistoryPlan, tuple[ReplicaSetPlan, ...]]:
-        control, records = self._cluster.view(read.cube).snapshot()
+    def _plan(self, read: CubeRead, *, fresh: bool) -> _Snapshot:
+        cube_id, control, records = self._cluster.view(read.cube).identified()
         topology = self._cluster.topology(fresh=fresh)
-        return self._history_plan(read, control, records), plan_realtime(read.cube, control, topology)
+        history = self._history_plan(read, control, records)
+        return _Snapshot(cube_id, history, plan_realtime(read.cube, control, topology))
 
     def _history_plan(
         self, read: CubeRead, control: CubeControl, records: Mapping[str, SegmentRecord]
@@ -174,18 +196,20 @@ class Fetcher:
     def _read(
         self,
         read: CubeRead,
-        history: HistoryPlan,
-        sets: tuple[ReplicaSetPlan, ...],
+        taken: _Snapshot,
+        beyond: Offsets,
         stats: ReadStats,
         cancellation: Cancellation,
     ) -> pa.Table:
-        at_least = self.positions.seen(read.cube)
+        cube_id, history, sets = taken
+        at_least = {**self._answered.of(read.cube, cube_id), **beyond}
+        _check_assigned(read.cube, at_least, sets)
         tables = self._realtime.read(read, history.snapshot, sets, at_least, stats, cancellation)
         if history.segments:
             tables.append(self._history.read(read, history.segments, stats, cancellation))
         is_one_source = sum(table.num_rows > 0 for table in tables) < 2
         cancellation.check()
-        self.positions.advance(read.cube, stats.positions)
+        self._answered.advance(read.cube, cube_id, stats.positions)
         merged = merge(read, tables)
         if not is_one_source:  # which has grouped its answer as far as is worth it
             merged = group_partials(read, merged)
@@ -193,7 +217,19 @@ class Fetcher:
         return merged
 
 
-def _key(read: CubeRead) -> Hashable:
+def _check_assigned(cube: str, at_least: Offsets, sets: Sequence[ReplicaSetPlan]) -> None:
+    """Raises StaleSnapshot where the assignment known here is older than one that answered before."""
+    missing = sorted(at_least.keys() - {partition for each in sets for partition in each.partitions})
+    if missing:
+        raise StaleSnapshot(
+            f"partitions {missing} of {cube} were answered for and are assigned to nobody here",
+            expected="an assignment that has them",
+            found=f"replica sets {', '.join(each.replica_set for each in sets) or 'none'}",
+            action="take a new snapshot",
+        )
+
+
+def _key(read: CubeRead) -> tuple[Hashable, ...]:
     """All that the partials depend on beside the cluster; of definitions the very ones that are known now."""
     condition = msgspec.msgpack.encode(read.filter)  # bytes: as values, 1, 1.0 and TRUE are equal
     return (id(read.schema), read.dimensions, read.partials, condition, read.time)
@@ -222,6 +258,12 @@ def cube_warnings(
         state = "paused" if control.enabled else "disabled"
         message = f"cube {name} is {state}: the answer holds what it had read before"
         warnings.append(QueryWarning("not_consuming", "Warning", message))
+    elif stats.held:
+        receivers = "; ".join(f"receiver {receiver}: {why}" for receiver, why in sorted(stats.held.items()))
+        message = (
+            f"cube {name} does not read what arrives: the answer holds what it had read before; {receivers}"
+        )
+        warnings.append(QueryWarning("not_consuming", "Warning", message))
     if refused := refused_text(stats.refused, stats.refused_example):
         message = (
             f"cube {name}: {refused}; they are in no count, and in topic {schema.table.dead_letter_topic}"
@@ -237,12 +279,8 @@ def _losses(name: str, control: CubeControl, time: TimeRange) -> Iterator[QueryW
         purged = control.horizon_ms is not None and loss.end_ms <= control.horizon_ms
         if not purged and loss.overlaps(time.start_ms, time.end_ms):
             message = (
-                f"cube {name} lacks events from {_utc(loss.start_ms)} to {_utc(loss.end_ms)} at most: "
-                f"offsets {offsets_text(loss.ranges)} were lost, which {loss.by} accepted at "
-                f"{_utc(loss.at_ms)}: {loss.reason}"
+                f"cube {name} lacks events from {utc_text(loss.start_ms)} to {utc_text(loss.end_ms)} at "
+                f"most: offsets {offsets_text(loss.ranges)} were lost, which {loss.by} accepted at "
+                f"{utc_text(loss.at_ms)}: {loss.reason}"
             )
             yield QueryWarning("events_lost", "Warning", message)
-
-
-def _utc(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")

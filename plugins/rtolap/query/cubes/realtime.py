@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import RtolapError, StaleSnapshot, Unauthorized, Unavailable
+from rtolap.base.errors import NotReached, RtolapError, StaleSnapshot, Unauthorized, Unavailable
 from rtolap.model.segment import parse_segment_name
 from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.protocols.receiver.messages import (
@@ -20,13 +20,14 @@ from rtolap.protocols.receiver.messages import (
     PartialQuery,
     Snapshot,
 )
-from rtolap.query.cancel import Cancellation
+from rtolap.query.cancel import Cancellation, wait_within
 from rtolap.query.peers import Attempt, Peer, Peers, PeersFailed
 from rtolap.query.plan import CubeRead, ReadStats, ReplicaSetPlan
 
 SETS_MAX = 64  # replica sets asked at the same time, over all queries; more wait for a free thread
 CALLS_MAX = 128  # of receivers: those that were given up end by themselves, after at most ATTEMPT_MS_MAX
 ATTEMPT_MS_MAX = 30_000  # what one receiver gets before the next is called
+WORDS_MS_MAX = 1_000  # of the statement's time left for it to say why it could not answer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -108,6 +109,7 @@ class Realtime:
         ]
         # The last one is asked from here: of most cubes it is the only one, and a thread more has its price.
         last = [_outcome(self._ask_set, query, each, at_least, cancellation) for each in sets[-1:]]
+        wait_within(futures, cancellation)
         outcomes = [*(_outcome(future.result) for future in futures), *last]
         tables: list[pa.Table] = []
         errors: list[RtolapError] = []
@@ -126,6 +128,8 @@ class Realtime:
             for name, tables_read in answer.cuboids.items():
                 stats.realtime_cuboids[name] = stats.realtime_cuboids.get(name, 0) + tables_read
             _count_refused(stats, replica_set, answer.refused, answer.refused_example)
+            if answer.held:
+                stats.held[receiver] = answer.held
             stats.positions.update({p: o for p, o in answer.positions.items() if p in replica_set.partitions})
         cancellation.check()
         if errors:  # a stale snapshot can be renewed, so it is reported first
@@ -177,7 +181,8 @@ class Realtime:
         def ask(receiver: Peer, attempt: Attempt) -> tuple[pa.Table, PartialAnswer]:
             nonlocal asked
             left, asked = len(plan.receivers) - asked, asked + 1
-            timeout_ms = max(1, min(ATTEMPT_MS_MAX, cancellation.remaining_ms() // left))
+            share_ms = cancellation.remaining_ms() // left
+            timeout_ms = max(1, min(ATTEMPT_MS_MAX, share_ms - min(WORDS_MS_MAX, share_ms // 10)))
             timed = msgspec.structs.replace(request, timeout_ms=timeout_ms)
             table, answer = self._source.ask(receiver.name, receiver.address, timed, attempt.on_give_up)
             _check_positions(receiver.name, plan, answer)
@@ -191,6 +196,13 @@ class Realtime:
                 (Unavailable, Unauthorized),
             )
         except PeersFailed as error:
+            if any(isinstance(failure, NotReached) for _, failure in error.failures):
+                raise NotReached(
+                    f"replica set {plan.replica_set} has not read what was answered before of {query.cube}, "
+                    f"partitions {list(plan.partitions)}",
+                    found=str(error),
+                    action="ask again; `rtolap coordinator status` says what the cube waits for",
+                ) from error
             raise Unavailable(
                 f"replica set {plan.replica_set} does not answer for {query.cube}, "
                 f"partitions {list(plan.partitions)}",

@@ -220,7 +220,7 @@ class Connection:
         self._forget_warnings(statement if isinstance(statement, str) else "")
         if isinstance(statement, Statement):
             with self._ending() as cancellation:
-                outcome = self._service.execute(statement, values, cancellation)
+                outcome = self._service.execute(statement, values, cancellation, self.session.positions)
                 self._answer(outcome, binary_rows, cursor=cursor)
         else:
             self._execute(self._classify(statement), binary_rows, cursor=cursor)

@@ -207,6 +207,7 @@ class MySqlServer:
                 tls_cipher=stream.tls_cipher,
                 facts=self.facts(),
                 databases=lambda: self._service.catalogue().databases(),
+                tokens=self._service.session_tokens,
             )
             if login.database:
                 session.use(login.database)

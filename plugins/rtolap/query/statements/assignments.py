@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import sqlglot
@@ -16,6 +16,7 @@ from rtolap.query.sql.dialect import RtolapSql
 
 Value = str | int
 TIMEOUT_MS_MAX = 86_400_000
+SESSION_TOKEN = "rtolap_session_token"
 ANSI_QUOTES = "ANSI_QUOTES"
 PIPES_AS_CONCAT = "PIPES_AS_CONCAT"
 # What MySQL's ANSI stands for, but for REAL_AS_FLOAT: a REAL is a double here.
@@ -43,8 +44,9 @@ def assigned(
 ) -> tuple[dict[str, Value], dict[str, Value]]:
     """`variables` and user variables after SET `text`; the given ones are left as they are.
 
-    Any list is taken, because clients send many; only sql_mode, time_zone, max_execution_time and user
-    variables have an effect. Raises QueryError for a value that is not kept here.
+    Any list is taken, because clients send many; only sql_mode, time_zone, max_execution_time,
+    rtolap_session_token and user variables have an effect. Raises QueryError for a value that is not kept
+    here.
     """
     variables, users = dict(variables), dict(users)
     if re.match(r"\s*statement\b", text, re.IGNORECASE):
@@ -177,8 +179,9 @@ def _checked_timeout(value: Value) -> Value:
     return timeout
 
 
-_CHECKED = {
+_CHECKED: Final[Mapping[str, Callable[[Value], Value]]] = {
     "sql_mode": _checked_modes,
     "time_zone": _checked_zone,
     "max_execution_time": _checked_timeout,
+    SESSION_TOKEN: str,  # by the session, which knows whose it is
 }

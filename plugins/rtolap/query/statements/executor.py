@@ -79,7 +79,8 @@ class Executor:
         Raises Forbidden, QueryError and whatever stops a cube or a stored table from answering.
         """
         if isinstance(request, Query):
-            return self._service.execute(self.parse(request, session), parameters, cancellation)
+            statement = self.parse(request, session)
+            return self._service.execute(statement, parameters, cancellation, session.positions)
         if parameters:
             raise QueryError("wrong number of parameters", expected="none, but for a query")
         match request:

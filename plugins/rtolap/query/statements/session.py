@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,10 +11,11 @@ from sqlglot import exp
 from rtolap.base.errors import UnknownDatabase, UnknownVariable
 from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
+from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.sql.dialect import user_sql
 from rtolap.query.sql.parser import Statement
 from rtolap.query.statement_service import TIMEOUT_MS_DEFAULT
-from rtolap.query.statements.assignments import ANSI_QUOTES, TIMEOUT_MS_MAX, Value, assigned
+from rtolap.query.statements.assignments import ANSI_QUOTES, SESSION_TOKEN, TIMEOUT_MS_MAX, Value, assigned
 
 SERVER_VERSION = "8.0.33-rtolap"  # clients decide by it which grammar and catalogue they use
 
@@ -43,6 +45,7 @@ VARIABLES: dict[str, Value] = {
     "query_cache_size": 0,
     "query_cache_type": "OFF",
     "require_secure_transport": "OFF",
+    SESSION_TOKEN: "",
     "sql_mode": "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,PIPES_AS_CONCAT",
     "sql_select_limit": 2**64 - 1,
     "system_time_zone": "UTC",
@@ -65,7 +68,8 @@ class Session:
 
     `is_kept`: another statement follows in it; a request over HTTP has one of its own. `has_token`: its
     caller has the cluster's token, and no name. `facts`: variables that the server states and no session
-    changes. `tls_cipher`: empty without TLS. `databases`: those that tables are in now.
+    changes. `tls_cipher`: empty without TLS. `databases`: those that tables are in now. `tokens`: as
+    @@rtolap_session_token they carry `positions`, which is what the session has been answered.
     """
 
     connection_id: int
@@ -77,8 +81,10 @@ class Session:
     has_token: bool = False
     facts: Mapping[str, str | int] = field(default_factory=dict)
     databases: Callable[[], Sequence[str]] = lambda: (DATABASE,)
+    tokens: SessionTokens = field(default_factory=lambda: SessionTokens(secrets.token_hex()))
     variables: dict[str, Value] = field(init=False)
     users: dict[str, Value] = field(init=False)
+    positions: SessionPositions = field(init=False)
     running: str | None = None
     warnings: list[tuple[str, int, str]] = field(default_factory=list)
 
@@ -89,6 +95,7 @@ class Session:
         """As it was after the login."""
         self.variables = {**VARIABLES, **self.facts}
         self.users = {}
+        self.positions = SessionPositions()
         self.warnings = []
 
     def variable(self, name: str) -> str | int | None:
@@ -98,6 +105,8 @@ class Session:
                 return len(self.warnings)
             case "error_count":
                 return sum(level == "Error" for level, _, _ in self.warnings)
+        if name == SESSION_TOKEN:
+            return self.tokens.write(self.positions)
         return self.variables.get(name)
 
     @property
@@ -118,7 +127,11 @@ class Session:
 
     def set(self, assignments: str) -> None:
         """SET …, all of it or, raising QueryError for what is not kept here, nothing."""
-        self.variables, self.users = assigned(assignments, self.variables, VARIABLES, self.users)
+        variables, users = assigned(assignments, self.variables, VARIABLES, self.users)
+        token = str(variables[SESSION_TOKEN])
+        if token != self.variables[SESSION_TOKEN]:
+            self.positions.merge(self.tokens.read(token))  # what was answered here still counts
+        self.variables, self.users = variables, users
 
 
 def substitute(statement: Statement, session: Session) -> Statement:

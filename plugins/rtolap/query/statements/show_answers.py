@@ -180,7 +180,7 @@ class Shows:
         ]
 
     def _variables(self, show: Show, session: Session) -> Rows:
-        return ("Variable_name", "Value"), [(name, str(value)) for name, value in session.variables.items()]
+        return ("Variable_name", "Value"), [(name, str(session.variable(name))) for name in session.variables]
 
     def _status(self, show: Show, session: Session) -> Rows:
         connected = sum(1 for _ in self._processes())

@@ -39,10 +39,11 @@ def answer(
     receiver_id: str,
     progress: Progress,
     cache: ResultCache | None = None,
+    held: str = "",
 ) -> pa.Table:
     """A plain table with its PartialAnswer in the schema's metadata. Raises NotReady or StaleSnapshot.
 
-    `cache`: the cube's results of statements that come again; None reads everything.
+    `cache`: the cube's results of statements that come again; None reads everything. `held`: PartialAnswer's.
     """
     _check_columns(schema, query)
     check(schema, state, query, owned)
@@ -68,6 +69,7 @@ def answer(
         cuboids=dict(found.cuboids),
         refused={part: counter.rejected for part, counter in progress.counters.items() if counter.rejected},
         refused_example=progress.example(),
+        held=held,
     )
     return table.replace_schema_metadata({ANSWER_KEY: msgspec.json.encode(meta)})
 

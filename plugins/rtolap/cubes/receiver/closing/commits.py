@@ -30,6 +30,7 @@ class ClosingCommits:
         schema: Schema,
         core: CubeReceiver,
         *,
+        cube_id: str,
         by: str,
         metadata: ClusterMetadata,
         election: Election,
@@ -37,6 +38,7 @@ class ClosingCommits:
     ) -> None:
         self._schema = schema
         self._core = core
+        self._cube_id = cube_id
         self._by = by
         self._metadata = metadata
         self._election = election
@@ -52,7 +54,12 @@ class ClosingCommits:
         for closing in self._core.closings()[:CLOSINGS_MAX]:
             by = f"{self._by}, {closing.why}"
             try:
-                close_segment(self._metadata, self._schema, closing, by=by, require=self._requires())
+                close_segment(
+                    *(self._metadata, self._schema, closing),
+                    by=by,
+                    cube_id=self._cube_id,
+                    require=self._requires(),
+                )
             except (Refused, CommitConflict) as error:
                 log.info(
                     "segment %d of %s is not closed now: %s", closing.start_ms, self._schema.cube.name, error
@@ -71,11 +78,13 @@ def close_segment(
     closing: SegmentClosing,
     *,
     by: str,
+    cube_id: str | None = None,
     require: Callable[[], Sequence[Operation]] = tuple,
 ) -> SegmentRecord:
     """Persist a closing vector. Whoever was first for a partition has decided; the record says what.
 
-    `require`: what has to hold in the same transaction, see `_leading_under`.
+    `cube_id`: of the creation that the vector is of; None: of any. `require`: what has to hold in the same
+    transaction, see `_leading_under`.
     """
     window = SegmentRange(closing.start_ms, closing.start_ms + schema.cube.segment.window_ms)
 
@@ -84,7 +93,7 @@ def close_segment(
             record, closing.vector, now_ms=metadata.clock.now_ms(), by=by, completeness=closing.completeness
         )
 
-    return metadata.update_segment(schema.cube.name, window, closed, require=require)
+    return metadata.update_segment(schema.cube.name, window, closed, cube_id=cube_id, require=require)
 
 
 def _leading_under(

@@ -40,7 +40,9 @@ class CubeReport(Message):
     `assignment_epoch` is the epoch of the assignment that the receiver follows. `active` names the segments
     that have local events and no record yet, so that people see them. `refused_example`: reason → what was
     wrong with the newest record that was refused for it. `lost`: offsets that it has to read and Kafka no
-    longer holds; it is FAILED until they are accepted as lost.
+    longer holds; it is FAILED until they are accepted as lost. `held_since_ms`: since when something keeps it
+    from reading all that arrives, `reason` says what; None: nothing does. `behind`: partition → offset that
+    answers promised before and its position has not reached.
     """
 
     state: str
@@ -50,6 +52,8 @@ class CubeReport(Message):
     active: tuple[str, ...] = ()
     refused_example: dict[str, str] = Field(default_factory=dict)
     lost: tuple[PartitionRange, ...] = ()
+    held_since_ms: int | None = None
+    behind: dict[int, int] = Field(default_factory=dict)
 
 
 class HeartbeatRequest(Message):

@@ -1,0 +1,55 @@
+"""The offsets that a cube's answers have promised, and which partitions are behind them.
+
+Promised are the vectors of the segments' records, and the positions that an asker has seen in an answer
+before. The events below were held by a receiver of the cube already. A consumer that waits for history reads
+on to them, because statements, and the builds that end the wait, need them; beyond them it reads nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+
+from rtolap.metadata.records import SegmentRecord
+from rtolap.model.offsets import Offsets
+
+
+class Promises:
+    """`note` for any thread, the rest for the core's. Bounded by the partitions that the receiver owns."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._noted: Offsets = {}
+        self._records: Mapping[int, SegmentRecord] | None = None  # compared by identity
+        self._vectors: Offsets = {}
+
+    def note(self, offsets: Offsets) -> None:
+        """An asker has seen an answer that holds the events below `offsets`."""
+        with self._lock:
+            for partition, offset in offsets.items():
+                self._noted[partition] = max(offset, self._noted.get(partition, offset))
+
+    def behind(
+        self, positions: Offsets, records: Mapping[int, SegmentRecord], owned: Collection[int]
+    ) -> Offsets:
+        """Partition → promised offset, of each partition whose position is below it."""
+        if records is not self._records:
+            self._vectors, self._records = _largest(records), records
+        with self._lock:
+            self._noted = {p: offset for p, offset in self._noted.items() if p in owned}
+            noted = self._noted
+        return {
+            partition: offset
+            for partition, position in positions.items()
+            for offset in (max(self._vectors.get(partition, 0), noted.get(partition, 0)),)
+            if position < offset
+        }
+
+
+def _largest(records: Mapping[int, SegmentRecord]) -> Offsets:
+    largest: Offsets = {}
+    for record in records.values():
+        for vector in (record.covered, record.target):
+            for partition, offset in vector.items():
+                largest[partition] = max(offset, largest.get(partition, offset))
+    return largest
