@@ -58,6 +58,8 @@ class PartialAnswer(msgspec.Struct, frozen=True):
     `cuboids`: name of a cuboid → tables of which it was read instead of their rows.
     `refused`: partition → reason → records that this receiver has refused since it reads the partition, and
     that are in no count; `refused_example`: reason → what was wrong with the newest of them.
+    `void`: partition → offset beyond the position: answers up to there held records that the topic's log has
+    lost, and are not to be waited for.
     """
 
     receiver_id: str
@@ -68,6 +70,7 @@ class PartialAnswer(msgspec.Struct, frozen=True):
     refused: dict[int, dict[str, int]] = {}
     refused_example: dict[str, str] = {}
     cuboids: dict[str, int] = {}
+    void: dict[int, int] = {}
 
 
 class PartitionStats(msgspec.Struct, frozen=True):

@@ -36,6 +36,9 @@ PLANS_MAX = 64  # that are remembered: names and versions of segments, a few kil
 RETRY_WAIT_S = 0.05  # before each further snapshot, times the attempt
 
 
+_NO_VOID: Mapping[int, int] = {}
+
+
 class Positions:
     """The largest positions that this service has answered with: one number a partition a cube."""
 
@@ -47,11 +50,14 @@ class Positions:
         with self._lock:
             return dict(self._seen.get(cube, {}))
 
-    def advance(self, cube: str, positions: dict[int, int]) -> None:
+    def advance(self, cube: str, positions: dict[int, int], void: Mapping[int, int] = _NO_VOID) -> None:
+        """`void`: positions up to these offsets were reached in records that the topic's log has lost."""
         with self._lock:
             known = self._seen.setdefault(cube, {})
             for partition, offset in positions.items():
-                known[partition] = max(offset, known.get(partition, 0))
+                before = known.get(partition, 0)
+                is_void = offset < before <= void.get(partition, 0)
+                known[partition] = offset if is_void else max(offset, before)
 
     def keep(self, cubes: set[str]) -> None:
         """Forget cubes that are gone."""
@@ -185,7 +191,7 @@ class Fetcher:
             tables.append(self._history.read(read, history.segments, stats, cancellation))
         is_one_source = sum(table.num_rows > 0 for table in tables) < 2
         cancellation.check()
-        self.positions.advance(read.cube, stats.positions)
+        self.positions.advance(read.cube, stats.positions, stats.void)
         merged = merge(read, tables)
         if not is_one_source:  # which has grouped its answer as far as is worth it
             merged = group_partials(read, merged)

@@ -127,6 +127,7 @@ class Realtime:
                 stats.realtime_cuboids[name] = stats.realtime_cuboids.get(name, 0) + tables_read
             _count_refused(stats, replica_set, answer.refused, answer.refused_example)
             stats.positions.update({p: o for p, o in answer.positions.items() if p in replica_set.partitions})
+            stats.void.update({p: o for p, o in answer.void.items() if p in replica_set.partitions})
         cancellation.check()
         if errors:  # a stale snapshot can be renewed, so it is reported first
             raise next((e for e in errors if isinstance(e, StaleSnapshot)), errors[0])
