@@ -84,7 +84,15 @@ class TopicLookup:
             if self._admin is None:
                 self._admin = self._cluster.open(AdminClient, {})
             admin = self._admin
-        return asked_topic_id(admin, self._topic, timeout_s, self._cluster)
+        try:
+            return asked_topic_id(admin, self._topic, timeout_s, self._cluster)
+        except Unavailable:
+            # it asks the broker that its metadata name as the controller, and keeps to one that has died until
+            # they are five minutes old
+            with self._admin_lock:
+                if self._admin is admin:
+                    self._admin = None
+            raise
 
     def epoch_ends(self, epochs: Mapping[int, int | None], timeout_s: float) -> dict[int, EpochEnd]:
         if not epochs:

@@ -41,7 +41,7 @@ class TruncationCheck:
         self, epochs: PartitionEpochs, positions: Mapping[int, int] = _NO_POSITIONS, timeout_s: float = 5.0
     ) -> PartitionEpochs:
         """Return the epochs of those of `positions` that are beyond what is known of their partition, the
-        known ones included. Raises LogTruncated; Unavailable and NotFound where the log could not be asked."""
+        known ones included. Raises LogTruncated; Unavailable and NotFound where nobody answers."""
         with self._lock:
             compared = self._compared
         walks = {p: _Walk(known, _over(compared.get(p, ()), known.ranges)) for p, known in epochs.items()}

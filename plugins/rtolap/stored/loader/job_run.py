@@ -166,6 +166,7 @@ class LoadJobRun:
             positions=last.end_offsets,
             next_sequence=last.sequence_id + 1,
             topic_id=last.topic_id,
+            epochs=last.end_epochs,
         )
         state = _of_sink(lambda: self._sink.state(self.loader.database, source.next_label))
         if state is not LoadState.UNKNOWN:
