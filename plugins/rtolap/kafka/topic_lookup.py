@@ -87,7 +87,7 @@ class TopicLookup:
         try:
             return asked_topic_id(admin, self._topic, timeout_s, self._cluster)
         except Unavailable:
-            # it asks the broker that its metadata name as the controller, and keeps to one that has died until
+            # it asks the broker that its metadata name as the controller, and keeps to a dead one until
             # they are five minutes old
             with self._admin_lock:
                 if self._admin is admin:

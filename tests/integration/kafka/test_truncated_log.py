@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 import pytest
 from rtolap.base.clock import SystemClock
-from rtolap.base.errors import RtolapError
+from rtolap.base.errors import NotYet, RtolapError, Unavailable
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
 from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.checkpoint import NAME
@@ -28,12 +28,22 @@ from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.kafka.truncation import TruncationCheck
 from rtolap.metadata.records import CubeControl
 from rtolap.model.leader_epochs import continued
+from rtolap.model.loader import Loader, LoaderBatch
 from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.stream_load.messages import TableSchema
 from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stored.loader.job import JobConfig, JobResources, write_config
+from rtolap.stored.loader.job_run import LoadJobRun, begin
+from rtolap.stored.loader.sinks.memory import MemorySink
+from rtolap.stored.loader.states import StopCause, Stopped
+from rtolap.stored.metastore.database import Ledger
+from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobs
+from rtolap.stored.metastore.offsets import OffsetsRecords
 
 from tests.support.cubes.builders import START_MS, small_schema
 from tests.support.cubes.cut_topic import CUT, WHOLE, CutTopic
 from tests.support.fleet.brokers import Brokers
+from tests.support.loader.stepped_loader import COLUMNS, Box
 from tests.support.waiting import result_of, until
 
 Policy = Literal["stop", "drop"]
@@ -167,12 +177,10 @@ def test_receivers_notice_a_log_that_was_cut_and_filled_again(
         lost=20 * (len(replicas) - len(cut))
     )
     for receiver in (running["drop"], later["drop"]):
-
-        def is_exact(receiver: Receiver = receiver) -> bool:
-            receiver.step()
-            return receiver.answered() == expected
-
-        until(is_exact, lambda receiver=receiver: f"{receiver.answered()}, {receiver.core.reason}")
+        until(
+            is_exact_of(receiver, expected),
+            lambda receiver=receiver: f"{receiver.answered()}, {receiver.core.reason}",
+        )
         result_of(receiver.core.checkpoint, RtolapError)
         assert receiver.core.consumer_state is not ConsumerState.FAILED
     topic.bring_leader_back()
@@ -185,7 +193,7 @@ def test_receivers_notice_a_log_that_was_cut_and_filled_again(
     topic.close()
 
 
-def is_exact_of(receiver: Receiver, expected: Counter[str]) -> object:
+def is_exact_of(receiver: Receiver, expected: Counter[str]) -> Callable[[], bool]:
     def is_exact() -> bool:
         receiver.step()
         return receiver.answered() == expected
@@ -246,3 +254,105 @@ def test_epochs_of_what_was_read_tell_a_cut_from_an_election(brokers: Brokers, u
     consumer.close()
     topic.bring_leader_back()
     topic.close()
+
+
+class LoaderJob:
+    """A job on a ledger of its own and a sink in memory, driven by the test."""
+
+    def __init__(self, topic: CutTopic, folder: Path, name: str) -> None:
+        self.topic, self.name, self.sink = topic, name, MemorySink()
+        self.ledger = Ledger.open(f"sqlite:///{folder / f'{name}.db'}")
+        self.records, jobs = OffsetsRecords(self.ledger), LoadJobs(self.ledger)
+        self.sink.tables["d", "t"] = TableSchema(properties=COLUMNS)
+        loader = Loader(
+            name=name,
+            topic=topic.name,
+            database="d",
+            table="t",
+            truncation="drop",
+            batch=LoaderBatch(rows=20, interval_ms=500),
+            parallel=8,
+        )
+        jobs.create(name, "d", "t", topic.name, write_config(JobConfig(loader)))
+        jobs.change_state(name, LoadJobEvent.START, "")
+        self.resources = JobResources(jobs, self.records, self.sink, self._consumer, Box(), SystemClock())
+        self.work = self._begun("first")
+        self.settler = self.work.settler()
+
+    def _consumer(self, loader: Loader) -> KafkaConsumer:
+        return KafkaConsumer(self.topic.brokers.cluster, loader.topic)
+
+    def _begun(self, owner: str) -> LoadJobRun:
+        return result_of(lambda: begin(self.name, owner, self.resources), (Unavailable, NotYet))
+
+    def restarted(self) -> None:
+        """By another process, once the lease of the one before is over."""
+        self.work.source.close()
+        self.work = self._begun("second")
+        self.settler = self.work.settler()
+
+    def step(self, *, settle: bool = True) -> None:
+        with suppress(Unavailable):
+            self.work.ownership.renew()
+            self.work.source.step(0.2)
+        if settle:
+            with suppress(Unavailable):
+                self.work.settle_once(self.settler)
+
+    def recorded(self) -> Counter[int]:
+        return Counter(self.records.all(self.name)[-1].end_offsets)
+
+    def keys(self) -> list[int]:
+        return sorted(row["k"] for row in self.sink.rows("d", "t"))
+
+    def close(self) -> None:
+        self.work.source.close()
+        self.ledger.close()
+
+
+def test_a_loader_takes_back_what_it_has_not_sent_and_stops_for_what_it_has_loaded(
+    brokers: Brokers, unique_name: str, tmp_path: Path
+) -> None:
+    topic = CutTopic(brokers, unique_name, (CUT, WHOLE))
+    unsent, loaded = LoaderJob(topic, tmp_path, "unsent"), LoaderJob(topic, tmp_path, "loaded")
+    topic.fill([b'{"k": %d}' % key for key in range(60)])
+
+    for job in (unsent, loaded):
+        until(steps_to(job, {0: 60, 1: 60}), "the first records to be loaded")
+    topic.lose_follower()
+    topic.fill([b'{"k": %d}' % key for key in range(60, 80)])
+    until(steps_to(unsent, {0: 80, 1: 80}, settle=False), "the tail to be recorded")
+    until(steps_to(loaded, {0: 80, 1: 80}), "the tail to be loaded")
+    topic.cut()
+    topic.fill([b'{"k": %d}' % key for key in range(1000, 1100)])
+    for job in (unsent, loaded):
+        job.restarted()
+
+    until(steps_to(unsent, {0: 160, 1: 180}), "what the log holds to be loaded")
+    expected = sorted(json.loads(value or b"{}")["k"] for log in topic.held().values() for _, value in log)
+    assert unsent.keys() == expected
+    stopped: list[Stopped] = []
+
+    def has_stopped() -> bool:
+        try:
+            loaded.step()
+        except Stopped as error:
+            stopped.append(error)
+        return bool(stopped)
+
+    until(has_stopped, "the other to stop")
+    assert stopped[0].cause is StopCause.LOG_TRUNCATED
+    assert "partition 0 diverges at offset 60, before 80" in str(stopped[0])
+    assert loaded.keys() == sorted([*range(80), *range(80)])
+    for job in (unsent, loaded):
+        job.close()
+    topic.bring_leader_back()
+    topic.close()
+
+
+def steps_to(job: LoaderJob, ends: dict[int, int], *, settle: bool = True) -> Callable[[], bool]:
+    def is_loaded() -> bool:
+        job.step(settle=settle)
+        return job.recorded() == Counter(ends) and not (settle and len(job.work.window))
+
+    return is_loaded

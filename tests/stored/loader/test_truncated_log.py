@@ -133,6 +133,15 @@ def test_an_earlier_process_left_a_range_that_the_log_has_lost(world: World) -> 
     assert world.keys() == [1, 2, 3, 4]
 
 
+def test_by_policy_such_a_range_is_taken_back_at_the_start(world: World) -> None:
+    work = loading(world, truncation="drop")
+    world.produce(5, 6)
+    work.source.step(0.0)
+    cut(world, 5, *range(100, 111))
+    load_all(world.start())
+    assert world.keys() == [*range(1, 6), *range(100, 111)]
+
+
 def test_a_broker_that_does_not_answer_is_waited_for(world: World) -> None:
     work = loading(world)
     world.produce(5, 6)

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import CommitConflict, NotFound, Refused, Unavailable
+from rtolap.base.errors import CommitConflict, NotFound, Unavailable
 from rtolap.kafka.interfaces import (
     Batch,
     LogTruncated,
@@ -30,6 +30,7 @@ from rtolap.kafka.truncation import TruncationCheck
 from rtolap.model.leader_epochs import PartitionEpochs, continued
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
+from rtolap.stored.loader.cut_batches import first_beyond, take_back
 from rtolap.stored.loader.job import Ownership, label_of
 from rtolap.stored.loader.records.content import Content, content_of
 from rtolap.stored.loader.states import (
@@ -213,23 +214,13 @@ class Source:
         if self._loader.truncation != "drop":
             raise truncated(error) from error
         records = self._records.all(self._ownership.lease.name)
-        at = {cut.partition: cut.diverges for cut in error.cuts}
-        beyond = [record for record in records if _reaches_beyond(record, at)]
-        if beyond:
-            first = beyond[0].sequence_id
-            if first == records[0].sequence_id:
-                raise truncated(error, "all batches that are recorded end beyond that") from error
-            if not self._window.hold_from(first):
-                raise Unavailable(
-                    f"{error.message}: a batch of it is being tried",
-                    action="it is taken back once that is over",
-                )
-            try:
-                self._records.withdraw(self._ownership.lease, first)
-            except Refused as sent:
-                raise truncated(error, sent.message) from error
-            self._window.withdraw_held()
-            records = tuple(record for record in records if record.sequence_id < first)
+        first = first_beyond(records, error)
+        if first is not None and not self._window.hold_from(first):
+            raise Unavailable(
+                f"{error.message}: a batch of it is being tried", action="it is taken back once that is over"
+            )
+        records = take_back(self._records, self._ownership, records, error)
+        self._window.withdraw_held()
         log.error("%s; what was read beyond is dropped", error)
         last = records[-1]
         self._start = {**dict.fromkeys(self._start, 0), **last.end_offsets}
@@ -296,7 +287,3 @@ class Source:
         if new := present - self._start.keys():
             self._consumer.add_partitions(dict.fromkeys(new, 0))
             self._start |= dict.fromkeys(new, 0)
-
-
-def _reaches_beyond(record: OffsetsRecord, at: Offsets) -> bool:
-    return any(record.end_offsets.get(partition, 0) > offset for partition, offset in at.items())
