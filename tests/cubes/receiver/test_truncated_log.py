@@ -24,12 +24,13 @@ from rtolap.kafka.interfaces import LogTruncated, OutRecord
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.kafka.memory.producer import MemoryProducer
+from rtolap.kafka.truncation import TruncationCheck
 from rtolap.metadata import segments
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
 
 from tests.support.cubes.builders import START_MS, small_schema
-from tests.support.seeds import so_many
+from tests.support.seeds import notices, so_many
 
 CONTROL = CubeControl(enabled=True, assignment={"rs": (0, 1)}, assignment_epoch=1, first_offsets={0: 0, 1: 0})
 WINDOW_MS = small_schema().cube.segment.window_ms
@@ -340,10 +341,10 @@ def test_a_start_that_was_told_beyond_the_cut_is_taken_back(dropping: Bench) -> 
     assert dropping.core.lowered == {0: 6}
 
 
-@pytest.mark.parametrize("seed", range(so_many(40)))
-def test_random_lives_end_with_what_the_logs_hold(tmp_path: Path, seed: int) -> None:
+def live(folder: Path, seed: int) -> None:
+    """A random life under `drop`, held against a recount of the logs."""
     rng = random.Random(seed)
-    bench = Bench(tmp_path, "drop")
+    bench = Bench(folder, "drop")
     seen: list[str] = []
     for step in range(40):
         partition = rng.randrange(2)
@@ -372,4 +373,17 @@ def test_random_lives_end_with_what_the_logs_hold(tmp_path: Path, seed: int) -> 
         assert bench.core.consumer_state is not ConsumerState.FAILED, f"seed {seed}: {bench.core.reason}"
     bench.look()
     bench.look()
-    assert bench.answered() == bench.recounted(), f"seed {seed}: {seen}"
+    assert bench.answered() == bench.recounted(), f"seed {seed} differs from a recount: {seen}"
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", range(so_many(40)))
+def test_random_lives_end_with_what_the_logs_hold(tmp_path: Path, seed: int) -> None:
+    live(tmp_path, seed)
+
+
+def test_the_lives_notice_a_receiver_that_reads_on_silently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TruncationCheck, "check", lambda self, *positions: {})
+    assert notices(lambda seed: live(tmp_path / str(seed), seed), 14, "differs from a recount")

@@ -1,7 +1,8 @@
 """A topic on real brokers whose logs lose their tail in an unclean election, and grow again.
 
 Broker 1 is the controller and stays. Of a partition on brokers 2 and 3, broker 3 misses the tail, because it
-is down while that is written; then broker 2 dies and broker 3 leads. A partition on broker 1 loses nothing.
+is down while that is written; then broker 2 dies and broker 3 leads. A partition that broker 1 leads loses
+nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.support.fleet.brokers import Brokers
 from tests.support.kafka_topics import create_topic
 from tests.support.waiting import result_of, until
 
-CUT, WHOLE = (2, 3), (1,)
+CUT, WHOLE = (2, 3), (1, 3)
 LEADER, FOLLOWER = 2, 3
 FLUSH_S = 60.0
 

@@ -221,5 +221,6 @@ class BackgroundWork:
             return
         offsets = self._requests.ask(core.replay_from)
         if offsets and offsets != self._replayed:
+            core.confirm_topic()
             self._metadata.set_replay_from(self._schema.cube.name, self._replica_set, offsets)
             self._replayed = offsets

@@ -429,7 +429,7 @@ class CubeReceiver:
         )
         if due:
             try:
-                self._topic.confirm_reads(TOPIC_WAIT_S)
+                self._topic.confirm(TOPIC_WAIT_S)  # not of late, but now: a log may lose what it had then
             except RtolapError as error:  # nothing is closed by what may be of another topic
                 self._trouble(str(error))
                 return ()
