@@ -41,7 +41,7 @@ from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobs
 from rtolap.stored.metastore.offsets import OffsetsRecords
 
 from tests.support.cubes.builders import START_MS, small_schema
-from tests.support.cubes.cut_topic import CUT, WHOLE, CutTopic
+from tests.support.cut_topic import CUT, WHOLE, CutTopic
 from tests.support.fleet.brokers import Brokers
 from tests.support.loader.stepped_loader import COLUMNS, Box
 from tests.support.waiting import result_of, until
