@@ -79,19 +79,22 @@ def test_all_problems_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
 
 def test_units_weeks_and_the_policy_for_times_are_declared_by_name(tmp_path: Path) -> None:
     declared = CUBE.replace("[hour]", "[second, five_minute, thirty_minute, week]").replace("6h", "30m")
-    declared += "week_starts_on: sunday\ntime_filters: refuse\n"
+    declared += "week_starts_on: sunday\ntime_filters: refuse\ntruncation: drop\n"
     (tmp_path / "a.yaml").write_text(f"{TABLE}---\n{declared}")
     cube = read_definitions(tmp_path / "a.yaml").cubes["sales_cube"]
     starts = ("second_start", "five_minute_start", "thirty_minute_start", "week_start")
     assert cube.time_columns == starts
     assert (cube.week_starts_on, cube.time_filters, cube.finest_unit) == ("sunday", "refuse", "second")
-    wrong = CUBE.replace("[hour]", "[5m]") + "week_starts_on: sun\ntime_filters: guess\n"
+    assert cube.truncation == "drop"
+    wrong = CUBE.replace("[hour]", "[5m]") + "week_starts_on: sun\ntime_filters: guess\ntruncation: skip\n"
     found = problems(tmp_path, a=f"{TABLE}---\n{wrong}")
-    assert len(found) == 3
+    assert len(found) == 4
     assert "five_minute" in found[0]
     assert "sunday" in found[1]
     assert "align" in found[2]
     assert "refuse" in found[2]
+    assert "stop" in found[3]
+    assert "drop" in found[3]
 
 
 def test_a_problem_of_meaning_names_its_line_too(tmp_path: Path) -> None:

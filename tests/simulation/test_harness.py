@@ -33,6 +33,15 @@ def test_history_goes_on_though_versions_have_lost_their_base_cuboids(seed: int)
     assert counts["versions rebuilt"] > 0
 
 
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", range(so_many(3, 4)))
+def test_every_answer_is_the_recount_of_what_logs_hold_that_lose_their_tails(seed: int) -> None:
+    """Replay a failure with `run_seed(N, 250, cutting_logs=True)`."""
+    counts = run_seed(seed, 250, cutting_logs=True)
+    assert counts["logs cut"] > 0
+    assert counts["answers"] > 5
+
+
 def test_the_runs_notice_a_query_service_that_forgets_what_it_has_answered_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

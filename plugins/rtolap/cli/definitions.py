@@ -236,6 +236,7 @@ def _describe_cube(schema: Schema) -> None:
     console.print(
         f"segments of {window}, closed {lateness} behind the low watermark; "
         f"{retention.policy}{after}; late events: {cube.late.policy}"
+        f"{'; what the log has lost is dropped' if cube.truncation == 'drop' else ''}"
     )
     print_table(
         ("dimension", "type"), [(name, str(schema.dimension_type(name))) for name in cube.all_dimensions]

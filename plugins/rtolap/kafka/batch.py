@@ -6,6 +6,7 @@ Except for headers, of which the client gives out a list a record: they are read
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import chain
 from operator import itemgetter
 
@@ -14,6 +15,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 from numpy.typing import NDArray
 
 from rtolap.kafka.interfaces import WATERMARK_HEADER, Batch
+from rtolap.model.leader_epochs import EpochRange, LeaderEpochs, PartitionEpochs, continued
 
 _Header = str | bytes | None
 _KIND, _MS = itemgetter(0), itemgetter(1)  # of a timestamp; where there is none, the client says 0 or -1 ms
@@ -34,7 +36,14 @@ def to_batch(messages: Sequence[Message], *, with_create_ms: bool, with_statemen
     statements = (
         [_statement(headers) for headers in map(Message.headers, messages)] if with_statements else None
     )
-    return Batch(list(map(Message.value, messages)), partitions, offsets, created, statements)
+    return Batch(
+        list(map(Message.value, messages)),
+        partitions,
+        offsets,
+        created,
+        statements,
+        _epochs(messages, partitions, offsets),
+    )
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
@@ -49,6 +58,7 @@ def joined(batches: Sequence[Batch]) -> Batch:
         np.concatenate([batch.offsets for batch in batches]),
         np.concatenate(created) if created else None,
         list(chain.from_iterable(statements)) if statements else None,
+        reduce(continued, (batch.epochs for batch in batches), {}),
     )
 
 
@@ -71,6 +81,34 @@ def _offsets(messages: Sequence[Message], partitions: NDArray[np.int32]) -> NDAr
         if np.array_equal(high - low, lasts - firsts):
             return np.arange(count) + np.repeat(low - firsts, lasts - firsts + 1)
     return np.fromiter(map(Message.offset, messages), np.int64, count)
+
+
+def _epochs(
+    messages: Sequence[Message], partitions: NDArray[np.int32], offsets: NDArray[np.int64]
+) -> PartitionEpochs:
+    """The leader epochs by partition, out of its first and last record.
+
+    Epochs of a partition only grow: where the two are equal, all between are. Else its records are asked,
+    which happens once a leader.
+    """
+    found: dict[int, LeaderEpochs] = {}
+    for partition in np.unique(partitions).tolist():
+        at = np.flatnonzero(partitions == partition)
+        first, last = messages[at[0]].leader_epoch(), messages[at[-1]].leader_epoch()
+        if first is None or last is None or first < 0:
+            continue
+        epochs = np.full(len(at), first, np.int64)
+        if first != last:
+            epochs[:] = [messages[index].leader_epoch() or 0 for index in at.tolist()]
+        begins = np.concatenate(([0], np.flatnonzero(np.diff(epochs)) + 1))
+        ends = np.concatenate((begins[1:], [len(at)])) - 1
+        found[partition] = LeaderEpochs(
+            tuple(
+                EpochRange(int(epochs[begin]), int(offsets[at[begin]]), int(offsets[at[end]]) + 1)
+                for begin, end in zip(begins, ends, strict=True)
+            )
+        )
+    return found
 
 
 def _statement(headers: dict[str, _Header] | list[tuple[str, _Header]] | None) -> bytes | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rtolap.base.errors import RtolapError
-from rtolap.kafka.interfaces import BATCH_BYTES_MAX, Batch, LogRange, OffsetsGone, StreamConsumer
+from rtolap.kafka.interfaces import BATCH_BYTES_MAX, Batch, EpochEnd, LogRange, OffsetsGone, StreamConsumer
 from rtolap.model.offsets import Offsets
 
 _WAIT_SLICE_S = 0.01
@@ -180,6 +180,9 @@ class CatchUpConsumer:
     def topic_id(self, timeout_s: float = 5.0) -> str:
         return self._live.topic_id(timeout_s)
 
+    def epoch_ends(self, epochs: Mapping[int, int | None], timeout_s: float = 5.0) -> dict[int, EpochEnd]:
+        return self._live.epoch_ends(epochs, timeout_s)
+
     def pause(self, partitions: Iterable[int] | None = None) -> None:
         chosen = set(self.position() if partitions is None else partitions)
         self._paused |= chosen
@@ -300,4 +303,5 @@ def _joined(first: Batch, second: Batch) -> Batch:
         np.concatenate([first.offsets, second.offsets]),
         created,
         statements,
+        {**first.epochs, **second.epochs},
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import compress
 from threading import Lock
 
@@ -14,7 +14,7 @@ from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.kafka.batch import joined, to_batch, value_bytes
 from rtolap.kafka.clusters import KafkaCluster
 from rtolap.kafka.errors import GONE_OFFSET, GONE_TOPIC
-from rtolap.kafka.interfaces import BATCH_BYTES_MAX, Batch, LogRange, OffsetsGone
+from rtolap.kafka.interfaces import BATCH_BYTES_MAX, Batch, EpochEnd, LogRange, OffsetsGone
 from rtolap.kafka.settings import consumer_settings
 from rtolap.kafka.statistics import INTERVAL_MS, ClientStatistics, ConsumerFeed
 from rtolap.kafka.topic_lookup import TopicLookup
@@ -128,6 +128,9 @@ class KafkaConsumer:
 
     def topic_id(self, timeout_s: float = 5.0) -> str:
         return self._topic.topic_id(timeout_s)
+
+    def epoch_ends(self, epochs: Mapping[int, int | None], timeout_s: float = 5.0) -> dict[int, EpochEnd]:
+        return self._topic.epoch_ends(epochs, timeout_s)
 
     def pause(self, partitions: Iterable[int] | None = None) -> None:
         chosen = set(self._positions if partitions is None else partitions)

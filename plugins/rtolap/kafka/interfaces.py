@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtolap.base.errors import NotFound, Refused, RtolapError
+from rtolap.model.leader_epochs import PartitionEpochs
 from rtolap.model.offsets import Offsets
 
 BATCH_BYTES_MAX = 64 << 20  # of values in one batch, unless a caller says otherwise
@@ -76,13 +77,50 @@ class TopicRecreated(Refused):
         )
 
 
+class CutPartition(NamedTuple):
+    """A partition whose log was cut. `position`: next-to-read of what was read; `diverges`: the log holds
+    other records from there on, or none."""
+
+    partition: int
+    position: int
+    diverges: int
+
+
+class LogTruncated(Refused):
+    """Logs lost records that were read, and may hold others at their offsets: an unclean leader election, or
+    a disk that lost its tail."""
+
+    code = "log_truncated"
+
+    def __init__(self, topic: str, cuts: Sequence[CutPartition], *, action: str) -> None:
+        self.topic, self.cuts, self.action_text = topic, tuple(cuts), action
+        named = "; ".join(
+            f"partition {cut.partition} diverges at offset {cut.diverges}, before {cut.position}"
+            for cut in self.cuts
+        )
+        super().__init__(
+            f"{self.code}: the log of topic {topic} was cut below what was read of it",
+            expected="the records that were read up to "
+            + ", ".join(f"offset {cut.position} of partition {cut.partition}" for cut in self.cuts),
+            found=named,
+            action=action,
+        )
+
+
+class EpochEnd(NamedTuple):
+    """The offset behind the last record of `epoch`, which is the largest one up to that which was asked."""
+
+    epoch: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Records in the order in which they arrived; offsets grow within each partition.
 
     `create_ms` is the record's timestamp, -1 where it has none; `statements` what its header
     `WATERMARK_HEADER` says, None where it has none. Both are None unless the consumer was opened for
-    them.
+    them. `epochs`: the leader epochs of the records, without partitions of which the broker tells none.
     """
 
     values: list[bytes | None]
@@ -90,6 +128,7 @@ class Batch:
     offsets: NDArray[np.int64]
     create_ms: NDArray[np.int64] | None = None
     statements: list[bytes | None] | None = None
+    epochs: PartitionEpochs = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -118,7 +157,7 @@ class TopicLog:
 class StreamConsumer(Protocol):
     """Reads assigned partitions of one topic from given offsets; joins no group and commits nothing.
 
-    Not thread-safe, except `log_range`, `partitions` and `topic_id`.
+    Not thread-safe, except `log_range`, `partitions`, `topic_id` and `epoch_ends`.
     """
 
     topic: str
@@ -161,6 +200,14 @@ class StreamConsumer(Protocol):
         name has another. "" of brokers that give none. NotFound; Unavailable.
 
         A consumer reads on in a topic that was created again, if that is long enough: see `topic_identity`.
+        """
+
+    def epoch_ends(self, epochs: Mapping[int, int | None], timeout_s: float = 5.0) -> dict[int, EpochEnd]:
+        """Partition and epoch → where the log's records of that epoch end, asked of the leaders now. None is
+        the leader's own epoch, whose end is that of the log.
+
+        Unavailable: a leader does not answer, is being elected, or knows less of epochs than was read. That
+        never says that a log was cut. NotFound: there is no such topic.
         """
 
     def pause(self, partitions: Iterable[int] | None = None) -> None:

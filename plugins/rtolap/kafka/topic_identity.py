@@ -10,6 +10,9 @@ and offsets are stored only when the id was confirmed after what they count was 
     missing     there is no such topic                               TopicMissing: wait, store nothing
     another     TopicRecreated, for good                             stop: a person says what counts now
     none        the broker gives no ids (Kafka before 2.8)           as confirmed: nothing can be compared
+
+The same topic may have lost records that were read, and have others at their offsets: `truncation`. That is
+compared with each confirmation too, and stands for as long as nothing is done about it.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from rtolap.base.errors import NotFound
-from rtolap.kafka.interfaces import TopicMissing, TopicRecreated
+from rtolap.kafka.interfaces import LogTruncated, TopicMissing, TopicRecreated
 
 # A cube's history counts by the offsets of the topic that is gone.
 CUBE_ACTION = (
@@ -28,16 +31,25 @@ CUBE_ACTION = (
 
 
 class TopicIdentity:
-    """Thread-safe. `ask`: `StreamConsumer.topic_id`; `action`: what a person can do about another topic."""
+    """Thread-safe. `ask`: `StreamConsumer.topic_id`; `action`: what a person can do about another topic.
+    `check_log`: compares what was read with the log, and raises LogTruncated."""
 
     def __init__(
-        self, topic: str, ask: Callable[[float], str], *, action: str, known: str | None = None
+        self,
+        topic: str,
+        ask: Callable[[float], str],
+        *,
+        action: str,
+        known: str | None = None,
+        check_log: Callable[[float], None] = lambda timeout_s: None,
     ) -> None:
         self._topic = topic
         self._ask = ask
         self._action = action
         self._known = known or None
+        self._check_log = check_log
         self._recreated: TopicRecreated | None = None
+        self._truncated: LogTruncated | None = None
         self._reads = 0
         self._reads_confirmed = -1
         self._confirmations = 0
@@ -67,14 +79,21 @@ class TopicIdentity:
         if topic_id:
             self._compare(topic_id)
 
-    def raise_if_recreated(self) -> None:
-        """Answer without a call: by what was found before."""
+    def raise_if_changed(self) -> None:
+        """Answer without a call: by what was found before. Raises TopicRecreated, LogTruncated."""
         if self._recreated is not None:
             raise self._recreated
+        if self._truncated is not None:
+            raise self._truncated
+
+    def truncation_settled(self) -> None:
+        """What was read of the records that are gone is counted no more; the log is compared again."""
+        self._truncated = None
 
     def confirm(self, timeout_s: float = 5.0) -> str | None:
-        """The topic's id, asked now and the known one. Raises TopicRecreated, TopicMissing, Unavailable."""
-        self.raise_if_recreated()
+        """The topic's id, asked now and the known one. Raises TopicRecreated, LogTruncated, TopicMissing,
+        Unavailable."""
+        self.raise_if_changed()
         reads = self._reads
         try:
             topic_id = self._ask(timeout_s)
@@ -82,6 +101,11 @@ class TopicIdentity:
             raise TopicMissing(self._topic) from error
         if topic_id:
             self._compare(topic_id)
+        try:
+            self._check_log(timeout_s)
+        except LogTruncated as error:
+            self._truncated = error
+            raise
         with self._lock:
             self._reads_confirmed = max(self._reads_confirmed, reads)
             self._confirmations += 1
@@ -89,7 +113,7 @@ class TopicIdentity:
 
     def confirm_reads(self, timeout_s: float = 5.0) -> str | None:
         """As `confirm`; a call is made only if something was read since the last one."""
-        self.raise_if_recreated()
+        self.raise_if_changed()
         return self._known if self._reads_confirmed >= self._reads else self.confirm(timeout_s)
 
     def _compare(self, topic_id: str) -> None:
@@ -100,4 +124,5 @@ class TopicIdentity:
                 self._recreated = TopicRecreated(
                     self._topic, known=self._known, found=topic_id, action=self._action
                 )
-        self.raise_if_recreated()
+        if self._recreated is not None:
+            raise self._recreated

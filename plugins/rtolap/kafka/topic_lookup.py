@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from threading import Lock
 
 from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition, Uuid
@@ -9,8 +10,9 @@ from confluent_kafka.admin import AdminClient
 
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.kafka.clusters import KafkaCluster
+from rtolap.kafka.epoch_lookup import EpochLookup
 from rtolap.kafka.errors import GONE_TOPIC, translated
-from rtolap.kafka.interfaces import LogRange
+from rtolap.kafka.interfaces import EpochEnd, LogRange
 from rtolap.kafka.settings import consumer_settings
 
 _NO_ID = str(Uuid(0, 0))  # of a broker, or a topic's metadata, older than topic ids
@@ -42,6 +44,9 @@ class TopicLookup:
         self._cluster = cluster
         self._admin: AdminClient | None = None  # many consumers read a range only, and ask no id
         self._admin_lock = Lock()
+        self._epochs: EpochLookup | None = None
+        self._epochs_lock = Lock()
+        self._client_id = client_id
         self._topic = topic
 
     def log_range(self, partition: int, timeout_s: float) -> LogRange:
@@ -79,10 +84,29 @@ class TopicLookup:
             if self._admin is None:
                 self._admin = self._cluster.open(AdminClient, {})
             admin = self._admin
-        return asked_topic_id(admin, self._topic, timeout_s, self._cluster)
+        try:
+            return asked_topic_id(admin, self._topic, timeout_s, self._cluster)
+        except Unavailable:
+            # it asks the broker that its metadata name as the controller, and keeps to a dead one until
+            # they are five minutes old
+            with self._admin_lock:
+                if self._admin is admin:
+                    self._admin = None
+            raise
+
+    def epoch_ends(self, epochs: Mapping[int, int | None], timeout_s: float) -> dict[int, EpochEnd]:
+        if not epochs:
+            return {}
+        with self._epochs_lock:
+            if self._epochs is None:
+                self._epochs = EpochLookup(self._cluster, self._client_id, self._topic, timeout_s)
+            return self._epochs.ends(epochs)
 
     def close(self) -> None:
         self._consumer.close()
+        with self._epochs_lock:
+            if self._epochs is not None:
+                self._epochs.close()
 
     def gone(self) -> NotFound:
         return NotFound(

@@ -167,6 +167,18 @@ class ClusterMetadata(Definitions, Members):
         path = paths.replay_from(cube, replica_set)
         update(self.store, path, ReplayFrom, said, lambda: (*self._exists(cube), *self._of(cube, cube_id)))
 
+    def lower_replay_from(self, cube: str, cuts: Offsets) -> None:
+        """Take back reports beyond these offsets: they are of records that the topic's log has lost."""
+
+        def lowered(before: ReplayFrom | None) -> ReplayFrom | None:
+            if before is None:
+                return None
+            return ReplayFrom({p: min(at, cuts.get(p, at)) for p, at in before.offsets.items()})
+
+        for name in self.store.children(paths.replay_from_all(cube)):
+            path = paths.replay_from(cube, name)
+            update(self.store, path, ReplayFrom, lowered, lambda: self._exists(cube))
+
     def replay_from(self, cube: str) -> Offsets:
         """Per partition the smallest offset that history may still need.
 

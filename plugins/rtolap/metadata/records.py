@@ -109,6 +109,8 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     first_events   of the first version; None before it is READY, and where it was not noted
     losses    what versions up to the newest that was begun to be built may lack; see `model.completeness`
     begins    partition → no event of what `covered` holds is below it; not of versions that did not note it
+    covered_epochs, target_epochs   leader epoch of the last record below `covered` and `target`, by
+              partition; without those that are not known
     base_lost the READY version has lost what builds start from: parts of the next one hold all of the segment
     """
 
@@ -127,6 +129,8 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     first_events: int | None = None
     losses: tuple[EventLoss, ...] = ()
     begins: Offsets = {}
+    covered_epochs: Offsets = {}
+    target_epochs: Offsets = {}
     base_lost: bool = False
     state_history: tuple[HistoryEntry, ...] = ()
 

@@ -22,11 +22,12 @@ def close(
     now_ms: int,
     by: str,
     completeness: Completeness | None = None,
+    epochs: Mapping[int, int] | None = None,
 ) -> SegmentRecord:
     """Add one replica set's closing offsets to the target of the next version.
 
     `completeness`: what was known when this was decided, kept of the first version. Of what several replica
-    sets say, the lesser assurance counts.
+    sets say, the lesser assurance counts. `epochs`: leader epoch of the last record below each offset.
 
     Partitions that are closed already keep the vector they have: the first to be persisted decides, and
     everybody else, a successor or a deposed leader included, aligns with it. Returns the record itself if
@@ -46,7 +47,12 @@ def close(
             )
     changed = _take(record, SegmentEvent.CLOSE, now_ms, f"{by} closed {sorted(fresh.items())}")
     known = record.completeness if record.version else weaker(record.completeness, completeness)
-    return msgspec.structs.replace(changed, target={**record.target, **fresh}, completeness=known)
+    return msgspec.structs.replace(
+        changed,
+        target={**record.target, **fresh},
+        target_epochs={**record.target_epochs, **{p: e for p, e in (epochs or {}).items() if p in fresh}},
+        completeness=known,
+    )
 
 
 def add_part(
@@ -209,7 +215,12 @@ def promote(record: SegmentRecord, build_id: str, *, events: int, now_ms: int) -
         version=record.version + 1,
         location=record.build.location,
         covered={**record.covered, **record.target},
+        covered_epochs={
+            **{p: epoch for p, epoch in record.covered_epochs.items() if p not in record.target},
+            **record.target_epochs,
+        },
         target={},
+        target_epochs={},
         parts=(),
         events=events,
         first_events=record.first_events if record.version else events,
@@ -254,7 +265,14 @@ def lose_base(record: SegmentRecord, why: str, *, now_ms: int, by: str) -> Segme
         return record
     changed = _take(record, SegmentEvent.BASE_LOST, now_ms, f"{by}: {why}")
     target = record.target or dict(record.covered)
-    return msgspec.structs.replace(changed, base_lost=True, target=target, parts=(), build=None)
+    return msgspec.structs.replace(
+        changed,
+        base_lost=True,
+        target=target,
+        target_epochs=record.target_epochs or dict(record.covered_epochs),
+        parts=(),
+        build=None,
+    )
 
 
 def restore_base(
@@ -277,7 +295,9 @@ def requeue(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
         failed = record.build is not None and record.build.error is not None
         return msgspec.structs.replace(record, build=None) if failed else record
     changed = _take(record, SegmentEvent.REQUEUE, now_ms, by)
-    return msgspec.structs.replace(changed, target=dict(record.covered), parts=(), build=None)
+    return msgspec.structs.replace(
+        changed, target=dict(record.covered), target_epochs=dict(record.covered_epochs), parts=(), build=None
+    )
 
 
 def purge(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:

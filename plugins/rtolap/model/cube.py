@@ -103,6 +103,9 @@ class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     `time_filters`: what becomes of a condition on the event time whose instant does not begin a kept unit: it
     takes in the whole unit and the answer says so, or it is refused.
+
+    `truncation`: what becomes of events that were read and that the topic's log has lost: the receivers stop,
+    or they drop them and read on where the logs diverge. What is in history, or closed, is never dropped.
     """
 
     name: str
@@ -116,6 +119,7 @@ class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     segment: SegmentPolicy = SegmentPolicy()
     retention: RetentionPolicy = RetentionPolicy()
     late: LatePolicy = LatePolicy()
+    truncation: Literal["stop", "drop"] = "stop"
     start: Literal["earliest", "latest"] = "earliest"
     consumer_tasks_max: int = 3
     watermark: CubeWatermark | None = None

@@ -114,6 +114,9 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     `watermark_records`: as of a `Table`; the control records of such a topic are no rows, and not refused.
     `kafka_cluster`: as of a `Table`, of the topic and of that of its rejects.
+
+    `truncation`: what becomes of records that were read and that the topic's log has lost: the loader stops,
+    or drops them where nothing of them was sent, and reads on where the logs diverge.
     """
 
     name: str
@@ -125,6 +128,7 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     batch: LoaderBatch = LoaderBatch()
     parallel: int = 2
     order: Literal["auto", "always"] = "auto"
+    truncation: Literal["stop", "drop"] = "stop"
     unknown_columns: Literal["ignore", "reject"] = "ignore"
     record_bytes_max: int = 1 << 20
     rejects: LoaderRejects = LoaderRejects()

@@ -203,6 +203,7 @@ class ReadStats:
     snapshots: int = 1
     fetch_ms: float = 0.0
     positions: dict[int, int] = field(default_factory=dict)
+    void: dict[int, int] = field(default_factory=dict)  # see `PartialAnswer`
     refused: dict[str, int] = field(default_factory=dict)
     refused_example: dict[str, str] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)

@@ -16,7 +16,7 @@ import binascii
 import hashlib
 import hmac
 import threading
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -29,6 +29,7 @@ TOKENS_BYTES_MAX = 48 << 10  # of several of one session, which its threads were
 _CREATIONS_MAX = 2  # of a cube: a statement over the one before may still be under way
 _TAG_BYTES = 16
 _KEY_LABEL = b"rtolap session token 1"
+_NO_VOID: Mapping[int, int] = {}
 
 
 class BadSessionToken(QueryError):
@@ -72,12 +73,19 @@ class SessionPositions:
         for other in others:
             self.advance(other.cube, other.cube_id, other.offsets)
 
-    def advance(self, cube: str, cube_id: str, offsets: Offsets) -> None:
-        """An answer of the cube holds these. Of a cube, the newest creations are kept."""
+    def advance(self, cube: str, cube_id: str, offsets: Offsets, void: Mapping[int, int] = _NO_VOID) -> None:
+        """Keep the offsets that an answer of the cube holds, and of a cube the newest creations.
+
+        Args:
+            void: positions up to these offsets were reached in records that the topic's log has lost.
+        """
         with self._lock:
             known = self._known.pop((cube, cube_id), {})
-            larger = {p: max(offset, known.get(p, offset)) for p, offset in offsets.items()}
-            self._known[cube, cube_id] = {**known, **larger}
+            for partition, offset in offsets.items():
+                before = known.get(partition, 0)
+                is_void = offset < before <= void.get(partition, 0)
+                known[partition] = offset if is_void else max(offset, before)
+            self._known[cube, cube_id] = known
             of_cube = [key for key in self._known if key[0] == cube]
             for key in of_cube[:-_CREATIONS_MAX]:
                 del self._known[key]

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from rtolap.base.errors import NotLeader, NotYet, Refused, RtolapError, Unauthorized, Unavailable
 from rtolap.kafka.interfaces import OutRecord
+from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.model.loader import LoaderRejects, LoaderSink
 from rtolap.protocols.stream_load import messages as wire
 from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
@@ -51,10 +52,11 @@ def test_a_topic_that_was_recreated_is_not_read_from_where_the_old_one_was(world
     assert stopped_by(lambda: world.start().source.step(0.0)) is StopCause.TOPIC_RECREATED
 
 
-def test_a_position_beyond_the_log_of_a_broker_that_gives_no_ids_is_named(
+def test_a_position_beyond_the_log_of_a_broker_that_gives_neither_ids_nor_epochs_is_named(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(world.broker, "topic_id", lambda topic: "")
+    monkeypatch.setattr(MemoryConsumer, "epoch_ends", lambda self, epochs, timeout_s=5.0: {})
     loaded_and_recreated(world)
     assert stopped_by(lambda: world.start().source.step(0.0)) is StopCause.OFFSETS_BEYOND
 

@@ -102,6 +102,11 @@ class Cluster:
         self.producer.produce(self.schema.table.topic, [record])
         self.log[partition].append(event)
 
+    def cut(self, partition: int, end: int) -> None:
+        """The partition's log loses what lies at or beyond the offset."""
+        self.broker.cut(self.schema.table.topic, partition, end)
+        del self.log[partition][end:]
+
     def low_watermark_ms(self) -> int | None:
         """As the coordinator has it: the least, over partitions, of what anybody has seen; never falling."""
         marks: list[int] = []

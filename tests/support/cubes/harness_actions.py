@@ -30,6 +30,7 @@ class Actions:
         self.fault_rate = self.kill_rate = fault_rate
         self.counts: Counter[str] = Counter()
         self.specs: list[BuildSpecMessage] = []
+        self.cut_partitions: set[int] = set()
         cluster.ensemble.fault = self._fault
 
     def _fault(self, operations: Sequence[Operation]) -> Literal["before", "after"] | None:
@@ -53,6 +54,33 @@ class Actions:
             if value is not None and event is not None:
                 value, event = with_visitor(self.random, value, event)
             self.cluster.produce(self.random.randrange(len(self.cluster.log)), value, event)
+
+    def cut_log(self) -> None:
+        """A log loses its tail, as far as no vector counts it, and mostly grows again before receivers look,
+        which all do within a second."""
+        part = self.random.randrange(len(self.cluster.log))
+        counted = max(
+            (
+                max(record.covered.get(part, 0), record.target.get(part, 0))
+                for record in self.cluster.records().values()
+            ),
+            default=0,
+        )
+        end = len(self.cluster.log[part])
+        if counted >= end:
+            return
+        at = self.random.randrange(max(counted, end - 30), end)
+        self.cluster.cut(part, at)
+        self.cut_partitions.add(part)
+        self.counts["logs cut"] += 1
+        if self.random.random() < 0.7:
+            self.produce()
+        self.cluster.clock.advance_ms(1_000)
+        for receiver in self.cluster.receivers:
+            receiver.look()
+            receiver.consume()
+            receiver.core.look_up_log_ends()
+            receiver.consume()
 
     def advance(self) -> None:
         self.cluster.clock.advance_ms(self.random.randrange(1, WINDOW_MS // 4))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from rtolap.base.errors import NotFound, Refused, RtolapError, TooLarge
+from rtolap.base.errors import NotFound, Refused, RtolapError, TooLarge, Unavailable
 from rtolap.kafka.interfaces import (
     Batch,
     OffsetsGone,
@@ -23,6 +23,7 @@ from rtolap.kafka.interfaces import (
     StreamProducer,
     TopicAdmin,
 )
+from rtolap.model.leader_epochs import LeaderEpochs, continued
 
 DEADLINE_S = 30.0
 
@@ -97,6 +98,24 @@ class StreamContract:
         consumer.assign({0: 1, 1: 0})
         assert read(consumer, 4) == {0: [(1, b"b"), (2, b"c")], 1: [(0, b"x"), (1, None)]}
         assert consumer.position() == {0: 3, 1: 2}
+
+    def test_leader_epochs_of_what_was_read_end_where_the_leaders_say(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 2)
+        world.produce(0, b"a", b"b")
+        world.produce(1, b"x")
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 0, 1: 0})
+        epochs: dict[int, LeaderEpochs] = {}
+        for batch in poll_for(consumer, 100, 3):
+            epochs = continued(epochs, batch.epochs)
+        assert {partition: known.end for partition, known in epochs.items()} == {0: 2, 1: 1}
+        ends = consumer.epoch_ends({0: None, 1: epochs[1].epoch})
+        assert ends == {0: (epochs[0].epoch, 2), 1: (epochs[1].epoch, 1)}
+
+    def test_an_epoch_that_no_leader_has_yet_is_no_answer(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1)
+        with pytest.raises(Unavailable):
+            world.consumer(world.topic).epoch_ends({0: 1_000})
 
     def test_position_is_next_to_read_before_anything_is_read(self, world: World) -> None:
         world.admin.create_topic(world.topic, 1)

@@ -496,11 +496,18 @@ class LedgerContract:
 
         tables = len(schema.metadata.tables)
         indexes = sum(len(table.indexes) for table in schema.metadata.tables.values())
+
+        def opened() -> Ledger | None:
+            try:
+                return databases.open()
+            except _CutShort:
+                return None
+
+        cut_short = 0
         with listening_for_definitions(cut_after):
-            for _ in range(tables + indexes + 1):  # and the table of the version
-                with pytest.raises(_CutShort):
-                    databases.open()
-            ledger = databases.open()
+            while (ledger := opened()) is None:
+                cut_short += 1
+        assert cut_short >= tables + indexes + 1  # the table of the version; later revisions add columns
         with ledger:
             assert ledger.read("r", lambda it: schema_differences(it, schema.metadata)) == []
             assert ledger.read("r", present_revision) == HEAD

@@ -20,7 +20,7 @@ What it never does: decide alone which events are in history (the record does), 
 (a gap is state FAILED), or answer from two states at once.
 
 Modules
-    pure        `local.align`, `local.batch`, `local.tables`, `closing.rules`, `states`
+    pure        `local.align`, `local.batch`, `local.tables`, `local.cut_logs`, `closing.rules`, `states`
     the core    `ingest` steps; `assignment`, `intake` (a batch into the state), `limits` (when to wait),
                 `partition_progress` (counters and clocks), `topic_watch` (ends, identity, lost offsets),
                 `closing.candidates`, `dead_letters`, `checkpointing`

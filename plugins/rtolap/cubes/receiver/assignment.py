@@ -33,10 +33,16 @@ class Assignment:
         self._checkpoints = checkpoints
         self._clock = clock
         self._assigned: frozenset[int] = frozenset()
+        self._cuts: Offsets = {}
 
     def forget(self) -> None:
         """Make the next look assign again, from the positions that the state has then."""
         self._assigned = frozenset()
+
+    def begin_below(self, cuts: Offsets) -> None:
+        """What history was said to hold further on is of records that the logs have lost."""
+        self._cuts = {**self._cuts, **{p: min(at, self._cuts.get(p, at)) for p, at in cuts.items()}}
+        self.forget()
 
     def follow(
         self,
@@ -47,7 +53,10 @@ class Assignment:
     ) -> LocalState:
         """The state with the positions of what is read from now on; the same object if nothing changes.
         `losses`: offsets that are passed over."""
-        known = {**(self._checkpoints.known or {}), **state.positions}
+        checkpoints = self._checkpoints
+        known = {**(checkpoints.known or {}), **state.positions}
+        self._cuts = {p: at for p, at in self._cuts.items() if p in owned}
+        start_offsets = {p: min(at, self._cuts.get(p, at)) for p, at in start_offsets.items()}
         ready = owned & {*known, *_startable(state, owned - set(known), start_offsets)}
         if ready == self._assigned and not (ready and self._life.state is ConsumerState.STOPPED):
             return state
@@ -58,14 +67,16 @@ class Assignment:
         self._consumer.assign(offsets)
         self._assigned = ready
         self._progress.assigned(offsets, self._clock.monotonic_s())
-        self._checkpoints.known = known
+        checkpoints.known = known
+        epochs = {p: e for p, e in {**checkpoints.epochs, **state.epochs}.items() if p in known}
+        checkpoints.epochs = epochs
         if offsets and self._life.state is ConsumerState.STOPPED:
             self._life.apply(ConsumerEvent.START)
         elif set(offsets) - set(known) and self._life.state is ConsumerState.CONSUMING:
             self._life.apply(ConsumerEvent.START)  # what is behind the log's end is not silent
         elif not offsets and self._life.state is not ConsumerState.STOPPED:
             self._life.apply(ConsumerEvent.STOP)
-        return replace(state, positions=offsets)
+        return replace(state, positions=offsets, epochs={p: epochs[p] for p in offsets if p in epochs})
 
 
 def _startable(state: LocalState, fresh: Collection[int], start_offsets: Offsets) -> set[int]:

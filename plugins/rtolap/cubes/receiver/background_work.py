@@ -21,7 +21,7 @@ from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.cubes.receiver.upload import Uploader, upload_job
 from rtolap.cubes.receiver.views import ViewSource
-from rtolap.kafka.interfaces import OffsetsGone, TopicRecreated
+from rtolap.kafka.interfaces import LogTruncated, OffsetsGone, TopicRecreated
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import Election
 from rtolap.model.completeness import EventLoss
@@ -139,6 +139,8 @@ class BackgroundWork:
             try:
                 work()
                 return
+            except LogTruncated as error:  # the core finds it too, and decides
+                log.warning("cube %s: %s", cube, error)
             except (OffsetsGone, Corrupted, TopicRecreated) as error:
                 self._requests.ask(partial(self._core.fail, error))
         except NotFound as error:
@@ -167,7 +169,7 @@ class BackgroundWork:
             self._core.confirm_topic()
             try:
                 self._uploader.upload(job, control)
-            except TopicRecreated:
+            except (TopicRecreated, LogTruncated):
                 raise
             except OffsetsGone as error:
                 if not job.rebuilt:
@@ -212,10 +214,16 @@ class BackgroundWork:
 
     def _tell_replay_from(self) -> None:
         core = self._core
+        if core.lowered and self._metadata.store.connected():
+            lowered = dict(core.lowered)
+            self._metadata.lower_replay_from(self._schema.cube.name, lowered)
+            self._requests.ask(partial(core.told_lowered, lowered))
+            self._replayed = {}
         if not (self._election.is_leader() and self._metadata.store.connected() and core.checkpointed):
             return
         offsets = self._requests.ask(core.replay_from)
         if offsets and offsets != self._replayed:
+            core.confirm_topic()
             self._metadata.set_replay_from(
                 self._schema.cube.name, self._replica_set, offsets, cube_id=self._cube_id
             )

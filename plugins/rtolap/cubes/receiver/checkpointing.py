@@ -20,13 +20,15 @@ from rtolap.cubes.receiver.local.checkpoint import Checkpoint, CheckpointFile, e
 from rtolap.cubes.receiver.local.tables import LocalState
 from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.settings import ReceiverSettings
-from rtolap.kafka.interfaces import TopicMissing, TopicRecreated
+from rtolap.kafka.interfaces import LogTruncated, TopicMissing, TopicRecreated
 from rtolap.kafka.topic_identity import TopicIdentity
 from rtolap.model.cube import Schema
+from rtolap.model.leader_epochs import PartitionEpochs
 from rtolap.model.offsets import Offsets
 
 DEAD_LETTERS_WAIT_S = 10.0
 TOPIC_WAIT_S = 2.0
+TOPIC_CHANGED = (TopicMissing, TopicRecreated, LogTruncated)
 
 
 log = logging.getLogger(__name__)
@@ -56,6 +58,7 @@ class Checkpoints:
     """The checkpoints of one cube; owned by the core thread, but for `write_out`.
 
     known     positions of partitions that are not assigned at present too; None before recovery
+    epochs    leader epochs of what was read up to them
     written   positions of the last checkpoint
     dirty     the state has changed since
     """
@@ -71,6 +74,7 @@ class Checkpoints:
     ) -> None:
         self.file = CheckpointFile(folder)
         self.known: Offsets | None = None
+        self.epochs: PartitionEpochs = {}
         self.written: Offsets = {}
         self.dirty = False
         self._schema = schema
@@ -95,7 +99,8 @@ class Checkpoints:
         self._topic.expect(checkpoint.topic_id)
         self.written = dict(checkpoint.positions)
         self.known = dict(checkpoint.positions)
-        return LocalState(segments=segments)
+        self.epochs = dict(checkpoint.epochs)
+        return LocalState(segments=segments, void=checkpoint.void)
 
     def due(self, state: LocalState) -> bool:
         """Rows, bytes or time require a checkpoint. What is being written out already does not count."""
@@ -115,6 +120,8 @@ class Checkpoints:
         checkpoint = Checkpoint(
             cube=self._schema.cube.name,
             positions={**self.known, **state.positions},
+            epochs={**{p: e for p, e in self.epochs.items() if p in self.known}, **state.epochs},
+            void=dict(state.void),
             counters=dict(progress.counters),
             mark_ms=progress.mark_ms,
             arrivals=progress.arrivals(),
@@ -220,7 +227,7 @@ class Persisting:
             return state
         try:
             state = self._finished(state)  # or the older one would come after this one
-        except (TopicMissing, TopicRecreated):
+        except TOPIC_CHANGED:
             raise
         except (OSError, RtolapError) as error:
             log.warning("cube %s: a checkpoint beside failed, it is written now: %s", self._cube, error)
@@ -262,7 +269,7 @@ class Persisting:
     def _attempt(self, state: LocalState, work: Callable[[], LocalState]) -> LocalState:
         try:
             return work()
-        except (TopicMissing, TopicRecreated):
+        except TOPIC_CHANGED:
             raise  # no checkpoint will ever work: the consumer fails
         except (OSError, RtolapError) as error:
             log.error("cube %s: checkpoint failed: %s", self._cube, error)

@@ -16,10 +16,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import Corrupted, NotFound, RtolapError
+from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
 from rtolap.cubes.receiver.assignment import Assignment
 from rtolap.cubes.receiver.checkpointing import TOPIC_WAIT_S, Checkpoints, Persisting
 from rtolap.cubes.receiver.closing import candidates as closings
@@ -29,6 +30,7 @@ from rtolap.cubes.receiver.hosts.host_progress import HostProgress
 from rtolap.cubes.receiver.intake import Intake
 from rtolap.cubes.receiver.limits import Limits
 from rtolap.cubes.receiver.local.checkpoint import CheckpointFile
+from rtolap.cubes.receiver.local.cut_logs import counted_beyond, known_by_vectors, without_cut
 from rtolap.cubes.receiver.local.fragments import MergeJob
 from rtolap.cubes.receiver.local.realign import aligned, exchanged
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
@@ -38,13 +40,28 @@ from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState, Lifecycle
 from rtolap.cubes.receiver.topic_watch import LostOffsets, TopicWatch
 from rtolap.cubes.receiver.views import CubeView
-from rtolap.kafka.interfaces import OffsetsGone, StreamConsumer, StreamProducer, TopicRecreated
+from rtolap.kafka.interfaces import (
+    LogTruncated,
+    OffsetsGone,
+    StreamConsumer,
+    StreamProducer,
+    TopicRecreated,
+)
 from rtolap.kafka.topic_identity import CUBE_ACTION, TopicIdentity
+from rtolap.kafka.truncation import TruncationCheck
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import Schema
+from rtolap.model.leader_epochs import PartitionEpochs
 from rtolap.model.offsets import Offsets, PartRange
 
 log = logging.getLogger(__name__)
+
+TRUNCATION_ACTION = (
+    "nobody can tell these events from others that may stand at their offsets: `rtolap drop --disable` "
+    "this cube and create it again; one declared with `truncation: drop` reads on by itself where no history "
+    "counts them"
+)
+_NAMES_MAX = 5  # of segments in a reason
 
 
 class CubeReceiver:
@@ -75,7 +92,12 @@ class CubeReceiver:
         dead_letters = DeadLetterWriter(
             producer, table.topic, table.dead_letter_topic, create_dead_letter_topic
         )
-        self._topic = TopicIdentity(table.topic, consumer.topic_id, action=CUBE_ACTION)
+        self._log = TruncationCheck(table.topic, consumer.epoch_ends, action=TRUNCATION_ACTION)
+        self._topic = TopicIdentity(
+            table.topic, consumer.topic_id, action=CUBE_ACTION, check_log=self._compare_with_log
+        )
+        self._learned: tuple[PartitionEpochs, PartitionEpochs] | None = None  # what was known, and more of it
+        self.lowered: Offsets = {}  # where history may no longer be said to begin later; see `BackgroundWork`
         self._checkpoints = Checkpoints(schema, folder, dead_letters, settings, clock, self._topic)
         self._life = Lifecycle(schema.cube.name, consumer)
         self._limits = Limits(settings, folder, clock)
@@ -192,19 +214,29 @@ class CubeReceiver:
                 self._aligned_records = None
             self._align(view)
             self._persisting.look_at_dead_letters()
+            self._swap_if_new(self._with_learned())
             self._swap_if_new(self._persisting.take_over(self.state))
             self._swap_if_new(self._persisting.again_if_due(self.state, self.progress))
             self._follow(view)  # first: one that has failed answers for what its positions say
             self._topic.expect(view.control.topic_id)
-            self._topic.raise_if_recreated()
+            self._topic.raise_if_changed()
             if not self._life.reading or not self._knows_topic():
                 return False
             worked = self._consume(timeout_s)
             self._swap_if_new(self._persisting.if_due(self.state, self.progress))
+        except LogTruncated as error:
+            self._settle_cut(error)
+            return False
         except (NotFound, OffsetsGone, Corrupted, TopicRecreated) as error:
             if isinstance(error, NotFound) and self._life.reading:
                 self._watch.note_missing()
-            self.fail(self._watch.cause_of(error))
+            cause = self._watch.cause_of(error)
+            if isinstance(cause, LogTruncated):
+                self._settle_cut(cause)
+            elif isinstance(cause, OffsetsGone) and cause.start <= cause.position <= cause.end:
+                self._assignment.forget()  # the client doubted the position, and the log has what was read
+            else:
+                self.fail(cause)
             return False
         except RtolapError as error:
             self._trouble(str(error))  # seen until a step goes well: the same is tried again
@@ -221,6 +253,7 @@ class CubeReceiver:
         """After the cause of a failure is mended: go on from the position it stopped at."""
         if self._life.restart():
             self._lost.clear()
+            self._topic.truncation_settled()
             self._assignment.forget()
 
     def confirm_topic(self) -> None:
@@ -231,6 +264,10 @@ class CubeReceiver:
     def pause(self, asked: bool) -> None:
         """The local switch, beside the cube's own."""
         self._asked_to_pause = asked
+
+    def told_lowered(self, lowered: Offsets) -> None:
+        """Everybody who begins from now on begins no further than these offsets."""
+        self.lowered = {p: at for p, at in self.lowered.items() if lowered.get(p) != at}
 
     def close(self) -> None:
         self._persisting.close()
@@ -263,6 +300,8 @@ class CubeReceiver:
         control = view.control
         owned = self.owned if control.enabled else frozenset[int]()
         state = self._assignment.follow(self.state, owned, view.start_offsets, control.losses)
+        if state is not self.state:
+            self._watch.assigned()
         self._swap_if_new(state)
         if control.close_epoch > self._close_epoch:
             self._close_epoch = control.close_epoch
@@ -290,9 +329,10 @@ class CubeReceiver:
 
     def _consume(self, timeout_s: float) -> bool:
         state, worked = self._intake.read(self.state, timeout_s)
-        if state is not self.state:
-            self._topic.note_read()
+        is_new = state is not self.state
         self._swap_if_new(state)
+        if is_new:
+            self._topic.note_read()  # behind the swap: who confirms it compares it with the log, too
         self._checkpoints.dirty |= worked
         self._trouble(self._watch.poll_if_due(self.state.positions))
         positions = self.state.positions
@@ -311,16 +351,63 @@ class CubeReceiver:
     # -- the topic --------------------------------------------------------------------------------------
 
     def _knows_topic(self) -> bool:
-        """Nothing is read before it was asked once whether the topic is the one that positions count in."""
-        self._trouble(self._watch.confirm_once())
-        return self._topic.confirmations > 0
+        """Nothing is read before it was asked whether the topic is the one that positions count in, and its
+        logs still hold what was read below them."""
+        if not self._watch.is_confirmed:
+            self._trouble(self._watch.confirm_assigned())
+            if self._watch.is_confirmed:
+                self._compare_vectors()
+        return self._watch.is_confirmed
+
+    def _compare_with_log(self, timeout_s: float) -> None:
+        """On any thread. Raises LogTruncated."""
+        state = self.state
+        learned = self._log.check(state.epochs, state.positions, timeout_s)
+        if learned:
+            self._learned = (state.epochs, learned)
+
+    def _with_learned(self) -> LocalState:
+        """The state with the epochs of positions behind its last records, where it has read no more since."""
+        if self._learned is None:
+            return self.state
+        (before, learned), self._learned = self._learned, None
+        now = self.state.epochs
+        fitting = {p: known for p, known in learned.items() if now.get(p) == before.get(p) and p in self.held}
+        return replace(self.state, epochs={**now, **fitting}) if fitting else self.state
+
+    def _compare_vectors(self) -> None:
+        """Raise LogTruncated where a log has lost what segments' vectors count."""
+        known = known_by_vectors(self._view.records, self.state.positions.keys())
+        TruncationCheck(self._consumer.topic, self._consumer.epoch_ends, action=TRUNCATION_ACTION).check(
+            known
+        )
+
+    def _settle_cut(self, error: LogTruncated) -> None:
+        """By the cube's policy: stop, or drop what the log has lost and read on where it diverges."""
+        counted = counted_beyond(self._view.records, error.cuts, self._view.control.horizon_ms)
+        if self.schema.cube.truncation != "drop" or counted:
+            self.fail(_of_history(error, counted) if counted else error)
+            return
+        log.error("cube %s: %s; what was read beyond is dropped", self.schema.cube.name, error)
+        at = {cut.partition: cut.diverges for cut in error.cuts}
+        checkpoints = self._checkpoints
+        self._swap(without_cut(self.state, error.cuts, self.held))
+        known = checkpoints.known or {}
+        checkpoints.known = {p: min(offset, at.get(p, offset)) for p, offset in known.items()}
+        checkpoints.epochs = {p: e for p, e in checkpoints.epochs.items() if p not in at} | dict(
+            self.state.epochs
+        )
+        checkpoints.dirty = True
+        self.lowered = {**self.lowered, **at}
+        self._topic.truncation_settled()
+        self._assignment.begin_below(at)
 
     def _look_for_missing_topic(self) -> None:
         """A topic that was missing is there again: it goes on, or says that it is another one."""
         try:
             if self._watch.returned(self.state.positions):
                 self.restart()
-        except TopicRecreated as error:
+        except (TopicRecreated, LogTruncated) as error:
             self._life.rename(error)
 
     def _trouble(self, problem: str | None) -> None:
@@ -371,8 +458,19 @@ class CubeReceiver:
         )
         if due:
             try:
-                self._topic.confirm_reads(TOPIC_WAIT_S)
+                self._topic.confirm(TOPIC_WAIT_S)  # not of late, but now: a log may lose what it had then
             except RtolapError as error:  # nothing is closed by what may be of another topic
                 self._trouble(str(error))
                 return ()
         return due
+
+
+def _of_history(error: LogTruncated, segments: list[str]) -> Refused:
+    """The error with what forbids that anything is dropped."""
+    more = f" and {len(segments) - _NAMES_MAX} more" if len(segments) > _NAMES_MAX else ""
+    return Refused(
+        error.message,
+        expected=error.expected,
+        found=f"{error.found}; segments {', '.join(segments[:_NAMES_MAX])}{more} count offsets beyond that",
+        action=error.action,
+    )

@@ -19,6 +19,7 @@ from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.events.decode import Decoded, EventDecoder
 from rtolap.kafka.interfaces import Batch, StreamConsumer
 from rtolap.model.cube import Schema
+from rtolap.model.leader_epochs import continued
 
 
 class Intake:
@@ -73,7 +74,9 @@ class Intake:
         if len(rejects):
             self._dead_letters.send(batch, rejects)
             self._progress.refused(batch.partitions[rejects.index], rejects.reason, rejects.detail)
-        state = replace(state, positions=self._consumer.position()).with_segments(changed)
+        state = replace(
+            state, positions=self._consumer.position(), epochs=continued(state.epochs, batch.epochs)
+        ).with_segments(changed)
         heard_of = self._heard(batch, decoded)
         self._progress.took(added, self._clock.monotonic_s(), newest_created_ms(batch), heard_of)
         return state

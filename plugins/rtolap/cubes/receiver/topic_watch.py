@@ -11,7 +11,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.cubes.receiver.checkpointing import TOPIC_WAIT_S
 from rtolap.cubes.receiver.partition_progress import Progress
-from rtolap.kafka.interfaces import OffsetsGone, StreamConsumer, TopicRecreated
+from rtolap.kafka.interfaces import LogTruncated, OffsetsGone, StreamConsumer, TopicRecreated
 from rtolap.kafka.topic_identity import TopicIdentity
 from rtolap.model.completeness import EventLoss, behind_losses
 from rtolap.model.offsets import Offsets, PartRange
@@ -45,6 +45,7 @@ class TopicWatch:
         self._clock = clock
         self._beside = beside
         self._looked_at_s = float("-inf")
+        self._is_confirmed = False
         self._missing_after: int | None = None  # the topic's confirmations before it was missing
 
     def poll_if_due(self, partitions: Iterable[int]) -> str | None:
@@ -69,21 +70,32 @@ class TopicWatch:
         self._progress.log_ends_asked_s = asked_s
         return None
 
-    def confirm_once(self) -> str | None:
-        """Confirm the topic before anything of it is read; return the error while that is not possible."""
-        if not self._topic.confirmations:
+    def assigned(self) -> None:
+        """Positions were assigned: nothing is read before they were compared with the topic."""
+        self._is_confirmed = False
+
+    def confirm_assigned(self) -> str | None:
+        """Confirm the topic before anything is read from the assigned positions; return the error while that
+        is not possible."""
+        if not self._is_confirmed:
             try:
                 self._topic.confirm(TOPIC_WAIT_S)
             except Unavailable as error:
                 return str(error)
+            self._is_confirmed = True
         return None
 
+    @property
+    def is_confirmed(self) -> bool:
+        return self._is_confirmed
+
     def cause_of(self, error: RtolapError) -> RtolapError:
-        """Return why reading failed: an offset that is gone may be one of a topic that is gone."""
+        """Return why reading failed: an offset that is gone may be one of a topic that is gone, or of a log
+        that was cut."""
         if isinstance(error, OffsetsGone):
             try:
                 self._topic.confirm(TOPIC_WAIT_S)
-            except TopicRecreated as cause:
+            except (TopicRecreated, LogTruncated) as cause:
                 return cause
             except RtolapError as cause:
                 log.info("whether the topic is another one is not known: %s", cause)
@@ -99,7 +111,7 @@ class TopicWatch:
         if self._missing_after is None:
             return False
         self.poll_if_due(partitions)
-        self._topic.raise_if_recreated()
+        self._topic.raise_if_changed()
         if self._topic.confirmations <= self._missing_after:
             return False
         self._missing_after = None

@@ -75,8 +75,9 @@ class AdministrationConnection:
         self._timeout_s = timeout_s
         # kafka-python often loses the answer to a wrong password, and tries it until its time is over
         check_reached(cluster, timeout_s)
-        # at DEBUG the client logs its settings, the password among them; at INFO every look at the cluster
-        logging.getLogger("kafka").setLevel(logging.WARNING)
+        # at DEBUG the client logs its settings, the password among them; at INFO every look at the cluster;
+        # at ERROR every broker that is away, which is raised here too
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
         try:
             self._client = KafkaAdminClient(
                 **kafka_python_settings(cluster),

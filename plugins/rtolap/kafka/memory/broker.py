@@ -7,23 +7,68 @@ partition it names, else by the crc32 of its key, else in turn.
 
 from __future__ import annotations
 
+import bisect
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Condition
+from typing import NamedTuple
 
 from rtolap.base.errors import NotFound, Refused, TooLarge
-from rtolap.kafka.interfaces import OutRecord
+from rtolap.kafka.interfaces import EpochEnd, OutRecord
+from rtolap.model.leader_epochs import EpochRange, LeaderEpochs
+
+
+class LeaderStart(NamedTuple):
+    """A leader's epoch, and the first offset that it gave."""
+
+    epoch: int
+    start: int
 
 
 @dataclass(slots=True)
 class Log:
-    """`records[i]` has offset `offsets[i]`; offsets grow, with gaps where nothing can be read."""
+    """`records[i]` has offset `offsets[i]`; offsets grow, with gaps where nothing can be read.
+    `epochs`: where each leader's records begin, the last one's even before there is one."""
 
     start: int = 0
     end: int = 0
     offsets: list[int] = field(default_factory=list)
     records: list[OutRecord] = field(default_factory=list)
+    epochs: list[LeaderStart] = field(default_factory=lambda: [LeaderStart(0, 0)])
+
+    def elect(self) -> None:
+        """Another leader takes what comes from now on."""
+        self.epochs.append(LeaderStart(self.epochs[-1].epoch + 1, self.end))
+
+    def cut(self, end: int) -> None:
+        """Lose the tail, as by an unclean election; the next records get its offsets, and a larger epoch."""
+        epoch = self.epochs[-1].epoch + 1
+        kept = bisect.bisect_left(self.offsets, end)
+        del self.offsets[kept:], self.records[kept:]
+        self.end = max(self.start, min(self.end, end))
+        self.epochs = [known for known in self.epochs if known.start < self.end]
+        self.epochs.append(LeaderStart(epoch, self.end))
+
+    def epoch_end(self, epoch: int | None) -> EpochEnd | None:
+        """Return the end of the largest epoch up to that one, as a leader tells it; None of a larger one than
+        its own."""
+        if epoch is None:
+            return EpochEnd(self.epochs[-1].epoch, self.end)
+        if epoch > self.epochs[-1].epoch:
+            return None
+        later = next((known.start for known in self.epochs if known.epoch > epoch), self.end)
+        return EpochEnd(max((k.epoch for k in self.epochs if k.epoch <= epoch), default=epoch), later)
+
+    def read_epochs(self, read: list[int]) -> LeaderEpochs:
+        """Return the epochs of the records at these offsets."""
+        begins = [known.start for known in self.epochs]
+        ranges: dict[int, EpochRange] = {}
+        for offset in read:
+            epoch = self.epochs[max(0, bisect.bisect_right(begins, offset) - 1)].epoch
+            start = ranges[epoch].start if epoch in ranges else offset
+            ranges[epoch] = EpochRange(epoch, start, offset + 1)
+        return LeaderEpochs(tuple(ranges.values()))
 
 
 class MemoryBroker:
@@ -49,6 +94,17 @@ class MemoryBroker:
         """Use up offsets without a record, as transaction markers and compaction do."""
         with self.changed:
             self.logs(topic)[partition].end += offsets
+            self.changed.notify_all()
+
+    def elect(self, topic: str, partition: int) -> None:
+        """Give a partition another leader, which has all that the one before had."""
+        with self.changed:
+            self.logs(topic)[partition].elect()
+
+    def cut(self, topic: str, partition: int, end: int) -> None:
+        """Give a partition another leader, which lacks what lies at or beyond the offset."""
+        with self.changed:
+            self.logs(topic)[partition].cut(end)
             self.changed.notify_all()
 
     def logs(self, topic: str) -> list[Log]:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import bisect
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from rtolap.base.errors import NotFound, Unavailable
-from rtolap.kafka.interfaces import BATCH_BYTES_MAX, WATERMARK_HEADER, Batch, LogRange, OffsetsGone
+from rtolap.kafka.interfaces import (
+    BATCH_BYTES_MAX,
+    WATERMARK_HEADER,
+    Batch,
+    EpochEnd,
+    LogRange,
+    OffsetsGone,
+)
 from rtolap.kafka.memory.broker import Log, MemoryBroker
+from rtolap.model.leader_epochs import LeaderEpochs
 from rtolap.model.offsets import Offsets
 
 
@@ -79,6 +87,15 @@ class MemoryConsumer:
             self._answering()
             return self._broker.topic_id(self.topic)
 
+    def epoch_ends(self, epochs: Mapping[int, int | None], timeout_s: float = 5.0) -> dict[int, EpochEnd]:
+        with self._broker.changed:
+            logs = self._answering()
+            ends = {partition: logs[partition].epoch_end(epoch) for partition, epoch in epochs.items()}
+        found = {partition: end for partition, end in ends.items() if end is not None}
+        if len(found) < len(ends):
+            raise Unavailable(f"a leader of topic {self.topic} does not know the epoch", action="retry")
+        return found
+
     def pause(self, partitions: Iterable[int] | None = None) -> None:
         self._paused |= set(self._positions if partitions is None else partitions)
 
@@ -120,6 +137,7 @@ class MemoryConsumer:
         offsets: list[int] = []
         created: list[int] = []
         statements: list[bytes | None] = []
+        epochs: dict[int, LeaderEpochs] = {}
         left = bytes_max
         for partition, position, log in self._readable():
             if len(values) >= records_max or left <= 0:
@@ -134,6 +152,8 @@ class MemoryConsumer:
             statements += [record.headers.get(WATERMARK_HEADER) for record in taken]
             partitions += [partition] * len(taken)
             offsets += log.offsets[first:last]
+            if taken:
+                epochs[partition] = log.read_epochs(log.offsets[first:last])
             self._positions[partition] = log.end if last == len(log.offsets) else log.offsets[last - 1] + 1
         return Batch(
             values,
@@ -141,4 +161,5 @@ class MemoryConsumer:
             np.array(offsets, np.int64),
             np.array(created, np.int64) if self._with_create_ms else None,
             statements if self._with_statements else None,
+            epochs,
         )

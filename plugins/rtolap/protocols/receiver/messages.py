@@ -59,6 +59,8 @@ class PartialAnswer(msgspec.Struct, frozen=True):
     `refused`: partition → reason → records that this receiver has refused since it reads the partition, and
     that are in no count; `refused_example`: reason → what was wrong with the newest of them.
     `held`: why the receiver does not read what arrives, and since when; empty where it does.
+    `void`: partition → offset beyond the position: answers up to there held records that the topic's log has
+    lost, and are not to be waited for.
     """
 
     receiver_id: str
@@ -70,6 +72,7 @@ class PartialAnswer(msgspec.Struct, frozen=True):
     refused_example: dict[str, str] = {}
     cuboids: dict[str, int] = {}
     held: str = ""
+    void: dict[int, int] = {}
 
 
 class PartitionStats(msgspec.Struct, frozen=True):

@@ -96,7 +96,7 @@ class Fetcher:
         key = (*_key(read), tuple(sorted(beyond.items())))
         shared = self.coalesced.run(key, lambda: self._fetch(read, cancellation, beyond), cancellation)
         table, stats = shared.value
-        session.advance(read.cube, stats.cube_id, stats.positions)
+        session.advance(read.cube, stats.cube_id, stats.positions, stats.void)
         session.forget_creations_beside(read.cube, stats.cube_id)
         if shared.statements == 1:
             return Fetched(table, stats)
@@ -209,7 +209,7 @@ class Fetcher:
             tables.append(self._history.read(read, history.segments, stats, cancellation))
         is_one_source = sum(table.num_rows > 0 for table in tables) < 2
         cancellation.check()
-        self._answered.advance(read.cube, cube_id, stats.positions)
+        self._answered.advance(read.cube, cube_id, stats.positions, stats.void)
         merged = merge(read, tables)
         if not is_one_source:  # which has grouped its answer as far as is worth it
             merged = group_partials(read, merged)

@@ -131,6 +131,7 @@ class Realtime:
             if answer.held:
                 stats.held[receiver] = answer.held
             stats.positions.update({p: o for p, o in answer.positions.items() if p in replica_set.partitions})
+            stats.void.update({p: o for p, o in answer.void.items() if p in replica_set.partitions})
         cancellation.check()
         if errors:  # a stale snapshot can be renewed, so it is reported first
             raise next((e for e in errors if isinstance(e, StaleSnapshot)), errors[0])

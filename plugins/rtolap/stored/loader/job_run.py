@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from rtolap.base.errors import (
@@ -25,16 +26,18 @@ from rtolap.base.errors import (
     Unauthorized,
     Unavailable,
 )
-from rtolap.kafka.interfaces import StreamConsumer, TopicLog
+from rtolap.kafka.interfaces import LogTruncated, StreamConsumer, TopicLog
+from rtolap.kafka.truncation import TruncationCheck
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.protocols.stream_load.messages import LoadState
 from rtolap.stored.loader.commit import Committer
+from rtolap.stored.loader.cut_batches import take_back
 from rtolap.stored.loader.job import JobConfig, JobResources, Ownership, label_of, read_config
 from rtolap.stored.loader.job_progress import Progress
 from rtolap.stored.loader.records.source import Source
 from rtolap.stored.loader.settle import Outcome, Settler
-from rtolap.stored.loader.states import StopCause, Stopped
+from rtolap.stored.loader.states import TRUNCATED_ACTION, StopCause, Stopped
 from rtolap.stored.loader.target import Columns
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.loader.window import Pending, Window
@@ -149,7 +152,7 @@ class LoadJobRun:
         return self._resources.open_consumer(self.loader)
 
     def _begin(self) -> Source:
-        records = self._records.all(self.job.job_id) or (self._origin(),)
+        records = self._still_there(self._records.all(self.job.job_id)) or (self._origin(),)
         for record in records:
             if not record.loaded:
                 self.window.add_batch(Pending(record, None, must_ask=True), recovered=True)
@@ -166,6 +169,7 @@ class LoadJobRun:
             positions=last.end_offsets,
             next_sequence=last.sequence_id + 1,
             topic_id=last.topic_id,
+            epochs=last.end_epochs,
         )
         state = _of_sink(lambda: self._sink.state(self.loader.database, source.next_label))
         if state is not LoadState.UNKNOWN:
@@ -175,6 +179,24 @@ class LoadJobRun:
                 action="another job of this name loads into the same database: rename one of them",
             )
         return source
+
+    def _still_there(self, records: tuple[OffsetsRecord, ...]) -> tuple[OffsetsRecord, ...]:
+        """The records without those that an earlier process has left unsent and the log has lost, where the
+        loader drops them. What cannot be taken back is settled first, as ever, and stops it then."""
+        if self.loader.truncation != "drop" or not any(record.end_epochs for record in records[-1:]):
+            return records
+        consumer = self._open_consumer()
+        check = TruncationCheck(consumer.topic, consumer.epoch_ends, action=TRUNCATED_ACTION)
+        try:
+            check.check(records[-1].end_epochs)
+        except LogTruncated as error:
+            with suppress(Stopped):
+                return take_back(self._records, self.ownership, records, error)
+        except NotFound as error:
+            raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
+        finally:
+            consumer.close()
+        return records
 
     def _origin(self) -> OffsetsRecord:
         """Recorded and loaded in two writes: between them it is an empty range, which settles by itself."""

@@ -9,14 +9,23 @@ import numpy as np
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.events.rejects import Rejects
-from rtolap.kafka.interfaces import Batch, OffsetsGone, StreamConsumer, TopicRecreated
+from rtolap.kafka.interfaces import Batch, LogTruncated, OffsetsGone, StreamConsumer, TopicRecreated
 from rtolap.kafka.topic_identity import TopicIdentity
+from rtolap.kafka.truncation import TruncationCheck
+from rtolap.model.leader_epochs import PartitionEpochs
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.stored.loader.records.content import Content, content_of
 from rtolap.stored.loader.records.decode import Decoded, RecordDecoder
 from rtolap.stored.loader.records.rejects import RejectBox
-from rtolap.stored.loader.states import RECREATED_ACTION, StopCause, Stopped, recreated
+from rtolap.stored.loader.states import (
+    RECREATED_ACTION,
+    TRUNCATED_ACTION,
+    StopCause,
+    Stopped,
+    recreated,
+    truncated,
+)
 from rtolap.stored.loader.target import Columns, Target
 from rtolap.stored.loader.window import Pending, SinkError
 from rtolap.watermark.records.columns import batch_statements
@@ -24,6 +33,7 @@ from rtolap.watermark.records.columns import batch_statements
 FILTERED_BY_SINK, FILTERED_UNKNOWN = "filtered_by_sink", "filtered_unknown"
 _POLL_RECORDS = 50_000
 _POLL_S = 0.2
+_NO_EPOCHS: PartitionEpochs = {}
 
 
 class Preparer:
@@ -56,6 +66,7 @@ class Preparer:
                 record.end_offsets,
                 clock=self._clock,
                 topic_id=record.topic_id,
+                epochs=record.end_epochs,
             )
         return pending.content
 
@@ -123,12 +134,13 @@ def _read_range(
     *,
     clock: Clock,
     topic_id: str | None = None,
+    epochs: PartitionEpochs = _NO_EPOCHS,
     retry_budget_s: float = 60.0,
 ) -> Content:
     """Read again exactly the records in `[start, end)`. Stopped where the topic holds them no more;
     Unavailable when the broker does not give them in time: try again. With transaction markers and gaps at
     its end a range is complete once the position has passed them. `topic_id`: of the topic in which the
-    offsets count, if it is known.
+    offsets count, if it is known; `epochs`: of what was read up to the end.
     """
     wanted = {partition: at for partition, at in start.items() if at < end[partition]}
     if not wanted:
@@ -154,10 +166,10 @@ def _read_range(
                     expected=f"offsets up to {end}",
                     found=f"position {position}; {consumer.broker_trouble or 'no trouble is known'}",
                 )
-        _check_topic(consumer, topic_id)
+        _check_topic(consumer, topic_id, epochs)
         return content_of(batches, end)
     except OffsetsGone as error:
-        _check_topic(consumer, topic_id)
+        _check_topic(consumer, topic_id, epochs)
         raise Stopped(
             StopCause.RANGE_GONE,
             f"{consumer.topic} partition {error.partition} no longer holds a batch that is not loaded yet",
@@ -172,13 +184,18 @@ def _read_range(
         consumer.close()
 
 
-def _check_topic(consumer: StreamConsumer, topic_id: str | None) -> None:
-    """Raise Stopped unless what was read is of the topic that the range was recorded in."""
-    if topic_id is None:
-        return
+def _check_topic(consumer: StreamConsumer, topic_id: str | None, epochs: PartitionEpochs) -> None:
+    """Raise Stopped unless what was read is of the topic, and of the log, that the range was recorded in."""
+    check = TruncationCheck(consumer.topic, consumer.epoch_ends, action=TRUNCATED_ACTION)
     try:
-        TopicIdentity(consumer.topic, consumer.topic_id, action=RECREATED_ACTION, known=topic_id).confirm()
+        if topic_id is not None:
+            TopicIdentity(
+                consumer.topic, consumer.topic_id, action=RECREATED_ACTION, known=topic_id
+            ).confirm()
+        check.check(epochs)
     except TopicRecreated as error:
         raise recreated(error) from error
+    except LogTruncated as error:
+        raise truncated(error) from error
     except NotFound as error:
         raise Stopped(StopCause.TOPIC_GONE, str(error)) from error

@@ -21,7 +21,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from rtolap.base.errors import RtolapError
-from rtolap.kafka.interfaces import TopicRecreated
+from rtolap.kafka.interfaces import LogTruncated, TopicRecreated
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState
 
 
@@ -85,6 +85,7 @@ class StopCause(StrEnum):
 
     offsets_gone        the position is below what the topic still holds: retention was faster
     offsets_beyond      the position is beyond the topic's end: it was deleted and recreated
+    log_truncated       the topic's log has lost records that were read, and may have others at their offsets
     topic_recreated     the topic's id is another one than the offsets that are recorded count in
     range_gone          the same, of a range that is recorded and not loaded yet
     range_changed       a recorded range reads otherwise than when it was sent: compaction, or another topic
@@ -104,6 +105,7 @@ class StopCause(StrEnum):
 
     OFFSETS_GONE = "offsets_gone"
     OFFSETS_BEYOND = "offsets_beyond"
+    LOG_TRUNCATED = "log_truncated"
     TOPIC_RECREATED = "topic_recreated"
     RANGE_GONE = "range_gone"
     RANGE_CHANGED = "range_changed"
@@ -123,6 +125,11 @@ class StopCause(StrEnum):
 
 RECREATED_ACTION = (
     "`rtolap loader reset` loads all of the new topic, with `--at` from offsets of your choice; then start it"
+)
+
+TRUNCATED_ACTION = (
+    "look what of it is in the table, then `rtolap loader reset --at` the offsets where the logs diverge; a "
+    "loader declared with `truncation: drop` reads on by itself where nothing of it was sent"
 )
 
 
@@ -151,5 +158,16 @@ def recreated(error: TopicRecreated) -> Stopped:
         f"topic {error.topic} was deleted and recreated",
         expected=error.expected,
         found=error.found,
+        action=error.action,
+    )
+
+
+def truncated(error: LogTruncated, sent: str | None = None) -> Stopped:
+    """Records were read that the topic's log has lost. `sent`: what of them cannot be taken back."""
+    return Stopped(
+        StopCause.LOG_TRUNCATED,
+        f"the log of topic {error.topic} was cut below what was read of it",
+        expected=error.expected,
+        found=error.found if sent is None else f"{error.found}; {sent}",
         action=error.action,
     )

@@ -60,6 +60,7 @@ class Window:
         self._waiting: dict[int, Pending] = {}
         self._taken: dict[int, Pending] = {}
         self._recovering: set[int] = set()
+        self._held_from = math.inf
         self._changed = threading.Condition()
 
     def add_batch(self, pending: Pending, *, recovered: bool = False) -> None:
@@ -94,6 +95,20 @@ class Window:
             self._waiting[pending.sequence] = self._taken.pop(pending.sequence)
             self._changed.notify_all()
 
+    def hold_from(self, first: int) -> bool:
+        """Give out none from number `first` on; return True when none of them is taken any more."""
+        with self._changed:
+            self._held_from = first
+            return not any(sequence >= first for sequence in self._taken)
+
+    def withdraw_held(self) -> None:
+        """Forget those that are held: they are recorded no more."""
+        with self._changed:
+            kept = {number: one for number, one in self._waiting.items() if number < self._held_from}
+            self._waiting, self._held_from = kept, math.inf
+            self._recovering &= kept.keys() | self._taken.keys()
+            self._changed.notify_all()
+
     def settled(self, pending: Pending) -> None:
         with self._changed:
             del self._taken[pending.sequence]
@@ -113,9 +128,10 @@ class Window:
         return not self._recovering and len(self._waiting) + len(self._taken) < self._size
 
     def _candidates(self) -> list[Pending]:
+        waiting = [self._waiting[number] for number in sorted(self._waiting) if number < self._held_from]
         if not self._ordered():
-            return [self._waiting[sequence] for sequence in sorted(self._waiting)]
-        return [self._waiting[min(self._waiting)]] if self._waiting and not self._taken else []
+            return waiting
+        return waiting[:1] if not self._taken else []
 
     def _takeable(self) -> list[int]:
         now_s = self._now_s()

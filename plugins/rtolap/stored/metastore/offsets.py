@@ -21,16 +21,20 @@ import msgspec
 import sqlalchemy as sa
 
 from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, Refused
+from rtolap.model.leader_epochs import LeaderEpochs, PartitionEpochs
 from rtolap.stored.metastore import schema
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.leases import Lease, Leases
 from rtolap.stored.metastore.schema import checked_name
 from rtolap.stored.metastore.schema import offsets_record as _o
 
+_NO_EPOCHS: PartitionEpochs = {}
+
 
 class OffsetsRecord(msgspec.Struct, frozen=True):
     """Partition -> offset, of all partitions of the topic: those in [start, end) are this batch. `topic_id`:
-    the topic in which they count; None where that is not known."""
+    the topic in which they count; None where that is not known. `end_epochs`: leader epochs of what was read
+    up to `end_offsets`, of partitions of which they are known."""
 
     job_id: str
     sequence_id: int
@@ -49,6 +53,7 @@ class OffsetsRecord(msgspec.Struct, frozen=True):
     first_sent_at_ms: int | None = None
     loaded_at_ms: int | None = None
     topic_id: str | None = None
+    end_epochs: dict[int, LeaderEpochs] = {}
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -74,6 +79,7 @@ class OffsetsRecords:
         end_offsets: Mapping[int, int],
         *,
         topic_id: str | None = None,
+        end_epochs: PartitionEpochs = _NO_EPOCHS,
     ) -> OffsetsRecord:
         """Before the request. Raises Refused unless it goes on, without a hole, where the one before it ends;
         a partition that is new begins where it does. CommitConflict: the label or the number is taken."""
@@ -87,6 +93,7 @@ class OffsetsRecords:
             dict(start_offsets),
             dict(end_offsets),
             topic_id=topic_id,
+            end_epochs=dict(end_epochs),
         )
 
         def work(connection: sa.Connection) -> OffsetsRecord:
@@ -97,7 +104,7 @@ class OffsetsRecords:
             if before:
                 _check_follows(before[0], record)
             values = msgspec.structs.asdict(record)
-            for name in ("start_offsets", "end_offsets"):
+            for name in ("start_offsets", "end_offsets", "end_epochs"):
                 values[name] = msgspec.json.encode(values[name]).decode()
             connection.execute(sa.insert(_o).values(**values))
             return record
@@ -184,6 +191,26 @@ class OffsetsRecords:
 
         return self._ledger.write(f"commit offsets of {lease.name}", int | None, work)  # type: ignore[arg-type]
 
+    def withdraw(self, lease: Lease, first: int) -> int:
+        """Delete the batches from number `first` on, whose records the topic has lost; return how many.
+        Refused, and nothing is deleted, where one of them was sent or is loaded."""
+
+        def work(connection: sa.Connection) -> int:
+            self._leases.fence(connection, lease)
+            later = (_o.c.job_id == lease.name) & (_o.c.sequence_id >= first)
+            sent = sa.select(sa.func.min(_o.c.sequence_id)).where(
+                later, (_o.c.attempts > 0) | (_o.c.loaded == 1)
+            )
+            if (number := connection.scalar(sent)) is not None:
+                raise Refused(
+                    f"batch {number} of {lease.name} cannot be taken back",
+                    expected="batches of which nothing was sent",
+                    found="one that was sent, or is loaded",
+                )
+            return int(connection.execute(sa.delete(_o).where(later)).rowcount)
+
+        return self._ledger.write(f"withdraw batches of {lease.name}", int, work)
+
     def all(self, job_id: str) -> tuple[OffsetsRecord, ...]:
         """Ascending."""
 
@@ -245,5 +272,8 @@ def _records(
         values = schema.values(row._mapping)
         for name in ("start_offsets", "end_offsets"):
             values[name] = msgspec.json.decode(values[name], type=dict[int, int])
+        values["end_epochs"] = msgspec.json.decode(
+            values["end_epochs"] or b"{}", type=dict[int, LeaderEpochs]
+        )
         records.append(msgspec.convert(values, OffsetsRecord, strict=False))
     return tuple(records)

@@ -164,6 +164,7 @@ offsets_record = sa.Table(
     _whole("first_sent_at_ms", nullable=True),
     _whole("loaded_at_ms", nullable=True),
     _name("topic_id", nullable=True),
+    _text("end_epochs", nullable=True),
     sa.Index("offsets_record_label", "label", unique=True),
 )
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-HEAD = "0001"
+HEAD = "0002"
 _LOCK_TIMEOUT_S = 20
 # Alembic keeps what it works on in globals of its own.
 _one_in_this_process = Lock()

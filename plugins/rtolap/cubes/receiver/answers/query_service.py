@@ -70,6 +70,7 @@ def answer(
         refused={part: counter.rejected for part, counter in progress.counters.items() if counter.rejected},
         refused_example=progress.example(),
         held=held,
+        void={p: end for p, (_, end) in state.void.items() if state.positions.get(p, end) < end},
     )
     return table.replace_schema_metadata({ANSWER_KEY: msgspec.json.encode(meta)})
 
@@ -79,7 +80,7 @@ def check(schema: Schema, state: LocalState, query: PartialQuery, owned: Collect
     behind = {p: state.positions.get(p) for p in owned if p not in state.positions}
     if behind:
         raise NotReady("the receiver has not started all its partitions", found=sorted(behind))
-    _reached(state, query.at_least, "what an earlier answer held")
+    _reached(state, _still_there(state, query.at_least), "what an earlier answer held")
     snapshot = query.snapshot
     _check_epoch(state, snapshot)
     _check_horizon(state, snapshot)
@@ -105,6 +106,15 @@ def check(schema: Schema, state: LocalState, query: PartialQuery, owned: Collect
         segment = state.segments.get(start_ms)
         if segment is not None and any(table.unsettled for table in segment.tables):
             raise NotReady(f"{name} is being realigned")
+
+
+def _still_there(state: LocalState, at_least: dict[int, int]) -> dict[int, int]:
+    """Without positions that an answer had reached in records that the log has lost."""
+    return {
+        part: offset
+        for part, offset in at_least.items()
+        if part not in state.void or not state.void[part][0] < offset <= state.void[part][1]
+    }
 
 
 def _check_epoch(state: LocalState, snapshot: Snapshot) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from rtolap.base.clock import Clock
 from rtolap.cubes.receiver.closing import rules as closing
@@ -11,6 +12,7 @@ from rtolap.cubes.receiver.local.tables import LocalState
 from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.model.cube import Schema
+from rtolap.model.offsets import Offsets
 
 
 def due(
@@ -34,7 +36,7 @@ def due(
         )
         for p in state.positions
     }
-    return closing.decide(
+    decided = closing.decide(
         schema.cube,
         positions=state.positions,
         local=state.segments.keys(),
@@ -47,6 +49,12 @@ def due(
         force_before_ms=view.control.close_before_ms,
         application=closing.ByApplication(view.windows, _takeover(view), view.control.close_completeness),
     )
+    return tuple(replace(one, epochs=_epochs(state, one.vector)) for one in decided)
+
+
+def _epochs(state: LocalState, vector: Offsets) -> Offsets:
+    known = {p: state.epochs[p].epoch_below(offset) for p, offset in vector.items() if p in state.epochs}
+    return {p: epoch for p, epoch in known.items() if epoch is not None}
 
 
 def _takeover(view: CubeView) -> Takeover | None:

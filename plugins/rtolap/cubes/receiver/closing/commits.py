@@ -90,7 +90,12 @@ def close_segment(
 
     def closed(record: SegmentRecord) -> SegmentRecord:
         return segments.close(
-            record, closing.vector, now_ms=metadata.clock.now_ms(), by=by, completeness=closing.completeness
+            record,
+            closing.vector,
+            now_ms=metadata.clock.now_ms(),
+            by=by,
+            completeness=closing.completeness,
+            epochs=closing.epochs,
         )
 
     return metadata.update_segment(schema.cube.name, window, closed, cube_id=cube_id, require=require)

@@ -60,12 +60,13 @@ class ByApplication:
 @dataclass(frozen=True)
 class SegmentClosing:
     """One decision: add `vector` to the segment's target. `completeness`: of a first version, by an
-    application."""
+    application. `epochs`: leader epoch of the last record below the vector, where it is known."""
 
     start_ms: int
     vector: Offsets
     why: str
     completeness: Completeness | None = None
+    epochs: Offsets = field(default_factory=dict)
 
 
 def decide(

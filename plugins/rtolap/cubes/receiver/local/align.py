@@ -80,17 +80,24 @@ class Piece:
     version: int
 
 
-def pieces(vectors: Vectors, ranges: Ranges, owned: Collection[int]) -> tuple[Piece, ...]:
-    """Cut ranges at the vectors. Ranges of partitions that are not `owned` come out as version 0."""
+_NO_CUTS: Mapping[int, int] = {}
+
+
+def pieces(
+    vectors: Vectors, ranges: Ranges, owned: Collection[int], cuts: Mapping[int, int] = _NO_CUTS
+) -> tuple[Piece, ...]:
+    """Cut ranges at the vectors. Ranges of partitions that are not `owned` come out as version 0, and so does
+    what lies at or beyond an offset of `cuts`: the log has lost it."""
     piece_list: list[Piece] = []
     for partition, (start, end) in sorted(ranges.items()):
         if partition not in owned:
             piece_list.append(Piece(partition, start, end, 0))
             continue
         first, second = vectors.cuts(partition)
-        edges = sorted({start, end, *(cut for cut in (first, second) if start < cut < end)})
+        lost = cuts.get(partition, OFFSET_MAX)
+        edges = sorted({start, end, *(cut for cut in (first, second, lost) if start < cut < end)})
         for left, right in pairwise(edges):
-            rank = vectors.rank(partition, left)
+            rank = vectors.rank(partition, left) if left < lost else 0
             version = vectors.version + rank if rank else 0
             if piece_list and (piece_list[-1].partition, piece_list[-1].version) == (
                 partition,
@@ -102,12 +109,14 @@ def pieces(vectors: Vectors, ranges: Ranges, owned: Collection[int]) -> tuple[Pi
     return tuple(piece_list)
 
 
-def versions_of(vectors: Vectors, ranges: Ranges, owned: Collection[int]) -> tuple[int, ...]:
+def versions_of(
+    vectors: Vectors, ranges: Ranges, owned: Collection[int], cuts: Mapping[int, int] = _NO_CUTS
+) -> tuple[int, ...]:
     """Versions that a table made out of `ranges` may hold events of, ascending.
 
     (0,): drop it; (n,): it belongs to version n; more than one: it straddles and has to be realigned.
     """
-    return tuple(sorted({piece.version for piece in pieces(vectors, ranges, owned)}))
+    return tuple(sorted({piece.version for piece in pieces(vectors, ranges, owned, cuts)}))
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from rtolap.cubes.receiver.hosts.host_progress import SavedHosts
 from rtolap.cubes.receiver.local.align import Ranges
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalTable
 from rtolap.model.cube import Schema
+from rtolap.model.leader_epochs import LeaderEpochs
 from rtolap.model.offsets import Offsets
 
 NAME = "checkpoint.json"
@@ -43,6 +44,7 @@ class FragmentEntry(msgspec.Struct, frozen=True):
     name: str
     events: int
     ranges: Ranges
+    cuts: dict[int, int] = {}
 
 
 class PartitionCounters(msgspec.Struct, frozen=True):
@@ -61,7 +63,8 @@ class PartitionCounters(msgspec.Struct, frozen=True):
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """`arrivals` and `mark_ms`: see `closing.rules.Marks`; `hosts`: of a cube that closes by an application.
-    `topic_id`: of the topic in which the offsets count, None where it is not known."""
+    `topic_id`: of the topic in which the offsets count, None where it is not known. `epochs`, `void`: see
+    `tables.LocalState`; older checkpoints have none, and nothing is compared until a record was read."""
 
     cube: str
     positions: Offsets
@@ -72,6 +75,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     hosts: SavedHosts | None = None
     saved_ms: int = 0
     topic_id: str | None = None
+    epochs: dict[int, LeaderEpochs] = {}
+    void: dict[int, tuple[int, int]] = {}
 
 
 class CheckpointFile:
@@ -114,6 +119,7 @@ class CheckpointFile:
                 events=entry.events,
                 ranges=entry.ranges,
                 versions=(1,),
+                cuts=entry.cuts,
                 fragment=fragment,
             )
             before = segments.get(entry.segment_ms, LocalSegment(entry.segment_ms))
@@ -123,7 +129,9 @@ class CheckpointFile:
 
 def entries(segments: Mapping[int, LocalSegment]) -> tuple[FragmentEntry, ...]:
     return tuple(
-        FragmentEntry(segment.start_ms, table.fragment.info.name, table.events, table.ranges)
+        FragmentEntry(
+            segment.start_ms, table.fragment.info.name, table.events, table.ranges, dict(table.cuts)
+        )
         for segment in segments.values()
         for table in segment.tables
         if table.fragment is not None

@@ -54,6 +54,8 @@ def aligned(schema: Schema, state: LocalState, view: CubeView, held: Collection[
     return replace(
         state,
         positions={p: o for p, o in state.positions.items() if p in held},
+        epochs={p: known for p, known in state.epochs.items() if p in held},
+        void={p: known for p, known in state.void.items() if p in held},
         vectors=vectors,
         horizon_ms=horizon_ms,
         assignment_epoch=view.control.assignment_epoch,
@@ -95,7 +97,7 @@ def realign_job(state: LocalState, held: Collection[int]) -> RealignJob | None:
         return None
     start_ms, table = min(waiting, key=lambda one: (not one[1].unsettled, one[0]))
     vectors = state.vectors.get(start_ms, NO_VECTORS)
-    return RealignJob(start_ms, table, pieces(vectors, table.ranges, held))
+    return RealignJob(start_ms, table, pieces(vectors, table.ranges, held, table.cuts))
 
 
 class RangeReader:

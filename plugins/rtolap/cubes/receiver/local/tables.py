@@ -31,6 +31,7 @@ from rtolap.cubes.format.index import ColumnRange, can_match, column_range
 from rtolap.cubes.receiver.local.align import NO_VECTORS, Ranges, Vectors, versions_of
 from rtolap.cubes.receiver.local.small_cuboids import TableCuboids
 from rtolap.cubes.receiver.local.table_results import TableResults
+from rtolap.model.leader_epochs import PartitionEpochs
 from rtolap.model.offsets import Offsets
 from rtolap.model.predicate import And, Compare, In, Like, Or, Predicate, columns_of
 
@@ -46,6 +47,7 @@ class LocalTable:
     table      local form; memory-mapped when it stands in `fragment`
     ranges     partition → [start, end): the table holds the segment's events of exactly these offsets
     versions   what `align.versions_of` says of the ranges; more than one: straddles, to be realigned
+    cuts       partition → offset at which the log was cut: what the table has beyond is void
     sealed     a checkpoint is writing it out: it stands for itself until then
     results    what repeated statements have made of `table`; kept while only its versions change
     cuboids    small cuboids of `table`, once they are made; kept likewise
@@ -55,6 +57,7 @@ class LocalTable:
     events: int
     ranges: Ranges
     versions: tuple[int, ...]
+    cuts: Mapping[int, int] = field(default_factory=dict)
     fragment: Fragment | None = None
     level: int = 0
     sealed: bool = False
@@ -110,10 +113,14 @@ class LocalSegment:
 
 @dataclass(frozen=True)
 class LocalState:
-    """`vectors`: what is known of segments with a record, by start; the tables are aligned with it, and with
+    """`epochs`: leader epochs of what was read up to `positions`; `void`: partition → [start, end) of offsets
+    whose records the log has lost, so that what was read of them counts no more.
+    `vectors`: what is known of segments with a record, by start; the tables are aligned with it, and with
     the assignment of `assignment_epoch`."""
 
     positions: Offsets = field(default_factory=dict)
+    epochs: PartitionEpochs = field(default_factory=dict)
+    void: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     segments: Mapping[int, LocalSegment] = field(default_factory=dict)
     vectors: Mapping[int, Vectors] = field(default_factory=dict)
     horizon_ms: int | None = None
@@ -195,11 +202,13 @@ def merged(
 ) -> LocalTable:
     """The table that stands for `group`, whose rows have been merged into `table`."""
     assert len({member.versions for member in group}) == 1, "tables of different versions are never merged"
+    assert len(group) == 1 or not any(member.cuts for member in group), "what is void is read again first"
     return LocalTable(
         table=table,
         events=sum(member.events for member in group),
         ranges=union(member.ranges for member in group),
         versions=group[0].versions,
+        cuts=group[0].cuts,
         fragment=fragment,
         level=level,
         results=TableResults([member.results for member in group]),
@@ -244,7 +253,7 @@ def realigned(segment: LocalSegment, vectors: Vectors, owned: Collection[int]) -
     """Classify every table again by the vectors; tables that no query needs any more are dropped."""
     tables: list[LocalTable] = []
     for table in segment.tables:
-        versions = versions_of(vectors, table.ranges, owned)
+        versions = versions_of(vectors, table.ranges, owned, table.cuts)
         if versions == table.versions:
             tables.append(table)
         elif versions != (0,):

@@ -11,23 +11,44 @@ Until step 4 is known to stand nothing more is polled: a record whose commit is 
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import CommitConflict, NotFound, Unavailable
-from rtolap.kafka.interfaces import Batch, OffsetsGone, StreamConsumer, TopicLog, TopicRecreated
+from rtolap.kafka.interfaces import (
+    Batch,
+    LogTruncated,
+    OffsetsGone,
+    StreamConsumer,
+    TopicLog,
+    TopicRecreated,
+)
 from rtolap.kafka.topic_identity import TopicIdentity
+from rtolap.kafka.truncation import TruncationCheck
+from rtolap.model.leader_epochs import PartitionEpochs, continued
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
+from rtolap.stored.loader.cut_batches import first_beyond, take_back
 from rtolap.stored.loader.job import Ownership, label_of
 from rtolap.stored.loader.records.content import Content, content_of
-from rtolap.stored.loader.states import RECREATED_ACTION, StopCause, Stopped, recreated
+from rtolap.stored.loader.states import (
+    RECREATED_ACTION,
+    TRUNCATED_ACTION,
+    StopCause,
+    Stopped,
+    recreated,
+    truncated,
+)
 from rtolap.stored.loader.window import Pending, Window
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 
 PARTITIONS_CHECK_S = 10.0
 TOPIC_MISSING_S = 5.0  # a broker that has just started may not know all topics yet
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,7 +60,8 @@ class _Sealed:
 
 class Source:
     """Source of batches, of one thread. `positions`: where the last record ends, of all partitions that were
-    known then, in the topic of `topic_id` (None: in the one that is there).
+    known then, in the topic of `topic_id` (None: in the one that is there). `epochs`: of what was read up to
+    them.
     """
 
     def __init__(
@@ -55,6 +77,7 @@ class Source:
         positions: Offsets,
         next_sequence: int,
         topic_id: str | None,
+        epochs: PartitionEpochs,
     ) -> None:
         self._loader = loader
         self._incarnation = incarnation
@@ -71,8 +94,14 @@ class Source:
         self._sealed: _Sealed | None = None
         self._next_check_s = clock.monotonic_s()
         self._missing_since_s: float | None = None
+        self._epochs = dict(epochs)
+        self._log = TruncationCheck(consumer.topic, consumer.epoch_ends, action=TRUNCATED_ACTION)
         self._identity = TopicIdentity(
-            consumer.topic, consumer.topic_id, action=RECREATED_ACTION, known=topic_id
+            consumer.topic,
+            consumer.topic_id,
+            action=RECREATED_ACTION,
+            known=topic_id,
+            check_log=self._compare_with_log,
         )
         consumer.assign(dict(positions))
 
@@ -83,6 +112,13 @@ class Source:
     def step(self, timeout_s: float) -> bool:
         """Do a little, waiting no longer than this; whether anything was done. Raises Stopped, NotLeader, and
         Unavailable or CommitUnknown, after which the same step is due again."""
+        try:
+            return self._step(timeout_s)
+        except LogTruncated as error:
+            self._settle_cut(error)
+            return True
+
+    def _step(self, timeout_s: float) -> bool:
         if self._sealed is not None:
             return self._hand_over(self._sealed, timeout_s)
         self._look_for_partitions()
@@ -120,6 +156,9 @@ class Source:
             )
         except OffsetsGone as error:
             self._confirm_topic()
+            if error.start <= error.position <= error.end:  # the log has what was read, the client doubted it
+                self._consumer.assign(self._consumer.position())
+                return
             cause = StopCause.OFFSETS_GONE if error.position < error.start else StopCause.OFFSETS_BEYOND
             raise Stopped(
                 cause,
@@ -135,6 +174,7 @@ class Source:
         if self._first_s is None and (len(polled) or self._has_passed_offsets()):
             self._first_s = self._clock.monotonic_s()
         if len(polled):
+            self._epochs = continued(self._epochs, polled.epochs)
             self._held.append(polled)
             self._held_rows += len(polled)
             self._held_bytes += sum(map(len, filter(None, polled.values)))
@@ -163,6 +203,34 @@ class Source:
         self._window.add_batch(Pending(record, sealed.content, must_ask=True))
         return True
 
+    def _compare_with_log(self, timeout_s: float) -> None:
+        """Raise LogTruncated where the log lacks records that were read."""
+        position = self._consumer.position()
+        self._epochs |= self._log.check(self._epochs, position, timeout_s)
+
+    def _settle_cut(self, error: LogTruncated) -> None:
+        """By the loader's policy: stop, or drop what the log has lost, where nothing of it was sent, and read
+        on where the last batch before it ends. Raises Unavailable while a batch of it is being tried."""
+        if self._loader.truncation != "drop":
+            raise truncated(error) from error
+        records = self._records.all(self._ownership.lease.name)
+        first = first_beyond(records, error)
+        if first is not None and not self._window.hold_from(first):
+            raise Unavailable(
+                f"{error.message}: a batch of it is being tried", action="it is taken back once that is over"
+            )
+        records = take_back(self._records, self._ownership, records, error)
+        self._window.withdraw_held()
+        log.error("%s; what was read beyond is dropped", error)
+        last = records[-1]
+        self._start = {**dict.fromkeys(self._start, 0), **last.end_offsets}
+        self._sequence = last.sequence_id + 1
+        self._epochs = dict(last.end_epochs)
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
+        self._sealed = self._first_s = None
+        self._identity.truncation_settled()
+        self._consumer.assign(dict(self._start))
+
     def _confirm_topic(self) -> str | None:
         """Return the topic's id, requested now; None of a broker that gives none. Stopped where another topic
         is there by now, or none for long; Unavailable while that is not known.
@@ -185,7 +253,13 @@ class Source:
         lease = self._ownership.lease
         try:
             return self._records.insert(
-                lease, self._sequence, self.next_label, sealed.start, sealed.end, topic_id=topic_id
+                lease,
+                self._sequence,
+                self.next_label,
+                sealed.start,
+                sealed.end,
+                topic_id=topic_id,
+                end_epochs=self._epochs,
             )
         except CommitConflict:
             # our own insert, of which we were not told that it stands; nobody else can have made it
