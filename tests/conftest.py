@@ -147,9 +147,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List the tests that passed only at their second try (`.ci/run` allows one), and how the first one failed.
+    """List the tests that passed only at their second try, and how the first one failed.
 
-    Each is a defect, of the product or of the test.
+    `.ci/run` allows a second try. Each is a defect, of the product or of the test.
     """
     first_tries = terminalreporter.getreports("rerun")
     if not first_tries:
