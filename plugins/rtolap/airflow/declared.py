@@ -58,6 +58,7 @@ _DEFAULT_RECEIVERS: tuple[dict[str, Any], ...] = (
     {"id": "r1", "replica_set": "rs-0", "port": 0},
 )
 _LOADER = "loader"
+_RECEIVER = "receiver"
 _UNITS = get_args(PartitionUnit)
 _SUBSCRIPTIONS_FOLDER = "sep"
 _PORTS_MAX = 64
@@ -186,6 +187,15 @@ class RunningLoader(msgspec.Struct, frozen=True):
     name: str
     port: int
     complete: Completeness | None = None
+
+
+def receiver_labels(receiver_id: str) -> dict[str, str]:
+    return {"kind": _RECEIVER, _RECEIVER: receiver_id}
+
+
+def receiver_of(status: ProcessStatus) -> str | None:
+    """Return the receiver's id; None for a process of another kind."""
+    return status.labels.get(_RECEIVER) if status.labels.get("kind") == _RECEIVER else None
 
 
 def loader_labels(loader: RunningLoader) -> dict[str, str]:

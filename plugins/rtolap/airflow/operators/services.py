@@ -10,7 +10,7 @@ import msgspec
 import pendulum
 from airflow.sdk import DAG, Variable, XComArg, task
 
-from rtolap.airflow.declared import Completeness, Kind, RunningLoader, loader_labels
+from rtolap.airflow.declared import Completeness, Kind, RunningLoader, loader_labels, receiver_labels
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.base.settings import Settings
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_STOPPED, process_key
@@ -43,7 +43,9 @@ class ReceiverOperator(ManagedProcessOperator):
         argv += ["--port", str(port)]
         for name, value in sorted((bounds or {}).items()):
             argv += [f"--{name.replace('_', '-')}", str(value)]
-        super().__init__(argv=argv, process_key=f"receiver.{receiver_id}", **kwargs)
+        super().__init__(
+            argv=argv, process_key=f"receiver.{receiver_id}", labels=receiver_labels(receiver_id), **kwargs
+        )
         self.receiver_id = receiver_id
         self.replica_set = replica_set
         self.port = port
