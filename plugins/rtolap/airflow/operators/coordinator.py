@@ -1,4 +1,7 @@
-"""Short calls to the coordinator, one operator each. All may be repeated safely."""
+"""Short calls to the coordinator, one operator each. All may be repeated safely.
+
+A cube or segment that nobody knows fails a task at once: see `airflow.errors`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, BaseOperatorLink, Context
 
+from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.links import SegmentsLink
@@ -30,7 +34,7 @@ class CubeOperator(BaseOperator):
         self.rtolap_conn_id = rtolap_conn_id
 
     def execute(self, context: Context) -> Any:
-        with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
+        with final_at_once(), RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
             return self.call(coordinator)
 
     @abstractmethod
