@@ -364,15 +364,15 @@ def test_every_sensor_waits_in_the_triggerer_for_days_and_survives_serialization
 
 
 def test_a_sensor_waits_in_the_triggerer_until_the_cluster_is_as_it_should_be(lives: BrokerLives) -> None:
-    sensor = NoUnderReplicatedPartitionSensor(task_id="sync", poll_s=0.01)
-    lives.kafka.stop_broker(2)
+    sensor = NoMovesRunningSensor(task_id="none", poll_s=0.01)
+    lives.administration.reassign({Partition("paid", 0): [4, 5]})
     deferral = awaited(sensor)
 
     async def seen() -> Any:
         events = deferral.trigger.run()
         first = asyncio.create_task(anext(events))
         assert not (await asyncio.wait({first}, timeout=0.3))[0]
-        lives.kafka.start_broker(2)
+        lives.finish_moves()
         return (await asyncio.wait_for(first, 30)).payload
 
     event = asyncio.run(seen())

@@ -85,8 +85,8 @@ class Kind:
         return f"rtolap_{self.plural}"
 
     def declared(self, variable: object, include_dir: Path) -> list[dict[str, Any]]:
-        """Operator arguments, one set each. `variable`: the Variable's decoded value, None if it is not set.
-        Raises DefinitionError naming the entry, or that there is none."""
+        """Operator arguments, one set each; none where nothing is declared, or an empty list. `variable`: the
+        Variable's decoded value, None if it is not set. Raises DefinitionError naming the entry."""
         if variable is not None:
             return self.parse(variable, f"Variable {self.variable}")
         path = include_dir / f"{self.plural}.yaml"
@@ -104,7 +104,7 @@ class Kind:
         return self.parse(content, str(path))
 
     def parse(self, declared: object, place: str) -> list[dict[str, Any]]:
-        if not isinstance(declared, Sequence) or isinstance(declared, str) or not declared:
+        if not isinstance(declared, Sequence) or isinstance(declared, str):
             raise DefinitionError(f"{place} declares no {self.plural}", expected=f"a list of {self._fields}")
         if len(declared) > ENTRIES_MAX:
             raise DefinitionError(f"{place} declares too many", expected=ENTRIES_MAX, found=len(declared))

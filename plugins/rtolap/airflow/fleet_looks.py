@@ -13,8 +13,8 @@ _SHOWN = 5
 
 
 class Look(NamedTuple):
-    """What was seen. done: what is waited for is so, and the sensor succeeds with `result`. failed: why it will
-    never be so; None while it may."""
+    """What was seen. done: what is waited for is so, and the sensor succeeds with `result`. failed: why it
+    will never be so; None while it may."""
 
     done: bool
     text: str

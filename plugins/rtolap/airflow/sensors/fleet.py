@@ -1,7 +1,7 @@
 """Sensors of a Kafka cluster: nothing moves, a plan has ended, replicas are in sync, a broker's state.
 
-A look costs a few requests, and moves take hours: after the first one they wait in the triggerer. `poll_s`, the
-seconds between two looks, may be a template.
+A look costs a few requests, and moves take hours: after the first one they wait in the triggerer. `poll_s`,
+the seconds between two looks, may be a template.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ TELL_S = 60.0  # how often the task's log is told what is seen
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FleetTrigger(FieldTrigger):
-    """Fires {"result"} once the look called `look_name` sees what it waits for, and {"failed"} with the reason
-    once it never will. A cluster that does not answer is waited for: the sensor's time-out ends that."""
+    """Fires {"result"} once the look called `look_name` sees what it waits for, and {"failed"} with the
+    reason once it never will. A cluster that does not answer is waited for, up to the sensor's time-out."""
 
     look_name: str
     arguments: dict[str, Any] = field(default_factory=dict)
