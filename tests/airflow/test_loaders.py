@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 import uvicorn
-from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout, TaskDeferred
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, TaskDeferred
 from rtolap.airflow.completeness import CaughtUp, TableProgress, behind, complete_until_ms
 from rtolap.airflow.declared import LOADERS, Completeness, RunningLoader, loader_labels
 from rtolap.airflow.hooks.kafka import KafkaClusterHook

@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSensorTimeout, TaskDeferred
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowSensorTimeout,
+    TaskDeferred,
+)
 from rtolap.agent.commands import Commands
 from rtolap.agent.options import Host
 from rtolap.airflow.declared import SUBSCRIPTIONS, defined_subscriptions
@@ -136,9 +141,9 @@ class FakeReplication:
         self.steps: list[list[str] | Exception] = []
         self.states: list[dict[str, bool] | Exception] = []
         self.noted: list[tuple[str, int | None]] = []
+        self.calls: list[tuple[str, str]] = []
 
     async def load(self) -> None: ...
-        self.calls: list[tuple[str, str]] = []
 
     def __enter__(self) -> FakeReplication:
         return self
