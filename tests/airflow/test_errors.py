@@ -15,7 +15,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.sensor import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException
 from rtolap.airflow import operators, sensors
-from rtolap.airflow.declared import LOADERS, RECEIVERS
+from rtolap.airflow.declared import LOADERS
 from rtolap.airflow.errors import FINAL, final_at_once
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.operators.coordinator import (
@@ -164,14 +164,3 @@ def test_while_no_loaders_are_declared_the_task_waits_and_says_where_they_are_lo
     if declared is None:
         assert task.poke({}).xcom_value == [{"loader": "hits", "port": 7051, "complete": None}]
     assert (task.mode, task.timeout > 86_400 * 365) == ("reschedule", True)
-
-
-def test_a_task_of_a_service_carries_its_name() -> None:
-    assert RECEIVERS.plural == "receivers"
-    for name, template in (
-        ("receivers", "{{ task.receiver_id }}"),
-        ("loaders", "{{ task.loader }}"),
-        ("subscriptions", "{{ task.subscription }}"),
-    ):
-        source = importlib.import_module("pathlib").Path(__file__).parents[2] / "dags" / f"{name}.py"
-        assert f'map_index_template="{template}"' in source.read_text()
