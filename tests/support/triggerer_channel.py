@@ -4,6 +4,8 @@ The runner and its protocol are Airflow's; what stands in is the process at the 
 database for it and, while that is locked, answers nothing. As there, one request is answered after the other.
 """
 
+# mypy: disable-error-code="no-untyped-call"
+# (Airflow's trigger runner carries no annotations.)
 from __future__ import annotations
 
 import asyncio
@@ -128,7 +130,7 @@ class _Runner(TriggerRunner):
         self.comms_decoder = TriggerCommsDecoder(
             socket=self._channel, async_writer=writer, async_reader=reader
         )
-        task_runner.SUPERVISOR_COMMS = self.comms_decoder
+        task_runner.SUPERVISOR_COMMS = self.comms_decoder  # type: ignore[assignment]
         await self.comms_decoder.start_reader()
 
 

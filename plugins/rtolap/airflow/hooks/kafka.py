@@ -48,7 +48,7 @@ class KafkaClusterHook(AwaitedConnections, KafkaBaseHook):
     """
 
     def __init__(self, cluster: str = DEFAULT_KAFKA_CLUSTER, kafka_config_id: str | None = None) -> None:
-        super().__init__(kafka_config_id=kafka_config_id or connection_of(cluster))  # type: ignore[no-untyped-call]
+        super().__init__(kafka_config_id=kafka_config_id or connection_of(cluster))
         self._name = cluster
         self._named = kafka_config_id is not None
 
