@@ -22,6 +22,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 DAGS = Path(__file__).parent / "dags"
 BUILD = "rtolap_segment_build"
 HISTORY_DAYS = 6
+BUILT_S = 900.0  # for Spark and Airflow on a machine that does much else
 
 
 @pytest.fixture(scope="package")
@@ -112,14 +113,14 @@ def history(airflow: AirflowStack, streams: Callable[[str], DayStream]) -> Histo
         (found,) = airflow.tasks(BUILD, run_id, "build")
         return found if found["state"] in ("success", "failed") else None
 
-    task = airflow.until("end of the cleared task", ended, 180.0)
+    task = airflow.until("end of the cleared task", ended, BUILT_S)
     (run,) = [run for run in airflow.runs(BUILD) if run["dag_run_id"] == run_id]
 
     def ready() -> dict[int, SegmentInfo] | None:
         found = stream.segments()
         return found if [info.state for info in found.values()] == ["READY"] * HISTORY_DAYS else None
 
-    return History(stream, task, run, begun, airflow.until("whole history", ready, 180.0))
+    return History(stream, task, run, begun, airflow.until("whole history", ready, BUILT_S))
 
 
 def builds(segments: dict[int, SegmentInfo]) -> dict[int, str]:
@@ -185,18 +186,18 @@ def backfill(airflow: AirflowStack, history: History) -> Backfill:
         return True if all(one["completed_at"] for one in found["backfills"]) else None
 
     create()
-    airflow.until("runs that wait for their segments", deferred, 180.0)
+    airflow.until("runs that wait for their segments", deferred, BUILT_S)
     queued, waiting = states(), [run["state"] for run in runs()]
     for run in runs():
         airflow.clear(dag_id, run["dag_run_id"], ("requeue", 0))
-    airflow.until("cleared runs that wait for their segments", deferred, 180.0)
+    airflow.until("cleared runs that wait for their segments", deferred, BUILT_S)
     cleared = states()
     airflow.run_dag(BUILD)
-    airflow.until("end of the backfill's runs", ended, 180.0)
+    airflow.until("end of the backfill's runs", ended, BUILT_S)
     built = states()
     told = [xcom(run["dag_run_id"]) for run in runs()]
     # one backfill at a time; Airflow looks twice a minute whether one is completed
     airflow.until("backfill that Airflow calls completed", completed)
     create()
-    airflow.until("end of the backfill's runs", ended, 180.0)
+    airflow.until("end of the backfill's runs", ended, BUILT_S)
     return Backfill(history, queued, cleared, built, states(), waiting, told, len(runs()))
