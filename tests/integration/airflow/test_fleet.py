@@ -60,6 +60,7 @@ PARTITIONS = 8
 SIZE_BYTES = 3_000_000
 DISK_BYTES = 100_000_000
 SLOW_BYTES_PER_S = 1_500_000
+QUESTION_S = 600.0  # each look before it is a worker, and a wait in the triggerer if need be
 POLL_S = 4
 RACK_KINDS = (FindingKind.SHARED_RACK, FindingKind.RACK_LOSS)
 
@@ -122,7 +123,7 @@ class CaredFleet:
             found = answer.raise_for_status().json()["hitl_details"]
             return found[0] if found else None
 
-        asked: dict[str, Any] = self.airflow.until("question", look)
+        asked: dict[str, Any] = self.airflow.until("question", look, QUESTION_S)
         return asked
 
     def answer(
