@@ -2,8 +2,10 @@
 
     airflow backfill create --dag-id rtolap_backfill --from-date 2013-01-01 --to-date 2013-01-31
 
-One run a day of the range; `rtolap_segment_build` then builds what was queued. Only runs of a backfill, and
-those started by hand, do anything: the daily schedule exists so that a range has days.
+One run a day of the range; `rtolap_segment_build`, which has to be unpaused, builds what was queued. A run
+ends when the segments of its day are READY again, and fails with the names and errors of those that are not.
+Only runs of a backfill, and those started by hand, do anything: the daily schedule is there so that a range
+has days.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, Param, task
 from airflow.sdk.exceptions import AirflowSkipException
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.operators.coordinator import RequeueOperator
+from rtolap.airflow.sensors.cubes import SegmentsReadySensor
 
 with DAG(
     dag_id="rtolap_backfill",
@@ -37,8 +40,15 @@ with DAG(
             return [params["cube"]]
         return RtolapHook().cube_names()
 
-    RequeueOperator.partial(
+    requeue = RequeueOperator.partial(
         task_id="requeue",
+        map_index_template="{{ task.cube }}",
         start="{{ data_interval_start.isoformat() }}",
         end="{{ data_interval_end.isoformat() }}",
     ).expand(cube=cubes())
+    SegmentsReadySensor.partial(
+        task_id="ready",
+        map_index_template="{{ task.cube }}",
+        timeout=timedelta(days=7).total_seconds(),
+        retries=100,
+    ).expand_kwargs(requeue.output)

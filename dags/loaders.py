@@ -11,4 +11,6 @@ from rtolap.airflow.declared import LOADERS
 from rtolap.airflow.operators.services import LoaderOperator, declared_services, service_dag
 
 with service_dag(LOADERS, __doc__):
-    LoaderOperator.partial(task_id="loader").expand_kwargs(declared_services(LOADERS))
+    LoaderOperator.partial(task_id="loader", map_index_template="{{ task.loader }}").expand_kwargs(
+        declared_services(LOADERS)
+    )

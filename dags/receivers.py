@@ -14,4 +14,6 @@ with service_dag(RECEIVERS, __doc__):
     # As `kafka_default` reaches them: a receiver without its topic would only wait.
     topics = CheckTopicsOperator(task_id="topics")
     # The retries come after the agent has given up on a crashing receiver, too.
-    topics >> ReceiverOperator.partial(task_id="receiver").expand_kwargs(declared_services(RECEIVERS))
+    topics >> ReceiverOperator.partial(
+        task_id="receiver", map_index_template="{{ task.receiver_id }}"
+    ).expand_kwargs(declared_services(RECEIVERS))

@@ -32,6 +32,7 @@ with DAG(
 
     SparkBuildOperator.partial(
         task_id="build",
+        map_index_template="{{ task.cube }}",
         retries=3,
         retry_delay=timedelta(seconds=5),
         retry_exponential_backoff=True,

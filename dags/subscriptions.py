@@ -11,4 +11,6 @@ from rtolap.airflow.declared import SUBSCRIPTIONS
 from rtolap.airflow.operators.services import SubscriptionOperator, declared_services, service_dag
 
 with service_dag(SUBSCRIPTIONS, __doc__):
-    SubscriptionOperator.partial(task_id="consumer").expand_kwargs(declared_services(SUBSCRIPTIONS))
+    SubscriptionOperator.partial(
+        task_id="consumer", map_index_template="{{ task.subscription }}"
+    ).expand_kwargs(declared_services(SUBSCRIPTIONS))

@@ -30,4 +30,4 @@ for name, schedule, operator, purpose in UPKEEP:
         def cubes() -> list[str]:
             return RtolapHook().cube_names()
 
-        operator.partial(task_id=name).expand(cube=cubes())
+        operator.partial(task_id=name, map_index_template="{{ task.cube }}").expand(cube=cubes())

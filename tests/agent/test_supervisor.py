@@ -140,20 +140,55 @@ def test_stop_kills_the_whole_session_of_a_deaf_process(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-def test_an_expired_lease_stops_the_process_and_a_renewed_one_does_not(tmp_path: Path) -> None:
+def test_the_end_of_a_lease_stops_nothing_and_only_an_orphan_is_stopped(
+    tmp_path: Path,
+) -> None:
     clock = ManualClock()
 
     async def scenario(agent: Supervisor) -> None:
-        await agent.ensure("kept", spec(1, "sleep 60", lease_s=10))
-        await agent.ensure("left", spec(1, "sleep 60", lease_s=10))
+        kept = await agent.ensure("kept", spec(1, "sleep 60", lease_s=10, orphan_s=100))
+        left = await agent.ensure("left", spec(1, "sleep 60", lease_s=10, orphan_s=100))
         await asyncio.sleep(0)  # as the regular look begins, it renews all leases once
-        clock.advance_ms(6_000)
-        await agent.renew("kept", 1)
-        clock.advance_ms(6_000)
-        assert "lease" in (await until(agent, "left", "STOPPED")).reason
-        assert (agent.get("kept").state, agent.get("kept").lease_left_s) == ("RUNNING", 4.0)
+        clock.advance_ms(99_000)
+        await asyncio.sleep(TICK_S * 5)  # looks at which the lease is over
+        for status in (agent.get("kept"), agent.get("left")):
+            assert (status.state, status.is_unattended) == ("RUNNING", True)
+            assert status.reason.endswith("; unattended")
+        renewed = await agent.renew("kept", 1)
+        assert (renewed.pid, renewed.is_unattended, renewed.lease_left_s) == (kept.pid, False, 10.0)
+        clock.advance_ms(2_000)
+        assert "orphaned" in (await until(agent, "left", "STOPPED")).reason
+        assert not pid_lives(running_pid(left))
+        assert (agent.get("kept").state, agent.get("kept").pid) == ("RUNNING", kept.pid)
 
     run(tmp_path, scenario, clock=clock)
+
+
+def test_an_unattended_process_runs_until_its_successor_takes_over(tmp_path: Path) -> None:
+    clock = ManualClock()
+
+    async def scenario(agent: Supervisor) -> None:
+        old = await agent.ensure("r0", spec(1, "sleep 60", lease_s=10))
+        await asyncio.sleep(0)
+        clock.advance_ms(3_600_000)
+        await asyncio.sleep(TICK_S * 5)
+        assert (agent.get("r0").pid, agent.get("r0").is_unattended) == (old.pid, True)
+        new = await agent.ensure("r0", spec(2, "sleep 60", lease_s=10))
+        assert not pid_lives(running_pid(old))
+        assert (new.state, new.is_unattended) == ("RUNNING", False)
+
+    run(tmp_path, scenario, clock=clock)
+
+
+def test_the_status_tells_every_step_of_a_process_and_numbers_them_without_a_gap(tmp_path: Path) -> None:
+    async def scenario(agent: Supervisor) -> None:
+        await agent.ensure("r0", spec(1, "exit 3", restart=RestartPolicy(max=1, backoff_s=0.01)))
+        steps = (await until(agent, "r0", "FAILED")).steps
+        assert [step.number for step in steps] == list(range(1, len(steps) + 1))
+        assert [step.event for step in steps] == ["SPAWNED", "CRASHED", "RETRY", "SPAWNED", "GAVE_UP"]
+        assert "exit code 3" in steps[1].reason
+
+    run(tmp_path, scenario)
 
 
 def test_a_crash_is_restarted_and_after_too_many_it_has_failed_with_its_last_lines(tmp_path: Path) -> None:

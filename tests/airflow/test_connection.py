@@ -67,12 +67,12 @@ def test_receivers_come_from_the_variable_the_file_or_the_default(tmp_path: Path
         {"receiver_id": "a", "replica_set": "x", "port": 1, "bounds": {}}
     ]
     assert RECEIVERS.declared([{"id": "b", "replica_set": "y"}], tmp_path)[0]["port"] == 0
+    assert RECEIVERS.declared([], tmp_path) == []
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        [],
         {},
         "r0",
         [{"id": "a"}],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +16,8 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.bases.sensor import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowSkipException
+from jinja2 import Template
+from rtolap.airflow.sensors.base import DeferredSensor
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 IDS = {
@@ -119,6 +123,33 @@ def test_each_step_in_a_brokers_life_comes_after_a_look_at_the_cluster_of_its_ow
             before = {*upstream, str(step)}
             looks = isinstance(dag.task_dict[check], BaseSensorOperator)
             assert looks or check == "well_again"
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "task_id", "field"),
+    [
+        ("rtolap_receivers", "receiver", "receiver_id"),
+        ("rtolap_loaders", "loader", "loader"),
+        ("rtolap_subscriptions", "consumer", "subscription"),
+    ],
+)
+def test_tasks_of_services_carry_their_names(dag_bag: Any, dag_id: str, task_id: str, field: str) -> None:
+    mapped = dag_bag.dags[dag_id].get_task(task_id)
+    rendered = Template(mapped.map_index_template).render(task=SimpleNamespace(**{field: "r7"}))
+    assert rendered == "r7"
+    assert field in inspect.signature(mapped.operator_class.__init__).parameters
+
+
+def test_every_task_of_a_broker_dag_is_retried_and_every_look_waits_for_days(dag_bag: Any) -> None:
+    for dag_id, dag in dag_bag.dags.items():
+        if not dag_id.startswith("rtolap_fleet_"):
+            continue
+        for task in dag.tasks:
+            assert task.retries >= 3, (dag_id, task.task_id)
+            assert task.execution_timeout is None
+            if isinstance(task, BaseSensorOperator):
+                assert isinstance(task, DeferredSensor)
+                assert task.timeout >= timedelta(days=14).total_seconds()
 
 
 def test_receivers_run_once_and_without_end(dag_bag: Any) -> None:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from airflow.sdk.definitions.connection import Connection
@@ -103,8 +104,83 @@ def test_the_shipped_settings_are_what_the_hook_and_the_dags_read(tmp_path: Path
     (tmp_path / "token").write_text("t")
     found = from_connection(given, Settings(token_file=tmp_path / "token"))
     assert found.coordinator_urls == ("http://127.0.0.1:7070",)
-    assert len(RECEIVERS.parse(settings.variables[RECEIVERS.variable], "the file")) == 2
+    assert len(RECEIVERS.parse(json.loads(settings.variables[RECEIVERS.variable]), "the file")) == 2
     assert "password" not in connection
+
+
+class AstroConnection(msgspec.Struct, forbid_unknown_fields=True):
+    """`Connection` of the Astro command line's `settings/types.go`; nil decodes to the zero value."""
+
+    conn_id: str
+    conn_type: str
+    conn_host: str | None = None
+    conn_schema: str | None = None
+    conn_login: str | None = None
+    conn_password: str | None = None
+    conn_port: int | None = None
+    conn_uri: str | None = None
+    conn_extra: str | None = None  # `interface{}` there, which splits a map's keys at dots
+
+
+class AstroPool(msgspec.Struct, forbid_unknown_fields=True):
+    pool_name: str
+    pool_slot: int
+    pool_description: str | None = None
+
+
+class AstroVariable(msgspec.Struct, forbid_unknown_fields=True):
+    variable_name: str
+    variable_value: str
+
+
+class AstroAirflow(msgspec.Struct, forbid_unknown_fields=True):
+    connections: list[AstroConnection] = []
+    pools: list[AstroPool] = []
+    variables: list[AstroVariable] = []
+
+
+class AstroConfig(msgspec.Struct, forbid_unknown_fields=True):
+    airflow: AstroAirflow
+
+
+def test_the_shipped_settings_decode_with_the_types_of_astros_command_line() -> None:
+    text = (ROOT / "airflow_settings.yaml").read_text()
+    astro = msgspec.convert(yaml.safe_load(text), AstroConfig).airflow
+    ours = read_settings(ROOT / "airflow_settings.yaml")
+    assert {one.conn_id for one in astro.connections} == set(ours.connections)
+    for connection in astro.connections:
+        if connection.conn_extra:
+            assert isinstance(json.loads(connection.conn_extra), dict)
+            assert connection.conn_extra == ours.connections[connection.conn_id]["extra"]
+    assert {one.variable_name: one.variable_value for one in astro.variables} == ours.variables
+    # it writes each value between single quotes, for a shell
+    assert "'" not in "".join(
+        [
+            *(one.conn_extra or "" for one in astro.connections),
+            *(one.variable_value for one in astro.variables),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "variables:\n  - {variable_name: a, variable_value: [1]}",
+        "variables:\n  - {variable_name: a, variable_value: {b: c}}",
+        "connections:\n  - {conn_id: a, conn_type: b, conn_extra: {c: s3cret}}",
+        "connections:\n  - {conn_id: a, conn_type: b, conn_password: 5}",
+        "connections:\n  - {conn_id: a, conn_type: b, conn_port: '7070'}",
+        "pools:\n  - {pool_name: a, pool_slot: true}",
+    ],
+)
+def test_what_astros_decoder_refuses_is_refused_by_name(entry: str, tmp_path: Path) -> None:
+    text = f"airflow:\n  {entry}\n"
+    with pytest.raises((msgspec.ValidationError, AssertionError)):
+        msgspec.convert(yaml.safe_load(text), AstroConfig)
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(DefinitionError, match=r"s\.yaml, airflow\.\w+, entry 1: \w+; expec") as refused:
+        read_settings(tmp_path / "s.yaml")
+    assert "s3cret" not in str(refused.value)
 
 
 def test_settings_are_imported_through_private_files() -> None:

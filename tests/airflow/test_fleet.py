@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import asyncio
+import json
+import re
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+from rtolap.airflow.fleet_looks import LOOKS, Look
 from rtolap.airflow.hooks.fleet import OpenedFleet
+from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.operators import fleet as operators
 from rtolap.airflow.operators.fleet import BrokerOperationOperator, PlanFleetOperator, SubmitPlanOperator
 from rtolap.airflow.sensors import fleet as sensors
@@ -20,11 +25,14 @@ from rtolap.airflow.sensors.fleet import (
     BrokerMayRetireSensor,
     BrokerMayStopSensor,
     BrokerStateSensor,
+    FleetSensor,
     NoMovesRunningSensor,
     NoUnderReplicatedPartitionSensor,
     PlanEndedSensor,
 )
-from rtolap.base.errors import PlanChanged, Refused
+from rtolap.airflow.triggers import fleet as triggers
+from rtolap.airflow.triggers.fleet import FleetTrigger
+from rtolap.base.errors import NotYet, PlanChanged, Refused, Unauthorized, Unavailable
 from rtolap.fleet.isolation.registry import HostRegistry
 from rtolap.fleet.lifecycle.states import BrokerLife
 from rtolap.fleet.moves.kept import KeptFleet
@@ -46,6 +54,8 @@ class _Hook:
     def __init__(self, fleet: OpenedFleet) -> None:
         self._fleet = fleet
 
+    async def load(self) -> None: ...
+
     @contextmanager
     def opened(self) -> Iterator[OpenedFleet]:
         yield self._fleet
@@ -64,10 +74,21 @@ def lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerLiv
     plans = open_store(f"file://{tmp_path}")
     registry = HostRegistry(registry_folder(tmp_path), "default")
     fleet = OpenedFleet(made.administration, made.store, plans, TOKEN, made.clock, registry)
-    for module in (operators, sensors):
+    for module in (operators, sensors, triggers):
         monkeypatch.setattr(module, "open_fleet", lambda *_: _Hook(fleet))
     yield made
     made.close()
+
+
+def looked(sensor: FleetSensor) -> Look:
+    with sensor.client(RtolapHook()) as fleet:
+        seen = sensor.look(fleet)
+    if seen.failed is not None:
+        with pytest.raises(AirflowFailException, match=re.escape(seen.failed)):
+            sensor.execute(CONTEXT)
+    elif seen.done:
+        assert sensor.execute(CONTEXT) == seen.result
+    return seen
 
 
 def planned(kind: str = "drain", broker: str | None = "2") -> dict[str, Any]:
@@ -134,18 +155,18 @@ def test_an_approved_drain_cordons_moves_once_and_ends(lives: BrokerLives) -> No
         record = lives.operations().records()[2]
         assert (record.state, record.last.by) == (BrokerLife.DRAINING, "ann")
         assert lives.cordoned(2)
-        assert not NoMovesRunningSensor(task_id="still").poke(CONTEXT)
+        assert not looked(NoMovesRunningSensor(task_id="still")).done
         watch = PlanEndedSensor(task_id="watch", plan_id=plan_id)
 
         def ended() -> bool:
             lives.kafka.advance(1.0)
             lives.clock.advance_ms(1000)
-            return watch.poke(CONTEXT).is_done
+            return looked(watch).done
 
         until(ended, "the plan has ended", poll_s=0.01)
-    assert watch.poke(CONTEXT).xcom_value == {"done": 4}
-    assert NoMovesRunningSensor(task_id="none").poke(CONTEXT)
-    assert NoUnderReplicatedPartitionSensor(task_id="sync").poke(CONTEXT)
+    assert looked(watch).result == {"done": 4}
+    assert looked(NoMovesRunningSensor(task_id="none")).done
+    assert looked(NoUnderReplicatedPartitionSensor(task_id="sync")).done
     submits = [each for each in KeptFleet(lives.store, CLUSTER_ID).requests() if each.plan_id == plan_id]
     assert [each.by for each in submits] == ["ann"]
 
@@ -177,9 +198,9 @@ def test_a_plan_for_another_cluster_than_the_connection_names_is_refused(
 
 def test_a_replica_that_is_out_of_sync_is_waited_for(lives: BrokerLives) -> None:
     sensor = NoUnderReplicatedPartitionSensor(task_id="sync")
-    assert sensor.poke(CONTEXT)
+    assert looked(sensor).done
     lives.kafka.stop_broker(2)
-    assert not sensor.poke(CONTEXT)
+    assert not looked(sensor).done
 
 
 def test_a_plan_that_was_cancelled_fails_its_run(lives: BrokerLives) -> None:
@@ -187,7 +208,7 @@ def test_a_plan_that_was_cancelled_fails_its_run(lives: BrokerLives) -> None:
     with mover_of(lives):
         plan_id = submitted(planned())
         watch = PlanEndedSensor(task_id="watch", plan_id=plan_id)
-        assert not watch.poke(CONTEXT).is_done
+        assert not looked(watch).done
         requests = MoverRequests(KeptFleet(lives.store, CLUSTER_ID), lives.clock, TOKEN, "bob")
         requests.ask(RequestKind.CANCEL, plan_id=plan_id)
 
@@ -197,8 +218,7 @@ def test_a_plan_that_was_cancelled_fails_its_run(lives: BrokerLives) -> None:
             return KeptFleet(lives.store, CLUSTER_ID).current() is None
 
         until(ended, "the plan has ended", poll_s=0.01)
-    with pytest.raises(AirflowFailException, match="has ended with"):
-        watch.poke(CONTEXT)
+    assert "has ended with" in str(looked(watch).failed)
 
 
 def test_plans_keep_to_the_registry_as_it_is_when_they_are_made_and_when_they_are_submitted(
@@ -224,7 +244,7 @@ def run_until_ended(lives: BrokerLives, plan_id: str) -> None:
     def ended() -> bool:
         lives.kafka.advance(1.0)
         lives.clock.advance_ms(1000)
-        return watch.poke(CONTEXT).is_done
+        return looked(watch).done
 
     until(ended, "the plan has ended", poll_s=0.01)
 
@@ -235,13 +255,13 @@ def operated(operation: Any, answer: Any = APPROVED, broker: str = "2") -> str:
 
 
 def is_in(state: str, broker: str = "2") -> bool:
-    return BrokerStateSensor(task_id="state", state=state, broker=broker).poke(CONTEXT).is_done
+    return looked(BrokerStateSensor(task_id="state", state=state, broker=broker)).done
 
 
 def test_a_broker_is_stopped_repaired_and_serves_again_as_people_have_approved(lives: BrokerLives) -> None:
-    may_stop = BrokerMayStopSensor(task_id="may_stop", broker="2").poke(CONTEXT)
-    assert may_stop.is_done
-    assert "broker 2 on host2 is SERVING" in may_stop.xcom_value["text"]
+    may_stop = looked(BrokerMayStopSensor(task_id="may_stop", broker="2"))
+    assert may_stop.done
+    assert "broker 2 on host2 is SERVING" in may_stop.result["text"]
     for answer in (None, {**APPROVED, "chosen_options": ["Reject"]}):
         with pytest.raises(AirflowFailException, match="nobody has approved"):
             operated("repair", answer)
@@ -266,7 +286,7 @@ def test_a_broker_is_stopped_repaired_and_serves_again_as_people_have_approved(l
 
 def test_a_broker_without_which_writing_would_end_is_waited_for_and_not_cordoned(lives: BrokerLives) -> None:
     lives.kafka.inherited["min.insync.replicas"] = "2"
-    assert not BrokerMayStopSensor(task_id="may_stop", broker="2").poke(CONTEXT).is_done
+    assert not looked(BrokerMayStopSensor(task_id="may_stop", broker="2")).done
     with pytest.raises(Refused, match="writing would end for paid:0"):
         operated("repair")
     assert not lives.cordoned(2)
@@ -279,9 +299,9 @@ def test_a_broker_retires_when_it_is_empty_and_is_forgotten_when_it_is_gone(live
     with mover_of(lives):
         plan_id = submitted(plan)
         may_retire = BrokerMayRetireSensor(task_id="empty", broker="2")
-        assert not may_retire.poke(CONTEXT).is_done
+        assert not looked(may_retire).done
         run_until_ended(lives, plan_id)
-    assert may_retire.poke(CONTEXT).is_done
+    assert looked(may_retire).done
     assert operated("retire") == "RETIRING"
     assert not is_in("RETIRED")
     lives.kafka.stop_broker(2)
@@ -298,9 +318,9 @@ def test_a_broker_that_holds_nothing_retires_without_a_move(lives: BrokerLives) 
         empty = PlanFleetOperator(task_id="plan", kind="drain", broker="5", may_be_empty=True)
         plan_id = submitted(empty.execute(CONTEXT))
         assert plan_id is None
-        assert PlanEndedSensor(task_id="watch", plan_id=plan_id).poke(CONTEXT).xcom_value == {}
+        assert looked(PlanEndedSensor(task_id="watch", plan_id=plan_id)).result == {}
         lives.clock.advance_ms(1)
-        assert BrokerMayRetireSensor(task_id="empty", broker="5").poke(CONTEXT).is_done
+        assert looked(BrokerMayRetireSensor(task_id="empty", broker="5")).done
     assert operated("retire", broker="5") == "RETIRING"
 
 
@@ -315,8 +335,72 @@ def test_the_time_between_two_looks_may_be_a_parameter_of_the_run(lives: BrokerL
     assert "poll_s" in sensor.template_fields
     sensor.poll_s = "7"  # as Airflow renders it
     lives.kafka.stop_broker(2)
-    context: Any = {"ti": SimpleNamespace(get_first_reschedule_date=lambda _: None)}
-    now = datetime.now(UTC)
-    with pytest.raises(AirflowRescheduleException) as later:
-        sensor.execute(context)
-    assert 6 < (later.value.reschedule_date - now).total_seconds() < 30
+    assert awaited(sensor).trigger.made().poll_s == 7.0
+
+
+SENSORS: dict[str, Callable[[], FleetSensor]] = {
+    "nothing_moves": lambda: NoMovesRunningSensor(task_id="s"),
+    "in_sync": lambda: NoUnderReplicatedPartitionSensor(task_id="s"),
+    "plan_ended": lambda: PlanEndedSensor(task_id="s", plan_id="p"),
+    "may_stop": lambda: BrokerMayStopSensor(task_id="s", broker="2"),
+    "may_retire": lambda: BrokerMayRetireSensor(task_id="s", broker="2"),
+    "broker_state": lambda: BrokerStateSensor(task_id="s", broker="2", state="RETIRED"),
+}
+
+
+def test_every_look_is_that_of_a_sensor() -> None:
+    assert set(SENSORS) == set(LOOKS)
+    assert {made().look_name for made in SENSORS.values()} == set(LOOKS)
+
+
+@pytest.mark.parametrize("name", SENSORS)
+def test_every_sensor_waits_in_the_triggerer_for_days_and_survives_serialization(name: str) -> None:
+    sensor = SENSORS[name]()
+    assert sensor.timeout >= timedelta(days=14).total_seconds()
+    path, arguments = sensor.trigger(None).serialize()
+    again = FleetTrigger(**json.loads(json.dumps(arguments)))
+    assert (path, again.serialize()) == (f"{FleetTrigger.__module__}.FleetTrigger", (path, arguments))
+    assert again.look_name == name
+
+
+def test_a_sensor_waits_in_the_triggerer_until_the_cluster_is_as_it_should_be(lives: BrokerLives) -> None:
+    sensor = NoMovesRunningSensor(task_id="none", poll_s=0.01)
+    lives.administration.reassign({Partition("paid", 0): [4, 5]})
+    deferral = awaited(sensor)
+
+    async def seen() -> Any:
+        events = deferral.trigger.run()
+        first = asyncio.create_task(anext(events))
+        assert not (await asyncio.wait({first}, timeout=0.3))[0]
+        lives.finish_moves()
+        return (await asyncio.wait_for(first, 30)).payload
+
+    event = asyncio.run(seen())
+    assert sensor.heard(CONTEXT, event, **deferral.kwargs) is True
+
+
+def test_a_cluster_that_does_not_answer_is_waited_for_and_a_wrong_argument_is_not(
+    lives: BrokerLives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = [Unavailable("no broker answers"), NotYet("no controller"), Unauthorized("a wrong password")]
+
+    def asked(*_: Any) -> Look:
+        raise errors.pop(0)
+
+    monkeypatch.setitem(LOOKS, "in_sync", asked)
+    sensor = NoUnderReplicatedPartitionSensor(task_id="sync", poll_s=0.01)
+    trigger = sensor.trigger(None)
+
+    async def first() -> Any:
+        return (await anext(trigger.run())).payload
+
+    event = asyncio.run(asyncio.wait_for(first(), 30))
+    assert not errors
+    with pytest.raises(AirflowFailException, match="a wrong password"):
+        sensor.fired(CONTEXT, event)
+
+
+def awaited(sensor: FleetSensor) -> TaskDeferred:
+    with pytest.raises(TaskDeferred) as deferral:
+        sensor.execute(CONTEXT)
+    return deferral.value

@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, TaskDeferred
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+    TaskDeferred,
+)
 from rtolap.agent.options import SPARK_OPTIONS, Host, check_options
 from rtolap.airflow.hooks.kafka import KafkaClusterHook, connection_of
 from rtolap.airflow.hooks.rtolap import RtolapHook
@@ -272,7 +277,7 @@ def test_a_lag_is_waited_for_and_told(coordinator: FakeCoordinator, monkeypatch:
             "far: partition 0 lags by 40 records, partition 1 is read by nobody; expected a lag of at most 5"
         )
     for wrong in ({}, {"cube": "c", "loader": "l"}):
-        with pytest.raises(DefinitionError, match="whose lag"):
+        with pytest.raises(AirflowFailException, match="whose lag"):
             LagSensor(task_id="t", **wrong).execute({})
 
 

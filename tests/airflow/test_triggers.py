@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -15,24 +17,28 @@ import pytest
 from airflow.providers.standard.triggers import hitl
 from airflow.sdk.api.datamodels._generated import HITLUser
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
-from airflow.sdk.execution_time.comms import ErrorResponse
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import ErrorResponse, TaskStatesResult
 from airflow.triggers.base import BaseTrigger
+from rtolap.airflow.declared import receiver_labels
+from rtolap.airflow.hooks import supervisor
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.triggers import answer
+from rtolap.airflow.triggers import orphans
 from rtolap.airflow.triggers.answer import AnswerTrigger
 from rtolap.airflow.triggers.base import addressed
 from rtolap.airflow.triggers.cubes import QueueTrigger, WatermarkTrigger, WindowTrigger
+from rtolap.airflow.triggers.health import HealthLog
 from rtolap.airflow.triggers.loaded import LoadedTrigger, PartitionsTrigger
+from rtolap.airflow.triggers.orphans import settled
 from rtolap.airflow.triggers.process import ProcessTrigger
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Unavailable
 from rtolap.protocols.agent.client import AgentClient
-from rtolap.protocols.agent.messages import ProcessSpec
+from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus, RestartPolicy, WaitingTask
 from rtolap.protocols.coordinator.messages import Queue, QueueEntry
 from rtolap.protocols.watermark.messages import ApplicationWatermarks, Explanation
 
 from tests.support.agent_harness import RunningAgent, running_agent
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("connection")
 
@@ -44,7 +50,6 @@ NON_DEFAULT: list[BaseTrigger] = [
         run_id="r",
         task_id="t",
         map_index=4,
-        one_shot=True,
         poll_s=0.5,
         agent_silence_s=7.0,
         waits_when_done=True,
@@ -96,7 +101,7 @@ async def first_event(trigger: BaseTrigger, timeout_s: float = 10.0) -> Any:
 def test_the_end_of_a_process_fires(agent: RunningAgent) -> None:
     with agent.client() as client:
         client.ensure("t1", ProcessSpec(generation=1, argv=("sh", "exit 0"), one_shot=True))
-    event = asyncio.run(first_event(trigger_for("t1", one_shot=True)))
+    event = asyncio.run(first_event(trigger_for("t1")))
     assert (event["state"], event["generation"]) == ("SUCCEEDED", 1)
 
 
@@ -137,75 +142,146 @@ def test_an_unknown_process_and_a_silent_agent_are_lost(monkeypatch: pytest.Monk
     assert "silent" in event["reason"]
 
 
+async def killed(trigger: ProcessTrigger) -> None:
+    await trigger.on_kill()
+    await settled()
+
+
 @pytest.mark.parametrize(
-    ("state", "one_shot", "stopped"),
+    ("state", "stopped"),
     [
-        ("deferred", False, False),  # a stalled triggerer: nobody acted
-        ("failed", False, True),
-        ("success", False, True),
-        (None, False, True),  # cleared: the next generation wants it gone
-        ("scheduled", False, True),
-        ("failed", True, True),
-        (None, True, False),  # a cleared build is left for the next execution to adopt
-        ("queued", True, False),
+        ("deferred", False),  # a stalled triggerer: nobody acted
+        ("failed", True),
+        ("success", True),
+        ("removed", True),
     ],
 )
 def test_a_kill_stops_the_process_only_if_its_task_has_ended(
-    agent: RunningAgent, monkeypatch: pytest.MonkeyPatch, state: str | None, one_shot: bool, stopped: bool
+    agent: RunningAgent, monkeypatch: pytest.MonkeyPatch, state: str | None, stopped: bool
 ) -> None:
-    key = f"k-{state}-{one_shot}"
-    trigger = trigger_for(key, one_shot=one_shot)
-
-    async def known() -> str | None:
-        return state
-
-    monkeypatch.setattr(trigger, "task_state", known)
+    key = f"k-{state}"
+    states(monkeypatch, state)
     with agent.client() as client:
         client.ensure(key, ProcessSpec(generation=1, argv=("sh", "sleep 60")))
-        asyncio.run(trigger.on_kill())
+        asyncio.run(killed(trigger_for(key)))
         assert client.get(key).state == ("STOPPED" if stopped else "RUNNING")
 
 
-def test_a_kill_that_is_cut_off_still_stops_the_process(
+@pytest.mark.parametrize("before", [(), (None,), (None, "scheduled", "queued", "running")])
+@pytest.mark.parametrize("then", ["deferred", "failed"])
+def test_a_cleared_task_keeps_its_process_until_it_waits_again_or_is_ended(
+    agent: RunningAgent, monkeypatch: pytest.MonkeyPatch, before: tuple[str | None, ...], then: str
+) -> None:
+    key = f"c-{len(before)}-{then}"
+    asked = states(monkeypatch, *before, then)
+    monkeypatch.setattr(orphans, "_PAUSE_S_MAX", 0.01)
+    with agent.client() as client:
+        client.ensure(key, ProcessSpec(generation=1, argv=("sh", "sleep 60")))
+        asyncio.run(killed(trigger_for(key)))
+        assert len(asked) == len(before) + 1
+        assert client.get(key).state == ("RUNNING" if then == "deferred" else "STOPPED")
+
+
+def test_a_kill_returns_at_once_and_is_carried_out_however_it_is_cut_off(
     agent: RunningAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trigger = trigger_for("k-cut")
+    answered = asyncio.Event()
 
-    async def failed() -> str:
+    async def failed(task: WaitingTask) -> str:
+        await answered.wait()
         return "failed"
 
     async def scenario() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(trigger.on_kill(), timeout=0.1)
-        deadline_s = time.monotonic() + 10
-        while (await asyncio.to_thread(client.get, "k-cut")).state != "STOPPED":
-            assert time.monotonic() < deadline_s
-            await asyncio.sleep(0.05)
+        await trigger.on_kill()
+        assert client.get("k-cut").state == "RUNNING"
+        answered.set()
+        await settled()
+        assert client.get("k-cut").state == "STOPPED"
 
-    monkeypatch.setattr(trigger, "task_state", failed)
+    monkeypatch.setattr(supervisor, "task_state", failed)
     with agent.client() as client:
-        script = "trap 'sleep 0.5; exit 0' TERM; touch ready; sleep 60 & wait"
-        ready = Path("ready")
-        client.ensure(
-            "k-cut", ProcessSpec(generation=1, argv=("sh", script.replace("ready", f"{agent.folder}/ready")))
-        )
-        until(lambda: (agent.folder / ready).exists())
+        client.ensure("k-cut", ProcessSpec(generation=1, argv=("sh", "sleep 60")))
         asyncio.run(scenario())
 
 
 def test_a_kill_does_not_touch_the_next_generation(
     agent: RunningAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trigger = trigger_for("k-next", generation=1)
-
-    async def running() -> str:
-        return "running"
-
-    monkeypatch.setattr(trigger, "task_state", running)
+    asked = states(monkeypatch, "failed")
     with agent.client() as client:
         client.ensure("k-next", ProcessSpec(generation=2, argv=("sh", "sleep 60")))
-        asyncio.run(trigger.on_kill())
+        asyncio.run(killed(trigger_for("k-next", generation=1)))
         assert client.get("k-next").state == "RUNNING"
+    assert not asked  # whoever has a successor is gone
+
+
+def states(monkeypatch: pytest.MonkeyPatch, *said: str | None) -> list[WaitingTask]:
+    """What Airflow says of the task, one after the other; returns the questions."""
+    asked: list[WaitingTask] = []
+
+    async def answer(task: WaitingTask) -> str | None:
+        asked.append(task)
+        return said[min(len(asked), len(said)) - 1]
+
+    monkeypatch.setattr(supervisor, "task_state", answer)
+    return asked
+
+
+def test_the_tasks_log_follows_the_process(agent: RunningAgent, capsys: pytest.CaptureFixture[str]) -> None:
+    trigger = trigger_for("t-log")
+    script = "echo the disk is full; exit 4"
+    restart = RestartPolicy(max=1, backoff_s=0.2)
+    with agent.client() as client:
+        client.ensure("t-log", ProcessSpec(generation=1, argv=("sh", script), restart=restart))
+        assert asyncio.run(first_event(trigger))["state"] == "FAILED"
+    said = capsys.readouterr().out
+    told = [line for line in said.splitlines() if "t-log generation 1 is " in line]
+    assert [line.partition(" generation 1 is ")[2].partition(":")[0] for line in told] == [
+        "RUNNING",
+        "BACKOFF",
+        "PENDING",
+        "RUNNING",
+        "FAILED",
+    ]
+    assert "exit code 4; restart in 0.2 s" in told[1]
+    assert "its last lines:\nthe disk is full" in said
+
+
+def test_the_tasks_log_has_each_change_of_a_receivers_health_once(
+    agent: RunningAgent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = [[], ["HEALTHY"], ["HEALTHY"], Unavailable("no leader"), ["SUSPECT"]]
+
+    class Coordinator:
+        async def __aenter__(self) -> Coordinator:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            return None
+
+        async def receivers(self) -> list[Any]:
+            now = said.pop(0)
+            if isinstance(now, Unavailable):
+                raise now
+            return [SimpleNamespace(receiver_id="r9", health=health, reason="") for health in now]
+
+    async def looks() -> None:
+        health = HealthLog(RtolapHook(), logging.getLogger("task"))
+        status = ProcessStatus(key="receiver.r9", generation=1, state="RUNNING", labels=receiver_labels("r9"))
+        while said:
+            await health.look(status)
+
+    monkeypatch.setattr(RtolapHook, "async_coordinator", lambda _hook: Coordinator())
+    monkeypatch.setattr("rtolap.airflow.triggers.health.LOOK_S", 0.0)
+    with caplog.at_level("INFO", logger="task"):
+        asyncio.run(looks())
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records if record.name == "task"] == [
+        "not registered yet",
+        "HEALTHY",
+        "health unknown: no leader",
+        "SUSPECT",
+    ]
 
 
 def entry(cube: str, segment: str, **more: Any) -> QueueEntry:
@@ -293,8 +369,13 @@ class Detail:
 
 def answer_trigger(monkeypatch: pytest.MonkeyPatch, detail: Callable[..., Detail]) -> AnswerTrigger:
     """`detail`: what Airflow says of the question."""
-    for module in (hitl, answer):
-        monkeypatch.setattr(module, "get_hitl_detail_content_detail", detail)
+
+    class Comms:
+        async def asend(self, message: Any) -> Detail:
+            return detail(message.ti_id)
+
+    monkeypatch.setattr(hitl, "get_hitl_detail_content_detail", detail)
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Comms(), raising=False)
     (waiting,) = [trigger for trigger in NON_DEFAULT if isinstance(trigger, AnswerTrigger)]
     return AnswerTrigger(
         **{**waiting.serialize()[1], "poll_s": 0.01, "rtolap_conn_id": "rtolap_default"},
@@ -315,7 +396,7 @@ def test_a_question_ends_with_its_answer_or_with_its_window(
         assert event["params_input"] == {"reason": "early"}
 
 
-def refusal(status_code: int) -> AirflowRuntimeError:
+def refusal(status_code: int | None) -> AirflowRuntimeError:
     return AirflowRuntimeError(
         ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": status_code})
     )
@@ -329,9 +410,62 @@ def test_a_question_that_nobody_has_asked_is_told(monkeypatch: pytest.MonkeyPatc
     assert (event["unasked"], UUID(event["ti_id"])) == (True, UUID(int=7))
 
 
-def test_a_question_that_cannot_be_read_is_not_taken_for_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(ti_id: UUID) -> Detail:
-        raise refusal(500)
+def test_a_question_that_cannot_be_read_is_asked_again_and_not_taken_for_unasked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codes = [500, None, 404]
 
-    with pytest.raises(AirflowRuntimeError, match="500"):
-        asyncio.run(first_event(answer_trigger(monkeypatch, broken)))
+    def broken(ti_id: UUID) -> Detail:
+        raise refusal(codes.pop(0))
+
+    assert asyncio.run(first_event(answer_trigger(monkeypatch, broken)))["unasked"]
+    assert not codes
+
+
+def test_a_connection_that_cannot_be_read_is_not_taken_for_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's own lookup says "not defined" of both."""
+    said = [ErrorType.API_SERVER_ERROR]
+
+    class Comms:
+        async def asend(self, message: Any) -> ErrorResponse:
+            return ErrorResponse(error=said[-1])
+
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Comms(), raising=False)
+    monkeypatch.delenv("AIRFLOW_CONN_RTOLAP_DEFAULT")
+    for error in (ErrorType.API_SERVER_ERROR, ErrorType.GENERIC_ERROR):
+        said.append(error)
+        with pytest.raises(Unavailable, match="rtolap_default"):
+            asyncio.run(supervisor.connection("rtolap_default"))
+    said.append(ErrorType.CONNECTION_NOT_FOUND)
+    assert asyncio.run(supervisor.connection("rtolap_default")) is None
+
+
+def test_a_question_that_is_not_answered_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Comms:
+        async def asend(self, message: Any) -> Any:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Comms(), raising=False)
+    monkeypatch.setattr(supervisor, "ANSWER_S_MAX", 0.05)
+    monkeypatch.delenv("AIRFLOW_CONN_RTOLAP_DEFAULT")
+    task = WaitingTask("d", "r", "t", 3)
+    for question in (
+        supervisor.task_state(task),
+        supervisor.connection("x"),
+        supervisor.is_asked(UUID(int=7)),
+    ):
+        with pytest.raises(Unavailable, match=r"within 0\.05 s"):
+            asyncio.run(question)
+
+
+@pytest.mark.parametrize("map_index", [-1, 3])
+def test_the_state_of_a_task_is_asked_by_its_name(monkeypatch: pytest.MonkeyPatch, map_index: int) -> None:
+    class Comms:
+        async def asend(self, message: Any) -> TaskStatesResult:
+            assert (message.dag_id, message.run_ids, message.task_ids) == ("d", ["r"], ["t"])
+            assert message.map_index == (map_index if map_index >= 0 else None)
+            return TaskStatesResult(task_states={"r": {"t": "queued", "t_3": "failed"}})
+
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Comms(), raising=False)
+    state = asyncio.run(supervisor.task_state(WaitingTask("d", "r", "t", map_index)))
+    assert state == ("failed" if map_index >= 0 else "queued")

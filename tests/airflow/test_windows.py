@@ -204,7 +204,7 @@ def test_a_segment_waits_for_its_allowed_lateness_but_not_after_an_approval(
 def test_an_unclear_window_is_refused(
     coordinator: FakeCoordinator, named: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(DefinitionError, match=message):
+    with pytest.raises(AirflowFailException, match=message):
         sensor(**named).execute({})
 
 

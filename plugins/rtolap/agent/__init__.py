@@ -4,7 +4,8 @@ Nouns
     process     something named by a key: `receiver.r0`, `build.flights`
     generation  one request to run it; the same key and generation is always the same process, a higher
                 generation replaces it once it is gone, a lower one is Refused
-    lease       how long a process may run without anybody asking after it; a missed stop ends there
+    lease       how long nobody may ask after a process before it counts as unattended; it goes on
+    orphan      a process that nobody has asked after for much longer; it is stopped
     one-shot    a process that is expected to end (a build): its exit code stays readable until acknowledged
 
 Invariants

@@ -9,7 +9,7 @@ import msgspec
 from rtolap.agent.states import ProcessEvent, ProcessState, transition
 from rtolap.base.files import write_atomic
 from rtolap.base.undecodable import decode_own
-from rtolap.protocols.agent.messages import ProcessSpec
+from rtolap.protocols.agent.messages import ProcessSpec, ProcessStep
 
 HISTORY_ENTRIES_MAX = 20
 FORGOTTEN_MAX = 10_000  # keys of which only the highest generation is remembered
@@ -35,7 +35,7 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0
     exit_code: int | None = None
     log_tail: tuple[str, ...] = ()
-    state_history: tuple[str, ...] = ()
+    steps: tuple[ProcessStep, ...] = ()
 
     @property
     def generation(self) -> int:
@@ -51,15 +51,16 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
     def after(self, event: ProcessEvent, *, reason: str, now_ms: int) -> ProcessRecord:
         """The record after one step of the lifecycle; raises IllegalTransition."""
         state = transition(
-            self.state, event, subject=f"{self.key} generation {self.generation}", history=self.state_history
+            self.state, event, subject=f"{self.key} generation {self.generation}", history=self.steps
         )
-        line = f"{now_ms} {event} {self.state}->{state} {reason}"
+        number = self.steps[-1].number + 1 if self.steps else 1
+        step = ProcessStep(number, now_ms, event.value, state.value, reason)
         return msgspec.structs.replace(
             self,
             state=state,
             reason=reason,
             changed_ms=now_ms,
-            state_history=(*self.state_history, line)[-HISTORY_ENTRIES_MAX:],
+            steps=(*self.steps, step)[-HISTORY_ENTRIES_MAX:],
         )
 
 

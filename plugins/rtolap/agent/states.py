@@ -10,7 +10,7 @@
            └────────────────────────────────────┘ (BACKOFF, RETRY → PENDING)
 
 Which exit codes are final: of a one-shot all, of any other process `RestartPolicy.final_codes`.
-STOP is asked for by a caller, by a higher generation or by an expired lease. STOPPED, SUCCEEDED and FAILED
+STOP is asked for by a caller, by a higher generation or by the orphan rule. STOPPED, SUCCEEDED and FAILED
 are final for a generation; STOP changes nothing there.
 
 The table orders nothing to be done: `lifecycle` and `watch` act on the state that is on disk, which is all

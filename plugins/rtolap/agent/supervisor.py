@@ -152,26 +152,34 @@ class Supervisor:
 
     def _status(self, record: ProcessRecord) -> ProcessStatus:
         spec, live = record.spec, record.state not in FINAL
+        lease_left_s = round(self._leases.left_s(record), 3) if live else 0.0
+        unattended = live and not lease_left_s
         return ProcessStatus(
             key=record.key,
             generation=record.generation,
             state=record.state.value,
-            reason=record.reason,
+            reason=f"{record.reason}; unattended" if unattended else record.reason,
             pid=record.running_as.pid if record.state in _WITH_PID else None,
             started_ms=record.started_ms,
             changed_ms=record.changed_ms,
             restarts=record.restarts,
             exit_code=record.exit_code,
             one_shot=spec.one_shot,
-            lease_left_s=round(self._leases.left_s(record.key), 3) if live else 0.0,
+            lease_left_s=lease_left_s,
             argv=spec.argv,
             labels=spec.labels,
             log_tail=record.log_tail,
+            steps=record.steps,
         )
 
 
 def _check_spec(spec: ProcessSpec) -> None:
-    positive = {"generation": spec.generation, "lease_s": spec.lease_s, "stop_grace_s": spec.stop_grace_s}
+    positive = {
+        "generation": spec.generation,
+        "lease_s": spec.lease_s,
+        "orphan_s": spec.orphan_s,
+        "stop_grace_s": spec.stop_grace_s,
+    }
     for name, value in positive.items():
         if value <= 0:
             raise DefinitionError("process refused", expected=f"{name} above 0", found=value)

@@ -1,4 +1,4 @@
-"""The regular look at every process: adopts what a predecessor left, sees ends, lets leases expire."""
+"""The regular look at every process: adopts what a predecessor left, sees ends, stops orphans."""
 
 from __future__ import annotations
 
@@ -22,21 +22,29 @@ KeyLocks = defaultdict[str, asyncio.Lock]
 
 
 class Leases:
-    """The leases of processes: the time that each may still run without a renewal.
+    """The leases of processes. The end of one stops nothing: the process is unattended from then on, and an
+    orphan when nobody has renewed it for `orphan_s`.
 
     Kept in memory only: after a restart of the agent they start over.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._until_s: dict[str, float] = {}
+        self._began_s = clock.monotonic_s()
+        self._renewed_s: dict[str, float] = {}
 
     def renew(self, record: ProcessRecord) -> None:
-        self._until_s[record.key] = self._clock.monotonic_s() + record.spec.lease_s
+        self._renewed_s[record.key] = self._clock.monotonic_s()
 
-    def left_s(self, key: str) -> float:
+    def left_s(self, record: ProcessRecord) -> float:
         """Seconds, 0 once it has expired."""
-        return max(0.0, self._until_s.get(key, 0.0) - self._clock.monotonic_s())
+        return max(0.0, record.spec.lease_s - self._silent_s(record))
+
+    def is_orphan(self, record: ProcessRecord) -> bool:
+        return self._silent_s(record) >= max(record.spec.orphan_s, record.spec.lease_s)
+
+    def _silent_s(self, record: ProcessRecord) -> float:
+        return self._clock.monotonic_s() - self._renewed_s.get(record.key, self._began_s)
 
 
 class Watch:
@@ -59,6 +67,7 @@ class Watch:
         self._leases = leases
         self._locks = locks
         self._tick_s = tick_s
+        self._unattended: set[str] = set()  # whose end of the lease is in the log
         self._stops: dict[str, asyncio.Task[None]] = {}  # background stops, so that a tick starts no second
 
     async def run(self) -> None:
@@ -98,10 +107,11 @@ class Watch:
         key = record.key
         if record.state in FINAL:
             return
+        self._note_attendance(record)
         if record.state is ProcessState.STOPPING:
             self._stop(key, record.reason)
-        elif self._leases.left_s(key) == 0:
-            self._stop(key, f"lease of {record.spec.lease_s:g} s expired: nobody asked after it")
+        elif self._leases.is_orphan(record):
+            self._stop(key, f"orphaned: nobody has asked after it for {record.spec.orphan_s:g} s")
         elif record.state is ProcessState.RUNNING:
             if self._processes.alive(record.running_as):
                 self._processes.shorten_log(key, record.generation)
@@ -110,6 +120,18 @@ class Watch:
         elif record.state is ProcessState.BACKOFF and self._life.restart_is_due(key):
             pending = self._ledger.step(record, ProcessEvent.RETRY, f"restart {record.restarts}")
             self._life.start(pending, self._commands.resolve(pending.spec.argv))
+
+    def _note_attendance(self, record: ProcessRecord) -> None:
+        if self._leases.left_s(record):
+            self._unattended.discard(record.key)
+        elif record.key not in self._unattended:
+            self._unattended.add(record.key)
+            log.warning(
+                "%s generation %d is unattended: nobody has asked after it for %g s; it goes on",
+                record.key,
+                record.generation,
+                record.spec.lease_s,
+            )
 
     def _stop(self, key: str, reason: str) -> None:
         """In the background: a grace time must not hold up the look at the others."""

@@ -29,7 +29,7 @@
 
 Invariants
     - A process belongs to an agent, never to a task: tasks request a generation and wait. A lost worker,
-      triggerer or scheduler stops nothing; a lease ends what nobody waits for any more.
+      triggerer or scheduler stops nothing; a process is stopped when its task has ended.
     - An asset event says "look at the queue", never "build this": the queue is the coordinator's.
     - Every operator may be retried, cleared or run twice.
     - Nothing incomplete is approved but by a person whom Airflow has signed in; silence approves nothing.

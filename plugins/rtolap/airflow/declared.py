@@ -58,6 +58,7 @@ _DEFAULT_RECEIVERS: tuple[dict[str, Any], ...] = (
     {"id": "r1", "replica_set": "rs-0", "port": 0},
 )
 _LOADER = "loader"
+_RECEIVER = "receiver"
 _UNITS = get_args(PartitionUnit)
 _SUBSCRIPTIONS_FOLDER = "sep"
 _PORTS_MAX = 64
@@ -84,8 +85,8 @@ class Kind:
         return f"rtolap_{self.plural}"
 
     def declared(self, variable: object, include_dir: Path) -> list[dict[str, Any]]:
-        """Operator arguments, one set each. `variable`: the Variable's decoded value, None if it is not set.
-        Raises DefinitionError naming the entry, or that there is none."""
+        """Operator arguments, one set each; none where nothing is declared, or an empty list. `variable`: the
+        Variable's decoded value, None if it is not set. Raises DefinitionError naming the entry."""
         if variable is not None:
             return self.parse(variable, f"Variable {self.variable}")
         path = include_dir / f"{self.plural}.yaml"
@@ -103,7 +104,7 @@ class Kind:
         return self.parse(content, str(path))
 
     def parse(self, declared: object, place: str) -> list[dict[str, Any]]:
-        if not isinstance(declared, Sequence) or isinstance(declared, str) or not declared:
+        if not isinstance(declared, Sequence) or isinstance(declared, str):
             raise DefinitionError(f"{place} declares no {self.plural}", expected=f"a list of {self._fields}")
         if len(declared) > ENTRIES_MAX:
             raise DefinitionError(f"{place} declares too many", expected=ENTRIES_MAX, found=len(declared))
@@ -186,6 +187,15 @@ class RunningLoader(msgspec.Struct, frozen=True):
     name: str
     port: int
     complete: Completeness | None = None
+
+
+def receiver_labels(receiver_id: str) -> dict[str, str]:
+    return {"kind": _RECEIVER, _RECEIVER: receiver_id}
+
+
+def receiver_of(status: ProcessStatus) -> str | None:
+    """Return the receiver's id; None for a process of another kind."""
+    return status.labels.get(_RECEIVER) if status.labels.get("kind") == _RECEIVER else None
 
 
 def loader_labels(loader: RunningLoader) -> dict[str, str]:

@@ -30,12 +30,16 @@ from rtolap.airflow.sensors.fleet import (
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 _BROKER = "{{ params.broker }}"
-_LOOKS: dict[str, Any] = {"cluster": "{{ params.cluster }}", "poll_s": "{{ params.poll_s }}"}
-_CHANGES: dict[str, Any] = {
+# A look is free, and moves take days, through losses of workers, triggerers and brokers.
+_LOOKS: dict[str, Any] = {
     "cluster": "{{ params.cluster }}",
-    "retries": 3,
-    "retry_delay": timedelta(minutes=1),
+    "poll_s": "{{ params.poll_s }}",
+    "retries": 100,
+    "retry_delay": timedelta(seconds=30),
 }
+_CHANGES: dict[str, Any] = {"cluster": "{{ params.cluster }}"}
+# What cannot be mended by another try fails at once: see `airflow.errors`.
+_RETRIES: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(minutes=1)}
 _THROTTLE = Param(50_000_000, type="integer", minimum=1, description="Bytes a second of each broker.")
 
 
@@ -102,6 +106,7 @@ def _dag(dag_id: str, doc_md: str | None, *, of_broker: bool, **params: Param) -
         start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
         max_active_runs=1,
         catchup=False,
+        default_args=_RETRIES,
         params={
             **(broker if of_broker else {}),
             "cluster": Param(DEFAULT_KAFKA_CLUSTER, type="string", description="Kafka cluster, by its name."),

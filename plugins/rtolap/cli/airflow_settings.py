@@ -2,6 +2,10 @@
 
 The file is in the format of the Astro command line, which applies it by itself. Elsewhere this command does,
 through the `airflow` command that is on the PATH, as the user and with the configuration that it finds there.
+
+Entries have the types of Astro's own decoder (`settings/types.go`), which loads nothing of a file with one
+wrong value: a port and the slots of a pool are integers, all else is a string, an extra of a connection and a
+structured variable as JSON. So a file that this command takes is one that Astro takes.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from rtolap.cli.output import JsonOption, print_json, success
 app = typer.Typer(no_args_is_help=True, help="Connections, pools and variables for an Airflow.")
 
 TIMEOUT_S = 120
+# field of the file → field of `airflow connections import`
 _CONNECTION = {
     "conn_id": "conn_id",
     "conn_type": "conn_type",
@@ -37,6 +42,7 @@ _CONNECTION = {
 }
 _POOL = {"pool_name", "pool_slot", "pool_description"}
 _VARIABLE = {"variable_name", "variable_value"}
+_INTEGERS = {"conn_port", "pool_slot"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ def read_settings(file: Path) -> AirflowSettings:
             for entry in _entries(root, "pools", "pool_name", _POOL, file)
         },
         variables={
-            entry["variable_name"]: entry.get("variable_value")
+            entry["variable_name"]: entry.get("variable_value") or ""
             for entry in _entries(root, "variables", "variable_name", _VARIABLE, file)
         },
     )
@@ -114,21 +120,32 @@ def _entries(
             raise DefinitionError(
                 f"{file}, airflow.{section}, entry {number}", expected=", ".join(sorted(known)), found=entry
             )
+        for field, value in entry.items():
+            _check_type(f"{file}, airflow.{section}, entry {number}: {field}", field, value)
     return [entry for entry in entries if entry.get(name_key)]
+
+
+def _check_type(place: str, field: str, value: object) -> None:
+    """An empty value is Astro's blank. Values stay out of the message: one may be a password."""
+    kind = int if field in _INTEGERS else str
+    if value is None or (isinstance(value, kind) and not isinstance(value, bool)):
+        return
+    raise DefinitionError(
+        place,
+        expected="an integer" if kind is int else "a string; a list or an object as JSON, in quotes",
+        found=f"a value of type {type(value).__name__}",
+    )
 
 
 def _connection(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a connection; those that are empty in the file are omitted, so that Airflow's own
     defaults hold.
     """
-    fields = {
+    return {
         target: entry[source]
         for source, target in _CONNECTION.items()
         if source != "conn_id" and entry.get(source) not in (None, "")
     }
-    if isinstance(fields.get("extra"), dict):
-        fields["extra"] = json.dumps(fields["extra"])
-    return fields
 
 
 def import_into(settings: AirflowSettings, run: Callable[[list[str]], None]) -> None:

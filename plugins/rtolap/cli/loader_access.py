@@ -162,7 +162,7 @@ class JobAccess:
             spec = ProcessSpec(
                 generation=agent.generation(key) + 1,
                 argv=("rtolap", "loader", "run", job),
-                lease_s=_KEPT_ON_AGENT_S,
+                orphan_s=_KEPT_ON_AGENT_S,
                 restart=RestartPolicy(final_codes=(EXIT_STOPPED, EXIT_FAILED, EXIT_OWNED)),
             )
             agent.ensure(key, spec)

@@ -98,8 +98,10 @@ def airflow_env(layout: StackLayout, settings: Mapping[str, str], ports: Mapping
         "AIRFLOW__API__WORKERS": "1",
         "AIRFLOW__API__SECRET_KEY": read_secret(layout, "airflow-api"),
         "AIRFLOW__API_AUTH__JWT_SECRET": read_secret(layout, "airflow-jwt"),
-        # seconds to wait for another component's write; the default of 5 is short for a busy machine
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=60",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        # a component waits for another's write instead of being refused: see docs/decisions/0014
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": "rtolap.airflow.database.SQLITE_ARGUMENTS",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS_ASYNC": "rtolap.airflow.database.SQLITE_ARGUMENTS",
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
         # a process that ends between two looks is seen after so many seconds; 5 by default, for deferrals too

@@ -15,6 +15,14 @@ def test_exactly_the_ready_segments_of_the_range_are_queued(backfill: Any) -> No
     assert others <= {"READY", "PURGED"}
 
 
+def test_a_run_ends_when_its_segments_are_ready_and_names_them(backfill: Any) -> None:
+    assert backfill.waiting == ["running", "running"]
+    assert {backfill.built[day] for day in (3, 4)} == {"READY"}
+    days = {day: info.segment for day, info in backfill.history.stream.segments().items()}
+    told = sorted(name for one in backfill.told for name in one["ready"])
+    assert told == sorted([days[3], days[4]])
+
+
 def test_a_clear_and_a_second_backfill_of_the_range_change_nothing(backfill: Any) -> None:
     assert backfill.cleared == backfill.queued
     assert set(backfill.again.values()) <= {"READY", "PURGED"}

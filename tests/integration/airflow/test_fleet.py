@@ -19,8 +19,11 @@ import httpx
 import numpy as np
 import pytest
 from rtolap.airflow.hooks.fleet import OpenedFleet
-from rtolap.airflow.sensors import fleet as sensors
-from rtolap.airflow.sensors.fleet import NoMovesRunningSensor, NoUnderReplicatedPartitionSensor
+from rtolap.airflow.sensors.fleet import (
+    FleetSensor,
+    NoMovesRunningSensor,
+    NoUnderReplicatedPartitionSensor,
+)
 from rtolap.base.clock import SystemClock
 from rtolap.fleet.isolation.audit import audit
 from rtolap.fleet.isolation.findings import FindingKind
@@ -57,8 +60,8 @@ PARTITIONS = 8
 SIZE_BYTES = 3_000_000
 DISK_BYTES = 100_000_000
 SLOW_BYTES_PER_S = 1_500_000
+QUESTION_S = 600.0  # each look before it is a worker, and a wait in the triggerer if need be
 POLL_S = 4
-CONTEXT: Any = {}
 RACK_KINDS = (FindingKind.SHARED_RACK, FindingKind.RACK_LOSS)
 
 
@@ -120,7 +123,7 @@ class CaredFleet:
             found = answer.raise_for_status().json()["hitl_details"]
             return found[0] if found else None
 
-        asked: dict[str, Any] = self.airflow.until("question", look)
+        asked: dict[str, Any] = self.airflow.until("question", look, QUESTION_S)
         return asked
 
     def answer(
@@ -207,8 +210,13 @@ def test_a_plan_that_a_person_rejects_moves_nothing(fleet: CaredFleet) -> None:
     assert fleet.brokers_of(fleet.topic) == {1, 2}
 
 
+def seen(fleet: CaredFleet, sensor: type[FleetSensor]) -> bool:
+    """Is what the sensor waits for so?"""
+    return sensor(task_id="seen").look(fleet.opened).done
+
+
 def test_an_unbalanced_fleet_becomes_balanced_as_a_person_has_approved(
-    fleet: CaredFleet, java: JavaArtifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fleet: CaredFleet, java: JavaArtifacts, tmp_path: Path
 ) -> None:
     """Under records that are written and read; what was changed after its approval is refused first."""
     airflow, before = fleet.airflow, fleet.utilisation()
@@ -227,16 +235,13 @@ def test_an_unbalanced_fleet_becomes_balanced_as_a_person_has_approved(
 
         fleet.opened.plans.write(described["path"], approved)
         airflow.clear(BALANCE, run_id, "submit", "watch", "in_sync_again")
-        monkeypatch.setattr(sensors, "open_fleet", lambda *_: _Opened(fleet.opened))
-        nothing_moves = NoMovesRunningSensor(task_id="nothing_moves")
-        in_sync = NoUnderReplicatedPartitionSensor(task_id="in_sync")
-        assert nothing_moves.poke(CONTEXT)
-        until(lambda: not nothing_moves.poke(CONTEXT), "a plan that is carried out", poll_s=0.1)
-        until(lambda: not in_sync.poke(CONTEXT), "a copy that is not in sync yet", poll_s=0.1)
+        assert seen(fleet, NoMovesRunningSensor)
+        until(lambda: not seen(fleet, NoMovesRunningSensor), "a plan that is carried out", poll_s=0.1)
+        until(lambda: not seen(fleet, NoUnderReplicatedPartitionSensor), "a copy under way", poll_s=0.1)
         airflow.until_task(BALANCE, run_id, "success", task_id="watch")
         airflow.until_run(BALANCE, run_id)
-        assert nothing_moves.poke(CONTEXT)
-        assert in_sync.poke(CONTEXT)
+        assert seen(fleet, NoMovesRunningSensor)
+        assert seen(fleet, NoUnderReplicatedPartitionSensor)
 
     (record,) = fleet.kept.plans()
     assert (record.by, record.digest, set(record.outcomes)) == ("ada", described["digest"], {"d"})
@@ -349,19 +354,3 @@ def take_back(fleet: CaredFleet, broker: int, partition: Partition) -> None:
 
 def spread(utilisation: list[float]) -> float:
     return max(utilisation) - min(utilisation)
-
-
-class _Opened:
-    """Stands for the hook: the fleet is open already."""
-
-    def __init__(self, fleet: OpenedFleet) -> None:
-        self._fleet = fleet
-
-    def opened(self) -> _Opened:
-        return self
-
-    def __enter__(self) -> OpenedFleet:
-        return self._fleet
-
-    def __exit__(self, *_: object) -> None:
-        pass

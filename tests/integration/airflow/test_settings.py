@@ -19,7 +19,7 @@ CONNECTION = {
     "conn_password": "s3cret",
 }
 POOL = {"pool_name": "it_pool", "pool_slot": 3, "pool_description": "of a test"}
-VARIABLE = {"variable_name": "it_variable", "variable_value": [1, {"a": "b"}]}
+VARIABLE = {"variable_name": "it_variable", "variable_value": '[1, {"a": "b"}]'}
 ENTRIES = (
     "connections/rtolap_default",
     "connections/kafka_default",

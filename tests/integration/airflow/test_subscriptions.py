@@ -121,7 +121,7 @@ def test_a_subscription_is_made_run_waited_for_announced_and_dropped(
         return True if task["state"] == "deferred" else None
 
     airflow.until("deferred consumer", deferred_again)
-    airflow.until_renewed(f"sep.{subscription}")  # before its trigger runs, just the lease ends it
+    airflow.until_renewed(f"sep.{subscription}")  # before its trigger runs, nobody is told of a mark
     airflow.pause(CONSUMERS)
     path = f"/api/v2/dags/{CONSUMERS}/dagRuns/{deferred['dag_run_id']}/taskInstances/consumer"
     answer = airflow.api.patch(f"{path}/{deferred['map_index']}", json={"new_state": "failed"})

@@ -249,7 +249,7 @@ def test_an_agent_of_the_wheel_builds_a_segment_with_the_job_of_the_wheel(
         argv=("spark-submit", *options, "build_segment.py", "{files}/specs.json"),
         files={"specs.json": msgspec.json.encode([spec]).decode()},
         one_shot=True,
-        lease_s=DEADLINE_S,
+        orphan_s=DEADLINE_S,
     )
     try:
         server.start()

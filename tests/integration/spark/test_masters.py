@@ -122,7 +122,6 @@ def submitted(spec: BuildSpec, master: str, generation: int, *further: str) -> P
     return ProcessSpec(
         generation=generation,
         argv=tuple(batch.argv(options, "build_segment.py")),
-        lease_s=600,
         one_shot=True,
         files={batch.SPECS_FILE: msgspec.json.encode([spec]).decode()},
     )

@@ -153,13 +153,16 @@ class FleetHook:
     """`cluster`: `kafka_default` for `default`, `kafka_NAME` for any other, or `kafka_conn_id`."""
 
     def __init__(self, cluster: str, kafka_conn_id: str | None = None) -> None:
-        self._cluster = cluster
-        self._kafka_conn_id = kafka_conn_id
+        self._kafka = KafkaClusterHook(cluster, kafka_conn_id)
+
+    async def load(self) -> None:
+        """Read the connection without blocking, before `opened` is used in a thread of a trigger."""
+        await self._kafka.load()
 
     @contextmanager
     def opened(self) -> Iterator[OpenedFleet]:
         settings = Settings()
-        hook = KafkaClusterHook(self._cluster, self._kafka_conn_id)
+        hook = self._kafka
         registry = HostRegistry(settings.include_dir, hook.cluster_name)
         file = settings.fleet_sources
         rates = None if file is None else SourceRates(read_sources(file))

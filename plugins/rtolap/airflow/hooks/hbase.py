@@ -9,9 +9,9 @@ import logging
 from functools import cached_property
 from typing import Any
 
-from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from rtolap.airflow.hooks.awaited import AwaitedConnections
 from rtolap.airflow.hooks.on_demand import HBASE_CONN_TYPE, HBASE_DEFAULT, DueArguments
 from rtolap.base.clock import SystemClock
 from rtolap.base.closeable import Closeable
@@ -34,7 +34,7 @@ _ZOOKEEPER_PORT = 2181
 _PARENT_KEY = "parent"
 
 
-class HBaseHook(BaseHook):
+class HBaseHook(AwaitedConnections):
     """Host: the servers of HBase's ZooKeeper, separated by commas; port: of those that name none; extra
     `parent`: HBase's node. The default connection may be missing: RTOLAP_HBASE serves then.
     """
@@ -88,6 +88,10 @@ class HBaseReplication(Closeable):
         self._hook = HBaseHook(hbase_conn_id)
         self._sources: ReplicationSources | None = None
         self._looked: ReplicationStatus | None = None
+
+    async def load(self) -> None:
+        """Read the connection without blocking; triggers call it before a thread of theirs asks HBase."""
+        await self._hook.read(self._hook.hbase_conn_id)
 
     def close(self) -> None:
         if self._sources is not None:

@@ -12,6 +12,7 @@ from typing import Any
 from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from rtolap.airflow.hooks.awaited import AwaitedConnections
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.kafka.clusters import (
@@ -35,7 +36,7 @@ def connection_of(cluster: str) -> str:
     return f"kafka_{cluster}"
 
 
-class KafkaClusterHook(KafkaBaseHook):
+class KafkaClusterHook(AwaitedConnections, KafkaBaseHook):
     """A hook for one Kafka cluster, reached by its connection, `kafka_default` for the cluster `default` and
     `kafka_NAME` for others; where there is none, by the settings of this host (`RTOLAP_KAFKA`,
     `RTOLAP_KAFKA_CLUSTERS`).
@@ -47,9 +48,13 @@ class KafkaClusterHook(KafkaBaseHook):
     """
 
     def __init__(self, cluster: str = DEFAULT_KAFKA_CLUSTER, kafka_config_id: str | None = None) -> None:
-        super().__init__(kafka_config_id=kafka_config_id or connection_of(cluster))  # type: ignore[no-untyped-call]
+        super().__init__(kafka_config_id=kafka_config_id or connection_of(cluster))
         self._name = cluster
         self._named = kafka_config_id is not None
+
+    async def load(self) -> None:
+        """Read the connection without blocking; triggers call it before a thread of theirs asks Kafka."""
+        await self.read(self.kafka_config_id)
 
     @property
     def cluster_name(self) -> str:

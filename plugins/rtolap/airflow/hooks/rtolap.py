@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from rtolap.airflow.hooks import supervisor
 from rtolap.airflow.hooks.connection import (
     CONN_TYPE,
     DEFAULT_CONN_ID,
@@ -45,15 +46,17 @@ class RtolapHook(BaseHook):
         return from_connection(connection, Settings())
 
     async def load(self) -> None:
-        """Read the connection without blocking; triggers call it before they request a client."""
-        try:
-            connection = await self.aget_connection(self.rtolap_conn_id)
-        except AirflowNotFoundException:
-            if self.rtolap_conn_id != DEFAULT_CONN_ID:
-                raise
+        """Read the connection without blocking, unless that was done; triggers call it before they request a
+        client. Airflow is asked until it answers."""
+        if "endpoints" in self.__dict__:
+            return
+        connection = await supervisor.loaded_connection(self.rtolap_conn_id, self.log)
+        if connection is not None:
+            self.endpoints = from_connection(connection, Settings())
+        elif self.rtolap_conn_id == DEFAULT_CONN_ID:
             self.endpoints = from_settings(Settings())
         else:
-            self.endpoints = from_connection(connection, Settings())
+            raise AirflowNotFoundException(f"there is no connection {self.rtolap_conn_id}")
 
     def coordinator(self) -> CoordinatorClient:
         return CoordinatorClient(self.endpoints.coordinator_urls, self.endpoints.token)

@@ -1,4 +1,7 @@
-"""Short calls to the coordinator, one operator each. All may be repeated safely."""
+"""Short calls to the coordinator, one operator each. All may be repeated safely.
+
+A cube or segment that nobody knows fails a task at once: see `airflow.errors`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, BaseOperatorLink, Context
 
+from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.links import SegmentsLink
@@ -16,6 +20,7 @@ from rtolap.model.instants import instant_ms
 from rtolap.protocols.coordinator.client import CoordinatorClient
 
 READY = "READY"
+REMOTE_PERSISTED = "REMOTE_PERSISTED"
 
 
 class CubeOperator(BaseOperator):
@@ -30,7 +35,7 @@ class CubeOperator(BaseOperator):
         self.rtolap_conn_id = rtolap_conn_id
 
     def execute(self, context: Context) -> Any:
-        with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
+        with final_at_once(), RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
             return self.call(coordinator)
 
     @abstractmethod
@@ -88,7 +93,11 @@ class CleanupOperator(CubeOperator):
 
 
 class RequeueOperator(CubeOperator):
-    """Queue the READY segments that overlap `[start, end)` to be rebuilt. Others are left as they are."""
+    """Queue the READY segments that overlap `[start, end)` to be rebuilt. Others are left as they are.
+
+    Result: {"cube", "segments"}, the arguments of a `SegmentsReadySensor`: those that were queued, and those
+    that an earlier try has queued, which wait to be built.
+    """
 
     template_fields: Sequence[str] = ("cube", "start", "end")
 
@@ -97,10 +106,12 @@ class RequeueOperator(CubeOperator):
         self.start = start
         self.end = end
 
-    def call(self, coordinator: CoordinatorClient) -> list[str]:
-        segments = coordinator.segments(
-            self.cube, state=READY, start_ms=instant_ms(self.start), end_ms=instant_ms(self.end)
+    def call(self, coordinator: CoordinatorClient) -> dict[str, Any]:
+        overlapping = coordinator.segments(
+            self.cube, start_ms=instant_ms(self.start), end_ms=instant_ms(self.end)
         )
+        segments = [segment for segment in overlapping if segment.state == READY]
+        waiting = [one.segment for one in overlapping if one.state == REMOTE_PERSISTED and one.version]
         queued: list[str] = []
         for segment in segments:
             try:
@@ -109,5 +120,8 @@ class RequeueOperator(CubeOperator):
                 self.log.info("%s is left as it is: %s", segment.segment, error)
             else:
                 queued.append(segment.segment)
-        self.log.info("%s: queued %d of %d segments", self.cube, len(queued), len(segments))
-        return queued
+        self.log.info(
+            "%s: queued %d of %d READY segments, %d were queued already",
+            *(self.cube, len(queued), len(segments), len(waiting)),
+        )
+        return {"cube": self.cube, "segments": sorted([*queued, *waiting])}

@@ -1,33 +1,24 @@
 """Plans for Kafka's brokers, and operations on their lives: done once a person has approved them.
 
 What another try would not mend (a plan that was changed, or does not fit the cluster any more; a step that a
-broker's life does not have) fails a task at once; what may pass is raised as it is, for Airflow's retries.
+broker's life does not have) fails a task at once: see `airflow.errors`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.on_demand import open_fleet
 from rtolap.airflow.operators.window_approval import responder
-from rtolap.base.errors import (
-    DefinitionError,
-    Forbidden,
-    IllegalTransition,
-    ImpossiblePlan,
-    PlanRefused,
-    Unauthorized,
-)
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 _GIB = 1 << 30
-_FINAL = (DefinitionError, Forbidden, IllegalTransition, ImpossiblePlan, PlanRefused, Unauthorized)
 APPROVE = "Approve"
 
 
@@ -143,15 +134,6 @@ def approver(answer: Mapping[str, Any] | None) -> str:
     if by is None or answer is None or list(answer.get("chosen_options", ())) != [APPROVE]:
         raise AirflowFailException("nobody has approved it, so nothing is done")
     return by
-
-
-@contextmanager
-def final_at_once() -> Iterator[None]:
-    """Fail the task, without a retry, for what another try would not mend."""
-    try:
-        yield
-    except _FINAL as error:
-        raise AirflowFailException(str(error)) from error
 
 
 def plan_text(planned: Mapping[str, Any]) -> str:

@@ -21,10 +21,12 @@ from rtolap.base.errors import NotFound
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import (
     LEASE_S_DEFAULT,
+    ORPHAN_S_DEFAULT,
     STOP_GRACE_S_DEFAULT,
     ProcessSpec,
     ProcessStatus,
     RestartPolicy,
+    WaitingTask,
 )
 
 GENERATION_KEY = "generation"
@@ -38,7 +40,8 @@ class ManagedProcessOperator(BaseOperator):
     to restart, up to `restarts_max` and not after one of `final_codes`, and Airflow's `retries` come after
     that. A one-shot that is executed again while it runs (a clear, a lost worker) is adopted, not started
     twice. `waits_when_done`: one that ends with code 0, as was requested elsewhere, keeps the task waiting
-    until it is cleared. `labels` go with the process, for whoever looks for it on the agent.
+    until it is cleared. `labels` go with the process, for whoever looks for it on the agent. While Airflow is
+    away nobody asks after a process, and it goes on; after `orphan_s` of that it is stopped.
     """
 
     template_fields: Sequence[str] = ("argv", "process_key", "env")
@@ -53,6 +56,7 @@ class ManagedProcessOperator(BaseOperator):
         env: Mapping[str, str] | None = None,
         one_shot: bool = False,
         lease_s: float = LEASE_S_DEFAULT,
+        orphan_s: float = ORPHAN_S_DEFAULT,
         stop_grace_s: float = STOP_GRACE_S_DEFAULT,
         restarts_max: int = 5,
         restart_backoff_s: float = 2.0,
@@ -69,6 +73,7 @@ class ManagedProcessOperator(BaseOperator):
         self.env = dict(env or {})
         self.one_shot = one_shot
         self.lease_s = lease_s
+        self.orphan_s = orphan_s
         self.stop_grace_s = stop_grace_s
         self.restarts_max = restarts_max
         self.restart_backoff_s = restart_backoff_s
@@ -114,12 +119,13 @@ class ManagedProcessOperator(BaseOperator):
             argv=tuple(argv),
             env=self.env,
             lease_s=self.lease_s,
+            orphan_s=self.orphan_s,
             restart=RestartPolicy(
                 max=self.restarts_max, backoff_s=self.restart_backoff_s, final_codes=self.final_codes
             ),
             one_shot=self.one_shot,
             stop_grace_s=self.stop_grace_s,
-            labels=labels or self.labels,
+            labels={**(labels or self.labels), **_waiting_task(context).label()},
             files=files or {},
         )
         status = agent.ensure(self.process_key, spec)
@@ -127,15 +133,14 @@ class ManagedProcessOperator(BaseOperator):
         return generation
 
     def wait(self, context: Context, generation: int) -> NoReturn:
-        ti = context["ti"]
+        task = _waiting_task(context)
         trigger = ProcessTrigger(
             process_key=self.process_key,
             generation=generation,
-            dag_id=ti.dag_id,
-            run_id=ti.run_id,
-            task_id=ti.task_id,
-            map_index=-1 if ti.map_index is None else ti.map_index,
-            one_shot=self.one_shot,
+            dag_id=task.dag_id,
+            run_id=task.run_id,
+            task_id=task.task_id,
+            map_index=task.map_index,
             poll_s=self.poll_s,
             waits_when_done=self.waits_when_done,
             rtolap_conn_id=self.rtolap_conn_id,
@@ -174,6 +179,11 @@ class ManagedProcessOperator(BaseOperator):
         if status is None or status.generation != event["generation"]:
             raise AirflowFailException(f"{self.process_key} ended and was taken over by another task")
         return status
+
+
+def _waiting_task(context: Context) -> WaitingTask:
+    ti = context["ti"]
+    return WaitingTask(ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index)
 
 
 def find(agent: AgentClient, key: str) -> ProcessStatus | None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pendulum
-from airflow.sdk import DAG, Variable, XComArg, task
+from airflow.sdk import DAG, PokeReturnValue, Variable, XComArg, task
 
-from rtolap.airflow.declared import Completeness, Kind, RunningLoader, loader_labels
+from rtolap.airflow.declared import Completeness, Kind, RunningLoader, loader_labels, receiver_labels
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.base.settings import Settings
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_STOPPED, process_key
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 60.0  # between two looks for declarations while there are none
+NEVER_S = timedelta(days=3650).total_seconds()
 
 # For about a day, ever more slowly, before a human is needed.
 _RETRIES: dict[str, Any] = {
@@ -43,7 +49,9 @@ class ReceiverOperator(ManagedProcessOperator):
         argv += ["--port", str(port)]
         for name, value in sorted((bounds or {}).items()):
             argv += [f"--{name.replace('_', '-')}", str(value)]
-        super().__init__(argv=argv, process_key=f"receiver.{receiver_id}", **kwargs)
+        super().__init__(
+            argv=argv, process_key=f"receiver.{receiver_id}", labels=receiver_labels(receiver_id), **kwargs
+        )
         self.receiver_id = receiver_id
         self.replica_set = replica_set
         self.port = port
@@ -118,11 +126,22 @@ def service_dag(kind: Kind, doc_md: str | None) -> DAG:
 
 
 def declared_services(kind: Kind) -> XComArg:
-    """The task that reads the declarations; its result is the arguments of an operator, one set each."""
+    """The task that reads the declarations; its result is the arguments of an operator, one set each.
 
-    @task
-    def declared() -> list[dict[str, Any]]:
+    While nothing is declared it waits: a run without a task would end, and the next begin at once.
+    """
+
+    @task.sensor(mode="reschedule", poke_interval=LOOK_S, timeout=NEVER_S)
+    def declared() -> PokeReturnValue:
+        include_dir = Settings().include_dir
         variable = Variable.get(kind.variable, default=None, deserialize_json=True)
-        return kind.declared(variable, Settings().include_dir)
+        found = kind.declared(variable, include_dir)
+        if not found:
+            log.info(
+                "no %s are declared, in Variable %s or %s; the next look is in %g s",
+                *(kind.plural, kind.variable, include_dir / f"{kind.plural}.yaml", LOOK_S),
+            )
+        return PokeReturnValue(bool(found), found)
 
-    return declared()
+    services: XComArg = declared()
+    return services

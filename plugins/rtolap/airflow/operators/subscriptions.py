@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context
 
 from rtolap.airflow.declared import defined_subscriptions
+from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.on_demand import HBASE_DEFAULT, open_replication
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
@@ -28,10 +29,11 @@ class CreateSubscriptionOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[str]:
         include_dir = Settings().include_dir
-        defined = defined_subscriptions(include_dir).get(self.subscription)
-        if defined is None:
-            raise NotFound(f"no file in {include_dir} defines a subscription {self.subscription}")
-        with open_replication(self.hbase_conn_id) as replication:
+        with final_at_once():
+            defined = defined_subscriptions(include_dir).get(self.subscription)
+            if defined is None:
+                raise NotFound(f"no file in {include_dir} defines a subscription {self.subscription}")
+        with final_at_once(), open_replication(self.hbase_conn_id) as replication:
             warnings = replication.create(defined)
         for warning in warnings:
             self.log.warning("%s: %s", self.subscription, warning)
@@ -52,8 +54,9 @@ class DropSubscriptionOperator(BaseOperator):
         self.hbase_conn_id = hbase_conn_id
 
     def execute(self, context: Context) -> None:
-        defined = defined_subscriptions(Settings().include_dir).get(self.subscription)
-        with open_replication(self.hbase_conn_id) as replication:
+        with final_at_once():
+            defined = defined_subscriptions(Settings().include_dir).get(self.subscription)
+        with final_at_once(), open_replication(self.hbase_conn_id) as replication:
             try:
                 replication.drop(self.subscription, defined)
             except NotFound as error:

@@ -18,6 +18,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator, BaseOperatorLink, Context, Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 
+from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.links import WindowLink
@@ -126,7 +127,7 @@ class WindowApprovalOperator(ApprovalOperator):
         )
 
     def _explain(self) -> Explanation:
-        with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
+        with final_at_once(), RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
             return explain(coordinator, self._window())
 
     def _window(self) -> Window:
@@ -168,7 +169,7 @@ class ApproveWindowOperator(BaseOperator):
         ti = context["ti"]
         place = f" (Airflow: {ti.dag_id}, run {ti.run_id})"
         by, reason = short(by, BY_MAX), short(text, REASON_MAX - len(place)) + place
-        with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
+        with final_at_once(), RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
             known = coordinator.application(self.application).approvals
             if any(
                 (approval.until_ms, approval.by, approval.reason) == (until_ms, by, reason)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 from airflow.triggers.base import BaseTrigger
 
+from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.triggers.base import address_of, addressed
+from rtolap.base.errors import RtolapError
 from rtolap.protocols.coordinator.client import CoordinatorClient
 
 Client = TypeVar("Client")
@@ -23,7 +25,10 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
     """Base of what waits for a service's state; `timeout` is in seconds, as everywhere in Airflow.
 
     When the time is over it looks once more: then it succeeds after all, or says what it found instead.
+    Errors of the types in `passing` are retried, although another operator would fail at once.
     """
+
+    passing: ClassVar[tuple[type[RtolapError], ...]] = ()
 
     def __init__(
         self, *, rtolap_conn_id: str = DEFAULT_CONN_ID, poke_interval: float = 5.0, **kwargs: Any
@@ -52,7 +57,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
         """The sensor's result, of what its trigger has fired."""
 
     def execute(self, context: Context) -> Any:
-        with self.client(RtolapHook(self.rtolap_conn_id)) as client:
+        with final_at_once(*self.passing), self.client(RtolapHook(self.rtolap_conn_id)) as client:
             result = self.poll(client)
             if result is not None:
                 return result
@@ -78,7 +83,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
                 ended.__cause__, AirflowSensorTimeout
             ):
                 raise
-            with self.client(RtolapHook(self.rtolap_conn_id)) as client:
+            with final_at_once(*self.passing), self.client(RtolapHook(self.rtolap_conn_id)) as client:
                 result = self.poll(client)
                 if result is not None:
                     return result

@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from airflow.sdk import BaseOperatorLink, Context
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from rtolap.airflow.links import WindowLink
+from rtolap.airflow.rebuilt import FAILED_AFTER_S, RebuildWatch, Rebuilt
 from rtolap.airflow.sensors.base import CoordinatorSensor
-from rtolap.airflow.triggers.cubes import QueueTrigger, WatermarkTrigger, WindowTrigger
+from rtolap.airflow.triggers.cubes import QueueTrigger, RebuiltTrigger, WatermarkTrigger, WindowTrigger
 from rtolap.airflow.windows import Window, explain, named_window, outcome
 from rtolap.airflow.words import iso, state_of
 from rtolap.model.instants import instant_ms
@@ -92,6 +93,58 @@ class LowWatermarkSensor(CoordinatorSensor):
         if "error" in event:
             raise AirflowException(f"the low watermark of {self.cube} cannot be read: {event['error']}")
         return int(event["low_watermark_ms"])
+
+
+class SegmentsReadySensor(CoordinatorSensor):
+    """Succeeds when all of `segments` of `cube`, which were queued to be built, are READY, and fails with the
+    names and the errors of those that will not be. Result: {"cube", "ready"}.
+
+    A segment will not be READY when it is purged, or when its builds have failed for `failed_after_s`.
+    """
+
+    template_fields: Sequence[str] = ("cube", "segments")
+
+    def __init__(
+        self, *, cube: str, segments: Sequence[str], failed_after_s: float = FAILED_AFTER_S, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.cube = cube
+        self.segments = segments
+        self.failed_after_s = failed_after_s
+
+    def trigger(self, coordinator: CoordinatorClient) -> RebuiltTrigger:
+        return RebuiltTrigger(
+            cube=self.cube,
+            segments=list(self.segments),
+            failed_after_s=self.failed_after_s,
+            poll_s=float(self.poke_interval),
+            rtolap_conn_id=self.rtolap_conn_id,
+        )
+
+    def poll(self, coordinator: CoordinatorClient) -> dict[str, Any] | None:
+        seen = self._seen(coordinator)
+        self.log.info("%s: %s", self.cube, seen.text)
+        return None if seen.waiting else self._result(list(seen.ready), seen.failed)
+
+    def found(self, coordinator: CoordinatorClient) -> str:
+        return f"{self.cube}: {self._seen(coordinator).text}"
+
+    def fired(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        return self._result(event["ready"], event["failed"])
+
+    def _seen(self, coordinator: CoordinatorClient) -> Rebuilt:
+        if not self.segments:
+            return Rebuilt((), {}, {})
+        return RebuildWatch(self.segments, self.failed_after_s).look(coordinator.segments(self.cube), 0.0)
+
+    def _result(self, ready: list[str], failed: Mapping[str, str]) -> dict[str, Any]:
+        if failed:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+            raise AirflowFailException(
+                f"{len(failed)} of {len(self.segments)} segments of {self.cube} were not rebuilt: {reasons}"
+            )
+        self.log.info("%s: %d segments are READY: %s", self.cube, len(ready), ", ".join(ready) or "none")
+        return {"cube": self.cube, "ready": ready}
 
 
 class WindowCompleteSensor(CoordinatorSensor):

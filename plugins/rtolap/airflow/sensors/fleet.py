@@ -1,29 +1,38 @@
 """Sensors of a Kafka cluster: nothing moves, a plan has ended, replicas are in sync, a broker's state.
 
-A look costs a few requests, and moves take hours: between looks the worker's slot is free
-(`mode="reschedule"`). `poll_s`, the seconds between two looks, may be a template.
+A look costs a few requests, and moves take hours: after the first one they wait in the triggerer. `poll_s`,
+the seconds between two looks, may be a template.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
+from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
+from rtolap.airflow.fleet_looks import Look, look
 from rtolap.airflow.hooks.on_demand import open_fleet
+from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.sensors.base import DeferredSensor
+from rtolap.airflow.triggers.fleet import FleetTrigger
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 if TYPE_CHECKING:
-    from rtolap.airflow.hooks.fleet_brokers import BrokerView
+    from rtolap.airflow.hooks.fleet import OpenedFleet
 
 POLL_S = 60.0
-_SHOWN = 5
+TIMEOUT = timedelta(days=30)  # replicas of large brokers move for days
 
 
-class _FleetSensor(BaseSensorOperator):
+class FleetSensor(DeferredSensor["OpenedFleet"]):
+    """Base of what waits for the state of a Kafka cluster, by the look called `look_name`."""
+
     template_fields: Sequence[str] = ("cluster", "poll_s")
+    look_name: ClassVar[str]
 
     def __init__(
         self,
@@ -31,110 +40,110 @@ class _FleetSensor(BaseSensorOperator):
         cluster: str = DEFAULT_KAFKA_CLUSTER,
         kafka_conn_id: str | None = None,
         poll_s: float | str = POLL_S,
-        mode: str = "reschedule",
+        timeout: float = TIMEOUT.total_seconds(),
         **kwargs: Any,
     ) -> None:
-        super().__init__(mode=mode, **kwargs)
+        super().__init__(timeout=timeout, **kwargs)
         self.cluster = cluster
         self.kafka_conn_id = kafka_conn_id
         self.poll_s = poll_s
 
-    def execute(self, context: Context) -> Any:
-        self.poke_interval = float(self.poll_s)
-        return super().execute(context)
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the look, rendered."""
+        return {}
 
-    def _left(self, what: str, left: Sequence[str]) -> bool:
-        if left:
-            self.log.info("%d %s: %s", len(left), what, ", ".join(left[:_SHOWN]))
-        return not left
+    def client(self, hook: RtolapHook) -> AbstractContextManager[OpenedFleet]:
+        return open_fleet(self.cluster, self.kafka_conn_id).opened()
+
+    def look(self, client: OpenedFleet) -> Look:
+        return look(client, self.look_name, self.arguments())
+
+    def poll(self, client: OpenedFleet) -> Any:
+        seen = self.look(client)
+        self.log.info(seen.text)
+        if seen.failed is not None:
+            raise AirflowFailException(seen.failed)
+        return seen.result if seen.done else None
+
+    def found(self, client: OpenedFleet) -> str:
+        return self.look(client).text
+
+    def trigger(self, client: OpenedFleet) -> FleetTrigger:
+        return FleetTrigger(
+            look_name=self.look_name,
+            arguments=self.arguments(),
+            cluster=self.cluster,
+            kafka_conn_id=self.kafka_conn_id,
+            poll_s=float(self.poll_s),
+        )
+
+    def fired(self, context: Context, event: dict[str, Any]) -> Any:
+        if "failed" in event:
+            raise AirflowFailException(event["failed"])
+        return event["result"]
 
 
-class NoMovesRunningSensor(_FleetSensor):
+class NoMovesRunningSensor(FleetSensor):
     """Succeeds when no plan is carried out and no partition is being reassigned, by whomever."""
 
-    def poke(self, context: Context) -> bool:
-        with open_fleet(self.cluster, self.kafka_conn_id).opened() as fleet:
-            return self._left("moves are running", fleet.running())
+    look_name = "nothing_moves"
 
 
-class NoUnderReplicatedPartitionSensor(_FleetSensor):
+class NoUnderReplicatedPartitionSensor(FleetSensor):
     """Succeeds when every replica of every partition is in sync."""
 
-    def poke(self, context: Context) -> bool:
-        with open_fleet(self.cluster, self.kafka_conn_id).opened() as fleet:
-            return self._left("partitions are under-replicated", fleet.under_replicated())
+    look_name = "in_sync"
 
 
-class PlanEndedSensor(_FleetSensor):
+class PlanEndedSensor(FleetSensor):
     """Succeeds when a plan is done, and fails when some of its moves are not. Result: moves by state; none of
     them where `plan_id` is None, for nothing had to be moved."""
 
-    template_fields: Sequence[str] = (*_FleetSensor.template_fields, "plan_id")
+    template_fields: Sequence[str] = (*FleetSensor.template_fields, "plan_id")
+    look_name = "plan_ended"
 
     def __init__(self, *, plan_id: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.plan_id = plan_id
 
-    def poke(self, context: Context) -> PokeReturnValue:
-        if self.plan_id is None:
-            return PokeReturnValue(True, {})
-        with open_fleet(self.cluster, self.kafka_conn_id).opened() as fleet:
-            counts = fleet.ended(self.plan_id)
-        if counts is not None and set(counts) - {"done"}:
-            raise AirflowFailException(f"plan {self.plan_id} has ended with {counts}")
-        return PokeReturnValue(counts is not None, counts)
+    def arguments(self) -> dict[str, Any]:
+        return {"plan_id": self.plan_id}
 
 
-class _BrokerSensor(_FleetSensor):
-    template_fields: Sequence[str] = (*_FleetSensor.template_fields, "broker")
+class BrokerSensor(FleetSensor):
+    """Base of what waits for the state of one broker."""
+
+    template_fields: Sequence[str] = (*FleetSensor.template_fields, "broker")
 
     def __init__(self, *, broker: int | str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.broker = broker
 
-    def view(self) -> BrokerView:
-        """Return the broker as `hooks.fleet_brokers` shows it, after what happened by itself is noted."""
-        with open_fleet(self.cluster, self.kafka_conn_id).opened() as fleet:
-            view = fleet.brokers.view(int(self.broker))
-        self.log.info("broker %s: %s, %d replicas", view.broker, view.state, view.replicas)
-        if view.problem:
-            self.log.warning("an operation on it is not done: %s", view.problem)
-        return view
+    def arguments(self) -> dict[str, Any]:
+        return {"broker": int(self.broker)}
 
 
-class BrokerMayStopSensor(_BrokerSensor):
+class BrokerMayStopSensor(BrokerSensor):
     """Succeeds when every partition that can be written can be written without the broker. Result: its host,
     state and replicas, and `text` for who approves it."""
 
-    def poke(self, context: Context) -> PokeReturnValue:
-        view = self.view()
-        may = self._left("partitions could not be written without it", view.stopped)
-        text = "\n".join(
-            [
-                f"- broker {view.broker} on {view.host or 'an unknown host'} is {view.state}",
-                f"- {view.replicas} replicas are on it, which nobody can read there while it is stopped",
-                "- every partition that can be written now can be written without it",
-            ]
-        )
-        described = {"host": view.host, "state": str(view.state), "replicas": view.replicas, "text": text}
-        return PokeReturnValue(may, described)
+    look_name = "may_stop"
 
 
-class BrokerMayRetireSensor(_BrokerSensor):
+class BrokerMayRetireSensor(BrokerSensor):
     """Succeeds when the broker holds no replica, and its life lets it retire. Result: its state."""
 
-    def poke(self, context: Context) -> PokeReturnValue:
-        view = self.view()
-        return PokeReturnValue(view.may_retire, str(view.state))
+    look_name = "may_retire"
 
 
-class BrokerStateSensor(_BrokerSensor):
+class BrokerStateSensor(BrokerSensor):
     """Succeeds when the broker's life is in `state`, and all that led there is done. Result: the state."""
+
+    look_name = "broker_state"
 
     def __init__(self, *, state: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.state = state
 
-    def poke(self, context: Context) -> PokeReturnValue:
-        view = self.view()
-        return PokeReturnValue(view.state == self.state and not view.problem, str(view.state))
+    def arguments(self) -> dict[str, Any]:
+        return {**super().arguments(), "state": self.state}

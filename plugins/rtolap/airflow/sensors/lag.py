@@ -14,7 +14,7 @@ from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.operators.topics import topic_of
 from rtolap.airflow.sensors.base import DeferredSensor
 from rtolap.airflow.triggers.lag import LagTrigger, lag, outcome, reached, words
-from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.protocols.coordinator.client import CoordinatorClient
 
 
@@ -36,6 +36,7 @@ class LagSensor(DeferredSensor[Reader]):
     """
 
     template_fields: Sequence[str] = ("cube", "loader", "lag_max")
+    passing = (NotFound,)  # until the DAG of loaders has started it
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from rtolap.airflow.declared import find_loader
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.sensors.base import DeferredSensor
 from rtolap.airflow.triggers.loaded import LoadedTrigger, offsets_of, outcome, words
-from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.model.instants import instant_ms
 from rtolap.protocols.loader.client import LoaderClient
 
@@ -36,6 +36,7 @@ class LoadedSensor(DeferredSensor[Loader]):
     """
 
     template_fields: Sequence[str] = ("loader", "until", "offsets")
+    passing = (NotFound,)  # until the DAG of loaders has started it
 
     def __init__(
         self,

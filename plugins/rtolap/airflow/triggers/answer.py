@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import httpx
 from airflow.providers.standard.triggers.hitl import HITLTrigger
-from airflow.sdk.exceptions import AirflowRuntimeError
-from airflow.sdk.execution_time.hitl import get_hitl_detail_content_detail
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from rtolap.airflow.hooks import supervisor
 from rtolap.airflow.triggers.base import RtolapTrigger
 from rtolap.airflow.triggers.cubes import WindowTrigger
+from rtolap.base.errors import Unavailable
 
 UNASKED = "unasked"
 
@@ -57,7 +56,7 @@ class AnswerTrigger(RtolapTrigger):
         return answer, window
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        if not await asyncio.to_thread(_is_asked, UUID(self.ti_id)):
+        if not await self._is_asked():
             yield TriggerEvent({UNASKED: True, "ti_id": self.ti_id})
             return
         waits = [asyncio.create_task(_first_event(trigger)) for trigger in self._first()]
@@ -70,15 +69,13 @@ class AnswerTrigger(RtolapTrigger):
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-
-def _is_asked(ti_id: UUID) -> bool:
-    try:
-        get_hitl_detail_content_detail(ti_id=ti_id)
-    except AirflowRuntimeError as refusal:
-        if (refusal.error.detail or {}).get("status_code") == httpx.codes.NOT_FOUND:
-            return False
-        raise
-    return True
+    async def _is_asked(self) -> bool:
+        while True:
+            try:
+                return await supervisor.is_asked(UUID(self.ti_id))
+            except Unavailable as error:
+                self.log.warning("whether the question was asked is not known yet: %s", error)
+                await asyncio.sleep(self.poll_s)
 
 
 async def _first_event(trigger: BaseTrigger) -> TriggerEvent:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
+from rtolap.airflow.rebuilt import FAILED_AFTER_S, RebuildWatch
 from rtolap.airflow.triggers.base import RtolapTrigger
 from rtolap.airflow.windows import Window, explain_async
 from rtolap.airflow.words import state_of
@@ -94,6 +95,36 @@ class WatermarkTrigger(RtolapTrigger):
                 if reached_ms is not None and reached_ms >= self.at_least_ms:
                     yield TriggerEvent({"cube": self.cube, "low_watermark_ms": reached_ms})
                     return
+                await asyncio.sleep(self.poll_s)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RebuiltTrigger(RtolapTrigger):
+    """Fires {"ready", "failed"} once no segment waits to be built any more: see `RebuildWatch`.
+
+    A coordinator that does not answer is waited for: the sensor's time-out ends that.
+    """
+
+    cube: str
+    segments: list[str]
+    failed_after_s: float = FAILED_AFTER_S
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        await self._hook.load()
+        watch, told_s = RebuildWatch(self.segments, self.failed_after_s), 0.0
+        async with self._hook.async_coordinator() as coordinator:
+            while True:
+                try:
+                    seen = watch.look(await coordinator.segments(self.cube), time.monotonic())
+                except Unavailable as error:
+                    self.log.warning("the segments of %s cannot be read: %s", self.cube, error)
+                else:
+                    if not seen.waiting:
+                        yield TriggerEvent({"ready": list(seen.ready), "failed": dict(seen.failed)})
+                        return
+                    if time.monotonic() - told_s > TELL_S:
+                        told_s = time.monotonic()
+                        self.log.info("%s: %s", self.cube, seen.text)
                 await asyncio.sleep(self.poll_s)
 
 

@@ -15,7 +15,6 @@ from airflow.triggers.base import TriggerEvent
 from rtolap.airflow.hooks.on_demand import open_kafka
 from rtolap.airflow.triggers.base import RtolapTrigger
 from rtolap.base.errors import Unavailable
-from rtolap.model.offsets import Offsets
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 TELL_S = 60.0  # how often the task's log is told how far it is
@@ -41,9 +40,13 @@ class LagTrigger(RtolapTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await self._hook.load()
         told_s = 0.0
+        kafka = await asyncio.to_thread(
+            open_kafka, self.kafka_cluster, self.kafka_conn_id
+        )  # its client blocks
+        await kafka.load()
         while True:
             try:
-                ends = await asyncio.to_thread(self._log_ends)  # its client blocks
+                ends = await asyncio.to_thread(kafka.log_ends, self.topic)
                 partition_lags = lag(ends, await self._positions())
             except Unavailable as error:
                 self.log.warning("%s is waited for: %s", self.cube or self.loader, error)
@@ -55,9 +58,6 @@ class LagTrigger(RtolapTrigger):
                     told_s = time.monotonic()
                     self.log.info("%s: %s", self.cube or self.loader, words(partition_lags, self.lag_max))
             await asyncio.sleep(self.poll_s)
-
-    def _log_ends(self) -> Offsets:
-        return open_kafka(self.kafka_cluster, self.kafka_conn_id).log_ends(self.topic)
 
     async def _positions(self) -> Mapping[int, int]:
         if self.cube is None:

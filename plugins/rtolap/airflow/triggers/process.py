@@ -1,4 +1,4 @@
-"""Waits for the end of one generation of a process, keeping its lease alive."""
+"""Waits for the end of one generation of a process, renewing its lease and logging what happens to it."""
 
 # mypy: disable-error-code="no-untyped-call"
 # (Airflow's trigger classes carry no annotations.)
@@ -9,33 +9,32 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.triggers.base import BaseTrigger, TriggerEvent
-from asgiref.sync import sync_to_async
 
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.base.errors import NotFound, Refused, RtolapError, Unavailable
+from rtolap.airflow.triggers.health import HealthLog
+from rtolap.airflow.triggers.orphans import stop_when_ended, sweep
+from rtolap.base.errors import NotFound, Refused, Unavailable
 from rtolap.protocols.agent.client import AsyncAgentClient
+from rtolap.protocols.agent.messages import ProcessStatus, WaitingTask
 
 # Why a trigger fires, beside the final states of the process itself.
 SUPERSEDED = "SUPERSEDED"
 LOST = "LOST"
 DONE = "SUCCEEDED"
 
-# A cut-off on_kill must not take the stop with it: the loop keeps only weak references to tasks.
-_STOPS: set[asyncio.Task[None]] = set()
-
-_ENDED_TASK = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
+_CRASH_LINES_MAX = 10
 
 
 class ProcessTrigger(BaseTrigger):
     """Fires {"process_key", "generation", "state", "reason"} once the process has ended, was replaced, or is
     lost.
 
-    `dag_id`, `run_id`, `task_id`, `map_index` name the task that waits. `agent_silence_s`: how long the agent
-    may be unreachable before the wait is given up; the process itself goes on meanwhile. `waits_when_done`:
-    a process that has ended as was requested is no reason to fire; its task waits until somebody acts.
+    `dag_id`, `run_id`, `task_id`, `map_index` name the task that waits, whose log gets each step of the
+    process's life. `agent_silence_s`: how long the agent may be unreachable before the wait is given up; the
+    process itself goes on meanwhile. `waits_when_done`: a process that has ended as was requested is no
+    reason to fire; its task waits until somebody acts.
     """
 
     def __init__(
@@ -47,7 +46,6 @@ class ProcessTrigger(BaseTrigger):
         run_id: str,
         task_id: str,
         map_index: int = -1,
-        one_shot: bool = False,
         poll_s: float = 2.0,
         agent_silence_s: float = 600.0,
         waits_when_done: bool = False,
@@ -62,7 +60,6 @@ class ProcessTrigger(BaseTrigger):
             "run_id": run_id,
             "task_id": task_id,
             "map_index": map_index,
-            "one_shot": one_shot,
             "poll_s": poll_s,
             "agent_silence_s": agent_silence_s,
             "waits_when_done": waits_when_done,
@@ -70,15 +67,21 @@ class ProcessTrigger(BaseTrigger):
         }
         self.process_key = process_key
         self.generation = generation
-        self.one_shot = one_shot
         self.poll_s = poll_s
         self.agent_silence_s = agent_silence_s
         self.waits_when_done = waits_when_done
+        self._steps_seen = 0
         self._told = False
         self._hook = RtolapHook(rtolap_conn_id)
+        self._health = HealthLog(self._hook, self.log)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return f"{__name__}.ProcessTrigger", dict(self._arguments)
+
+    @property
+    def waiting_task(self) -> WaitingTask:
+        named = self._arguments
+        return WaitingTask(named["dag_id"], named["run_id"], named["task_id"], named["map_index"])
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await self._hook.load()
@@ -88,6 +91,8 @@ class ProcessTrigger(BaseTrigger):
                 try:
                     event = await self._look(agent)
                     last_answer_s = time.monotonic()
+                    if event is None:
+                        await sweep(agent, self._hook.endpoints.agent_url)
                 except Unavailable as error:
                     event = None
                     silent_s = time.monotonic() - last_answer_s
@@ -106,13 +111,29 @@ class ProcessTrigger(BaseTrigger):
             return self._event(LOST, str(error))
         except Refused as error:
             return self._event(SUPERSEDED, str(error))
+        self._tell_steps(status)
         if status.state == DONE and self.waits_when_done:
             if not self._told:
                 self._told = True
                 last = status.log_tail[-1] if status.log_tail else status.reason
                 self.log.info("%s has ended as it was told to; clear the task: %s", status.key, last)
             return None
-        return None if status.is_live else self._event(status.state, status.reason)
+        if not status.is_live:
+            return self._event(status.state, status.reason)
+        await self._health.look(status)
+        return None
+
+    def _tell_steps(self, status: ProcessStatus) -> None:
+        """Log what has happened to the process, each step once; all of them when the trigger begins."""
+        for step in status.steps:
+            if step.number <= self._steps_seen:
+                continue
+            self._steps_seen = step.number
+            crashed = step.event in ("CRASHED", "GAVE_UP")
+            tell = self.log.warning if crashed else self.log.info
+            tell("%s generation %d is %s: %s", status.key, status.generation, step.state, step.reason)
+            if crashed and step is status.steps[-1] and status.log_tail:
+                tell("its last lines:\n%s", "\n".join(status.log_tail[-_CRASH_LINES_MAX:]))
 
     def _event(self, state: str, reason: str) -> TriggerEvent:
         return TriggerEvent(
@@ -125,46 +146,9 @@ class ProcessTrigger(BaseTrigger):
         )
 
     async def on_kill(self) -> None:
-        """Stop the process if its task was really ended by somebody.
+        """Have the process stopped if its task was really ended by somebody.
 
-        The call comes spuriously from a stalled triggerer, and is cut off after about a second: so the stop
-        is a task of its own, and it looks first. A missed stop ends with the lease.
+        Returns at once: Airflow starts no other trigger of the same number, so not that of the next
+        generation either, before this one has ended.
         """
-        stop = asyncio.create_task(self._stop_if_ended())
-        _STOPS.add(stop)
-        stop.add_done_callback(_STOPS.discard)
-        await asyncio.shield(stop)
-
-    async def _stop_if_ended(self) -> None:
-        try:
-            if not self.should_stop(await self.task_state()):
-                return
-            await self._hook.load()
-            async with self._hook.async_agent() as agent:
-                status = await agent.stop(self.process_key, self.generation)
-            self.log.info("%s generation %d: %s", self.process_key, self.generation, status.state)
-        except RtolapError as error:
-            self.log.warning("%s is left to its lease: %s", self.process_key, error)
-
-    def should_stop(self, state: str | None) -> bool:
-        """`deferred`: nobody acted. A cleared task starts again soon: what it builds is left for it to adopt,
-        a long-running process is stopped, so that the next generation finds it gone.
-        """
-        if state == "deferred":
-            self.log.warning("%s: the task still waits, so the process is left alone", self.process_key)
-            return False
-        return state in _ENDED_TASK or not self.one_shot
-
-    async def task_state(self) -> str | None:
-        """State of the waiting task; None while a cleared one is not scheduled yet."""
-        wanted = self._arguments
-        mapped = wanted["map_index"] >= 0
-        states = await sync_to_async(RuntimeTaskInstance.get_task_states)(
-            dag_id=wanted["dag_id"],
-            task_ids=[wanted["task_id"]],
-            run_ids=[wanted["run_id"]],
-            map_index=wanted["map_index"] if mapped else None,
-        )
-        name = f"{wanted['task_id']}_{wanted['map_index']}" if mapped else wanted["task_id"]
-        state = states.get(wanted["run_id"], {}).get(name)
-        return None if state is None else str(getattr(state, "value", state))
+        stop_when_ended(self._hook, self.process_key, self.generation, self.waiting_task)

@@ -40,6 +40,7 @@ class ReplicationWaitTrigger(FieldTrigger):
         told_s = 0.0
         due = self.due
         replication = await asyncio.to_thread(open_replication, self.hbase_conn_id)  # its client blocks
+        await replication.load()
         try:
             while True:
                 try:
@@ -74,6 +75,7 @@ class CaughtUpTrigger(FieldTrigger, BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         replication = await asyncio.to_thread(open_replication, self.hbase_conn_id)  # its client blocks
+        await replication.load()
         announced: set[str] = set()
         try:
             while True:

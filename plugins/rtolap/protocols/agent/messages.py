@@ -13,14 +13,14 @@ generation is the same process; a higher generation replaces it, after it is gon
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 
 from rtolap.base.errors import DefinitionError
 
-LEASE_S_DEFAULT = (
-    120.0  # a triggerer that dies is adopted within half a minute; never below 90 s in production
-)
+LEASE_S_DEFAULT = 120.0  # a triggerer that dies is adopted within half a minute
+ORPHAN_S_DEFAULT = 6 * 3600.0  # Airflow may be away for as long, and what it started goes on
 STOP_GRACE_S_DEFAULT = 20.0
 LOG_TAIL_LINES = 40
 LOG_BYTES_MAX = 1 << 20
@@ -33,6 +33,7 @@ RESTARTS_VARIABLE = "RTOLAP_AGENT_RESTARTS"  # of a child: how often its agent h
 # Keys become file names.
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,159}")
 _FILE_NAME = _KEY
+_TASK_LABEL = "task"
 
 LIVE_STATES = frozenset({"PENDING", "RUNNING", "BACKOFF", "STOPPING"})
 FINAL_STATES = frozenset({"STOPPED", "SUCCEEDED", "FAILED"})
@@ -58,12 +59,16 @@ class ProcessSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     `files`: name → text that the agent writes for this generation, so that caller and agent need not share
     a disk; `{files}` at the start of an argument becomes their folder. They go with the next generation.
+
+    A process that nobody has renewed for `lease_s` is unattended, and goes on; one that nobody has renewed
+    for `orphan_s` is stopped. See docs/decisions/0042.
     """
 
     generation: int
     argv: tuple[str, ...]
     env: dict[str, str] = {}
     lease_s: float = LEASE_S_DEFAULT
+    orphan_s: float = ORPHAN_S_DEFAULT
     restart: RestartPolicy = RestartPolicy()
     one_shot: bool = False
     stop_grace_s: float = STOP_GRACE_S_DEFAULT
@@ -76,6 +81,28 @@ class ProcessSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return self.one_shot or bool(self.restart.final_codes)
 
 
+class WaitingTask(msgspec.Struct, frozen=True):
+    """The task of an orchestrator that waits for a process; it travels as one of the process's labels."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+
+    def __str__(self) -> str:
+        mapped = f", {self.map_index}" if self.map_index >= 0 else ""
+        return f"task {self.task_id}{mapped} of {self.dag_id}, run {self.run_id}"
+
+    def label(self) -> dict[str, str]:
+        return {_TASK_LABEL: msgspec.json.encode(self).decode()}
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str]) -> WaitingTask | None:
+        """None for a process that no task has started."""
+        label = labels.get(_TASK_LABEL)
+        return None if label is None else msgspec.json.decode(label, type=cls)
+
+
 class GenerationRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     generation: int
 
@@ -86,10 +113,22 @@ class Shutdown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stop_processes: bool = True
 
 
+class ProcessStep(msgspec.Struct, frozen=True):
+    """A step in the life of a process. number: 1 for its first, without a gap, so that a follower tells new
+    ones."""
+
+    number: int
+    at_ms: int
+    event: str
+    state: str
+    reason: str
+
+
 class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     """`reason` says why the state is what it is; `log_tail` holds the last lines once the process has ended.
 
-    `exit_code` is negative for a signal and None while it is unknown.
+    `exit_code` is negative for a signal and None while it is unknown. `lease_left_s`: 0 for a live process
+    that is unattended. `steps`: the last steps of its life, the oldest first.
     """
 
     key: str
@@ -106,6 +145,11 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()
     labels: dict[str, str] = {}
     log_tail: tuple[str, ...] = ()
+    steps: tuple[ProcessStep, ...] = ()
+
+    @property
+    def is_unattended(self) -> bool:
+        return self.is_live and not self.lease_left_s
 
     @property
     def is_live(self) -> bool:

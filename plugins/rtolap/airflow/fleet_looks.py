@@ -1,0 +1,92 @@
+"""What the sensors of a Kafka cluster look for, by name: the same look in a worker and in the triggerer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from rtolap.airflow.hooks.fleet import OpenedFleet
+    from rtolap.airflow.hooks.fleet_brokers import BrokerView
+
+_SHOWN = 5
+
+
+class Look(NamedTuple):
+    """What was seen. done: what is waited for is so, and the sensor succeeds with `result`. failed: why it
+    will never be so; None while it may."""
+
+    done: bool
+    text: str
+    result: Any = True
+    failed: str | None = None
+
+
+def look(fleet: OpenedFleet, name: str, arguments: Mapping[str, Any]) -> Look:
+    return LOOKS[name](fleet, **arguments)
+
+
+def _nothing_left(what: str, left: Sequence[str]) -> Look:
+    if not left:
+        return Look(True, f"no {what}")
+    more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+    return Look(False, f"{len(left)} {what}: {', '.join(left[:_SHOWN])}{more}")
+
+
+def _nothing_moves(fleet: OpenedFleet) -> Look:
+    return _nothing_left("moves are running", fleet.running())
+
+
+def _in_sync(fleet: OpenedFleet) -> Look:
+    return _nothing_left("partitions are under-replicated", fleet.under_replicated())
+
+
+def _plan_ended(fleet: OpenedFleet, plan_id: str | None) -> Look:
+    if plan_id is None:
+        return Look(True, "nothing had to be moved", {})
+    counts = fleet.ended(plan_id)
+    if counts is None:
+        return Look(False, f"plan {plan_id} is carried out")
+    text = f"plan {plan_id} has ended with {counts}"
+    return Look(True, text, counts, failed=text if set(counts) - {"done"} else None)
+
+
+def _view(fleet: OpenedFleet, broker: int) -> tuple[BrokerView, str]:
+    """Return the broker as `hooks.fleet_brokers` shows it, after what happened by itself is noted."""
+    view = fleet.brokers.view(broker)
+    text = f"broker {view.broker} is {view.state} with {view.replicas} replicas"
+    return view, f"{text}; an operation on it is not done: {view.problem}" if view.problem else text
+
+
+def _may_stop(fleet: OpenedFleet, broker: int) -> Look:
+    view, _ = _view(fleet, broker)
+    may = _nothing_left(f"partitions could not be written without broker {broker}", view.stopped)
+    text = "\n".join(
+        [
+            f"- broker {view.broker} on {view.host or 'an unknown host'} is {view.state}",
+            f"- {view.replicas} replicas are on it, which nobody can read there while it is stopped",
+            "- every partition that can be written now can be written without it",
+        ]
+    )
+    described = {"host": view.host, "state": str(view.state), "replicas": view.replicas, "text": text}
+    return may._replace(result=described)
+
+
+def _may_retire(fleet: OpenedFleet, broker: int) -> Look:
+    view, text = _view(fleet, broker)
+    return Look(view.may_retire, text, str(view.state))
+
+
+def _broker_state(fleet: OpenedFleet, broker: int, state: str) -> Look:
+    view, text = _view(fleet, broker)
+    return Look(view.state == state and not view.problem, f"{text}; expected {state}", str(view.state))
+
+
+LOOKS: dict[str, Callable[..., Look]] = {
+    "nothing_moves": _nothing_moves,
+    "in_sync": _in_sync,
+    "plan_ended": _plan_ended,
+    "may_stop": _may_stop,
+    "may_retire": _may_retire,
+    "broker_state": _broker_state,
+}
