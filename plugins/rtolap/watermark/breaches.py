@@ -144,10 +144,9 @@ class Breaches:
         share = np.maximum(end_ms - begin_ms, 0) / (to_ms - from_ms)[row]
         place = slot - self._first
         held = (place >= 0) & (place < self._events.size)
-        counted: Rates = np.bincount(
-            place[held], weights=(share * number[row])[held], minlength=self._events.size
-        )
-        return counted
+        weights = (share * number[row])[held]
+        counted = np.bincount(place[held], weights=weights, minlength=self._events.size)
+        return counted.astype(np.float64, copy=False)
 
     def _add_missing(self, late: Rates) -> None:
         """To each window that has closed, what has come in for it."""
