@@ -113,7 +113,8 @@ class PlanOutput:
     def show(self, plan: Plan, moves: int) -> None:
         if self.out is not None:
             save_plan(plan, self.out)
-            write_file(kafka_file(self.out), kafka_json(plan))
+            for stage, file in enumerate(kafka_files(self.out, plan)):
+                write_file(file, kafka_json(plan, stage))
         if self.plot is not None:
             draw_plan(plan, self.plot)
         if self.as_json:
@@ -121,7 +122,8 @@ class PlanOutput:
             return
         print_plan(plan, moves=moves)
         if self.out is not None:
-            success(f"{self.out}, and for Kafka's tool {kafka_file(self.out)}")
+            files = ", then ".join(map(str, kafka_files(self.out, plan)))
+            success(f"{self.out}, and for Kafka's tool {files}")
 
     def refuse_other_pictures(self) -> None:
         """Before anything is planned: no picture is drawn to a file of another form."""
@@ -178,9 +180,11 @@ class PlanOptions(PlacementOptions):
         self.plan(planner, snapshot, registered)
 
 
-def kafka_file(path: Path) -> Path:
-    """Return the path, beside a plan, of what Kafka's tool reads."""
-    return path.with_suffix(".kafka.json")
+def kafka_files(path: Path, plan: Plan) -> list[Path]:
+    """Return the paths, beside a plan, of what Kafka's tool reads: for each stage, in their order."""
+    if plan.stage_count == 1:
+        return [path.with_suffix(".kafka.json")]
+    return [path.with_suffix(f".kafka.{stage + 1}.json") for stage in range(plan.stage_count)]
 
 
 def draw_plan(plan: Plan, path: Path) -> None:

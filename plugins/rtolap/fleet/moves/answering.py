@@ -198,9 +198,11 @@ def check_fleet(administration: FleetAdministration, moves: Sequence[PlannedMove
         if not broker.fenced
     }
     found = describe(administration, [move.partition for move in moves])
+    first = {move.partition: move for move in reversed(moves)}  # a later one goes on where it has come to
     for move in moves:
         described = found.get(move.partition)
-        if described is None or tuple(described.replicas) != move.before:
+        is_first = first[move.partition] is move
+        if described is None or (is_first and tuple(described.replicas) != move.before):
             raise PlanOutdated(
                 f"{move.partition} is not where the plan takes it to be",
                 expected=list(move.before),

@@ -38,6 +38,7 @@ def planned_moves(plan: Plan) -> tuple[PlannedMove, ...]:
                 tuple(_path(paths, int(at)) for at in before.log_dirs[was]),
                 tuple(_path(paths, int(at)) for at in after.log_dirs[will]),
                 max(0, int(plan.partition_bytes[row])),
+                int(plan.stages[row]),
             )
         )
     return tuple(moves)

@@ -14,10 +14,10 @@ import numpy as np
 
 from rtolap.base.errors import ImpossiblePlan
 from rtolap.fleet.planning.idlest import IdlestDisks
-from rtolap.fleet.planning.placement import NO_RACK, Placement
+from rtolap.fleet.planning.placement import NO_RACK, Placement, fullest_rack
 from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
 from rtolap.fleet.planning.refusals import by_size, partition_names, refuse_unmovable
-from rtolap.fleet.planning.rules import fullest_rack
+
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int64s, ReplicaState, Snapshot
 
 
