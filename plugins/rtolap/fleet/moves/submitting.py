@@ -62,9 +62,10 @@ class MoverRequests:
         token: str,
         by: str,
         *,
-        answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        answer_timeout_s: float | None = None,
     ) -> None:
-        self._answer_timeout_s = answer_timeout_s
+        """answer_timeout_s: by default `ANSWER_TIMEOUT_S`."""
+        self._answer_timeout_s = ANSWER_TIMEOUT_S if answer_timeout_s is None else answer_timeout_s
         self._kept = kept
         self._clock = clock
         self._token = token
