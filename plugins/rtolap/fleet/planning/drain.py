@@ -48,8 +48,8 @@ def plan_remove_disk(snapshot: Snapshot, broker_id: int, path: str, *, limits: L
     barred = np.zeros(len(dirs), np.bool_)
     barred[rows[0]] = True
     disks = IdlestDisks(placement, barred)
-    share_max = float(placement.after_bytes()[placement.takes].sum()) / max(
-        float(placement.total_bytes[placement.takes].sum()), 1.0
+    share_max = float(placement.after_bytes()[placement.takes].sum(dtype=np.float64)) / max(
+        float(placement.total_bytes[placement.takes].sum(dtype=np.float64)), 1.0
     )
     works = bool(placement.able[broker]) and not dirs.offline[rows[0]]
     for position in by_size(placement, positions).tolist():
