@@ -1,4 +1,4 @@
-"""What a status says of itself: its age, who is away, what is gone; and what becomes of unanswered requests."""
+"""What a status says of itself: its age, who is away, what is gone; and the fate of unanswered requests."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 from rtolap.fleet.planning.levels import Band
-from rtolap.fleet.planning.placement import Placement
-from rtolap.fleet.planning.placement import fullest_rack
+from rtolap.fleet.planning.placement import Placement, fullest_rack
 from rtolap.fleet.snapshot.model import Flags, Int32s, Int64s
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import lil_matrix

@@ -81,8 +81,8 @@ class SlowCluster:
         self._garbage: list[Replica] = []
 
     def carry_out(self, plan: Plan, seed: int, *, hoarding: bool = False) -> None:
-        """Stage by stage, each in an order drawn from the seed. Raises AssertionError at the first rule that is
-        broken."""
+        """Stage by stage, each in an order drawn from the seed. Raises AssertionError at the first rule that
+        is broken."""
         source = random.Random(seed)
         for stage in range(plan.stage_count):
             steps = json.loads(kafka_json(plan, stage))

@@ -27,7 +27,7 @@ from rtolap.cli.fleet.access import (
 )
 from rtolap.cli.fleet.looking import SourcesOption, rate_reader
 from rtolap.cli.fleet.plan_text import print_plan, summary
-from rtolap.cli.output import JsonOption, print_json, success, write_file
+from rtolap.cli.output import JsonOption, print_json, success, warn, write_file
 from rtolap.draw.figure import picture_format
 from rtolap.draw.fleet_utilisation import DiskUse, draw_fleet_utilisation
 from rtolap.fleet.isolation.registry import RegisteredCluster
@@ -54,6 +54,9 @@ ThrottleOption = Annotated[
 ]
 MovesOption = Annotated[int, typer.Option("--moves", min=0, help="List so many, the largest first.")]
 
+
+LEFT_OUT_EXIT = 3
+_LEFT_OUT_SHOWN = 20
 
 Planner = Callable[[Snapshot, Limits], Plan]
 
@@ -119,8 +122,17 @@ class PlanOutput:
             draw_plan(plan, self.plot)
         if self.as_json:
             print_json(summary(plan))
-            return
+        else:
+            self._print(plan, moves)
+        if plan.left_out:
+            raise typer.Exit(LEFT_OUT_EXIT)
+
+    def _print(self, plan: Plan, moves: int) -> None:
         print_plan(plan, moves=moves)
+        for left_out in plan.left_out[:_LEFT_OUT_SHOWN]:
+            warn(f"left out: {left_out.name}: {left_out.reason}")
+        if len(plan.left_out) > _LEFT_OUT_SHOWN:
+            warn(f"left out: {len(plan.left_out) - _LEFT_OUT_SHOWN} more; --json and --out list all")
         if self.out is not None:
             files = ", then ".join(map(str, kafka_files(self.out, plan)))
             success(f"{self.out}, and for Kafka's tool {files}")

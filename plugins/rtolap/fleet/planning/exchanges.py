@@ -36,7 +36,10 @@ class Exchanges:
         self._held: Floats = np.where(at_home, own[:, None], copy[:, None])
         self._moved: Floats = np.where(at_home, 0.0, copy[:, None])
         self._low, self._high = np.array(fleet.low_bytes, np.float64), np.array(fleet.high_bytes, np.float64)
-        self._fixed = np.array(fleet.used_bytes, np.float64) - np.bincount(self._home, own, minlength=places)
+        leaving = np.zeros(places)
+        inside = self._home < places
+        np.add.at(leaving, self._home[inside], own[inside])
+        self._fixed = np.array(fleet.used_bytes, np.float64) - leaving
         # Going home is no copy: a disk that is above the limit may keep what it has.
         limit, used = np.array(fleet.limit_bytes, np.float64), np.array(fleet.used_bytes, np.float64)
         self._most: Floats = np.where(at_home, np.maximum(limit, used), limit)
@@ -59,7 +62,14 @@ class Exchanges:
         used = self._fixed + np.bincount(at, self._held[self._rows, at], minlength=self._fixed.size)
         return float(self._outside_of(used).sum())
 
-    def run(self, seed: int) -> None:
+    def keeps_rules(self) -> bool:
+        """Tell whether every replica of the best stands where the others of its partition let it. It does if it
+        did where the search began."""
+        self._begin(np.array(self.best, np.int64))
+        return bool(self._may[self._rows, self._at].all())
+
+    def run(self, seed: int, *, until_inside: bool = False) -> None:
+        """until_inside: end at the first placement with nothing outside."""
         rng = np.random.default_rng(seed)
         steps = min(STEPS_MAX, _WEIGHED_MAX // (self._held.size + self._home.size**2))
         idle = 0
@@ -69,6 +79,8 @@ class Exchanges:
             cost = self._cost()
             if cost < self.best_cost - 0.5:
                 self.best, self.best_cost, idle = self._at.tolist(), cost, 0
+                if until_inside and self.best_outside < 1:
+                    return
             else:
                 idle += 1
             if idle >= _SHUFFLED_AFTER:

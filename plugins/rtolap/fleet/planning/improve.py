@@ -24,10 +24,9 @@ import numpy as np
 from rtolap.fleet.planning.exchanges import Exchanges
 from rtolap.fleet.planning.levels import Band
 from rtolap.fleet.planning.placement import Placement
-from rtolap.fleet.planning.small_fleet import SmallFleet, small_fleet
+from rtolap.fleet.planning.small_fleet import CELLS_MAX, SmallFleet, small_fleet
 from rtolap.fleet.snapshot.model import Int64s
 
-CELLS_MAX = 20_000
 RUNS = 6
 _WORTH = 1000.0
 _CLOSE = 1.02

@@ -11,6 +11,8 @@ from rtolap.fleet.planning.levels import Band
 from rtolap.fleet.planning.placement import NO_RACK, Placement, distinct_racks, fullest_rack
 from rtolap.fleet.snapshot.model import Flags, Int64s
 
+CELLS_MAX = 20_000  # pairs of replica and disk
+
 
 @dataclass(frozen=True, eq=False)
 class SmallFleet:

@@ -164,8 +164,8 @@ class Snapshot:
     missing: tuple[MissingFact, ...] = ()
 
     def check(self) -> None:
-        """Raises Corrupted, naming what is wrong, where tables contradict each other (lengths, order, rows that
-        are not there) or say what no fleet can be (sizes below nothing, more usable than there is)."""
+        """Raises Corrupted, naming what is wrong, where tables contradict each other (lengths, order, rows
+        that are not there) or say what no fleet can be (sizes below nothing, more usable than there is)."""
         brokers, dirs, topics = self.brokers, self.log_dirs, self.topics
         partitions, replicas = self.partitions, self.replicas
         for name, table in (
@@ -227,9 +227,7 @@ class Snapshot:
         dirs, replicas = self.log_dirs, self.replicas
         _check_least("log_dirs.total_bytes", dirs.total_bytes, UNKNOWN)
         _check_least("log_dirs.usable_bytes", dirs.usable_bytes, UNKNOWN)
-        names = [
-            (int(broker), path) for broker, path in zip(dirs.brokers.tolist(), dirs.paths, strict=True)
-        ]
+        names = [(int(broker), path) for broker, path in zip(dirs.brokers.tolist(), dirs.paths, strict=True)]
         ordered = all(a < b for a, b in pairwise(names))
         _check(ordered, "log directories are not in the order of broker and path, or one stands twice")
         _check(all(dirs.paths), "a log directory has no path")
