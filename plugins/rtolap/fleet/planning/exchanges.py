@@ -68,10 +68,11 @@ class Exchanges:
         self._begin(np.array(self.best, np.int64))
         return bool(self._may[self._rows, self._at].all())
 
-    def run(self, seed: int, *, until_inside: bool = False) -> None:
-        """until_inside: end at the first placement with nothing outside."""
+    def run(self, seed: int, *, share: float = 1.0, until_inside: bool = False) -> None:
+        """share: of the steps. until_inside: end at the first placement with nothing outside."""
         rng = np.random.default_rng(seed)
-        steps = min(STEPS_MAX, _WEIGHED_MAX // (self._held.size + self._home.size**2))
+        most = min(STEPS_MAX, _WEIGHED_MAX // (self._held.size + self._home.size**2))
+        steps = int(most * share)
         idle = 0
         for step in range(steps):
             if not self._step(step, rng):

@@ -47,8 +47,8 @@ def improve(
     placement: Placement, dirs: Int64s, band: Band, least_bytes: int, leading_max: int, *, runs: int = RUNS
 ) -> None:
     """Leave large fleets as they are: in them whole replicas are small beside the band. least_bytes: that any
-    plan moves. leading_max: no broker gets to lead more partitions. runs: of the annealing, at most; with 0
-    every fleet is left."""
+    plan moves. leading_max: no broker gets to lead more partitions. runs: of the annealing, at most, and in
+    proportion steps of the exchanges; with 0 every fleet is left."""
     held = placement.positions[np.isin(placement.log_dirs_before.ravel()[placement.positions], dirs)]
     held = held[placement.worth_moving(held)]
     if not runs or not held.size or held.size * dirs.size > CELLS_MAX:
@@ -75,7 +75,7 @@ def _best(fleet: SmallFleet, at: list[int], least_bytes: int, runs: int) -> list
     if annealing.best_cost <= _CLOSE * least_bytes:
         return annealing.best
     exchanges = Exchanges(fleet, _WORTH, annealing.best)
-    exchanges.run(runs)
+    exchanges.run(runs, share=min(runs / RUNS, 1.0))
     return exchanges.best
 
 

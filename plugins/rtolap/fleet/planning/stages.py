@@ -4,8 +4,8 @@ Within a stage moves may be made in any order, all at once too: what comes fits 
 meanwhile. What has left by the end of a stage is room for the next. Most plans have one stage.
 
 A stage takes every partition whose copies fit, the largest first. Where none fits because disks wait for each
-other, one replica makes a stop: it goes to a third disk that has room and where the rules let it stand, and on
-to its place in a later stage. Each stop costs its bytes once more, so the smallest that frees another is taken.
+other, replicas make a stop: they go to a third disk that has room and where the rules let them stand, and on to
+their places in a later stage. Each stop costs its bytes once more, so as few stop as let another partition go.
 What finds no order stays where it is.
 """
 
@@ -116,42 +116,72 @@ class _Ordering:
         return found
 
     def _stop(self) -> Stage | None:
-        """Send the smallest replica aside after which another partition fits, where one does."""
-        for change in reversed(self._pending):
-            if len(change.to) != 1:
-                continue
-            ((slot, at),) = change.at.items()
-            freed = self._held_bytes(change.partition, slot)
-            if not any(
-                other is not change
-                and at in other.to.values()
-                and all(
-                    self._room[log_dir] + (freed if log_dir == at else 0) >= other.size_bytes
-                    for log_dir in other.to.values()
-                )
-                for other in self._pending
-            ):
-                continue
-            via = self._via(change, slot, at)
-            if via is not None:
-                self._stops += 1
-                change.at = {slot: via}
-                return self._made({change.partition: {slot: via}})
+        """Send replicas aside, as few bytes as it takes, after which another partition fits."""
+        for lacking, log_dir, other in sorted(self._lacking(), key=lambda each: (each[0], each[2].partition)):
+            leaving = [
+                change
+                for change in reversed(self._pending)
+                if change is not other and len(change.to) == 1 and log_dir in change.at.values()
+            ]
+            for aside in self._sets(leaving, lacking):
+                stops = self._stops_of(aside)
+                if stops is not None:
+                    self._stops += len(stops)
+                    for change in aside:
+                        change.at = dict(stops[change.partition])
+                    return self._made(stops)
         return None
 
-    def _via(self, change: _Change, slot: int, at: int) -> int | None:
+    def _lacking(self) -> list[tuple[int, int, _Change]]:
+        """Return pending partitions that one directory keeps waiting, with that and the bytes that it lacks."""
+        found = []
+        for change in self._pending:
+            short = [
+                (change.size_bytes - self._room[log_dir], log_dir)
+                for log_dir in change.to.values()
+                if self._room[log_dir] < change.size_bytes
+            ]
+            if len(short) == 1:
+                found.append((*short[0], change))
+        return found
+
+    def _sets(self, leaving: list[_Change], lacking: int) -> list[list[_Change]]:
+        """Return what could stop on its way so that so many bytes leave: each by itself that is enough, the
+        smallest first, and then as few as possible together. leaving: the smallest first."""
+        alone = [[change] for change in leaving if change.size_bytes >= lacking]
+        together: list[_Change] = []
+        for change in reversed([change for change in leaving if change.size_bytes < lacking]):
+            together.append(change)
+            if sum(each.size_bytes for each in together) >= lacking:
+                return [*alone, together]
+        return alone
+
+    def _stops_of(self, aside: list[_Change]) -> dict[int, dict[int, int]] | None:
+        """Return where each stops, by partition and slot; None where one finds no place."""
+        room = list(self._room)
+        stops: dict[int, dict[int, int]] = {}
+        for change in aside:
+            ((slot, at),) = change.at.items()
+            via = self._via(change, slot, at, room)
+            if via is None:
+                return None
+            room[via] -= change.size_bytes
+            stops[change.partition] = {slot: via}
+        return stops
+
+    def _via(self, change: _Change, slot: int, at: int, room: list[int]) -> int | None:
         """Return the directory with most room where the replica may stand meanwhile."""
         placement = self._placement
         brokers = placement.snapshot.log_dirs.brokers
-        wanted = {log_dir for other in self._pending for log_dir in other.to.values()}
+        waiting = {log_dir for _, log_dir, _ in self._lacking()}
         best: int | None = None
         for log_dir in np.flatnonzero(placement.takes).tolist():
             # A disk that others wait for would only make them wait longer.
-            if log_dir in wanted or log_dir == at or self._room[log_dir] < change.size_bytes:
+            if log_dir in waiting or log_dir == at or room[log_dir] < change.size_bytes:
                 continue
             if not self._may_stand(change.partition, slot, int(brokers[log_dir])):
                 continue
-            if best is None or self._room[log_dir] > self._room[best]:
+            if best is None or room[log_dir] > room[best]:
                 best = log_dir
         return best
 
