@@ -15,5 +15,5 @@ def test_the_machine_of_a_broker_that_has_registered_is_known_and_of_another_it_
     operations: Any = None
     opened = OpenedBrokers(hand_made({1: None, 2: None}, {"t": [[1]]}), operations)
     assert opened.host_of(2) == "kafka-2"
-    with pytest.raises(DefinitionError, match="broker 3 has not registered.*--host"):
+    with pytest.raises(DefinitionError, match=r"broker 3 has not registered.*--host"):
         opened.host_of(3)

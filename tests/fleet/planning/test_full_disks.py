@@ -84,8 +84,8 @@ def _chosen(rng: np.random.Generator, likely: np.ndarray, factor: int, *, aware:
 
 @pytest.mark.seeded
 def test_nearly_full_fleets_reach_the_band_wherever_the_exact_solver_does() -> None:
-    """Where it does with room that counts nothing leaving, there is an order for certain, and the plan must be
-    in the band. Where it needs what leaves, no order may fit, and most are."""
+    """Where it does with room that counts nothing leaving, there is an order for certain, and the plan must
+    be in the band. Where it needs what leaves, no order may fit, and most are."""
     met: Counter[str] = Counter()
     missed: list[int] = []
     for seed in range(FLEETS):

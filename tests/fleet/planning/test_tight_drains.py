@@ -22,12 +22,12 @@ FLEETS = so_many(24, 300)
 
 
 def _fleet(seed: int) -> Snapshot:
-    """Broker 1 holds some replicas of one copy each; the room of the others is cut so that they just fit, or a
-    byte less."""
+    """Broker 1 holds some replicas of one copy each; the room of the others is cut so that they just fit, or
+    a byte less."""
     rng = np.random.default_rng(seed)
     others, count = int(rng.integers(2, 6)), int(rng.integers(4, 16))
     sizes = rng.integers(50, 400, count)
-    fleet = hand_made({broker: None for broker in range(1, others + 2)}, {"t": [[1]] * count})
+    fleet = hand_made(dict.fromkeys(range(1, others + 2)), {"t": [[1]] * count})
     room = np.bincount(rng.integers(0, others, count), sizes, others).astype(np.int64)
     if seed % 4 == 0:
         room[int(rng.integers(others))] -= 1

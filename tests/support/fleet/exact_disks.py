@@ -3,8 +3,8 @@ replicas.
 
 A yes or no for each replica and disk (mixed-integer programming by HiGHS), under the rules that plans keep:
 a partition once on a broker, and not where another of its replicas leaves; no rack holding more of it than
-the fullest did; room for all that comes, whatever leaves or with what leaves counted; no broker leading more by
-preference than the one that leads most. Factors are at most 3: with more, the rule on racks is not linear.
+the fullest did; room for all that comes, whatever leaves or with what leaves counted; no broker leading more
+by preference than the one that leads most. Factors are at most 3: with more, the rule on racks is not linear.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ GAP = 0.01
 
 
 def fewest_bytes(placement: Placement, band: Band, *, leaving_is_room: bool = False) -> int | None:
-    """leaving_is_room: a disk must only have room in the end, in whatever order. Return a bound at most `GAP` below the optimum; None where no placement is within the band. Raises
-    TimeoutError where the solver does not finish."""
+    """leaving_is_room: a disk must only have room in the end, in whatever order. Return a bound at most `GAP`
+    below the optimum; None where no placement is within the band. Raises TimeoutError where the solver does
+    not finish."""
     dirs = np.flatnonzero(placement.takes)
     brokers = placement.snapshot.log_dirs.brokers[dirs]
     flat = placement.log_dirs_before.ravel()

@@ -60,7 +60,7 @@ def _doubts(record: PlanRecord, stands: Standing) -> list[str]:
         doubts.append(f"mover {stands.mover or 'that served last'}: {stands.trouble}")
     if stands.brokers_away:
         doubts.append(
-            f"brokers that do not serve: {', '.join(map(str, stands.brokers_away))}; their moves wait for them"
+            f"brokers that do not serve: {', '.join(map(str, stands.brokers_away))}; their moves wait"
         )
     if stands.partitions_gone:
         doubts.append(

@@ -5,7 +5,8 @@ A broker takes part in a move that it gets data by, or that it leads. It gets an
 less than `ahead_s`, or while copies fall behind the throttle. A move that stalls does not count. A broker
 whose writes take too long gets fewer (`produce_latency`). Moves of the
 broker that has most left to do come first, the biggest of them first: what takes longest is not left to the
-end. A stage of the plan begins when no move of an earlier one is pending or under way. No move begins towards a broker that does not serve or to a disk without room for it.
+end. A stage of the plan begins when no move of an earlier one is pending or under way. No move begins towards
+a broker that does not serve or to a disk without room for it.
 """
 
 from __future__ import annotations

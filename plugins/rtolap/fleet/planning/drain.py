@@ -2,7 +2,8 @@
 
 Replicas are placed one by one, the largest first, each on the idlest disk that the rules allow (`idlest`).
 What leaves a disk that still works goes to another of the same broker while that stays below the mean: it
-costs no network. Where the last find no place so, all are placed anew together (`packing`). A replica on a dead broker or a failed disk is copied from its partition's leader.
+costs no network. Where the last find no place so, all are placed anew together (`packing`). A replica on a
+dead broker or a failed disk is copied from its partition's leader.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The second search of a small fleet: always the best single move or exchange, with a memory of what was undone.
+"""The second search of a small fleet: always the best move or exchange, with a memory of what was undone.
 
 All moves of one replica and all exchanges of two are weighed at once, by columns, and the cheapest is made
 even where it costs something; a replica does not come back to the disk that it has left for some steps. Where
@@ -63,8 +63,7 @@ class Exchanges:
         return float(self._outside_of(used).sum())
 
     def keeps_rules(self) -> bool:
-        """Tell whether every replica of the best stands where the others of its partition let it. It does if it
-        did where the search began."""
+        """Tell whether every replica of the best stands where the others of its partition let it."""
         self._begin(np.array(self.best, np.int64))
         return bool(self._may[self._rows, self._at].all())
 

@@ -20,9 +20,9 @@ from rtolap.fleet.snapshot.model import Int64s, Snapshot
 
 
 def plan_factor(snapshot: Snapshot, topics: Sequence[str], factor: int, *, limits: Limits = Limits()) -> Plan:
-    """Raises NotFound for an unknown topic. Where no topic at all can have the factor, raises why: among others
-    DefinitionError for a factor that is lower than one has, and ImpossiblePlan for one above the brokers or the
-    racks that serve."""
+    """Raises NotFound for an unknown topic. Where no topic at all can have the factor, raises why: among
+    others DefinitionError for a factor that is lower than one has, and ImpossiblePlan for one above the
+    brokers or the racks that serve."""
     refuse_missing(snapshot, Kind.FACTOR)
     asked = _partitions(snapshot, topics)
     refused: dict[int, RtolapError] = {}
@@ -82,7 +82,8 @@ def _refusals(placement: Placement, partitions: Int64s, factor: int) -> dict[int
                 found=factor,
             )
         else:
-            found |= {topic: error for _, error in unmovable(placement, short, goal)[:1]}
+            for _, error in unmovable(placement, short, goal)[:1]:
+                found[topic] = error
     return found
 
 

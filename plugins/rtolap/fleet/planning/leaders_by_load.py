@@ -12,8 +12,8 @@ to it times its followers.
 
 No broker gets to lead by preference more than a fifth more partitions than the mean, or than the one that
 leads most: each costs its leader requests, however little is in it. A plan that would hardly lower what the
-busiest broker sends changes nothing. Any other is followed by the plan that would be made of the fleet that it
-leads to, until that changes nothing: so a second plan is empty.
+busiest broker sends changes nothing. Any other is followed by the plan that would be made of the fleet that
+it leads to, until that changes nothing: so a second plan is empty.
 """
 
 from __future__ import annotations

@@ -169,7 +169,8 @@ class Placement:
         return told
 
     def worth_moving(self, positions: Int64s) -> Flags:
-        """Tell which of these replicas a plan may move to make disks more even: a move of nothing does not."""
+        """Tell which of these replicas a plan may move to make disks more even: a move of nothing does
+        not."""
         worth: Flags = self.movable(positions) & (self.partition_bytes[positions // self.slots] > 0)
         return worth
 

@@ -1,7 +1,7 @@
 """A plan as JSON: canonical, with its own digest; and what Kafka's reassignment tool reads, beside it.
 
-    rtolap plan      format, version, digest, cluster, snapshot, kind, arguments, why, what is left out, bytes,
-                     time, disks, partitions (a line each: stage, replicas before and after), elections
+    rtolap plan      format, version, digest, cluster, snapshot, kind, arguments, why, what is left out,
+                     bytes, time, disks, partitions (a line each: stage, replicas before and after), elections
     Kafka's          {"version": 1, "partitions": [{topic, partition, replicas, log_dirs}]}, a file for each
                      stage, because the tool begins all that a file says at once
 

@@ -1,7 +1,7 @@
 """The fleet as it is when a plan, or a part of one, is done: a snapshot, of which can be planned again.
 
-A copy is as large as the largest replica of its partition that is known, and in sync. A partition whose leader
-goes is led by the first of its replicas.
+A copy is as large as the largest replica of its partition that is known, and in sync. A partition whose
+leader goes is led by the first of its replicas.
 """
 
 from __future__ import annotations

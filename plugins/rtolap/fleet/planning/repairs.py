@@ -2,8 +2,8 @@
 
 Racks: of replicas that share one the first by preference stays, each other goes to a rack that has none of
 the partition, to the idlest disk there. Where a factor is above the number of racks that brokers serve in,
-there is no such placement. Partitions that cannot be repaired are left out and named; the others are repaired.
-Where none can, that is an error.
+there is no such placement. Partitions that cannot be repaired are left out and named; the others are
+repaired. Where none can, that is an error.
 
 Placement rules: replicas go one by one, the largest first, each to the idlest disk that its topic's rule and
 all others allow (`idlest`).

@@ -164,8 +164,8 @@ def _elsewhere(placement: Placement, rows: Int64s, before: Int32s) -> Flags:
 
 
 def _matrix(assignment: Assignment, chosen: Int64s, snapshot: Snapshot) -> tuple[Int32s, Int32s]:
-    """Return, of these of the plan's rows, rows of brokers and of the plan's directories; -2 for a broker that
-    the snapshot does not know."""
+    """Return, of these of the plan's rows, rows of brokers and of the plan's directories; -2 for a broker
+    that the snapshot does not know."""
     counts = np.diff(assignment.first)[chosen]
     slots = int(counts.max(initial=1))
     owners = np.repeat(np.arange(counts.size), counts)

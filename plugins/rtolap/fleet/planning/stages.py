@@ -1,12 +1,12 @@
 """The order of a plan's moves: stages, such that every disk has room at every moment.
 
-Within a stage moves may be made in any order, all at once too: what comes fits below the limit whatever leaves
-meanwhile. What has left by the end of a stage is room for the next. Most plans have one stage.
+Within a stage moves may be made in any order, all at once too: what comes fits below the limit whatever
+leaves meanwhile. What has left by the end of a stage is room for the next. Most plans have one stage.
 
 A stage takes every partition whose copies fit, the largest first. Where none fits because disks wait for each
-other, replicas make a stop: they go to a third disk that has room and where the rules let them stand, and on to
-their places in a later stage. Each stop costs its bytes once more, so as few stop as let another partition go.
-What finds no order stays where it is.
+other, replicas make a stop: they go to a third disk that has room and where the rules let them stand, and on
+to their places in a later stage. Each stop costs its bytes once more, so as few stop as let another partition
+go. What finds no order stays where it is.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ class _Ordering:
         return None
 
     def _lacking(self) -> list[tuple[int, int, _Change]]:
-        """Return pending partitions that one directory keeps waiting, with that and the bytes that it lacks."""
+        """Return pending partitions that one directory keeps waiting, with that and the bytes that it
+        lacks."""
         found = []
         for change in self._pending:
             short = [
