@@ -20,7 +20,7 @@ from tests.support.fleet.slow_cluster import SlowCluster
 from tests.support.seeds import so_many
 
 TOLERANCE = 0.03
-FLEETS = so_many(10, 100)
+FLEETS = so_many(10, 30)
 
 
 def _sized(fleet: Snapshot, sizes: list[int], totals: list[int]) -> Snapshot:

@@ -31,7 +31,7 @@ from tests.support.fleet.random_rules import random_rules
 from tests.support.fleet.slow_cluster import SlowCluster
 from tests.support.seeds import so_many
 
-FLEETS = so_many(18, 300)
+FLEETS = so_many(18, 40)
 REFUSALS = (ImpossiblePlan, IncompleteSnapshot, NotYet, DefinitionError)
 Planner = Callable[[Snapshot, Limits], Plan]
 

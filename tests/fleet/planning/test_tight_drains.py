@@ -18,7 +18,7 @@ from tests.support.fleet.hand_made import hand_made
 from tests.support.fleet.slow_cluster import SlowCluster
 from tests.support.seeds import so_many
 
-FLEETS = so_many(24, 300)
+FLEETS = so_many(24, 100)
 
 
 def _fleet(seed: int) -> Snapshot:
