@@ -125,3 +125,25 @@ def test_a_limit_below_the_mean_is_kept_and_said() -> None:
     assert not len(plan_disks(fleet, tolerance=0.01))
     loose = plan_disks(fleet, tolerance=0.049, limits=Limits(disk_limit=0.99))
     assert loose.disks.after_bytes.max() <= 990
+
+
+@pytest.mark.seeded
+def test_eighty_replicas_on_ten_unequal_disks_come_to_a_band_of_a_thousandth() -> None:
+    for seed in range(so_many(2, 10)):
+        rng = np.random.default_rng(seed)
+        sizes, likely = rng.integers(1, 1000, 80), rng.dirichlet(np.full(10, 2.0))
+        where = [[int(broker) + 1] for broker in rng.choice(10, 80, p=likely)]
+        totals = rng.choice([1.0, 2.0, 3.0, 4.0], 10)
+        whole = sizes.sum() / 0.6
+        fleet = _sized(
+            hand_made(dict.fromkeys(range(1, 11)), {"t": where}),
+            sizes.tolist(),
+            (whole * totals / totals.sum()).tolist(),
+        )
+        plan = plan_disks(fleet, tolerance=0.001)
+        SlowCluster(fleet, disk_limit=0.9).carry_out(plan, seed, hoarding=True)
+        placement = Placement(fleet)
+        band = band_of_disks(placement, np.flatnonzero(placement.takes), 0.001)
+        before = band.outside_bytes(placement.after_bytes()).sum()
+        assert band.outside_bytes(plan.disks.after_bytes).sum() <= before / 1000, f"seed {seed}"
+        assert not len(plan_disks(state_after(plan, fleet), tolerance=0.001)), f"seed {seed}"
