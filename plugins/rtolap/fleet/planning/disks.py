@@ -77,20 +77,21 @@ def _evened(placement: Placement, tolerance: float, limits: Limits, runs: int) -
     Each round plans on the fleet that the one before has planned. The rounds together are one way, unless
     only the rounds one by one find an order that fits.
     """
-    stages: list[Stage] = []
-    state = placement.snapshot
-    for _ in range(_ROUNDS_MAX):
-        made = _round(state, tolerance, limits, runs)
+    first = _round(placement, tolerance, runs)
+    if first is None or not _is_outside(placement, tolerance):
+        return first or ()
+    stages, reached = list(first), placement
+    for _ in range(_ROUNDS_MAX - 1):
+        reached = Placement(state_of(reached), disk_limit=limits.disk_limit, allowed=limits.allowed)
+        made = _round(reached, tolerance, runs)
         if made is None:
             break
-        reached, in_order = made
-        stages += in_order
+        stages += made
         placement.adopt(reached.brokers, reached.log_dirs)
         if not _is_outside(reached, tolerance):
             break
-        state = state_of(reached)
-    if len(stages) < 2:
-        return tuple(stages)
+    if len(stages) == len(first):
+        return first
     brokers, log_dirs = placement.brokers, placement.log_dirs
     direct = in_stages(placement)
     if np.array_equal(brokers, placement.brokers) and np.array_equal(log_dirs, placement.log_dirs):
@@ -105,11 +106,9 @@ def _is_outside(placement: Placement, tolerance: float) -> bool:
     return bool(band.outside_bytes(placement.after_bytes())[dirs].any())
 
 
-def _round(
-    snapshot: Snapshot, tolerance: float, limits: Limits, runs: int
-) -> tuple[Placement, tuple[Stage, ...]] | None:
-    """Return the evener placement and the stages that lead there, None where nothing is gained."""
-    placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
+def _round(placement: Placement, tolerance: float, runs: int) -> tuple[Stage, ...] | None:
+    """Make a placement in which nothing has moved evener, and return the stages that lead there; None, and
+    nothing has moved, where too little is gained."""
     dirs = np.flatnonzero(placement.takes)
     before = placement.after_bytes()
     band = band_of_disks(placement, dirs, tolerance)
@@ -126,8 +125,9 @@ def _round(
     evener = _unevenness(placement, dirs, band, after) < _unevenness(placement, dirs, band, before)
     left = _outside_squares(placement, dirs, band, after)
     if not evener or left > (1 - _GAIN_MIN) * _outside_squares(placement, dirs, band, before):
+        placement.adopt(placement.brokers_before, placement.log_dirs_before)
         return None
-    return placement, stages
+    return stages
 
 
 def band_of_disks(placement: Placement, dirs: Int64s, tolerance: float) -> Band:
