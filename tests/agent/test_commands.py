@@ -41,6 +41,18 @@ def test_the_mover_of_a_kafka_cluster_is_let_through(commands: Commands) -> None
     assert commands.resolve(("rtolap", *asked))[-8:] == asked
 
 
+def test_a_mover_may_give_way_to_writes_by_the_sources_that_the_host_declares(tmp_path: Path) -> None:
+    sources = tmp_path / "sources.yaml"
+    host = Host(tmp_path, tmp_path, STORE, fleet_sources=sources)
+    limits = ("--produce-p99-ms-max", "300", "--produce-every-s", "5")
+    asked = ("fleet", "serve", *limits, "--sources", str(sources))
+    assert Commands(host).resolve(("rtolap", *asked))[-8:] == asked
+    for own, named in ((host, "/etc/passwd"), (Host(tmp_path, tmp_path, STORE), str(sources))):
+        assert Commands(own).resolve(("rtolap", "fleet", "serve", *limits))[-4:] == limits
+        with pytest.raises(DefinitionError, match="--sources of fleet serve refused"):
+            Commands(own).resolve(("rtolap", "fleet", "serve", "--sources", named))
+
+
 def test_spark_submit_runs_a_job_by_name(commands: Commands) -> None:
     argv = commands.resolve(
         (

@@ -18,12 +18,14 @@ class Host(msgspec.Struct, frozen=True):
     data_dir       receivers keep their data below it
     object_store   the one whose segments are built
     spark_master   where builds run, beside `local`
+    fleet_sources  the file of sources of brokers' metrics; None where the host declares none
     """
 
     jobs_dir: Path
     data_dir: Path
     object_store: str
     spark_master: str = "local[2]"
+    fleet_sources: Path | None = None
 
 
 Fits = Callable[[str, Host], bool]
@@ -56,6 +58,10 @@ def _below_data_dir(value: str, host: Host) -> bool:
     return path != root and path.is_relative_to(root)
 
 
+def _own_sources(value: str, host: Host) -> bool:
+    return host.fleet_sources is not None and Path(value).resolve() == host.fleet_sources.resolve()
+
+
 def _master(value: str, host: Host) -> bool:
     return value == host.spark_master or _LOCAL.fullmatch(value) is not None
 
@@ -78,7 +84,13 @@ RTOLAP_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Fits]] = {
     },
     ("loader", "run"): {"--port": _number},
     ("sep", "serve"): {"--port": _number, "--metrics-port": _number, "--host": _name},
-    ("fleet", "serve"): {"--cluster": _name, "--metrics-port": _number, "--look-every-s": _number},
+    ("fleet", "serve"): {
+        "--cluster": _name,
+        "--sources": _own_sources,
+        **dict.fromkeys(
+            ("--metrics-port", "--look-every-s", "--produce-p99-ms-max", "--produce-every-s"), _number
+        ),
+    },
     ("coordinator", "serve"): {},
     ("query", "serve"): dict.fromkeys(
         (

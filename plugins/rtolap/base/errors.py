@@ -28,6 +28,7 @@ RtolapError
 ├── Unavailable            a peer did not answer in time: try another, or later
 │   ├── NotLeader          send the request to `leader_url`
 │   ├── NotReached         events that were answered before are not read yet: wait, or see the cube's problem
+│   ├── Unanswered         nobody serves what was asked for, and it is withdrawn: ask again when somebody does
 │   └── TooManyAtOnce      others are at work, as many as the service or the user may: retry later
 ├── StaleSnapshot          the receiver no longer holds what the snapshot asks for: take a new one
 ├── Corrupted              bytes fail their checksum or structure
@@ -208,6 +209,10 @@ class SessionLost(RtolapError):
 class Unavailable(RtolapError):
     code = "unavailable"
     http_status = 503
+
+
+class Unanswered(Unavailable):
+    code = "unanswered"
 
 
 class NotLeader(Unavailable):

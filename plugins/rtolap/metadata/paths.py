@@ -26,6 +26,7 @@
 /fleet/<id>/plans/<p>             PlanRecord: how far a plan is, the throttles that it has set
 /fleet/<id>/plans/<p>/moves/<n>   pieces of what it asks for, compressed
 /fleet/<id>/requests/<id>         MoveRequest: what somebody asked for, signed, and how it was answered
+/fleet/<id>/asking/<id>           whoever asked still waits for the answer (ephemeral)
 """
 
 from __future__ import annotations
@@ -181,6 +182,10 @@ def fleet_requests(cluster_id: str) -> str:
 
 def fleet_request(cluster_id: str, request_id: str) -> str:
     return f"{fleet_requests(cluster_id)}/{checked(request_id)}"
+
+
+def fleet_asking(cluster_id: str, request_id: str) -> str:
+    return f"{fleet(cluster_id)}/asking/{checked(request_id)}"
 
 
 def fleet_brokers(cluster_id: str) -> str:

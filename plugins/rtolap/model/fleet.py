@@ -160,6 +160,15 @@ class KafkaFleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 action=did_you_mean(name, self.clusters) or None,
             ) from None
 
+    def declared_name(self, name: str) -> str:
+        """Return the name of a cluster of the fleet that is named so, or that this host reaches so. Raises
+        NotFound, also where it reaches several so."""
+        reached = [own for own in self.clusters if self.kafka_cluster(own) == name]
+        if name not in self.clusters and len(reached) == 1:
+            return reached[0]
+        self.cluster(name)
+        return name
+
     def kafka_cluster(self, name: str) -> str:
         """Return the name by which this host reaches a cluster of the fleet."""
         return self.cluster(name).kafka_cluster or name

@@ -59,6 +59,19 @@ def test_what_is_found_is_listed_and_ends_with_3(tmp_path: Path, registry: str) 
     assert told["unchecked"] == []
 
 
+def test_a_cluster_is_known_by_its_name_in_the_registry_and_by_the_one_that_the_host_reaches_it_by(
+    tmp_path: Path,
+) -> None:
+    registry = tmp_path / "clusters.yaml"
+    registry.write_text(REGISTRY.replace("[shop]}\n  other", "[shop], kafka_cluster: logs}\n  other"))
+    file = _recorded(tmp_path / "one.snapshot", [1, 3, 4])
+    for name in ("one", "logs"):
+        told = run("--registry", str(registry), "--cluster", name, "--snapshot", file, "--json")
+        assert json.loads(told.stdout)["unchecked"] == []
+        assert told.exit_code == 0
+    assert run("--registry", str(registry), "--cluster", "none", "--snapshot", file).exit_code != 0
+
+
 def test_a_sound_cluster_ends_with_0(tmp_path: Path, registry: str) -> None:
     file = _recorded(tmp_path / "one.snapshot", [1, 3, 4])
     done = run("--registry", registry, "--snapshot", f"one={file}")

@@ -97,14 +97,20 @@ def test_a_cancelled_drain_leaves_replicas_where_they_were(lives: BrokerLives) -
     assert after == {partition: sorted(replicas) for partition, replicas in before.items()}
 
 
-def test_without_a_mover_the_request_is_not_sent_twice(
+def test_a_drain_that_no_mover_answers_is_withdrawn_and_no_later_mover_runs_it(
     lives: BrokerLives, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rtolap.fleet.moves.submitting.ANSWER_TIMEOUT_S", 0.05)
     for _ in range(2):
         with pytest.raises(RtolapError, match="no mover has answered"):
             drains_of(lives).submit(2, "d1", "ann", "because")
-    assert submits(lives) == ["because [drain d1]"]
+    assert submits(lives) == []
+    kept = KeptFleet(lives.store, CLUSTER_ID)
+    with mover_of(lives):
+        monkeypatch.undo()
+        drains_of(lives).submit(2, "d2", "ann", "later")
+    assert submits(lives) == ["later [drain d2]"]
+    assert len(kept.plans()) == 1
 
 
 def test_a_drain_keeps_to_the_registry_and_refuses_an_approved_plan_that_does_not(

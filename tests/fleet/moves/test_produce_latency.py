@@ -16,6 +16,7 @@ from rtolap.fleet.moves.produce_latency import (
     after_reading,
 )
 from rtolap.fleet.moves.settings import MoverSettings
+from rtolap.fleet.moves.standing import Standing
 from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.moves.status import PlanStatus, plan_status
 from rtolap.fleet.moves.window import PlanMoves
@@ -26,6 +27,8 @@ from tests.support.scrape import Scrape
 LIMIT_MS = 300.0
 MOVES_MAX = 5
 SETTINGS = MoverSettings(produce_p99_ms_max=LIMIT_MS, give_up_ms=60_000)
+
+SERVED = Standing("mover", "", 1_700_000_000_000, 0, (), ())
 
 
 class Told:
@@ -134,8 +137,8 @@ def test_no_move_begins_at_a_broker_with_slow_writes_and_the_plan_ends_once_they
     status = status_of(world, moves)
     told_text = "held back: produce p99 412 ms on broker 2, limit 300: no move begins"
     assert [str(held_back) for held_back in status.held_back] == [told_text]
-    assert status_document(status)["held_back"] == status.held_back
-    print_status(status)
+    assert status_document(status, SERVED)["held_back"] == status.held_back
+    print_status(status, SERVED)
     assert told_text in " ".join(capsys.readouterr().err.split())
     told.p99_ms[2] = 40.0
     assert world.run_until_ended().outcomes == "d" * len(moves)
@@ -172,7 +175,7 @@ def test_brokers_without_a_source_move_as_ever_and_status_says_so(
     status = status_of(world, moves)
     assert status.produce_unread == (2, 4)
     assert status.held_back == ()
-    print_status(status)
+    print_status(status, SERVED)
     assert "not read" in capsys.readouterr().err
     assert world.run_until_ended().outcomes == "d" * len(moves)
 

@@ -110,13 +110,13 @@ def test_what_is_no_plan_is_named(tmp_path: Path) -> None:
         b"",
         b"{}",
         data[:-40],
-        data.replace(b'"version":1', b'"version":0', 1),
+        data.replace(b'"version":2', b'"version":0', 1),
         kafka_json(_plan()),
     ):
         with pytest.raises(Corrupted, match="no readable plan"):
             plan_from(damaged)
     with pytest.raises(SchemaTooNew, match="version 2"):
-        plan_from(data.replace(b'"version":1', b'"version":2,"more":3', 1))
+        plan_from(data.replace(b'"version":2', b'"version":3,"more":3', 1))
     with pytest.raises(NotFound):
         load_plan(tmp_path / "none")
 

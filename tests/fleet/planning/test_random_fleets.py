@@ -157,8 +157,10 @@ def _check_racks(drawn: Drawn, seed: int, outcomes: Counter[str]) -> None:
     plan = _planned(drawn, lambda: plan_racks(snapshot, limits=drawn.limits), seed, outcomes)
     if plan is not None:
         after = _after(drawn, plan, seed)
+        left_out = {left_out.name for left_out in plan.left_out}
         for name, replicas in after.replicas.items():
-            assert max(after.rack_counts(replicas).values(), default=0) <= 1, name
+            alone = max(after.rack_counts(replicas).values(), default=0) <= 1
+            assert alone != (f"{name[0]}-{name[1]}" in left_out), name
 
 
 def _check_drain(drawn: Drawn, seed: int, outcomes: Counter[str]) -> None:
@@ -206,8 +208,10 @@ def _check_factor(drawn: Drawn, seed: int, outcomes: Counter[str]) -> None:
     if plan is not None:
         after = _after(drawn, plan, seed)
         before = SlowCluster(snapshot, disk_limit=0.9)
+        raised = set(topics) - {left_out.name for left_out in plan.left_out}
+        assert raised
         for name, replicas in after.replicas.items():
-            assert len(replicas) == (factor if name[0] in topics else len(before.replicas[name]))
+            assert len(replicas) == (factor if name[0] in raised else len(before.replicas[name]))
 
 
 CHECKS = (

@@ -225,6 +225,7 @@ def test_commands_lead_a_broker_through_its_life_and_leave_who_and_why(
     lived.wait_alive((1, 2))
     until(lambda: commands.state(3) == "RETIRED", "it is gone", poll_s=0.3)
     assert commands("uncordon", "3", *why).returncode == 1
+    assert "--host" in commands("join", "3", *why).stderr
     assert commands.done("join", "3", "--host", "another", *why)["state"] == "JOINING"
     lived.servers[3].start()
     lived.wait_alive((1, 2, 3))

@@ -3,27 +3,28 @@ replicas.
 
 A yes or no for each replica and disk (mixed-integer programming by HiGHS), under the rules that plans keep:
 a partition once on a broker, and not where another of its replicas leaves; no rack holding more of it than
-the fullest did; room for all that comes whatever leaves; no broker leading more by preference than the one
-that leads most. Factors are at most 3: with more, the rule on racks is not linear.
+the fullest did; room for all that comes, whatever leaves or with what leaves counted; no broker leading more
+by preference than the one that leads most. Factors are at most 3: with more, the rule on racks is not linear.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from rtolap.fleet.planning.levels import Band
-from rtolap.fleet.planning.placement import Placement
-from rtolap.fleet.planning.rules import fullest_rack
+from rtolap.fleet.planning.placement import Placement, fullest_rack
 from rtolap.fleet.snapshot.model import Flags, Int32s, Int64s
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import lil_matrix
 
-TIME_LIMIT_S = 4.0
+NODES_MAX = 5_000  # and no time that counts, so that a slow machine finds the same
+TIME_LIMIT_S = 300.0
 GAP = 0.01
 
 
-def fewest_bytes(placement: Placement, band: Band) -> int | None:
-    """Return a bound at most `GAP` below the optimum; None where no placement is within the band. Raises
-    TimeoutError where the solver does not finish."""
+def fewest_bytes(placement: Placement, band: Band, *, leaving_is_room: bool = False) -> int | None:
+    """leaving_is_room: a disk must only have room in the end, in whatever order. Return a bound at most `GAP`
+    below the optimum; None where no placement is within the band. Raises TimeoutError where the solver does
+    not finish."""
     dirs = np.flatnonzero(placement.takes)
     brokers = placement.snapshot.log_dirs.brokers[dirs]
     flat = placement.log_dirs_before.ravel()
@@ -65,7 +66,10 @@ def fewest_bytes(placement: Placement, band: Band) -> int | None:
         rows.append((held, float(band.low_bytes[row]) - rest, float(band.high_bytes[row]) - rest))
         coming = {r * places + place: sizes[r] for r in range(count) if home[r] != place}
         room = limit[row] - placement.used_bytes[row] - incoming[row]
-        rows.append((coming, 0.0, max(float(room), 0.0)))
+        if leaving_is_room and coming:
+            rows.append((held, 0.0, max(float(limit[row]), float(used[row])) - rest))
+        else:
+            rows.append((coming, 0.0, max(float(room), 0.0)))
     led_max = int(placement.leading.max(initial=0))
     for broker in np.unique(brokers).tolist():
         there = np.flatnonzero(brokers == broker)
@@ -87,7 +91,7 @@ def fewest_bytes(placement: Placement, band: Band) -> int | None:
         constraints=LinearConstraint(matrix.tocsr(), low, high),
         integrality=np.ones(cost.size),
         bounds=Bounds(0, np.where(_barred(placement, partitions, brokers, home), 0, 1).ravel()),
-        options={"time_limit": TIME_LIMIT_S, "mip_rel_gap": GAP},
+        options={"time_limit": TIME_LIMIT_S, "node_limit": NODES_MAX, "mip_rel_gap": GAP},
     )
     if found.status == 2:
         return None

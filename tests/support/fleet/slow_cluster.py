@@ -2,7 +2,7 @@
 
 It reads what Kafka's tool would be given, in plain dictionaries, and shares no code with the planners.
 Copies of a partition are made before the old ones go; with `hoarding` nothing goes before all copies are
-made, which is the worst that a window of moves can do.
+made, which is the worst that a window of moves can do within a stage.
 """
 
 from __future__ import annotations
@@ -81,16 +81,19 @@ class SlowCluster:
         self._garbage: list[Replica] = []
 
     def carry_out(self, plan: Plan, seed: int, *, hoarding: bool = False) -> None:
-        """In an order drawn from the seed. Raises AssertionError at the first rule that is broken."""
-        steps = json.loads(kafka_json(plan))
-        assert steps["version"] == 1
-        order = list(steps["partitions"])
-        random.Random(seed).shuffle(order)
-        for step in order:
-            self._reassign((step["topic"], step["partition"]), step["replicas"], step["log_dirs"])
-            if not hoarding:
-                self._sweep()
-        self._sweep()
+        """Stage by stage, each in an order drawn from the seed. Raises AssertionError at the first rule that
+        is broken."""
+        source = random.Random(seed)
+        for stage in range(plan.stage_count):
+            steps = json.loads(kafka_json(plan, stage))
+            assert steps["version"] == 1
+            order = list(steps["partitions"])
+            source.shuffle(order)
+            for step in order:
+                self._reassign((step["topic"], step["partition"]), step["replicas"], step["log_dirs"])
+                if not hoarding:
+                    self._sweep()
+            self._sweep()
 
     def _reassign(self, name: Name, brokers: list[int], paths: list[str]) -> None:
         old = self.replicas[name]

@@ -36,7 +36,12 @@ USER_COLUMNS = ("cluster", "topic", "used by", "state", "partitions", "lag or la
 
 def audit(
     cluster: Annotated[
-        list[str] | None, typer.Option("--cluster", help="Only this cluster of the fleet; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--cluster",
+            help="Only this cluster, by its name in the registry or the one by which this host reaches it;"
+            " may be repeated.",
+        ),
     ] = None,
     snapshot: Annotated[
         list[str] | None,
@@ -52,9 +57,7 @@ def audit(
 
     Tables, loaders and subscriptions that the same files declare are held against it too."""
     fleet, clients = read_registry(registry, Settings()), read_clients(registry, Settings())
-    names = cluster or list(fleet.clusters)
-    for name in names:
-        fleet.cluster(name)
+    names = [fleet.declared_name(name) for name in cluster] if cluster else list(fleet.clusters)
     silent: dict[str, str] = {}
     users: dict[str, CollectedUsers] = {}
     if snapshot:

@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from rtolap.base.clock import SystemClock
+from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import (
     ByOption,
@@ -63,6 +64,17 @@ class OpenedBrokers:
         records = self.operations.records()
         ids = sorted({*records, *self.snapshot.brokers.ids.tolist()})
         return {broker: records.get(broker) for broker in ids}
+
+    def host_of(self, broker: int) -> str:
+        """Return the host that a broker of the cluster has registered. Raises DefinitionError where it has
+        not."""
+        host = host_of(broker, self.snapshot)
+        if not host:
+            raise DefinitionError(
+                f"broker {broker} has not registered, so its machine is not known",
+                expected="--host with the machine on which it is about to start",
+            )
+        return host
 
 
 @contextmanager
@@ -155,8 +167,11 @@ def broker_document(broker: int, record: BrokerRecord | None, snapshot: Snapshot
 
 def join(
     broker: BrokerArgument,
-    host: Annotated[str, typer.Option("--host", help="The machine.")],
     reason: ReasonOption,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="The machine; by default the one from which the broker has registered."),
+    ] = None,
     by: ByOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
@@ -166,7 +181,7 @@ def join(
     with open_brokers(cluster) as opened:
         record = opened.known().get(broker)
         if record is None or record.state is BrokerLife.RETIRED:
-            opened.operations.register_broker(broker, host, who, reason)
+            opened.operations.register_broker(broker, host or opened.host_of(broker), who, reason)
         _report(_operate(opened, broker, BrokerEvent.JOIN, who, reason), as_json)
 
 

@@ -1,7 +1,7 @@
 """`rtolap fleet`: the commands, mounted.
 
 Exit codes: 0 done; 1 an error, reported on stderr; 3 a broker that is not well was found, or
-something that is not as declared.
+something that is not as declared, or a plan leaves out a part of what it was asked for.
 """
 
 from __future__ import annotations

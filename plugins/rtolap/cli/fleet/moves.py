@@ -25,17 +25,19 @@ from rtolap.cli.fleet.access import (
     operator,
 )
 from rtolap.cli.fleet.moves_text import print_audit, print_status, status_document
-from rtolap.cli.output import JsonOption, print_json, success, warn
+from rtolap.cli.output import JsonOption, print_json, success
 from rtolap.fleet.isolation.registry import check_submittable
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.records import Hours
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.settings import MoverSettings
+from rtolap.fleet.moves.standing import standing
 from rtolap.fleet.moves.status import plan_status
 from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.moves.window import PlanMoves
 from rtolap.fleet.planning.plan_file import load_plan, plan_digest
 from rtolap.fleet.snapshot.collect import collect_snapshot
+from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
@@ -96,11 +98,10 @@ def moves(
     as_json: JsonOption = False,
 ) -> None:
     """Show how far a plan is: what moves, what stalls, who is last."""
-    with _kept(cluster) as kept:
+    with _opened(cluster) as (kept, administration):
         if audit:
             print_audit(kept, as_json)
             return
-        mover = kept.mover()
         current = kept.current()
         known = kept.plans()
         chosen = next((each for each in known if each.plan_id == plan_id), None) if plan_id else None
@@ -109,18 +110,18 @@ def moves(
             raise DefinitionError(f"there is no plan {plan_id}", expected=", ".join(r.plan_id for r in known))
         if record is None:
             if as_json:
-                print_json({"plan": None, "mover": mover})
+                print_json({"plan": None, "mover": kept.working_mover()})
             else:
                 success("no plan was submitted")
             return
-        planned = kept.read_moves(record.plan_id, record.moves_digest)
-    status = plan_status(record, PlanMoves.of(planned), SystemClock().now_ms(), MoverSettings())
+        planned = PlanMoves.of(kept.read_moves(record.plan_id, record.moves_digest))
+        now_ms = SystemClock().now_ms()
+        stands = standing(kept, administration, record, planned, now_ms)
+    status = plan_status(record, planned, now_ms, MoverSettings())
     if as_json:
-        print_json({**status_document(status), "mover": mover})
+        print_json(status_document(status, stands))
         return
-    print_status(status)
-    if mover is not None and mover.trouble:
-        warn(f"mover {mover.identity}: {mover.trouble}")
+    print_status(status, stands)
 
 
 def throttle(
@@ -199,11 +200,11 @@ def parse_partition(text: str) -> tuple[str, int]:
 
 
 @contextmanager
-def _kept(cluster: str) -> Iterator[KeptFleet]:
+def _opened(cluster: str) -> Iterator[tuple[KeptFleet, FleetAdministration]]:
     with open_administration(cluster) as administration:
         cluster_id = administration.describe_cluster().cluster_id
-    with open_metadata(Settings()) as store:
-        yield KeptFleet(store, cluster_id)
+        with open_metadata(Settings()) as store:
+            yield KeptFleet(store, cluster_id), administration
 
 
 def _ask(
@@ -218,7 +219,7 @@ def _ask(
 ) -> None:
     settings = Settings()
     who = operator(settings, by)
-    with _kept(cluster) as kept:
+    with _opened(cluster) as (kept, _):
         requests = MoverRequests(kept, SystemClock(), settings.token(), who)
         answer = requests.ask(kind, reason=reason, partitions=partitions, rate_bytes_per_s=rate_bytes_per_s)
     if as_json:

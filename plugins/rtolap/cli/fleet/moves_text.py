@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from rtolap.cli.output import console, print_table, warn
 from rtolap.fleet.moves.kept import KeptFleet
+from rtolap.fleet.moves.records import PlanRecord
+from rtolap.fleet.moves.standing import Standing
 from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.moves.status import MoveStatus, PlanStatus
 from rtolap.model.quantities import instant_text, size_text
 
 COLUMNS = ("partition", "state", "brokers", "size_bytes", "copied_bytes", "bytes_per_s", "left_s", "note")
+_NAMED_MAX = 5
 _AUDIT = ("at_ms", "by", "kind", "plan", "partitions", "reason", "answer")
 
 
-def print_status(status: PlanStatus) -> None:
+def print_status(status: PlanStatus, stands: Standing) -> None:
     record = status.record
+    for doubt in _doubts(record, stands):
+        warn(doubt)
     counted = ", ".join(f"{number} {state}" for state, number in status.counts.items())
     console.print(f"[bold]plan {record.plan_id}[/bold]  {record.state}: {counted}", highlight=False)
     console.print(
@@ -21,7 +26,7 @@ def print_status(status: PlanStatus) -> None:
         highlight=False,
     )
     if record.state is not PlanState.ENDED:
-        console.print("; ".join(_outlook(status)), highlight=False)
+        console.print("; ".join(_outlook(status, stands)), highlight=False)
     if status.active:
         print_table(COLUMNS, [_row(move) for move in status.active])
     if status.tail:
@@ -37,12 +42,40 @@ def print_status(status: PlanStatus) -> None:
         warn(f"move {number}: {reason}")
 
 
-def _outlook(status: PlanStatus) -> list[str]:
+def _doubts(record: PlanRecord, stands: Standing) -> list[str]:
+    """Say what of the status is old, who is away, and what is gone."""
+    if record.state is PlanState.ENDED:
+        return []
+    doubts = []
+    as_of = "" if stands.looked_ms is None else f", as of {instant_text(stands.looked_ms)}"
+    age = "" if stands.age_ms is None else f", {stands.age_ms // 1000} s ago"
+    if stands.mover is None:
+        doubts.append(
+            f"no mover serves: what follows is what the last one kept{as_of}{age}; Kafka goes on with moves"
+            " under way, no other begins, and throttles stay: start `rtolap fleet serve`"
+        )
+    elif stands.is_stale:
+        doubts.append(f"mover {stands.mover} has not looked for long: what follows is old{as_of}{age}")
+    if stands.trouble:
+        doubts.append(f"mover {stands.mover or 'that served last'}: {stands.trouble}")
+    if stands.brokers_away:
+        doubts.append(
+            f"brokers that do not serve: {', '.join(map(str, stands.brokers_away))}; their moves wait"
+        )
+    if stands.partitions_gone:
+        doubts.append(
+            f"partitions that there are no more: {', '.join(stands.partitions_gone[:_NAMED_MAX])}"
+            f"{', …' if len(stands.partitions_gone) > _NAMED_MAX else ''}; their moves will end as failed"
+        )
+    return doubts
+
+
+def _outlook(status: PlanStatus, stands: Standing) -> list[str]:
     rate = status.record.rate_bytes_per_s
     told = ["no throttle" if rate is None else f"throttle of {size_text(rate)} a second"]
     if not status.hours_open:
         told.append("outside of its hours")
-    end_ms = status.expected_end_ms
+    end_ms = None if stands.is_stale else status.expected_end_ms
     told.append(f"expected end: {'not in sight' if end_ms is None else instant_text(end_ms)}")
     return told
 
@@ -77,7 +110,7 @@ def _row(move: MoveStatus) -> tuple[object, ...]:
     )
 
 
-def status_document(status: PlanStatus) -> dict[str, object]:
+def status_document(status: PlanStatus, stands: Standing) -> dict[str, object]:
     record = status.record
     return {
         "plan": record.plan_id,
@@ -88,7 +121,7 @@ def status_document(status: PlanStatus) -> dict[str, object]:
         "total_bytes": status.total_bytes,
         "moved_bytes": status.moved_bytes,
         "left_bytes": status.left_bytes,
-        "expected_end_ms": status.expected_end_ms,
+        "expected_end_ms": None if stands.is_stale else status.expected_end_ms,
         "throttle_bytes_per_s": record.rate_bytes_per_s,
         "throttle_needed_bytes_per_s": status.throttle_needed_bytes_per_s,
         "hours_open": status.hours_open,
@@ -98,6 +131,12 @@ def status_document(status: PlanStatus) -> dict[str, object]:
         "produce_unread": status.produce_unread,
         "reasons": {str(number): reason for number, reason in record.reasons.items()},
         "history": record.history,
+        "mover": stands.mover,
+        "mover_trouble": stands.trouble,
+        "as_of_ms": stands.looked_ms,
+        "age_ms": stands.age_ms,
+        "brokers_away": stands.brokers_away,
+        "partitions_gone": stands.partitions_gone,
     }
 
 

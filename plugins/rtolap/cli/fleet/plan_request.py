@@ -27,7 +27,7 @@ from rtolap.cli.fleet.access import (
 )
 from rtolap.cli.fleet.looking import SourcesOption, rate_reader
 from rtolap.cli.fleet.plan_text import print_plan, summary
-from rtolap.cli.output import JsonOption, print_json, success, write_file
+from rtolap.cli.output import JsonOption, print_json, success, warn, write_file
 from rtolap.draw.figure import picture_format
 from rtolap.draw.fleet_utilisation import DiskUse, draw_fleet_utilisation
 from rtolap.fleet.isolation.registry import RegisteredCluster
@@ -54,6 +54,9 @@ ThrottleOption = Annotated[
 ]
 MovesOption = Annotated[int, typer.Option("--moves", min=0, help="List so many, the largest first.")]
 
+
+LEFT_OUT_EXIT = 3
+_LEFT_OUT_SHOWN = 20
 
 Planner = Callable[[Snapshot, Limits], Plan]
 
@@ -113,15 +116,26 @@ class PlanOutput:
     def show(self, plan: Plan, moves: int) -> None:
         if self.out is not None:
             save_plan(plan, self.out)
-            write_file(kafka_file(self.out), kafka_json(plan))
+            for stage, file in enumerate(kafka_files(self.out, plan)):
+                write_file(file, kafka_json(plan, stage))
         if self.plot is not None:
             draw_plan(plan, self.plot)
         if self.as_json:
             print_json(summary(plan))
-            return
+        else:
+            self._print(plan, moves)
+        if plan.left_out:
+            raise typer.Exit(LEFT_OUT_EXIT)
+
+    def _print(self, plan: Plan, moves: int) -> None:
         print_plan(plan, moves=moves)
+        for left_out in plan.left_out[:_LEFT_OUT_SHOWN]:
+            warn(f"left out: {left_out.name}: {left_out.reason}")
+        if len(plan.left_out) > _LEFT_OUT_SHOWN:
+            warn(f"left out: {len(plan.left_out) - _LEFT_OUT_SHOWN} more; --json and --out list all")
         if self.out is not None:
-            success(f"{self.out}, and for Kafka's tool {kafka_file(self.out)}")
+            files = ", then ".join(map(str, kafka_files(self.out, plan)))
+            success(f"{self.out}, and for Kafka's tool {files}")
 
     def refuse_other_pictures(self) -> None:
         """Before anything is planned: no picture is drawn to a file of another form."""
@@ -178,9 +192,11 @@ class PlanOptions(PlacementOptions):
         self.plan(planner, snapshot, registered)
 
 
-def kafka_file(path: Path) -> Path:
-    """Return the path, beside a plan, of what Kafka's tool reads."""
-    return path.with_suffix(".kafka.json")
+def kafka_files(path: Path, plan: Plan) -> list[Path]:
+    """Return the paths, beside a plan, of what Kafka's tool reads: for each stage, in their order."""
+    if plan.stage_count == 1:
+        return [path.with_suffix(".kafka.json")]
+    return [path.with_suffix(f".kafka.{stage + 1}.json") for stage in range(plan.stage_count)]
 
 
 def draw_plan(plan: Plan, path: Path) -> None:

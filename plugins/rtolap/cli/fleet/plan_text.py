@@ -32,6 +32,8 @@ def summary(plan: Plan) -> dict[str, Any]:
         "digest": plan_digest(plan),
         "snapshot_digest": plan.snapshot_digest,
         "why": plan.why,
+        "left_out": plan.left_out,
+        "stages": plan.stage_count,
         "partitions": len(plan),
         "moves": len(moves),
         "elections": len(plan.elections),

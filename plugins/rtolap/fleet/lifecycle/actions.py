@@ -117,11 +117,13 @@ class PlannedDrains:
             return  # it has ended
 
     def _submitted(self, drain_id: str) -> MoveRequest | None:
-        """Raises Unavailable where a request of it stands unanswered: a mover may still take it."""
+        """Raises Unavailable where somebody waits for the answer to a request of it."""
         for request in self._kept.requests():
             if request.kind is not RequestKind.SUBMIT or not request.reason.endswith(_mark(drain_id)):
                 continue
             if request.answer is None:
+                if not self._kept.is_waited_for(request.request_id):
+                    continue  # whoever asked is gone, and no mover takes it any more
                 raise Unavailable(
                     f"no mover has answered request {request.request_id}",
                     action="is `rtolap fleet serve` running for this cluster?",

@@ -76,6 +76,11 @@ class Answering:
         operations: list[Operation] = []
         try:
             check_request(request, self._token, self._kept.cluster_id, now_ms)
+            if not self._kept.is_waited_for(request.request_id):
+                raise Refused(
+                    f"nobody waits for request {request.request_id} any more, so nothing is done",
+                    action="ask again",
+                )
             operations, message = self._taken(request, now_ms)
             answer = Answer(now_ms, "", message)
         except (Refused, NotFound) as error:
@@ -85,9 +90,10 @@ class Answering:
                 raise  # no answer yet: it is asked again
             answer = Answer(now_ms, error.code, str(error))
         answered = msgspec.structs.replace(request, answer=answer)
-        self._kept.store.commit(
-            [Check(self._lease(), -1), *operations, self._kept.put_answer(answered, version)]
-        )
+        required: list[Operation] = [Check(self._lease(), -1)]
+        if not answer.code:
+            required.append(self._kept.waited_for(request.request_id))
+        self._kept.store.commit([*required, *operations, self._kept.put_answer(answered, version)])
         self._metrics.answered(request.kind, answer.code)
         if request.kind is RequestKind.SUBMIT and answer.code:
             self._kept.forget_refused(request.plan_id, self._lease())
@@ -198,9 +204,11 @@ def check_fleet(administration: FleetAdministration, moves: Sequence[PlannedMove
         if not broker.fenced
     }
     found = describe(administration, [move.partition for move in moves])
+    first = {move.partition: move for move in reversed(moves)}  # a later one goes on where it has come to
     for move in moves:
         described = found.get(move.partition)
-        if described is None or tuple(described.replicas) != move.before:
+        is_first = first[move.partition] is move
+        if described is None or (is_first and tuple(described.replicas) != move.before):
             raise PlanOutdated(
                 f"{move.partition} is not where the plan takes it to be",
                 expected=list(move.before),

@@ -17,6 +17,7 @@ from rtolap.fleet.moves.records import PlanRecord
 from rtolap.fleet.moves.requests import MoveRequest
 from rtolap.metadata import paths
 from rtolap.metadata.codec import decode, encode
+from rtolap.metadata.election import identities
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put
 
 _log = logging.getLogger(__name__)
@@ -27,9 +28,13 @@ REQUESTS_KEPT = 500
 
 
 class MoverRecord(msgspec.Struct, frozen=True):
+    """since_ms: when the trouble began or was over. looked_ms: when the mover last looked at the brokers, 0
+    if it has not; it is kept every few seconds."""
+
     identity: str
     since_ms: int
     trouble: str = ""
+    looked_ms: int = 0
 
 
 class KeptPlan(msgspec.Struct, frozen=True):
@@ -115,8 +120,42 @@ class KeptFleet:
     # -- requests ---------------------------------------------------------------------------------------
 
     def ask(self, request: MoveRequest) -> None:
+        """Keep a request, and that it is waited for as long as this session lives."""
         path = paths.fleet_request(self.cluster_id, request.request_id)
-        self.store.commit([Create(path, encode(request))])
+        waiting = paths.fleet_asking(self.cluster_id, request.request_id)
+        self.store.commit([Create(path, encode(request)), Create(waiting, b"", ephemeral=True)])
+
+    def is_waited_for(self, request_id: str) -> bool:
+        """Tell whether whoever has sent the request still waits. Nothing is done for one that nobody waits
+        for."""
+        return self.store.get(paths.fleet_asking(self.cluster_id, request_id)) is not None
+
+    def waited_for(self, request_id: str) -> Operation:
+        """Return the requirement that it is."""
+        return Check(paths.fleet_asking(self.cluster_id, request_id), -1)
+
+    def stop_waiting(self, request_id: str) -> MoveRequest | None:
+        """Withdraw a request without an answer. Returns it if it was answered meanwhile. Afterwards no mover
+        does what it asks for."""
+        path = paths.fleet_request(self.cluster_id, request_id)
+        waiting = paths.fleet_asking(self.cluster_id, request_id)
+        node = self.store.get(path)
+        request = None if node is None else decode(node.data, MoveRequest, path)
+        if node is not None and request is not None and request.answer is None:
+            try:
+                self.store.commit([Delete(path, node.version), Delete(waiting)])
+            except CommitConflict:
+                return self.stop_waiting(request_id)
+            return None
+        if self.store.get(waiting) is not None:
+            self.store.commit([Delete(waiting)])
+        return request
+
+    def discard_moves(self, plan_id: str) -> None:
+        """Delete the moves of a plan that was withdrawn before a mover took it."""
+        if self.plan(plan_id) is None:
+            for path in self._nodes_of(plan_id):
+                self.store.commit([Delete(path)])
 
     def request(self, request_id: str) -> MoveRequest | None:
         path = paths.fleet_request(self.cluster_id, request_id)
@@ -160,6 +199,11 @@ class KeptFleet:
         return Put(paths.fleet_request(self.cluster_id, request.request_id), encode(request), version)
 
     # -- the mover --------------------------------------------------------------------------------------
+
+    def working_mover(self) -> str | None:
+        """Return the identity of the mover that has the lease; None where none serves."""
+        found = identities(self.store, paths.fleet_lease(self.cluster_id))
+        return found[0] if found else None
 
     def mover(self) -> MoverRecord | None:
         path = paths.fleet_mover(self.cluster_id)

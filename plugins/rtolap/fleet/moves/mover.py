@@ -105,7 +105,7 @@ class Mover:
             at_once = False
             try:
                 at_once = self.step()
-                self._tell("")
+                self.tell("")
             except RtolapError as error:
                 _log.warning("the step is tried again: %s", error)
                 self._metrics.failed(error.code)
@@ -139,18 +139,26 @@ class Mover:
             raise NotLeader("another mover has the lease")
         return fence
 
-    def _tell(self, trouble: str) -> None:
+    def tell(self, trouble: str) -> None:
+        """Keep what hinders this mover, and every few seconds that it has looked at the brokers."""
         fence = self._fence()
-        told = MoverRecord(self._identity, 0, trouble)
-        if fence is None or told == self._told:
+        if fence is None:
+            self._told = None
             return
-        since_ms = self._clock.now_ms()
-        self._kept.write_mover(msgspec.structs.replace(told, since_ms=since_ms), fence)
-        self._told = told
+        former, now_ms = self._told, self._clock.now_ms()
+        looked_ms = 0 if former is None else former.looked_ms
+        if not trouble and now_ms - looked_ms >= self._settings.tell_every_ms:
+            looked_ms = now_ms
+        same = former is not None and former.trouble == trouble
+        since_ms = former.since_ms if former is not None and same else now_ms
+        told = MoverRecord(self._identity, since_ms, trouble, looked_ms)
+        if told != former:
+            self._kept.write_mover(told, fence)
+            self._told = told
 
     def _try_to_tell(self, trouble: str) -> None:
         try:
-            self._tell(trouble)
+            self.tell(trouble)
         except RtolapError as error:
             _log.warning("the trouble cannot be told: %s", error)
 

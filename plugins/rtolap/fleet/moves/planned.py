@@ -15,7 +15,8 @@ MOVES_MAX = 200_000
 
 class PlannedMove(msgspec.Struct, frozen=True, array_like=True):
     """before, after: broker ids in the order of preference. former_dirs: of the replicas before, "" where it
-    is not known. log_dirs: of those after, "" where the broker chooses. size_bytes: of one copy."""
+    is not known. log_dirs: of those after, "" where the broker chooses. size_bytes: of one copy. stage: it
+    begins when all moves of earlier stages have ended."""
 
     topic: str
     number: int
@@ -24,6 +25,7 @@ class PlannedMove(msgspec.Struct, frozen=True, array_like=True):
     former_dirs: tuple[str, ...]
     log_dirs: tuple[str, ...]
     size_bytes: int
+    stage: int = 0
 
     @property
     def partition(self) -> Partition:
@@ -69,11 +71,18 @@ def check_moves(moves: Sequence[PlannedMove]) -> None:
         raise DefinitionError(
             "a plan of no or too many moves", expected=f"1 to {MOVES_MAX}", found=len(moves)
         )
-    seen: set[Partition] = set()
+    earlier: dict[Partition, PlannedMove] = {}
+    stage = 0
     for move in moves:
-        if move.partition in seen:
+        if move.stage < stage:
+            raise DefinitionError(
+                f"the plan moves {move.partition} in no order", expected=f"stage {stage}", found=move.stage
+            )
+        stage = move.stage
+        former = earlier.get(move.partition)
+        if former is not None and (former.stage == stage or former.after != move.before):
             raise DefinitionError(f"the plan moves {move.partition} twice")
-        seen.add(move.partition)
+        earlier[move.partition] = move
         if not move.after or len(set(move.after)) != len(move.after) or min(move.after) < 0:
             raise DefinitionError(f"{move.partition} cannot be at these brokers", found=list(move.after))
         if len(move.after) < len(move.before):

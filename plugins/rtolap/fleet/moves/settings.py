@@ -15,7 +15,8 @@ class MoverSettings:
     is held to have changed it. elect_ms: for so long an election is tried. pace_looks: over so
     many looks it is measured whether copies gain on what is written; gain_share: of what is copied, is a
     gain. produce_p99_ms_max: a broker whose writes take longer is given fewer moves, None: no limit;
-    produce_every_ms: between two readings of that."""
+    produce_every_ms: between two readings of that. tell_every_ms: so often it is kept that brokers were
+    looked at."""
 
     look_every_s: float = 2.0
     moves_per_broker: int = 5
@@ -31,6 +32,7 @@ class MoverSettings:
     gain_share: float = 0.05
     produce_p99_ms_max: float | None = None
     produce_every_ms: int = 10_000
+    tell_every_ms: int = 10_000
 
     @property
     def pace_ms(self) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import Unavailable, from_dict
+from rtolap.base.errors import RtolapError, Unanswered, from_dict
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.planned import PlannedMove, check_moves, digest_of_moves, encode_moves
 from rtolap.fleet.moves.records import Hours
@@ -16,6 +17,8 @@ from rtolap.fleet.moves.requests import Answer, MoveRequest, RequestKind, signed
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import plan_digest
 from rtolap.fleet.snapshot.model import UNKNOWN
+
+_log = logging.getLogger(__name__)
 
 ANSWER_TIMEOUT_S = 60.0
 _LOOK_S = 0.2
@@ -38,6 +41,7 @@ def planned_moves(plan: Plan) -> tuple[PlannedMove, ...]:
                 tuple(_path(paths, int(at)) for at in before.log_dirs[was]),
                 tuple(_path(paths, int(at)) for at in after.log_dirs[will]),
                 max(0, int(plan.partition_bytes[row])),
+                int(plan.stages[row]),
             )
         )
     return tuple(moves)
@@ -48,9 +52,20 @@ def _path(paths: tuple[str, ...], row: int) -> str:
 
 
 class MoverRequests:
-    """Asks the mover of one Kafka cluster. `token`: the cluster's."""
+    """Asks the mover of one Kafka cluster. `token`: the cluster's. A request that is not answered is
+    withdrawn: nothing runs later that nobody waits for."""
 
-    def __init__(self, kept: KeptFleet, clock: Clock, token: str, by: str) -> None:
+    def __init__(
+        self,
+        kept: KeptFleet,
+        clock: Clock,
+        token: str,
+        by: str,
+        *,
+        answer_timeout_s: float | None = None,
+    ) -> None:
+        """answer_timeout_s: by default `ANSWER_TIMEOUT_S`."""
+        self._answer_timeout_s = ANSWER_TIMEOUT_S if answer_timeout_s is None else answer_timeout_s
         self._kept = kept
         self._clock = clock
         self._token = token
@@ -63,26 +78,32 @@ class MoverRequests:
         `ask` says.
 
         1. write its moves     crash: pieces that nobody reads, under an id that nobody has
-        2. ask                 the mover takes it whole, or refuses it
+        2. ask                 the mover takes it whole, or refuses it; crash: it refuses it, once the
+                               session is over that has asked
         """
         moves = planned_moves(plan)
         check_moves(moves)
         data = encode_moves(moves)
         plan_id = f"{plan.kind.value}-{self._clock.now_ms():013d}-{uuid.uuid4().hex[:6]}"
         self._kept.write_moves(plan_id, data)
-        self.ask(
-            RequestKind.SUBMIT,
-            reason=reason,
-            plan_id=plan_id,
-            moves_digest=digest_of_moves(data),
-            plan_digest=plan_digest(plan),
-            rate_bytes_per_s=rate_bytes_per_s,
-            hours=hours,
-        )
+        try:
+            self.ask(
+                RequestKind.SUBMIT,
+                reason=reason,
+                plan_id=plan_id,
+                moves_digest=digest_of_moves(data),
+                plan_digest=plan_digest(plan),
+                rate_bytes_per_s=rate_bytes_per_s,
+                hours=hours,
+            )
+        except Unanswered:
+            self._kept.discard_moves(plan_id)
+            raise
         return plan_id
 
     def ask(self, kind: RequestKind, *, reason: str = "", **values: Any) -> Answer:
-        """Unavailable: no mover has answered; it may still do what was asked."""
+        """Return the answer. Raises Unanswered where no mover has answered within the time: the request is
+        withdrawn. Raises what it was refused for, and what the store raises."""
         now_ms = self._clock.now_ms()
         request = MoveRequest(
             f"{now_ms:013d}-{uuid.uuid4().hex[:8]}",
@@ -94,22 +115,37 @@ class MoverRequests:
             **values,
         )
         self._kept.ask(signed(request, self._token))
-        answer = self._wait(lambda: self._answer(request.request_id))
+        try:
+            answer = self._wait(lambda: self._answer(request.request_id))
+        except BaseException:
+            self._abandon(request.request_id)
+            raise
+        answered = self._kept.stop_waiting(request.request_id)
+        if answer is None and answered is not None:
+            answer = answered.answer  # at the last moment
         if answer is None:
-            raise Unavailable(
-                f"no mover has answered request {request.request_id}",
-                action="is `rtolap fleet serve` running for this cluster? `rtolap fleet moves` shows",
+            raise Unanswered(
+                f"no mover has answered request {request.request_id} within {self._answer_timeout_s:g} s;"
+                " it is withdrawn, and nothing is done",
+                action="start `rtolap fleet serve` for this cluster, and ask again",
             )
         if answer.code:
             raise from_dict({"code": answer.code, "message": answer.message})
         return answer
+
+    def _abandon(self, request_id: str) -> None:
+        """Withdraw it on the way out. Where that fails the end of the session does."""
+        try:
+            self._kept.stop_waiting(request_id)
+        except RtolapError as error:
+            _log.warning("request %s ends with this session: %s", request_id, error)
 
     def _answer(self, request_id: str) -> Answer | None:
         request = self._kept.request(request_id)
         return None if request is None else request.answer
 
     def _wait(self, look: Callable[[], Answer | None]) -> Answer | None:
-        deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+        deadline_s = time.monotonic() + self._answer_timeout_s
         while time.monotonic() < deadline_s:
             answer = look()
             if answer is not None:

@@ -5,7 +5,8 @@ A broker takes part in a move that it gets data by, or that it leads. It gets an
 less than `ahead_s`, or while copies fall behind the throttle. A move that stalls does not count. A broker
 whose writes take too long gets fewer (`produce_latency`). Moves of the
 broker that has most left to do come first, the biggest of them first: what takes longest is not left to the
-end. No move begins towards a broker that does not serve or to a disk without room for it.
+end. A stage of the plan begins when no move of an earlier one is pending or under way. No move begins towards
+a broker that does not serve or to a disk without room for it.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class PlanMoves:
     loads: MoveLoads
     sizes: NDArray[np.int64]
     copies_bytes: NDArray[np.int64]
+    stages: NDArray[np.int64]
     of_dirs: dict[tuple[int, str], list[int]]
 
     @classmethod
@@ -95,6 +97,7 @@ class PlanMoves:
             MoveLoads.of(moves),
             np.array([move.size_bytes for move in moves], np.int64),
             np.array([move.size_bytes * len(move.coming()) for move in moves], np.int64),
+            np.array([move.stage for move in moves], np.int64),
             dict(of_dirs),
         )
 
@@ -113,6 +116,10 @@ def choose(
 ) -> list[int]:
     """Numbers of pending moves that may begin now."""
     pending = np.flatnonzero(np.frombuffer(record.outcomes.encode(), np.uint8) == ord("."))
+    if not len(pending):
+        return []
+    stage = min(plan.moves[number].stage for number in (int(pending[0]), *record.active))
+    pending = pending[plan.stages[pending] == stage]
     if not len(pending):
         return []
     window = _Window(record, plan.moves, look, now_ms, settings)

@@ -35,7 +35,7 @@ def plan_add(snapshot: Snapshot, broker_ids: list[int], *, limits: Limits = Limi
     sources = np.flatnonzero(placement.takes & ~new[brokers])
     both = np.concatenate((sources, targets))
     total, before = placement.total_bytes, placement.after_bytes()
-    mean = float(before[both].sum()) / float(total[both].sum())
+    mean = float(before[both].sum(dtype=np.float64)) / float(total[both].sum(dtype=np.float64))
     up = np.floor(mean * total).astype(np.int64)
     missing = int(np.maximum(up[targets] - before[targets], 0).sum())
     if sources.size:

@@ -7,6 +7,7 @@ held back but count. Copies get the rest. Where nothing is left they never end, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,6 +62,20 @@ def copy_time(copies: Copies, throttle_bytes_per_s: int) -> CopyTime:
         int(np.ceil(NEEDED_TIMES * most.max(initial=0.0))),
         int(written.sum()),
         int((copied & np.isnan(copies.bytes_in_per_s)).sum()),
+    )
+
+
+def one_after_the_other(times: Sequence[CopyTime]) -> CopyTime:
+    """Return the time of copies that wait for those before them."""
+    if len(times) == 1:
+        return times[0]
+    each = [time.expected_s for time in times]
+    return CopyTime(
+        None if None in each else sum(seconds for seconds in each if seconds is not None),
+        np.unique(np.concatenate([time.outpaced for time in times])),
+        max(time.needed_bytes_per_s for time in times),
+        max(time.written_bytes_per_s for time in times),
+        max(time.unknown for time in times),
     )
 
 

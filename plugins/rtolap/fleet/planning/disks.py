@@ -7,13 +7,18 @@ bytes that the band demands (`levels`, `transfers`).
    out within, about its own mean.
 4. What is left over because replicas are whole: for a disk that is still outside, the smallest replica that
    brings it, or another, into the band.
-5. A fleet small enough for that is improved replica by replica (`improve`).
-6. Where disks are no more even in the end, nothing moves.
+5. A fleet small enough for that is improved replica by replica (`improve`), where what leaves a disk is room.
+6. The moves get an order in which every disk has room at every moment (`stages`).
+7. Where disks are hardly more even in the end, nothing moves. Otherwise the fleet as it is then is planned
+   again, until nothing moves: so a second plan is empty.
 
-Disks that take no replicas stay as they are, and count for nothing.
+Disks that take no replicas stay as they are, and count for nothing. Replicas that hold nothing stay: their
+move would bring nothing.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,10 +27,14 @@ from rtolap.fleet.planning.improve import RUNS, improve
 from rtolap.fleet.planning.levels import Band, band_of, levels
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
+from rtolap.fleet.planning.planned_state import state_of
+from rtolap.fleet.planning.stages import Stage, in_stages
 from rtolap.fleet.planning.transfers import Leaving, Transfers
 from rtolap.fleet.snapshot.model import Floats, Int32s, Int64s, Snapshot
 
 TOLERANCE = 0.03
+_ROUNDS_MAX = 8
+_GAIN_MIN = 0.02  # of the squares of what is outside: for less nothing moves
 
 
 def plan_disks(
@@ -46,18 +55,7 @@ def plan_disks(
     dirs = np.flatnonzero(placement.takes)
     total, before = placement.total_bytes, placement.after_bytes()
     band = band_of_disks(placement, dirs, tolerance)
-    outside = band.outside_bytes(before)[dirs]
-    if outside.any():
-        transfers = Transfers(placement)
-        down, up = _levels(placement, dirs, band)
-        transfers.within(dirs, down, up)
-        _even_groups(placement, transfers, dirs, band, tolerance)
-        _finish(placement, transfers, dirs, band)
-        improve(placement, dirs, band, _least(band, before, dirs), transfers.leading_max, runs=runs)
-        if _unevenness(placement, dirs, band, placement.after_bytes()) >= _unevenness(
-            placement, dirs, band, before
-        ):
-            placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
+    stages = _evened(placement, tolerance, limits, runs)
     after = placement.after_bytes()
     left = band.outside_bytes(after)[dirs]
     shares = np.divide(after, total, out=np.zeros(len(total)), where=total > 0)[dirs]
@@ -66,10 +64,70 @@ def plan_disks(
         placement,
         Kind.DISKS,
         [("tolerance", f"{tolerance:g}")],
-        _why(placement, dirs, band, before, left, shares),
+        [*_why(placement, dirs, band, before, left, shares), *_order_of(stages)],
         bounds,
         throttle_bytes_per_s=limits.throttle_bytes_per_s,
+        stages=stages,
     )
+
+
+def _evened(placement: Placement, tolerance: float, limits: Limits, runs: int) -> tuple[Stage, ...]:
+    """Bring the placement to where planning again would change nothing, and return the stages of the way.
+
+    Each round plans on the fleet that the one before has planned. The rounds together are one way, unless
+    only the rounds one by one find an order that fits.
+    """
+    first = _round(placement, tolerance, runs)
+    if first is None or not _is_outside(placement, tolerance):
+        return first or ()
+    stages, reached = list(first), placement
+    for _ in range(_ROUNDS_MAX - 1):
+        reached = Placement(state_of(reached), disk_limit=limits.disk_limit, allowed=limits.allowed)
+        made = _round(reached, tolerance, runs)
+        if made is None:
+            break
+        stages += made
+        placement.adopt(reached.brokers, reached.log_dirs)
+        if not _is_outside(reached, tolerance):
+            break
+    if len(stages) == len(first):
+        return first
+    brokers, log_dirs = placement.brokers, placement.log_dirs
+    direct = in_stages(placement)
+    if np.array_equal(brokers, placement.brokers) and np.array_equal(log_dirs, placement.log_dirs):
+        return direct
+    placement.adopt(brokers, log_dirs)
+    return tuple(stages)
+
+
+def _is_outside(placement: Placement, tolerance: float) -> bool:
+    dirs = np.flatnonzero(placement.takes)
+    band = band_of_disks(placement, dirs, tolerance)
+    return bool(band.outside_bytes(placement.after_bytes())[dirs].any())
+
+
+def _round(placement: Placement, tolerance: float, runs: int) -> tuple[Stage, ...] | None:
+    """Make a placement in which nothing has moved evener, and return the stages that lead there; None, and
+    nothing has moved, where too little is gained."""
+    dirs = np.flatnonzero(placement.takes)
+    before = placement.after_bytes()
+    band = band_of_disks(placement, dirs, tolerance)
+    if not band.outside_bytes(before)[dirs].any():
+        return None
+    transfers = Transfers(placement)
+    down, up = _levels(placement, dirs, band)
+    transfers.within(dirs, down, up)
+    _even_groups(placement, transfers, dirs, band, tolerance)
+    _finish(placement, transfers, dirs, band)
+    improve(placement, dirs, band, _least(band, before, dirs), transfers.leading_max, runs=runs)
+    stages = in_stages(placement)
+    after = placement.after_bytes()
+    evener = _unevenness(placement, dirs, band, after) < _unevenness(placement, dirs, band, before)
+    left = _outside_squares(placement, dirs, band, after)
+    if not evener or left > (1 - _GAIN_MIN) * _outside_squares(placement, dirs, band, before):
+        placement.adopt(placement.brokers_before, placement.log_dirs_before)
+        return None
+    return stages
 
 
 def band_of_disks(placement: Placement, dirs: Int64s, tolerance: float) -> Band:
@@ -93,6 +151,20 @@ def _unevenness(placement: Placement, dirs: Int64s, band: Band, used_bytes: Int6
     """Squares of the distance from the mean, by capacity: what does not lower it is no gain."""
     total = placement.total_bytes[dirs]
     return float((total * (used_bytes[dirs] / total - band.mean) ** 2).sum())
+
+
+def _outside_squares(placement: Placement, dirs: Int64s, band: Band, used_bytes: Int64s) -> float:
+    outside = band.outside_bytes(used_bytes)[dirs].astype(np.float64)
+    return float((outside**2 / placement.total_bytes[dirs]).sum())
+
+
+def _order_of(stages: Sequence[Stage]) -> list[str]:
+    if len(stages) < 2:
+        return []
+    return [
+        f"The moves are made in {len(stages)} stages, one after the other: what leaves a disk in one makes"
+        " room for what comes to it in the next."
+    ]
 
 
 def _least(band: Band, used_bytes: Int64s, dirs: Int64s) -> int:

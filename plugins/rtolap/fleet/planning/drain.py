@@ -2,15 +2,17 @@
 
 Replicas are placed one by one, the largest first, each on the idlest disk that the rules allow (`idlest`).
 What leaves a disk that still works goes to another of the same broker while that stays below the mean: it
-costs no network. A replica on a dead broker or a failed disk is copied from its partition's leader.
+costs no network. Where the last find no place so, all are placed anew together (`packing`). A replica on a
+dead broker or a failed disk is copied from its partition's leader.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from rtolap.base.errors import NotFound
+from rtolap.base.errors import ImpossiblePlan, NotFound
 from rtolap.fleet.planning.idlest import IdlestDisks
+from rtolap.fleet.planning.packing import pack
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
 from rtolap.fleet.planning.refusals import broker_rows, by_size, refuse_unmovable
@@ -26,9 +28,15 @@ def plan_drain(snapshot: Snapshot, broker_ids: list[int], *, limits: Limits = Li
     named = ", ".join(str(broker) for broker in sorted(set(broker_ids)))
     goal = f"drain of {named}"
     refuse_unmovable(placement, positions // placement.slots, goal)
-    disks = IdlestDisks(placement, drained[snapshot.log_dirs.brokers])
-    for position in by_size(placement, positions).tolist():
-        disks.replace(position, goal)
+    barred = drained[snapshot.log_dirs.brokers]
+    disks = IdlestDisks(placement, barred)
+    try:
+        for position in by_size(placement, positions).tolist():
+            disks.replace(position, goal)
+    except ImpossiblePlan:
+        placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
+        if not pack(placement, positions, barred):
+            raise
     return _drained(placement, positions, Kind.DRAIN, ("brokers", named), f"broker {named}", limits)
 
 
@@ -48,13 +56,18 @@ def plan_remove_disk(snapshot: Snapshot, broker_id: int, path: str, *, limits: L
     barred = np.zeros(len(dirs), np.bool_)
     barred[rows[0]] = True
     disks = IdlestDisks(placement, barred)
-    share_max = float(placement.after_bytes()[placement.takes].sum()) / max(
-        float(placement.total_bytes[placement.takes].sum()), 1.0
+    share_max = float(placement.after_bytes()[placement.takes].sum(dtype=np.float64)) / max(
+        float(placement.total_bytes[placement.takes].sum(dtype=np.float64)), 1.0
     )
     works = bool(placement.able[broker]) and not dirs.offline[rows[0]]
-    for position in by_size(placement, positions).tolist():
-        if not (works and disks.beside(position, share_max)):
-            disks.replace(position, goal, beside=works)
+    try:
+        for position in by_size(placement, positions).tolist():
+            if not (works and disks.beside(position, share_max)):
+                disks.replace(position, goal, beside=works)
+    except ImpossiblePlan:
+        placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
+        if not pack(placement, positions, barred, beside=works):
+            raise
     disk = ("disk", f"{broker_id}:{path}")
     return _drained(placement, positions, Kind.REMOVE_DISK, disk, f"disk {broker_id}:{path}", limits)
 

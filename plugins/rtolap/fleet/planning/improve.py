@@ -1,9 +1,10 @@
 """A small fleet, improved replica by replica: what is still outside the band, then how many bytes move.
 
 Where disks hold a few large replicas, it matters which go, and which go together; they are looked for by
-simulated annealing, again and again until the plan is close to the least, or so many times, and more while
-disks stay outside. What was planned so far is where it begins, and what it ends with if nothing better is
-found. A byte that comes into the band is worth `_WORTH` moved ones: for less nothing moves.
+simulated annealing, again and again until the plan is close to the least, or so many times, and then by
+`exchanges`. What was planned so far is where it begins, and what it ends with if nothing better is found. A
+byte that comes into the band is worth `_WORTH` moved ones: for less nothing moves. What leaves a disk is room
+on it: `stages` then finds the order.
 
 A step gives one replica another place, or lets two exchange theirs, under all rules but one: how many
 partitions a broker leads by preference is paid for, and counts only in the end. What a step costs is
@@ -17,18 +18,16 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from rtolap.fleet.planning.exchanges import Exchanges
 from rtolap.fleet.planning.levels import Band
-from rtolap.fleet.planning.placement import NO_RACK, Placement
-from rtolap.fleet.planning.rules import distinct_racks, fullest_rack
-from rtolap.fleet.snapshot.model import Flags, Int64s
+from rtolap.fleet.planning.placement import Placement
+from rtolap.fleet.planning.small_fleet import CELLS_MAX, SmallFleet, small_fleet
+from rtolap.fleet.snapshot.model import Int64s
 
-CELLS_MAX = 20_000
-RUNS = 12
-_MORE_RUNS = 3
+RUNS = 6
 _WORTH = 1000.0
 _CLOSE = 1.02
 _STEPS_MAX = 80_000
@@ -48,10 +47,10 @@ def improve(
     placement: Placement, dirs: Int64s, band: Band, least_bytes: int, leading_max: int, *, runs: int = RUNS
 ) -> None:
     """Leave large fleets as they are: in them whole replicas are small beside the band. least_bytes: that any
-    plan moves. leading_max: no broker gets to lead more partitions. runs: at most; with 0 every fleet is
-    left, with others more while something stays outside."""
+    plan moves. leading_max: no broker gets to lead more partitions. runs: of the annealing, at most, and in
+    proportion steps of the exchanges; with 0 every fleet is left."""
     held = placement.positions[np.isin(placement.log_dirs_before.ravel()[placement.positions], dirs)]
-    held = held[placement.movable(held)]
+    held = held[placement.worth_moving(held)]
     if not runs or not held.size or held.size * dirs.size > CELLS_MAX:
         return
     place_of = np.full(len(placement.total_bytes), -1)
@@ -59,90 +58,32 @@ def improve(
     at = place_of[placement.log_dirs.ravel()[held]]
     for position in held[at != place_of[placement.log_dirs_before.ravel()[held]]].tolist():
         placement.restore(position)
-    annealing = _Annealing(_small_fleet(placement, held, dirs, band, leading_max), _WORTH, at.tolist())
-    for seed in range(runs * _MORE_RUNS):
-        close = annealing.best_cost <= _CLOSE * least_bytes
-        if close or (seed >= runs and annealing.best_outside < 1):
-            break
-        annealing.run(seed)
-    for position, home, place in zip(held.tolist(), annealing.fleet.home, annealing.best, strict=True):
+    fleet = small_fleet(placement, held, dirs, band, leading_max)
+    for position, home, place in zip(
+        held.tolist(), fleet.home, _best(fleet, at.tolist(), least_bytes, runs), strict=True
+    ):
         if place != home:
             placement.move(np.array([position]), int(dirs[place]))
 
 
-def _small_fleet(
-    placement: Placement, held: Int64s, dirs: Int64s, band: Band, leading_max: int
-) -> _SmallFleet:
-    """held: the replicas that are searched, all where they were before. Places are indexes of `dirs`."""
-    partitions = held // placement.slots
-    brokers = placement.snapshot.log_dirs.brokers[dirs]
-    home = np.searchsorted(dirs, placement.log_dirs_before.ravel()[held])
-    copies, room = placement.partition_bytes[partitions], placement.room_bytes()[dirs]
-    own_broker: Flags = brokers == brokers[home][:, None]
-    before = placement.brokers_before[partitions]
-    may: Flags = own_broker | placement.allowed.by_rule[:, brokers][placement.rules[partitions]]
-    may &= own_broker | ~(before[:, :, None] == brokers).any(axis=1)
-    may &= (room >= copies[:, None]) | (np.arange(dirs.size) == home[:, None])
-    distinct = np.unique(partitions)
-    stood = placement.brokers_before[distinct]
-    racks = np.where(stood < 0, NO_RACK, placement.racks[stood])
-    searched = np.zeros(placement.brokers_before.size, np.bool_)
-    searched[held] = True
-    others = np.where(searched.reshape(placement.brokers_before.shape)[distinct], -1, stood)
-    names = distinct.tolist()
-    return _SmallFleet(
-        home=home.tolist(),
-        own_bytes=placement.replica_bytes.ravel()[held].tolist(),
-        copy_bytes=copies.tolist(),
-        partitions=partitions.tolist(),
-        preferred=(held % placement.slots == 0).tolist(),
-        places=[np.flatnonzero(row).tolist() for row in may],
-        used_bytes=placement.after_bytes()[dirs].tolist(),
-        room_bytes=room.tolist(),
-        low_bytes=band.low_bytes[dirs].tolist(),
-        high_bytes=band.high_bytes[dirs].tolist(),
-        brokers=brokers.tolist(),
-        racks=placement.racks.tolist(),
-        others={name: row[row >= 0].tolist() for name, row in zip(names, others, strict=True)},
-        in_rack_max=dict(zip(names, fullest_rack(racks).tolist(), strict=True)),
-        racks_min=dict(zip(names, distinct_racks(racks).tolist(), strict=True)),
-        leading=placement.leading.tolist(),
-        leading_max=leading_max,
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _SmallFleet:
-    """Columns as lists. By replica: `home`, a place; own_bytes, copy_bytes: what it holds, and a copy of it;
-    `partitions`, whether it is `preferred`, and the `places` that no rule forbids whatever else moves. By
-    place: bytes used after what is fixed, room for what comes, the band, its broker. By partition:
-    `others`, brokers of replicas that are not searched, and how many of it a rack may hold at most
-    (`in_rack_max`), and in how many it stands at least (`racks_min`). racks: by broker."""
-
-    home: Sequence[int]
-    own_bytes: Sequence[float]
-    copy_bytes: Sequence[float]
-    partitions: Sequence[int]
-    preferred: Sequence[bool]
-    places: Sequence[Sequence[int]]
-    used_bytes: Sequence[float]
-    room_bytes: Sequence[float]
-    low_bytes: Sequence[float]
-    high_bytes: Sequence[float]
-    brokers: Sequence[int]
-    racks: Sequence[int]
-    others: dict[int, list[int]]
-    in_rack_max: dict[int, int]
-    racks_min: dict[int, int]
-    leading: Sequence[int]
-    leading_max: int
+def _best(fleet: SmallFleet, at: list[int], least_bytes: int, runs: int) -> list[int]:
+    annealing = _Annealing(fleet, _WORTH, at)
+    for seed in range(runs):
+        if annealing.best_cost <= _CLOSE * least_bytes:
+            return annealing.best
+        annealing.run(seed)
+    if annealing.best_cost <= _CLOSE * least_bytes:
+        return annealing.best
+    exchanges = Exchanges(fleet, _WORTH, annealing.best)
+    exchanges.run(runs, share=min(runs / RUNS, 1.0))
+    return exchanges.best
 
 
 class _Annealing:
     """The cost of a plan: bytes that move, and `worth` for each that is outside the band. best: a place for
     each replica."""
 
-    def __init__(self, fleet: _SmallFleet, worth: float, at: Sequence[int]) -> None:
+    def __init__(self, fleet: SmallFleet, worth: float, at: Sequence[int]) -> None:
         """at: where it begins, and what is best so far."""
         self.fleet, self._worth = fleet, worth
         self._allowed = [frozenset(places) for places in fleet.places]
@@ -226,16 +167,15 @@ class _Annealing:
     def _fits(self, change: _Change) -> bool:
         """Tell whether there is room, and partitions keep the rules about brokers and racks."""
         fleet, (row, place, other) = self.fleet, change
-        came, copy = self._at[row], fleet.copy_bytes[row]
-        room_place = self._room[place] - (copy if place != fleet.home[row] else 0)
+        came = self._at[row]
+        left, filled, _ = self._amounts(row, came, place)
+        used_came, used_place = self._used[came] - left, self._used[place] + filled
         if other != _NOBODY:
-            copy, home = fleet.copy_bytes[other], fleet.home[other]
-            room_place += copy if place != home else 0
-            room_came = self._room[came] - (copy if came != home else 0)
-            room_came += fleet.copy_bytes[row] if came != fleet.home[row] else 0
-            if came != home and room_came < 0:
+            left, filled, _ = self._amounts(other, place, came)
+            used_came, used_place = used_came + filled, used_place - left
+            if came != fleet.home[other] and used_came > fleet.limit_bytes[came]:
                 return False
-        if place != fleet.home[row] and room_place < 0:
+        if place != fleet.home[row] and used_place > fleet.limit_bytes[place]:
             return False
         self._at[row] = place
         if other != _NOBODY:
@@ -271,12 +211,9 @@ class _Annealing:
 
     def _put(self, row: int, place: int) -> None:
         fleet, came = self.fleet, self._at[row]
-        home, copy = fleet.home[row], fleet.copy_bytes[row]
         left, filled, moved = self._amounts(row, came, place)
         self._used[came] -= left
         self._used[place] += filled
-        self._room[came] += copy if came != home else 0
-        self._room[place] -= copy if place != home else 0
         self._moved += moved
         if fleet.preferred[row]:
             self._excess += self._excess_more(1, came, place)
@@ -294,7 +231,7 @@ class _Annealing:
         """Bring every replica to where it is best."""
         fleet = self.fleet
         self._at = list(fleet.home)
-        self._used, self._room = list(fleet.used_bytes), list(fleet.room_bytes)
+        self._used = list(fleet.used_bytes)
         self._outside = [self._outside_of(place, used) for place, used in enumerate(self._used)]
         self._leading = list(fleet.leading)
         self._moved, self._excess = 0.0, 0

@@ -11,8 +11,9 @@ to it times its followers.
 3. Every partition whose preferred replica can lead and does not elects it, as by `leaders`.
 
 No broker gets to lead by preference more than a fifth more partitions than the mean, or than the one that
-leads most: each costs its leader requests, however little is in it. A plan that would not lower what the
-busiest broker sends now changes nothing.
+leads most: each costs its leader requests, however little is in it. A plan that would hardly lower what the
+busiest broker sends changes nothing. Any other is followed by the plan that would be made of the fleet that
+it leads to, until that changes nothing: so a second plan is empty.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from rtolap.base.errors import IncompleteSnapshot
 from rtolap.fleet.planning.leaders import elections_of, eligible_replicas, prefer
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
+from rtolap.fleet.planning.planned_state import state_with
 from rtolap.fleet.planning.refusals import partition_names
 from rtolap.fleet.planning.transfers import largest_first
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Floats, Int64s, Snapshot
@@ -32,6 +34,8 @@ from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Floats, Int64s, Snapshot
 TOLERANCE = 0.02
 _ROUNDS_MAX = 30
 _GAIN_MIN = 1e-6  # of the sum of squares, in a round
+_BUSIEST_GAIN_MIN = 0.002  # of what the busiest broker sends: for less nobody is elected
+_PLANNED_MAX = 20
 _LEADING_SHARE_MAX = 1.2
 _EXCHANGED_MAX = 2000  # of each of two brokers, the largest loads
 
@@ -44,19 +48,23 @@ def plan_leaders_by_load(
     refuse_missing(snapshot, Kind.LEADERS_BY_LOAD)
     _refuse_unknown(snapshot)
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
-    eligible = eligible_replicas(placement)
-    loads = sent_bytes_per_s(snapshot)
-    able = placement.able
-    now = led_load(snapshot, loads)
-    sharing = _Sharing(placement, eligible, loads)
-    sharing.run(tolerance)
-    gains = bool(able.any()) and sharing.load[able].max() < now[able].max()
-    ordered = prefer(placement, sharing.first) if gains else np.zeros(0, np.int64)
-    elections = elections_of(placement, eligible, ordered) if gains else ordered
+    loads, able = sent_bytes_per_s(snapshot), placement.able
+    before = led_load(snapshot, loads)[able]
+    state = snapshot
+    for _ in range(_PLANNED_MAX):
+        shared = _shared(state, loads, tolerance, limits)
+        if shared is None:
+            break
+        state = shared
+    ordered = Placement(state, disk_limit=limits.disk_limit, allowed=limits.allowed)
+    placement.adopt(ordered.brokers, ordered.log_dirs)
+    changed = placement.changed().size
+    leaders = state.partitions.leaders
+    elections = np.flatnonzero(leaders != snapshot.partitions.leaders)
     why = [
-        f"Brokers that serve send {_range(now[able])} bytes a second as leaders, to consumers and followers,"
-        f" afterwards {_range(sharing.load[able] if gains else now[able])};"
-        f" {ordered.size} partitions change the order of their replicas.",
+        f"Brokers that serve send {_range(before)} bytes a second as leaders, to consumers and followers,"
+        f" afterwards {_range(led_load(state, loads)[able])};"
+        f" {changed} partitions change the order of their replicas.",
         f"{elections.size} partitions elect their preferred replica. No data moves.",
     ]
     return plan_of(
@@ -68,6 +76,22 @@ def plan_leaders_by_load(
         throttle_bytes_per_s=limits.throttle_bytes_per_s,
         elections=elections,
     )
+
+
+def _shared(snapshot: Snapshot, loads: Floats, tolerance: float, limits: Limits) -> Snapshot | None:
+    """Return the fleet with loads shared more evenly, None where too little is gained for a plan."""
+    placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
+    eligible, able = eligible_replicas(placement), placement.able
+    busiest = float(led_load(snapshot, loads)[able].max(initial=0.0))
+    sharing = _Sharing(placement, eligible, loads)
+    sharing.run(tolerance)
+    ordered = prefer(placement, sharing.first)
+    elections = elections_of(placement, eligible, ordered)
+    rows = np.union1d(ordered, elections).astype(np.int64)
+    state = state_with(snapshot, rows, placement.brokers[rows], placement.log_dirs[rows], elections)
+    # What counts is what brokers send when all that can be elected is, not what they would by preference.
+    reached = float(led_load(state, loads)[able].max(initial=0.0))
+    return state if reached < busiest * (1 - _BUSIEST_GAIN_MIN) else None
 
 
 def _refuse_unknown(snapshot: Snapshot) -> None:

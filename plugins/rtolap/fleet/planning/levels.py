@@ -37,7 +37,9 @@ class Band:
 
 
 def band_of(used_bytes: Int64s, total_bytes: Int64s, tolerance: float) -> Band:
-    mean = float(used_bytes.sum()) / max(float(total_bytes.sum()), 1.0)
+    # As floats: disks that are as large as can be told, as those of some network file systems, add up to
+    # more.
+    mean = float(used_bytes.sum(dtype=np.float64)) / max(float(total_bytes.sum(dtype=np.float64)), 1.0)
     low = np.ceil(np.maximum(mean - tolerance, 0.0) * total_bytes).astype(np.int64)
     high = np.floor(np.minimum(mean + tolerance, 1.0) * total_bytes).astype(np.int64)
     return Band(mean, low, np.maximum(high, low))

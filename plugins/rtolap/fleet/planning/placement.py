@@ -3,7 +3,8 @@
 Replicas stand in a matrix: a row per partition, in it a slot per replica by preference, UNKNOWN where there
 is none. A slot keeps its place when its replica moves, so that leaders' preference stays as it is. Bytes
 that a plan brings to a disk count at once, those that it takes away are counted apart: whatever order moves
-are made in, no disk holds more than `used_bytes` and `incoming_bytes`.
+are made in, no disk holds more than `used_bytes` and `incoming_bytes`. Where that is too much, `stages` finds
+an order in which what leaves makes room.
 
 Where topics may stand planners are told from outside, as a table: rules are few, so brokers are kept by rule
 and rules by topic. A replica that is moved comes only to a broker where its topic may stand. One that stands
@@ -132,6 +133,12 @@ class Placement:
         room = limit - self.used_bytes - self.incoming_bytes
         return np.where(self.takes, np.maximum(room, 0), 0)
 
+    def incoming_max_bytes(self) -> Int64s:
+        """Return the bytes that may come to each disk, what runs already included, whatever leaves it."""
+        limit = (self.disk_limit * self.total_bytes).astype(np.int64)
+        free = np.maximum(limit - self.used_bytes - self.running_bytes, 0)
+        return self.running_bytes + np.where(self.takes, free, 0)
+
     def room_of(self, log_dir: int) -> int:
         """As `room_bytes`, of one."""
         if not self.takes[log_dir]:
@@ -161,6 +168,12 @@ class Placement:
         told &= ~self.fixed[partitions] & self.copied[partitions]
         return told
 
+    def worth_moving(self, positions: Int64s) -> Flags:
+        """Tell which of these replicas a plan may move to make disks more even: a move of nothing does
+        not."""
+        worth: Flags = self.movable(positions) & (self.partition_bytes[positions // self.slots] > 0)
+        return worth
+
     def move(self, positions: Int64s, log_dir: int) -> None:
         """Bring these replicas to that directory, on its broker."""
         brokers, dirs = self.brokers.ravel(), self.log_dirs.ravel()
@@ -186,6 +199,29 @@ class Placement:
             self.leading[self.brokers_before.ravel()[position]] += 1
         brokers[position] = self.brokers_before.ravel()[position]
         dirs[position] = home
+
+    def adopt(self, brokers: Int32s, log_dirs: Int32s) -> None:
+        """Take other places of all replicas, in the same slots. A replica that stays on its disk in another
+        slot of its partition costs nothing."""
+        stays = np.zeros(brokers.shape, np.bool_)
+        left = self.brokers_before != UNKNOWN
+        for slot in range(self.slots):
+            same = (brokers == self.brokers_before[:, slot, None]) & (brokers != UNKNOWN)
+            same &= (log_dirs == self.log_dirs_before[:, slot, None]) | (log_dirs == UNKNOWN)
+            stays |= same
+            left[:, slot] &= ~same.any(axis=1)
+        self.brokers, self.log_dirs = brokers.copy(), log_dirs.copy()
+        self.incoming_bytes, self.outgoing_bytes = (
+            self.running_bytes.copy(),
+            np.zeros_like(self.running_bytes),
+        )
+        coming = (brokers != UNKNOWN) & ~stays & (log_dirs != UNKNOWN)
+        rows = np.nonzero(coming)[0]
+        np.add.at(self.incoming_bytes, log_dirs[coming], np.maximum(self.partition_bytes[rows], 0))
+        left &= self.log_dirs_before != UNKNOWN
+        np.add.at(self.outgoing_bytes, self.log_dirs_before[left], self.replica_bytes[left])
+        held = self.factors > 0
+        self.leading = np.bincount(brokers[held, 0], minlength=len(self.snapshot.brokers))
 
     def add_replica(self, partition: int, log_dir: int) -> None:
         """Give the partition one more replica, the last by preference."""
@@ -217,3 +253,21 @@ def counts_in_rack(racks: Int32s, rack: Int32s) -> Int64s:
     """racks: a row of rack numbers per partition. How many in each row are of that row's rack."""
     found: Int64s = (racks == rack[:, None]).sum(axis=1)
     return np.where(rack == NO_RACK, 0, found)
+
+
+def distinct_racks(racks: Int32s) -> Int64s:
+    """Count the racks that each row of rack numbers names."""
+    ordered = np.sort(racks, axis=1)
+    first = np.ones(ordered.shape, np.bool_)
+    first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    found: Int64s = (first & (ordered != NO_RACK)).sum(axis=1)
+    return found
+
+
+def fullest_rack(racks: Int32s) -> Int64s:
+    """Count, for each row of rack numbers, how often it names the rack that it names most."""
+    most = np.zeros(len(racks), np.int64)
+    for slot in range(racks.shape[1]):
+        same = (racks == racks[:, slot, None]).sum(axis=1)
+        most = np.maximum(most, np.where(racks[:, slot] == NO_RACK, 0, same))
+    return most

@@ -15,8 +15,9 @@ from functools import cached_property
 import numpy as np
 
 from rtolap.base.errors import IncompleteSnapshot
-from rtolap.fleet.planning.copy_time import Copies, CopyTime, copy_time
+from rtolap.fleet.planning.copy_time import Copies, CopyTime, copy_time, one_after_the_other
 from rtolap.fleet.planning.placement import DISK_LIMIT, AllowedBrokers, Placement
+from rtolap.fleet.planning.stages import Stage, one_stage
 from rtolap.fleet.snapshot.file import digest_of
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Floats, Int32s, Int64s, Snapshot
 
@@ -103,11 +104,24 @@ class Moves:
         return len(self.partitions)
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """What a plan should have done and cannot, and why: a topic, or a partition as topic-number."""
+
+    name: str
+    reason: str
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """topics: names; partition_topics: rows of them. leaders: broker ids. partition_bytes: of one copy.
+    """Rows are partitions by stage: those of a later stage begin when all of the earlier have ended, and a
+    partition that stops on its way has a row in two stages.
+
+    topics: names; partition_topics: rows of them. leaders: broker ids. partition_bytes: of one copy.
     bytes_in_per_s: what is written to each, NaN where the snapshot does not say.
     elections: rows of planned partitions whose preferred replica is to be elected when it is there.
+    stages: the stage of each row, from 0 on, in ascending order.
+    left_out: what the plan does not do although it was asked to.
     copy_time: by the throttle of each broker, the slowest of all, when nothing else holds it up."""
 
     cluster_id: str
@@ -129,10 +143,16 @@ class Plan:
     before: Assignment
     after: Assignment
     elections: Int32s
+    stages: Int32s
+    left_out: tuple[LeftOut, ...] = ()
 
     def __len__(self) -> int:
-        """The number of partitions that change."""
+        """Return the number of changes of partitions."""
         return len(self.partition_topics)
+
+    @property
+    def stage_count(self) -> int:
+        return int(self.stages[-1]) + 1 if self.stages.size else 1
 
     @cached_property
     def moves(self) -> Moves:
@@ -152,17 +172,23 @@ class Plan:
 
     @cached_property
     def copy_time(self) -> CopyTime:
+        """Stages come one after the other."""
         moves = self.moves
-        copies = Copies(
-            moves.partitions,
-            moves.to_brokers,
-            moves.size_bytes,
-            moves.between_disks,
-            self.leaders,
-            np.diff(self.before.first),
-            self.bytes_in_per_s,
-        )
-        return copy_time(copies, self.throttle_bytes_per_s)
+        of_stages = self.stages[moves.partitions]
+        times = []
+        for stage in range(self.stage_count):
+            mine = of_stages == stage
+            copies = Copies(
+                moves.partitions[mine],
+                moves.to_brokers[mine],
+                moves.size_bytes[mine],
+                moves.between_disks[mine],
+                self.leaders,
+                np.diff(self.before.first),
+                self.bytes_in_per_s,
+            )
+            times.append(copy_time(copies, self.throttle_bytes_per_s))
+        return one_after_the_other(times)
 
 
 def refuse_missing(snapshot: Snapshot, kind: Kind) -> None:
@@ -186,12 +212,16 @@ def plan_of(
     *,
     throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S,
     elections: Int64s | None = None,
+    stages: Sequence[Stage] | None = None,
+    left_out: Sequence[LeftOut] = (),
 ) -> Plan:
-    """Plan what is different in the placement. elections: partitions, whether they change or not."""
+    """Plan what is different in the placement. elections: partitions, whether they change or not. stages: the
+    changes in their order; without them all are made at once."""
     snapshot = placement.snapshot
-    partitions = placement.changed()
     elected = np.zeros(0, np.int64) if elections is None else elections
-    rows = np.union1d(partitions, elected).astype(np.int64)
+    if stages is None:
+        stages = [one_stage(placement, np.union1d(placement.changed(), elected).astype(np.int64))]
+    rows = np.concatenate([stage.rows for stage in stages]) if stages else np.zeros(0, np.int64)
     used_topics, topic_rows = np.unique(snapshot.partitions.topics[rows], return_inverse=True)
     leaders = snapshot.partitions.leaders[rows]
     ids = np.append(snapshot.brokers.ids, UNKNOWN).astype(np.int32)
@@ -220,9 +250,19 @@ def plan_of(
         partition_bytes=placement.partition_bytes[rows],
         bytes_in_per_s=np.rint(snapshot.partitions.bytes_in_per_s[rows]),
         leaders=ids[leaders],
-        before=_assignment(ids, placement.brokers_before[rows], placement.log_dirs_before[rows]),
-        after=_assignment(ids, placement.brokers[rows], placement.log_dirs[rows]),
-        elections=np.searchsorted(rows, elected).astype(np.int32),
+        before=_assignment(
+            ids,
+            _stacked([stage.brokers_before for stage in stages]),
+            _stacked([stage.log_dirs_before for stage in stages]),
+        ),
+        after=_assignment(
+            ids,
+            _stacked([stage.brokers for stage in stages]),
+            _stacked([stage.log_dirs for stage in stages]),
+        ),
+        elections=np.flatnonzero(np.isin(rows, elected)).astype(np.int32),
+        stages=np.repeat(np.arange(len(stages)), [stage.rows.size for stage in stages]).astype(np.int32),
+        left_out=tuple(left_out),
     )
     outpaced = _outpaced(plan)
     return replace(plan, why=(*plan.why, *outpaced)) if outpaced else plan
@@ -244,6 +284,10 @@ def _kept_rules(placement: Placement) -> tuple[str, ...]:
     if placement.allowed.by_rule.all():
         return ()
     return ("Replicas come only to where placement rules let their topics stand.",)
+
+
+def _stacked(matrices: Sequence[Int32s]) -> Int32s:
+    return np.concatenate(matrices) if matrices else np.zeros((0, 1), np.int32)
 
 
 def _assignment(ids: Int32s, brokers: Int32s, log_dirs: Int32s) -> Assignment:

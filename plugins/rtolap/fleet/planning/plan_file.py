@@ -1,8 +1,9 @@
 """A plan as JSON: canonical, with its own digest; and what Kafka's reassignment tool reads, beside it.
 
-    rtolap plan      format, version, digest, cluster, snapshot, kind, arguments, why, bytes, time, disks,
-                     partitions (a line each: replicas before and after), elections
-    Kafka's          {"version": 1, "partitions": [{topic, partition, replicas, log_dirs}]}
+    rtolap plan      format, version, digest, cluster, snapshot, kind, arguments, why, what is left out,
+                     bytes, time, disks, partitions (a line each: stage, replicas before and after), elections
+    Kafka's          {"version": 1, "partitions": [{topic, partition, replicas, log_dirs}]}, a file for each
+                     stage, because the tool begins all that a file says at once
 
 The digest is SHA-256 over the canonical document without it, so equal plans have equal files, and one that
 somebody has edited is refused when it is loaded. It is no signature: `rules` hold every plan against the
@@ -21,10 +22,10 @@ import numpy as np
 
 from rtolap.base.errors import PlanChanged
 from rtolap.fleet.file_format import FileFormat
-from rtolap.fleet.planning.plan import Assignment, Bounds, Disks, Kind, Plan
-from rtolap.fleet.snapshot.model import UNKNOWN
+from rtolap.fleet.planning.plan import Assignment, Bounds, Disks, Kind, LeftOut, Plan
+from rtolap.fleet.snapshot.model import UNKNOWN, Int32s
 
-_FORMAT = FileFormat("rtolap fleet plan", 1, "plan")
+_FORMAT = FileFormat("rtolap fleet plan", 2, "plan")
 _ANY = "any"
 
 
@@ -42,7 +43,7 @@ class _DiskRow(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _PartitionRow(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """bytes_in_per_s: left out where it is not known."""
+    """bytes_in_per_s: left out where it is not known. stage: left out where it is the first."""
 
     topic: str
     partition: int
@@ -54,6 +55,12 @@ class _PartitionRow(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
     log_dirs: list[str]
     elect: bool
     bytes_in_per_s: float | None = None
+    stage: int = 0
+
+
+class _LeftOutRow(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    reason: str
 
 
 class _PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -65,6 +72,7 @@ class _PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
     kind: Kind
     arguments: dict[str, str]
     why: list[str]
+    left_out: list[_LeftOutRow]
     disk_limit: float
     throttle_bytes_per_s: int
     expected_s: int | None
@@ -88,6 +96,7 @@ def _document_of(plan: Plan) -> _PlanDocument:
         plan.kind,
         dict(plan.arguments),
         list(plan.why),
+        [_LeftOutRow(each.name, each.reason) for each in plan.left_out],
         plan.disk_limit,
         plan.throttle_bytes_per_s,
         plan.copy_time.expected_s,
@@ -137,8 +146,9 @@ def _partitions(plan: Plan) -> list[_PartitionRow]:
             [paths[d] for d in dirs_after[first_after[row] : first_after[row + 1]]],
             elect,
             None if math.isnan(written) else written,
+            stage,
         )
-        for row, (topic, number, size_bytes, leader, elect, written) in enumerate(
+        for row, (topic, number, size_bytes, leader, elect, written, stage) in enumerate(
             zip(
                 plan.partition_topics.tolist(),
                 plan.partition_numbers.tolist(),
@@ -146,6 +156,7 @@ def _partitions(plan: Plan) -> list[_PartitionRow]:
                 plan.leaders.tolist(),
                 elected.tolist(),
                 plan.bytes_in_per_s.tolist(),
+                plan.stages.tolist(),
                 strict=True,
             )
         )
@@ -195,12 +206,22 @@ def _plan_of_document(document: _PlanDocument, name: str) -> Plan:
             before,
             after,
             np.flatnonzero([row.elect for row in rows]).astype(np.int32),
+            _stages([row.stage for row in rows]),
+            tuple(LeftOut(each.name, each.reason) for each in document.left_out),
         )
     except (KeyError, ValueError, OverflowError) as error:
         _FORMAT.damaged(name, f"{type(error).__name__}: {error}", error)
     if _digest_of_document(_document_of(plan)) != document.digest:
         _FORMAT.damaged(name, "figures that do not follow from its partitions")
     return plan
+
+
+def _stages(stages: list[int]) -> Int32s:
+    """Raises ValueError where stages are not in their order, or one has no partition."""
+    steps = np.diff(np.array([0, *stages], np.int64))
+    if ((steps < 0) | (steps > 1)).any():
+        raise ValueError("stages are not in their order")
+    return np.array(stages, np.int32)
 
 
 def _assignment(
@@ -243,14 +264,15 @@ def plan_digest(plan: Plan) -> str:
     return _digest_of_document(_document_of(plan))
 
 
-def kafka_json(plan: Plan) -> bytes:
-    """For `kafka-reassign-partitions --reassignment-json-file`. A directory is named where a replica comes
-    to it. Partitions that only elect a leader are not in it."""
+def kafka_json(plan: Plan, stage: int = 0) -> bytes:
+    """For `kafka-reassign-partitions --reassignment-json-file`, of one stage. A directory is named where a
+    replica comes to it. Partitions that only elect a leader are not in it."""
     document = _document_of(plan)
     partitions = [
         _KafkaPartition(row.topic, row.partition, row.replicas, row.log_dirs)
         for row in document.partitions
-        if (row.replicas, row.log_dirs) != (row.replicas_before, [_ANY] * len(row.replicas))
+        if row.stage == stage
+        and (row.replicas, row.log_dirs) != (row.replicas_before, [_ANY] * len(row.replicas))
     ]
     return _lines(msgspec.json.encode(_KafkaDocument(1, [])), [("partitions", partitions)])
 

@@ -2,39 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from rtolap.base.errors import ImpossiblePlan, IncompleteSnapshot, NotFound, NotYet
+from rtolap.base.errors import ImpossiblePlan, IncompleteSnapshot, NotFound, NotYet, RtolapError
 from rtolap.fleet.planning.placement import Placement
+from rtolap.fleet.planning.plan import LeftOut
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int64s, Snapshot
 
 _NAMED_MAX = 3
 
 
 def refuse_unmovable(placement: Placement, partitions: Int64s, goal: str) -> None:
-    """Raises NotYet where one is being moved already, IncompleteSnapshot where its size is not known, and
-    ImpossiblePlan where nobody leads it, so that nothing can be copied."""
+    """Raises the first error of `unmovable`."""
+    for _, error in unmovable(placement, partitions, goal):
+        raise error
+
+
+def unmovable(
+    placement: Placement, partitions: Int64s, goal: str
+) -> list[tuple[Int64s, NotYet | IncompleteSnapshot | ImpossiblePlan]]:
+    """Return those of the partitions of which no copy can be planned, by the reason: NotYet where one is
+    being moved already, ImpossiblePlan where nobody leads it, so that nothing can be copied, and
+    IncompleteSnapshot where its size is not known."""
+    found: list[tuple[Int64s, NotYet | IncompleteSnapshot | ImpossiblePlan]] = []
     fixed = partitions[placement.fixed[partitions]]
     if fixed.size:
-        raise NotYet(
-            f"{goal}: partitions are being moved already",
-            found=partition_names(placement.snapshot, fixed),
-            action="wait for the reassignments, or cancel them",
+        found.append(
+            (
+                fixed,
+                NotYet(
+                    f"{goal}: partitions are being moved already",
+                    found=partition_names(placement.snapshot, fixed),
+                    action="wait for the reassignments, or cancel them",
+                ),
+            )
         )
     lost = partitions[~placement.copied[partitions]]
     if lost.size:
-        raise ImpossiblePlan(
-            f"{goal}: partitions have no leader to copy from",
-            found=partition_names(placement.snapshot, lost),
-            action="bring a broker that holds them back",
+        found.append(
+            (
+                lost,
+                ImpossiblePlan(
+                    f"{goal}: partitions have no leader to copy from",
+                    found=partition_names(placement.snapshot, lost),
+                    action="bring a broker that holds them back",
+                ),
+            )
         )
     unknown = partitions[placement.partition_bytes[partitions] == UNKNOWN]
     if unknown.size:
-        raise IncompleteSnapshot(
-            f"{goal}: sizes are not known",
-            found=partition_names(placement.snapshot, unknown),
-            action="take a snapshot whose brokers describe their log directories",
+        found.append(
+            (
+                unknown,
+                IncompleteSnapshot(
+                    f"{goal}: sizes are not known",
+                    found=partition_names(placement.snapshot, unknown),
+                    action="take a snapshot whose brokers describe their log directories",
+                ),
+            )
         )
+    return found
+
+
+def partitions_left_out(
+    snapshot: Snapshot, reasons: Sequence[tuple[Int64s, RtolapError]]
+) -> tuple[LeftOut, ...]:
+    """Return the partitions by name, each once, with its first reason."""
+    named: dict[str, str] = {}
+    for partitions, error in reasons:
+        for partition in partitions.tolist():
+            named.setdefault(partition_names(snapshot, np.array([partition])), str(error))
+    return tuple(LeftOut(name, reason) for name, reason in sorted(named.items()))
+
+
+def left_out_text(left_out: Sequence[LeftOut]) -> list[str]:
+    """Say it among the reasons of a plan."""
+    if not left_out:
+        return []
+    named = ", ".join(each.name for each in left_out[:_NAMED_MAX])
+    rest = len(left_out) - _NAMED_MAX
+    more = f" and {rest} more" if rest > 0 else ""
+    return [f"Left out, because it cannot be done: {named}{more}. The first: {left_out[0].reason}."]
 
 
 def partition_names(snapshot: Snapshot, partitions: Int64s) -> str:

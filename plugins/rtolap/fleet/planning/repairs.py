@@ -2,7 +2,8 @@
 
 Racks: of replicas that share one the first by preference stays, each other goes to a rack that has none of
 the partition, to the idlest disk there. Where a factor is above the number of racks that brokers serve in,
-there is no such placement: that is said, and nothing is planned.
+there is no such placement. Partitions that cannot be repaired are left out and named; the others are
+repaired. Where none can, that is an error.
 
 Placement rules: replicas go one by one, the largest first, each to the idlest disk that its topic's rule and
 all others allow (`idlest`).
@@ -12,12 +13,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from rtolap.base.errors import ImpossiblePlan
+from rtolap.base.errors import ImpossiblePlan, RtolapError
 from rtolap.fleet.planning.idlest import IdlestDisks
-from rtolap.fleet.planning.placement import NO_RACK, Placement
+from rtolap.fleet.planning.placement import NO_RACK, Placement, fullest_rack
 from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
-from rtolap.fleet.planning.refusals import by_size, partition_names, refuse_unmovable
-from rtolap.fleet.planning.rules import fullest_rack
+from rtolap.fleet.planning.refusals import (
+    by_size,
+    left_out_text,
+    partition_names,
+    partitions_left_out,
+    refuse_unmovable,
+    unmovable,
+)
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int64s, ReplicaState, Snapshot
 
 
@@ -32,25 +39,46 @@ def plan_racks(snapshot: Snapshot, *, limits: Limits = Limits()) -> Plan:
     racks = np.where(placement.brokers == UNKNOWN, NO_RACK, placement.racks[placement.brokers])
     wrong = np.flatnonzero(fullest_rack(racks) > 1)
     above = wrong[placement.factors[wrong] > placement.racks_able]
+    reasons: list[tuple[Int64s, RtolapError]] = []
     if above.size:
-        raise ImpossiblePlan(
+        too_many = ImpossiblePlan(
             "rack repair: partitions have more replicas than there are racks",
             expected=f"a factor of at most {placement.racks_able}",
             found=partition_names(snapshot, above),
             action="add brokers in other racks, or lower the factor",
         )
-    refuse_unmovable(placement, wrong, "rack repair")
-    positions = np.flatnonzero(_repeated(racks))
+        reasons.append((above, too_many))
+    rest = np.setdiff1d(wrong, above)
+    reasons += unmovable(placement, rest, "rack repair")
+    out = np.unique(np.concatenate([partitions for partitions, _ in reasons])) if reasons else above
+    repeated = np.flatnonzero(_repeated(racks))
+    positions = repeated[~np.isin(repeated // placement.slots, out)]
     disks = IdlestDisks(placement, np.zeros(len(snapshot.log_dirs), np.bool_))
+    moved = 0
     for position in by_size(placement, positions).tolist():
-        disks.spread(position, "rack repair")
+        try:
+            disks.spread(position, "rack repair")
+            moved += 1
+        except ImpossiblePlan as error:
+            reasons.append((np.array([position // placement.slots]), error))
+    if reasons and not moved:
+        raise reasons[0][1]
+    left_out = partitions_left_out(snapshot, reasons)
     needed = int(placement.partition_bytes[positions // placement.slots].sum())
     why = [
         f"{wrong.size} of {len(snapshot.partitions)} partitions have replicas that share a rack;"
-        f" {positions.size} replicas go to another one."
+        f" {moved} replicas go to another one.",
+        *left_out_text(left_out),
     ]
+    left = needed - int(np.maximum(placement.incoming_bytes - placement.running_bytes, 0).sum())
     return plan_of(
-        placement, Kind.RACK, [], why, Bounds(needed, 0), throttle_bytes_per_s=limits.throttle_bytes_per_s
+        placement,
+        Kind.RACK,
+        [],
+        why,
+        Bounds(needed, max(left, 0)),
+        throttle_bytes_per_s=limits.throttle_bytes_per_s,
+        left_out=left_out,
     )
 
 

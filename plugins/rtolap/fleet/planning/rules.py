@@ -3,12 +3,15 @@
 brokers     a partition has at least one replica, none twice on a broker, and never fewer than it had
 targets     a replica comes only to a directory that takes it: the broker serves, the disk is neither
             offline nor cordoned and its size is known
-capacity    no disk gets more than its limit, counting what comes and not what leaves, so in any order
+capacity    no disk gets more than its limit, counting what comes and not what leaves, so in any order;
+            what left in a stage of the plan is room in the next
 racks       a partition stands in no fewer racks than before, and no rack holds more of it than the
             fullest did; a new replica doubles a rack only where every rack has one
 placement   a replica comes only to a broker where its topic may stand, where such rules are told
 sources     a copy is made only of a partition that has a leader
 running     a partition under a running reassignment, or a move between disks, is left alone
+
+A plan of several stages is checked stage by stage, each on the fleet as the stages before it leave it.
 
 `check_applies` says whether a plan may be carried out on a fleet as it is now: the same cluster, the
 partitions as the plan takes them to be, and no rule broken.
@@ -21,8 +24,15 @@ from typing import NoReturn
 import numpy as np
 
 from rtolap.base.errors import OtherCluster, PlanOutdated, PlanRefused
-from rtolap.fleet.planning.placement import NO_RACK, AllowedBrokers, Placement
+from rtolap.fleet.planning.placement import (
+    NO_RACK,
+    AllowedBrokers,
+    Placement,
+    distinct_racks,
+    fullest_rack,
+)
 from rtolap.fleet.planning.plan import Assignment, Plan
+from rtolap.fleet.planning.planned_state import state_with
 from rtolap.fleet.snapshot.file import digest_of
 from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int32s, Int64s, Snapshot
 
@@ -62,7 +72,8 @@ def _rows(plan: Plan, snapshot: Snapshot) -> Int64s:
 
 def _refuse_changed(plan: Plan, snapshot: Snapshot, rows: Int64s) -> None:
     first = snapshot.partitions.first_replicas
-    for row, partition in enumerate(rows):
+    for row in np.sort(np.unique(rows, return_index=True)[1]).tolist():
+        partition = rows[row]
         now = snapshot.brokers.ids[snapshot.replicas.brokers[first[partition] : first[partition + 1]]]
         was = plan.before.brokers[plan.before.first[row] : plan.before.first[row + 1]]
         if not np.array_equal(now, was):
@@ -87,49 +98,87 @@ def broken_rules(
 ) -> tuple[str, ...]:
     """rows: the plan's partitions in the snapshot. allowed: where topics may stand, by default anywhere. What
     the plan would break, in words; nothing if it may be carried out."""
-    placement = Placement(snapshot, disk_limit=plan.disk_limit)
-    before, before_dirs = _matrix(plan.before, snapshot)
-    after, after_dirs = _matrix(plan.after, snapshot)
+    broken: tuple[str, ...] = ()
+    state = snapshot
+    for stage in range(plan.stage_count):
+        mine = np.flatnonzero(plan.stages == stage)
+        mine = mine[np.argsort(rows[mine], kind="stable")]
+        broken = _broken_in_stage(plan, state, mine, rows[mine], allowed, first=stage == 0)
+        if broken or stage + 1 == plan.stage_count:
+            break
+        brokers, log_dirs = _matrix(plan.after, mine, state)
+        state = state_with(state, rows[mine], brokers, _targets(plan, state, log_dirs))
+    return broken
+
+
+def _broken_in_stage(
+    plan: Plan,
+    state: Snapshot,
+    chosen: Int64s,
+    rows: Int64s,
+    allowed: AllowedBrokers | None,
+    *,
+    first: bool,
+) -> tuple[str, ...]:
+    """state: the fleet before the stage. chosen: the plan's rows of it; rows: their partitions there."""
+    placement = Placement(state, disk_limit=plan.disk_limit)
+    before, before_dirs = _matrix(plan.before, chosen, state)
+    after, after_dirs = _matrix(plan.after, chosen, state)
     held = after != UNKNOWN
     checks: list[tuple[str, Flags]] = [
         ("has no replica, or fewer than before", _fewer(before, after)),
         ("has two replicas on one broker", _doubled(after)),
     ]
-    targets = _targets(plan, snapshot, after_dirs)
+    if not first:
+        checks.append(("is not where earlier stages leave it", _elsewhere(placement, rows, before)))
+    targets = _targets(plan, state, after_dirs)
     comes = held & ~_stays(before, before_dirs, after, targets)
     unknown = comes & ((targets == UNKNOWN) | (after < 0) | ~np.append(placement.takes, False)[targets])
     checks.append(("gets a replica on a directory that takes none", unknown.any(axis=1)))
-    others = comes & (targets != UNKNOWN) & (np.append(snapshot.log_dirs.brokers, UNKNOWN)[targets] != after)
+    others = comes & (targets != UNKNOWN) & (np.append(state.log_dirs.brokers, UNKNOWN)[targets] != after)
     checks.append(("gets a replica on another broker's directory", others.any(axis=1)))
     checks += _over_capacity(placement, rows, comes & (targets != UNKNOWN), targets)
     checks += _worse_racks(placement, before, after)
     if allowed is not None:
-        misplaced = _misplaced(allowed, allowed.rules_of_partitions(snapshot)[rows], before, after)
+        misplaced = _misplaced(allowed, allowed.rules_of_partitions(state)[rows], before, after)
         checks.append(("comes to a broker where its topic may not stand", misplaced))
     copies = comes.any(axis=1)
     checks.append(("has no leader to copy from", copies & ~placement.copied[rows]))
     reordered = (before.shape != after.shape) or (before != after).any(axis=1)
     checks.append(("is being moved already", (copies | reordered) & placement.fixed[rows]))
     return tuple(
-        f"{int(found.sum())} partitions: {_named(plan, np.flatnonzero(found))} {problem}"
+        f"{int(found.sum())} partitions: {_named(plan, chosen[np.flatnonzero(found)])} {problem}"
         for problem, found in checks
         if found.any()
     )
 
 
-def _matrix(assignment: Assignment, snapshot: Snapshot) -> tuple[Int32s, Int32s]:
-    """Rows of brokers and of the plan's directories; -2 for a broker that the snapshot does not know."""
-    counts = np.diff(assignment.first)
+def _elsewhere(placement: Placement, rows: Int64s, before: Int32s) -> Flags:
+    now = placement.brokers[rows]
+    slots = max(now.shape[1], before.shape[1])
+    wide = [
+        np.pad(each, ((0, 0), (0, slots - each.shape[1])), constant_values=UNKNOWN) for each in (now, before)
+    ]
+    found: Flags = (wide[0] != wide[1]).any(axis=1)
+    return found
+
+
+def _matrix(assignment: Assignment, chosen: Int64s, snapshot: Snapshot) -> tuple[Int32s, Int32s]:
+    """Return, of these of the plan's rows, rows of brokers and of the plan's directories; -2 for a broker
+    that the snapshot does not know."""
+    counts = np.diff(assignment.first)[chosen]
     slots = int(counts.max(initial=1))
     owners = np.repeat(np.arange(counts.size), counts)
-    places = owners * slots + np.arange(owners.size) - np.repeat(assignment.first[:-1], counts)
-    ids = snapshot.brokers.ids
-    found = np.searchsorted(ids, assignment.brokers)
-    there = np.append(ids, UNKNOWN)[np.minimum(found, ids.size)] == assignment.brokers
+    within = np.arange(owners.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    places = owners * slots + within
+    taken = np.repeat(assignment.first[:-1][chosen], counts) + within
+    ids, named = snapshot.brokers.ids, assignment.brokers[taken]
+    found = np.searchsorted(ids, named)
+    there = np.append(ids, UNKNOWN)[np.minimum(found, ids.size)] == named
     brokers = np.full((counts.size, slots), UNKNOWN, np.int32)
     brokers.ravel()[places] = np.where(there, found, -2)
     log_dirs = np.full((counts.size, slots), UNKNOWN, np.int32)
-    log_dirs.ravel()[places] = assignment.log_dirs
+    log_dirs.ravel()[places] = assignment.log_dirs[taken]
     return brokers, log_dirs
 
 
@@ -200,24 +249,6 @@ def _misplaced(allowed: AllowedBrokers, rules: Int32s, before: Int32s, after: In
     comes = (after >= 0) & ~stood
     found: Flags = (comes & ~allowed.by_rule[rules[:, None], np.maximum(after, 0)]).any(axis=1)
     return found
-
-
-def distinct_racks(racks: Int32s) -> Int64s:
-    """Count the racks that each row of rack numbers names."""
-    ordered = np.sort(racks, axis=1)
-    first = np.ones(ordered.shape, np.bool_)
-    first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    found: Int64s = (first & (ordered != NO_RACK)).sum(axis=1)
-    return found
-
-
-def fullest_rack(racks: Int32s) -> Int64s:
-    """Count, for each row of rack numbers, how often it names the rack that it names most."""
-    most = np.zeros(len(racks), np.int64)
-    for slot in range(racks.shape[1]):
-        same = (racks == racks[:, slot, None]).sum(axis=1)
-        most = np.maximum(most, np.where(racks[:, slot] == NO_RACK, 0, same))
-    return most
 
 
 def _named(plan: Plan, rows: Int64s) -> str:

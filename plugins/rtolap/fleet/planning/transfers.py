@@ -26,7 +26,7 @@ class Transfers:
         self.placement = placement
         flat = placement.log_dirs_before.ravel()
         held = placement.positions[flat[placement.positions] >= 0]
-        held = held[placement.movable(held)]
+        held = held[placement.worth_moving(held)]
         self._held = held[np.argsort(flat[held], kind="stable")]
         self._first = np.searchsorted(flat[self._held], np.arange(len(placement.total_bytes) + 1))
         self.leading_max = int(placement.leading.max(initial=0))

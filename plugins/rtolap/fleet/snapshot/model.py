@@ -12,9 +12,11 @@ which decisions that forbids.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,8 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 UNKNOWN = -1
+_PORT_MAX = 65_535
+_NAMED_MAX = 3
 
 
 class BrokerState(IntEnum):
@@ -160,7 +164,8 @@ class Snapshot:
     missing: tuple[MissingFact, ...] = ()
 
     def check(self) -> None:
-        """Raises Corrupted where tables contradict each other: lengths, order, rows that are not there."""
+        """Raises Corrupted, naming what is wrong, where tables contradict each other (lengths, order, rows
+        that are not there) or say what no fleet can be (sizes below nothing, more usable than there is)."""
         brokers, dirs, topics = self.brokers, self.log_dirs, self.topics
         partitions, replicas = self.partitions, self.replicas
         for name, table in (
@@ -192,10 +197,72 @@ class Snapshot:
         _check(bool(bounds), "first_replicas does not span the replicas")
         owners = np.repeat(np.arange(len(partitions), dtype=np.int32), np.diff(first))
         _check(np.array_equal(owners, replicas.partitions), "replicas are not in the order of partitions")
+        self._check_values()
+        self._check_disks()
         for column in (replicas.log_dirs, replicas.future_log_dirs):
             known = column != UNKNOWN
             same = dirs.brokers[column[known]] == replicas.brokers[known]
             _check(bool(same.all()), "a replica's log directory is another broker's")
+        self._check_placement()
+
+    def _check_values(self) -> None:
+        """Columns by themselves."""
+        brokers, topics, partitions, replicas = self.brokers, self.topics, self.partitions, self.replicas
+        _check(self.taken_at_ms >= 0, f"it was taken at {self.taken_at_ms} ms, before there were clocks")
+        _check_least("brokers.ids", brokers.ids, 0)
+        _check_least("brokers.ports", brokers.ports, UNKNOWN)
+        _check(bool((brokers.ports <= _PORT_MAX).all()), f"brokers.ports has a port above {_PORT_MAX}")
+        _check_known("brokers.states", brokers.states, BrokerState)
+        _check(all(topics.names), "a topic has no name")
+        _check_least("topics.min_in_sync", topics.min_in_sync, UNKNOWN)
+        _check_least("partitions.numbers", partitions.numbers, 0)
+        for name in ("size_bytes", "future_bytes", "lag"):
+            _check_least(f"replicas.{name}", getattr(replicas, name), UNKNOWN)
+        _check_known("replicas.states", replicas.states, ReplicaState)
+        for quota in self.quotas:
+            held = math.isfinite(quota.value) and quota.value >= 0
+            _check(held, f"quota {quota.key} of {quota.entity} is {quota.value}")
+
+    def _check_disks(self) -> None:
+        dirs, replicas = self.log_dirs, self.replicas
+        _check_least("log_dirs.total_bytes", dirs.total_bytes, UNKNOWN)
+        _check_least("log_dirs.usable_bytes", dirs.usable_bytes, UNKNOWN)
+        names = [(int(broker), path) for broker, path in zip(dirs.brokers.tolist(), dirs.paths, strict=True)]
+        ordered = all(a < b for a, b in pairwise(names))
+        _check(ordered, "log directories are not in the order of broker and path, or one stands twice")
+        _check(all(dirs.paths), "a log directory has no path")
+        above = np.flatnonzero(
+            (dirs.total_bytes != UNKNOWN)
+            & (dirs.usable_bytes != UNKNOWN)
+            & (dirs.usable_bytes > dirs.total_bytes)
+        )
+        _check(not above.size, f"{self._dir_names(above)}: more bytes are usable than the disk has")
+        there = (replicas.future_log_dirs != UNKNOWN) & (replicas.future_log_dirs == replicas.log_dirs)
+        _check(not there.any(), "a replica moves to the log directory where it is")
+
+    def _dir_names(self, rows: Int64s) -> str:
+        dirs = self.log_dirs
+        named = [f"{self.brokers.ids[dirs.brokers[row]]}:{dirs.paths[row]}" for row in rows[:_NAMED_MAX]]
+        return ", ".join(named) + (", …" if rows.size > _NAMED_MAX else "")
+
+    def _check_placement(self) -> None:
+        """Replicas of one partition."""
+        partitions, replicas, count = self.partitions, self.replicas, len(self.brokers)
+        keys = np.sort(replicas.partitions.astype(np.int64) * count + replicas.brokers)
+        twice = np.flatnonzero(keys[1:] == keys[:-1])
+        _check(not twice.size, f"{self._partition_names(keys[twice] // max(count, 1))} is twice on a broker")
+        led = np.flatnonzero(partitions.leaders != UNKNOWN)
+        wanted = led * count + partitions.leaders[led]
+        places = np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))
+        wrong = led[keys[places] != wanted] if keys.size else led
+        _check(not wrong.size, f"{self._partition_names(wrong)} is led by a broker that has no replica of it")
+
+    def _partition_names(self, rows: Int64s) -> str:
+        named = [
+            f"{self.topics.names[self.partitions.topics[row]]}-{self.partitions.numbers[row]}"
+            for row in rows[:_NAMED_MAX]
+        ]
+        return ", ".join(named) + (", …" if rows.size > _NAMED_MAX else "")
 
 
 def _check_lengths(table: str, rows: int, columns: dict[str, Sequence[object]]) -> None:
@@ -207,6 +274,16 @@ def _check_lengths(table: str, rows: int, columns: dict[str, Sequence[object]]) 
 def _check_rows(name: str, column: Int32s, rows: int, *, unknown: bool = False) -> None:
     least = UNKNOWN if unknown else 0
     _check(bool(((column >= least) & (column < rows)).all()), f"{name} names rows that are not there")
+
+
+def _check_least(name: str, column: Int32s | Int64s, least: int) -> None:
+    found = int(column.min(initial=least))
+    _check(found >= least, f"{name} has {found}, below {least}")
+
+
+def _check_known(name: str, column: Int8s, kind: type[IntEnum]) -> None:
+    unknown = set(np.unique(column).tolist()) - {int(member) for member in kind}
+    _check(not unknown, f"{name} has {sorted(unknown)}, which stand for nothing")
 
 
 def _check(holds: bool, problem: str) -> None:
