@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.kafka.clusters import KafkaCluster
-from rtolap.kafka.errors import FORBIDDEN, translated
+from rtolap.kafka.errors import FORBIDDEN, close_client, translated
 from rtolap.kafka.settings import consumer_settings
 
 _TIMEOUT_S = 10.0
@@ -56,7 +56,7 @@ def read_dead_letters(cluster: KafkaCluster | str, topic: str) -> Iterator[DeadL
     except KafkaException as error:
         raise Unavailable(f"Kafka at {reached.servers} does not answer", found=str(error)) from error
     finally:
-        consumer.close()
+        close_client(f"a consumer of {topic}", consumer.close)
 
 
 def _letter(message: Message) -> DeadLetter:

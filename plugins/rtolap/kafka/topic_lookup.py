@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.kafka.clusters import KafkaCluster
-from rtolap.kafka.errors import GONE_TOPIC, translated
+from rtolap.kafka.errors import GONE_TOPIC, close_client, translated
 from rtolap.kafka.interfaces import LogRange
 from rtolap.kafka.settings import consumer_settings
 
@@ -82,7 +82,7 @@ class TopicLookup:
         return asked_topic_id(admin, self._topic, timeout_s, self._cluster)
 
     def close(self) -> None:
-        self._consumer.close()
+        close_client(f"the look-up of {self._topic}", self._consumer.close)
 
     def gone(self) -> NotFound:
         return NotFound(
