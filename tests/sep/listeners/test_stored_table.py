@@ -457,9 +457,7 @@ def test_rows_that_cannot_be_read_now_cost_no_event_a_try(endpoint: Endpoint, mi
     assert run(process, batch_of(source.events)) == [None]
 
 
-def test_a_value_that_is_mended_before_its_event_comes_is_fine(
-    endpoint: Endpoint, mirror: Mirrors
-) -> None:
+def test_a_value_that_is_mended_before_its_event_comes_is_fine(endpoint: Endpoint, mirror: Mirrors) -> None:
     bad, good = put(1, a=b"no number"), put(2, a=number(7))
     process, _ = mirror([bad, good])
     assert run(process, batch_of([bad])) == [None]

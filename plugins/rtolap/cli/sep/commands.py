@@ -23,7 +23,7 @@ from rtolap.cli.sep.serve import serve
 from rtolap.cli.sep.status import plot, status, wait
 from rtolap.kafka.dead_letters import read_dead_letters
 from rtolap.model.yaml_files import read_definitions
-from rtolap.sep.delivery.poison import dead_letter_topic
+from rtolap.sep.delivery.letters import dead_letter_topic
 from rtolap.sep.listeners.assembly import journal_deleter
 from rtolap.sep.subscriptions import commands, states
 from rtolap.sep.subscriptions.kept import load

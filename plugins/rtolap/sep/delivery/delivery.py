@@ -3,7 +3,8 @@
     1. the calls that wait are put together; events that were delivered before are left out
     2. the rest stands in the order of its sequence ids: they grow from edit to edit of a row, over all
        regions that the row was ever in
-    3. events that failed lately, and those behind them in their rows, are held back
+    3. events of rows that are set apart go to the dead letters; those that failed lately, and those behind
+       them in their rows, are held back
     4. the listener delivers; what it delivered is in the journal before a call is answered
     5. a call is answered well when nothing of it is left to deliver; else HBase sends it again
 
@@ -14,22 +15,37 @@ its events delivered. A process delivers only after `recover`, which shuts its p
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow.compute as pc
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotLeader, Refused, RtolapError, Unavailable
 from rtolap.kafka.transactions import OutColumns
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits, Mask, Split
 from rtolap.sep.delivery.edit_records import I64, RegionEdits
-from rtolap.sep.delivery.journal import Delivered, Journal
-from rtolap.sep.delivery.poison import FailingEvents, PoisonPolicy, dead_letters, held_back, key_of, pause_s
+from rtolap.sep.delivery.journal import Delivered, Journal, RowApart, RowKey
+from rtolap.sep.delivery.letters import dead_letters
+from rtolap.sep.delivery.poison import (
+    ROWS_APART_MAX,
+    FailingEvents,
+    PoisonPolicy,
+    held_back,
+    key_of,
+    pause_s,
+)
+from rtolap.sep.delivery.replay import Replayed, read_again, replay
 from rtolap.sep.events.edit_batch import EditBatch, concat
-from rtolap.sep.listeners.listener import EventGroup, Failure, Listener, Outcome
+from rtolap.sep.listeners.listener import EventGroup, Failure, Listener, MirrorsRows, Outcome
 
 log = logging.getLogger(__name__)
+
+REPLAY_EVERY_S = 600.0
+LETTERS_BYTES_MAX = 32 << 20  # of cells in one transaction
+_CELL_BYTES = 100  # of a cell beside its value, about
 
 
 @dataclass
@@ -52,6 +68,8 @@ class Counts:
     duplicates: int = 0
     late: int = 0
     dead_letters: int = 0
+    set_apart: int = 0
+    replayed: int = 0
     failed_calls: int = 0
 
 
@@ -77,12 +95,18 @@ class Delivery:
         self.stopped: RtolapError | None = None
         self.trouble: str | None = None
         self.resumes_s = 0.0
+        self.replay_due_s = 0.0
         self._troubles = 0
         self._listener = listener
         self._journal = journal
         self._clock = clock
         self._dead_letter_topic = dead_letter_topic
         self._leads = leads
+
+    @property
+    def apart(self) -> dict[RowKey, RowApart]:
+        """The rows that are set apart. Not to be changed."""
+        return self._journal.apart
 
     @property
     def remembered_edits(self) -> int:
@@ -119,6 +143,30 @@ class Delivery:
         else:
             self._troubles, self.trouble, self.resumes_s = 0, None, 0.0
 
+    def replay(self, *, skipped: bool = False) -> Replayed:
+        """Deliver the dead letters of rows that are set apart; `skipped`: and those of events that were
+        skipped.
+
+        Raises NotLeader; Unavailable where it is to be tried again.
+        """
+        self.replay_due_s = self._clock.monotonic_s() + REPLAY_EVERY_S
+        self._ready()
+        replayed = replay(self._journal, self._listener, self._dead_letter_topic, skipped=skipped)
+        self.counts.replayed += replayed.delivered
+        for (table, row), reason in replayed.failed.items():
+            log.warning("row %r of %s stays apart: %s", row, table, reason)
+        return replayed
+
+    def read_again(self, table: str, rows: Sequence[bytes]) -> None:
+        """Have rows of a mirrored table be as HBase has them now. Rows that are set apart are read too, and
+        stay apart. Refused: the listener mirrors no rows."""
+        if not isinstance(self._listener, MirrorsRows) or not self._listener.mirrors_rows:
+            raise Refused("the listener mirrors no rows", expected="a unique table of stored tables")
+        self._ready()
+        failed = read_again(self._journal, self._listener, table, rows, self._clock.now_ms())
+        for row, reason in failed.items():
+            log.warning("row %r of %s is not taken: %s", row, table, reason)
+
     def close(self) -> None:
         self._listener.close()
         self._journal.close()
@@ -134,10 +182,7 @@ class Delivery:
     def _run(self, calls: Sequence[Call]) -> None:
         if not calls:
             return
-        if self._journal.memory is None:
-            self.recover()
-        elif self._journal.open_loads:
-            self._listener.recover(self._journal)  # before the group is looked up: it may be theirs
+        self._ready()
         memory = self._journal.memory
         assert memory is not None, "the journal was read"
         run = _GroupRun(calls, memory, self._journal)
@@ -157,10 +202,20 @@ class Delivery:
             else:
                 call.answer(None)
 
+    def _ready(self) -> None:
+        """Settle what the last write or load has left open."""
+        if self._journal.memory is None:
+            self.recover()
+        elif self._journal.open_loads:
+            self._listener.recover(self._journal)  # before a group is looked up: it may be theirs
+
     def _pass(self, run: _GroupRun) -> bool:
         """Deliver what may go; return True if another pass may deliver more."""
         now_s = self._clock.monotonic_s()
         places, batch = run.due()
+        if self._journal.apart:
+            self._set_apart(run, places, batch)
+            places, batch = run.due()
         failing = self.failing.places(batch)
         held = held_back(batch, {place for place, event in failing.items() if event.due_s > now_s})
         singly = np.zeros(batch.num_events, bool)
@@ -182,15 +237,18 @@ class Delivery:
         now_s, known = self._clock.monotonic_s(), len(self.failing)
         policy = self.failing.policy
         given_up: dict[int, Failure] = {}
+        to_set_apart: dict[RowKey, str] = {}
         for place, failure in outcome.failures.items():
             key = key_of(batch, place)
-            over = self.failing.failed(key, failure.reason, now_s, alone=failure.alone)
+            verdict = self.failing.failed(key, failure.reason, now_s, alone=failure.alone)
             if failure.alone:
                 log.warning(
                     "event %s of region %s, row %r failed: %s", key[1], key[0], key[2], failure.reason
                 )
-            if over or (failure.final and policy.policy != "retry"):
+            if verdict == "give up" or (failure.final and policy.policy != "retry"):
                 given_up[place] = failure
+            elif verdict == "set apart":
+                to_set_apart[str(batch.events["table"][place].as_py()), key[2]] = failure.reason
         if given_up and policy.policy == "stop":
             reason = next(iter(given_up.values())).reason
             self.stopped = Refused(
@@ -203,13 +261,53 @@ class Delivery:
             skipped = np.zeros(batch.num_events, bool)
             skipped[list(given_up)] = True
             reasons = {place: failure.reason for place, failure in given_up.items()}
-            run.commit(places, skipped, [dead_letters(self._dead_letter_topic, batch, reasons)])
+            late = {place: bool(run.split.late[places[place]]) for place in given_up}
+            letters = dead_letters(self._dead_letter_topic, batch, reasons, late=late)
+            run.commit(places, skipped, [letters])
             self.counts.dead_letters += len(given_up)
             for place in given_up:
                 self.failing.done(key_of(batch, place))
+        begun = self._begin_apart(to_set_apart)
         # another pass: for those behind it, and alone for those that failed in company; each gets further
         in_company = any(not failure.alone for failure in outcome.failures.values())
-        return bool(given_up or in_company or len(self.failing) > known)
+        return bool(given_up or begun or in_company or len(self.failing) > known)
+
+    def _begin_apart(self, rows: dict[RowKey, str]) -> bool:
+        """Note rows as set apart; the next pass writes their events."""
+        free = max(0, ROWS_APART_MAX - len(self._journal.apart))
+        if not rows or not free:
+            return False
+        now_ms, offset = self._clock.now_ms(), self._journal.end_of(self._dead_letter_topic)
+        records = [
+            RowApart(table, row, uuid.uuid4().hex, now_ms, offset, reason)
+            for (table, row), reason in list(rows.items())[:free]
+        ]
+        if not self._journal.apart:
+            self.replay_due_s = self._clock.monotonic_s() + REPLAY_EVERY_S
+        self._journal.write(records)
+        for record in records:
+            log.warning("row %r of %s is set apart: %s", record.row, record.table, record.reason)
+        return True
+
+    def _set_apart(self, run: _GroupRun, places: I64, batch: EditBatch) -> None:
+        """Write the events of rows that are set apart to the dead letters, in their order."""
+        apart = self._journal.apart
+        rows = zip(batch.events["table"].to_pylist(), batch.events["row"].to_pylist(), strict=True)
+        chosen = {place: apart[row] for place, row in enumerate(rows) if row in apart}
+        for some in _by_bytes(batch, list(chosen)):
+            mask = np.zeros(batch.num_events, bool)
+            mask[some] = True
+            letters = dead_letters(
+                self._dead_letter_topic,
+                batch,
+                {place: chosen[place].reason for place in some},
+                late={place: bool(run.split.late[places[place]]) for place in some},
+                apart={place: chosen[place].id for place in some},
+            )
+            run.commit(places, mask, [letters])
+            self.counts.set_apart += len(some)
+            for place in some:
+                self.failing.done(key_of(batch, place))
 
     def _reason(self, batch: EditBatch, left: Mask) -> RtolapError:
         if self.stopped is not None:
@@ -227,6 +325,26 @@ class Delivery:
             if not call.is_answered:
                 self.counts.failed_calls += 1
                 call.answer(error)
+
+
+def _by_bytes(batch: EditBatch, places: list[int]) -> Iterator[list[int]]:
+    """Parts of the places whose letters fit into one transaction."""
+    sizes = np.zeros(batch.num_events, np.int64)
+    np.add.at(
+        sizes,
+        batch.cells["event"].to_numpy(),
+        pc.binary_length(batch.cells["value"]).to_numpy(zero_copy_only=False) + _CELL_BYTES,
+    )
+    some: list[int] = []
+    size = 0
+    for place in places:
+        if some and size + sizes[place] > LETTERS_BYTES_MAX:
+            yield some
+            some, size = [], 0
+        some.append(place)
+        size += int(sizes[place])
+    if some:
+        yield some
 
 
 class _GroupRun:

@@ -33,6 +33,7 @@ from rtolap.sep.hbase.rpc_pb2 import (
 KEY_VALUE_CODEC = "org.apache.hadoop.hbase.codec.KeyValueCodecWithTags"
 _PREAMBLE = b"HBas\x00\x50"  # version 0, authentication "simple"
 _RESPONSE_BYTES_MAX = 256 << 20
+_IMPLAUSIBLE_BYTES = 1 << 30  # the size of no answer: another protocol's first letters
 _SIZE = struct.Struct(">i")
 HIGH_PRIORITY = 200  # handlers that calls for rows do not fill
 M = TypeVar("M", bound=Message)
@@ -195,12 +196,12 @@ class Connection:
 
     def _receive(self, connection: socket.socket, deadline_s: float) -> bytes:
         (size,) = _SIZE.unpack(_exactly(connection, _SIZE.size, deadline_s))
-        if size > _RESPONSE_BYTES_MAX:
+        if _RESPONSE_BYTES_MAX < size < _IMPLAUSIBLE_BYTES:
             self._drop()
             raise TooLarge(
                 "an answer", expected=f"at most {_RESPONSE_BYTES_MAX} bytes", found=f"{size} bytes"
             )
-        if size <= 0:
+        if not 0 < size <= _RESPONSE_BYTES_MAX:
             raise Corrupted("the size of an answer", expected=f"1 to {_RESPONSE_BYTES_MAX}", found=size)
         return _exactly(connection, size, deadline_s)
 

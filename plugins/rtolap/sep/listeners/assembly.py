@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError
 from rtolap.base.files import read_password
@@ -20,7 +22,9 @@ from rtolap.model.subscription import Subscription
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.journal import Journal, ensure_topic, journal_name
-from rtolap.sep.delivery.poison import PoisonPolicy, dead_letter_topic
+from rtolap.sep.delivery.letters import TOPIC_CONFIG as LETTERS_CONFIG
+from rtolap.sep.delivery.letters import dead_letter_topic
+from rtolap.sep.delivery.poison import PoisonPolicy
 from rtolap.sep.events.entry_points import load_payload_extractor
 from rtolap.sep.hbase.master import MasterClient
 from rtolap.sep.hbase.peers import DEFAULT_NAMESPACE
@@ -68,8 +72,9 @@ def open_delivery(
     client_id = f"rtolap-sep-{name}"
     admin = KafkaAdmin(cluster)
     letters = dead_letter_topic(name)
-    if subscription.poison.policy == "skip":
-        ensure_topic(admin, letters, 1, TOPIC_CONFIG)
+    policy = PoisonPolicy(*msgspec.structs.astuple(subscription.poison))
+    if policy.policy != "stop":
+        ensure_topic(admin, letters, 1, LETTERS_CONFIG)
     journal = Journal(
         journal_name(name, cluster_id),
         open_producer=lambda it: KafkaTransactionalProducer(cluster, it, client_id=client_id),
@@ -80,7 +85,7 @@ def open_delivery(
         open_listener(subscription, cluster_id, admin, clock, settings, source),
         journal,
         clock,
-        policy=PoisonPolicy(subscription.poison.policy, subscription.poison.tries),
+        policy=policy,
         dead_letter_topic=letters,
         leads=leads,
     )

@@ -95,6 +95,10 @@ class StoredTableListener:
                     outcome.failures[place] = Failure(failure, alone=part.rows.num_rows == 1)
                 return
 
+    @property
+    def mirrors_rows(self) -> bool:
+        return self._rows.is_unique
+
     def recover(self, journal: Journal) -> None:
         """Unavailable: what became of a load is not known yet."""
         self._journal = journal
