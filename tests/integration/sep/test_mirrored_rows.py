@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import struct
+import subprocess
+import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -25,7 +29,7 @@ from tests.support.hbase.client_pb2 import MutationProto
 from tests.support.sep.consumers import ConsumerProcess, wait_for_leader
 from tests.support.sep.row_lives import FAMILIES, drawn_mutation
 from tests.support.stored.stored_cluster import StoredCluster
-from tests.support.stored.stream_load_cluster import PASSWORD, USER
+from tests.support.stored.stream_load_cluster import HOST, PASSWORD, USER
 from tests.support.waiting import result_of, until
 
 pytestmark = pytest.mark.integration
@@ -53,6 +57,8 @@ class Mirror:
 
     def __init__(self, client: HBaseClient, cluster: StoredCluster, table: str, stored: TableName) -> None:
         self.client, self.cluster, self.table, self.stored = client, cluster, table, stored
+        self.restart: Callable[[], object] = lambda: None
+        self.zookeeper = ""
 
     def write(self, mutation: MutationProto) -> None:
         self.client.write(self.table, mutation)
@@ -98,7 +104,12 @@ def mirrored(
     monkeypatch.setenv("RTOLAP_STREAM_LOAD_ENDPOINTS", ",".join(cluster.urls))
 
     @contextmanager
-    def run(*, serial: bool = False, with_sequence: bool = True) -> Iterator[Mirror]:
+    def run(
+        *,
+        serial: bool = False,
+        with_sequence: bool = True,
+        older: Mapping[bytes, Mapping[str, bytes]] | None = None,
+    ) -> Iterator[Mirror]:
         stored = TableName("shop", unique_name)
         sequence = (StoredColumn("sequence_id", "bigint"),) if with_sequence else ()
         cluster.tables.create(
@@ -113,6 +124,8 @@ def mirrored(
         )
         families = [family.decode() for family in FAMILIES]
         table = hbase_client.create_table(unique_name, families, splits=[ROWS[5]])
+        for row, cells in (older or {}).items():
+            hbase_client.write(table, mutations.put(row, cells))
         subscription = Subscription(
             name=unique_name,
             source=HBaseSource(zookeeper=hbase),
@@ -135,11 +148,12 @@ def mirrored(
             wait_for_leader(processes[-1:])
 
         with open_source(subscription.source) as source:
-            create(source, subscription, SystemClock().now_ms())
+            create(source, subscription, SystemClock().now_ms() + 1)
             try:
                 start()
                 mirror = Mirror(hbase_client, cluster, table, stored)
-                mirror.restart = lambda: (processes[-1].kill(), start())  # type: ignore[attr-defined]
+                mirror.zookeeper = hbase
+                mirror.restart = lambda: (processes[-1].kill(), start())
                 yield mirror
             finally:
                 drop(source, unique_name)
@@ -182,6 +196,49 @@ def test_after_random_lives_every_cell_is_that_of_hbases_scan(
                 mirror.wait_until_equal()
         mirror.wait_until_equal()
         assert len(mirror.mirrored()) > 3
+
+
+def verify(mirror: Mirror, *options: str) -> tuple[int, dict[str, object]]:
+    """Return the exit code and the document of `rtolap sep verify`."""
+    command = [sys.executable, "-m", "rtolap.cli.main", "sep", "verify", mirror.table, "--json", *options]
+    environment = {
+        **os.environ,
+        "RTOLAP_HOST": HOST,
+        "RTOLAP_QUERY_HTTP_PORT": mirror.cluster.query_url.rpartition(":")[2],
+        "RTOLAP_TOKEN_FILE": str(mirror.cluster.folder / "token"),
+        "RTOLAP_HBASE": f"{mirror.zookeeper}/hbase",
+    }
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert ended.returncode in (0, 3), ended.stdout + ended.stderr
+    return ended.returncode, json.loads(ended.stdout)
+
+
+def test_what_no_edit_tells_is_found_and_repaired(mirrored: Callable[..., object]) -> None:
+    """Times to live that end, a truncated table, rows that are older than the subscription."""
+    with mirrored(older={b"before": a(7), b"before too": {"zz:u": b"u"}}) as mirror:  # type: ignore[attr-defined]
+        for row in ROWS:
+            mirror.write(mutations.put(row, a(1) | b("x")))
+        mirror.write(mutations.put(b"short", a(1), ttl_ms=30_000))
+        mirror.write(mutations.put(b"partly", a(1)))
+        mirror.write(mutations.put(b"partly", b("x"), ttl_ms=30_000))
+        until(lambda: len(mirror.mirrored()) == len(ROWS) + 2, "all that is shipped")
+        until(lambda: b"short" not in mirror.client.scan(mirror.table), "the ends of the lives", poll_s=0.5)
+        differing = {"extra": 1, "different": 1, "missing": 2}
+        code, found = verify(mirror, "--pause", "200ms")
+        assert (code, found["kinds"]) == (3, differing)
+        code, found = verify(mirror, "--pause", "200ms", "--from-row", "p", "--to-row", "q")
+        assert (code, found["kinds"]) == (3, {"different": 1})
+        code, found = verify(mirror, "--pause", "200ms", "--repair")
+        assert (code, found["repaired"], found["differ"]) == (0, 4, 0)
+        assert mirror.mirrored() == mirror.scanned()
+        mirror.client.truncate_table(mirror.table)
+        mirror.write(mutations.put(ROWS[3], a(3)))
+        until(lambda: mirror.mirrored()[ROWS[3].decode()] == (3, None), "the row behind the truncation")
+        code, found = verify(mirror, "--pause", "200ms")
+        assert (code, found["kinds"]) == (3, {"extra": len(ROWS) + 2})
+        code, found = verify(mirror, "--pause", "200ms", "--repair")
+        assert code == 0
+        assert mirror.mirrored() == {ROWS[3].decode(): (3, None)}
 
 
 def a(number: int) -> dict[str, bytes]:

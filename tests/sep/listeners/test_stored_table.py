@@ -29,9 +29,10 @@ from rtolap.protocols.stream_load.messages import (
 )
 from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.poison import PoisonPolicy
+from rtolap.sep.delivery.row_ranges import CLOCKS_APART_MS
 from rtolap.sep.events.edit_batch import CellType, EditBatch
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
-from rtolap.sep.listeners.stored_table import CLOCKS_APART_MS, TIMEOUT_S, StoredTableListener
+from rtolap.sep.listeners.stored_table import TIMEOUT_S, StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
 from rtolap.sep.rows.reader import ReadRows
 from rtolap.stored.loader.sinks.memory import MemorySink
