@@ -18,9 +18,18 @@ import pymysql
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.model.stored.table import StoredColumn, StoredTable
-from rtolap.model.subscription import CellColumn, HBaseSource, RowColumn, Subscription, SubscriptionListener
+from rtolap.model.subscription import (
+    CellColumn,
+    HBaseSource,
+    RowColumn,
+    Subscription,
+    SubscriptionListener,
+    SubscriptionPoison,
+)
 from rtolap.protocols.stored_tables.messages import TableName
+from rtolap.sep.delivery.state import read_state
 from rtolap.sep.subscriptions.commands import create, drop
+from rtolap.sep.subscriptions.kept import SubscriptionPaths
 from rtolap.sep.subscriptions.source import open_source
 
 from tests.support.hbase import mutations
@@ -109,6 +118,7 @@ def mirrored(
         serial: bool = False,
         with_sequence: bool = True,
         older: Mapping[bytes, Mapping[str, bytes]] | None = None,
+        poison: SubscriptionPoison = SubscriptionPoison(),
     ) -> Iterator[Mirror]:
         stored = TableName("shop", unique_name)
         sequence = (StoredColumn("sequence_id", "bigint"),) if with_sequence else ()
@@ -138,6 +148,7 @@ def mirrored(
             ),
             tables={table: ()},
             serial=serial,
+            poison=poison,
             row=RowColumn("id", "string"),
             columns={"a": CellColumn("cf:a", "long"), "b": CellColumn("df:b", "string")},
         )
@@ -239,6 +250,34 @@ def test_what_no_edit_tells_is_found_and_repaired(mirrored: Callable[..., object
         code, found = verify(mirror, "--pause", "200ms", "--repair")
         assert code == 0
         assert mirror.mirrored() == {ROWS[3].decode(): (3, None)}
+
+
+def test_a_bad_row_holds_up_no_other_and_is_replayed_once_it_is_mended(
+    mirrored: Callable[..., object], hbase: str
+) -> None:
+    with mirrored(poison=SubscriptionPoison(apart_after_s=4)) as mirror:  # type: ignore[attr-defined]
+        store, paths = mirror.client.store, SubscriptionPaths(mirror.table)
+
+        def rows_apart() -> int:
+            state = read_state(store, paths.delivery)
+            return -1 if state is None else state.rows_apart
+
+        bad = ROWS[0]
+        mirror.write(mutations.put(bad, {"cf:a": b"no number", "zz:u": b"u" * (2 << 20)}))
+        until(lambda: rows_apart() == 1, "the row apart", poll_s=0.2)
+        for number, row in enumerate(ROWS[1:]):
+            mirror.write(mutations.put(row, a(number)))
+        until(lambda: len(mirror.mirrored()) == len(ROWS) - 1, "the other rows", poll_s=0.2)
+        mirror.write(mutations.put(bad, a(5)))
+        mirror.write(mutations.put(ROWS[1], a(77)))
+        until(lambda: mirror.mirrored()[ROWS[1].decode()] == (77, None), "what comes behind", poll_s=0.2)
+        assert bad.decode() not in mirror.mirrored()
+        command = [sys.executable, "-m", "rtolap.cli.main", "sep", "dead-letters", mirror.table, "--replay"]
+        subprocess.run([*command, "--cluster", f"{hbase}/hbase"], check=True, timeout=60)
+        mirror.wait_until_equal()
+        until(lambda: rows_apart() == 0, "no row apart", poll_s=0.2)
+        mirror.write(mutations.put(bad, a(6)))
+        mirror.wait_until_equal()
 
 
 def a(number: int) -> dict[str, bytes]:

@@ -99,7 +99,7 @@ class HBaseClient(Closeable):
 
     def truncate_table(self, table: str) -> None:
         self._change("DisableTable", client_pb2.TableNameRequest(table_name=table_name(table)))
-        self._change("TruncateTable", client_pb2.TruncateTableRequest(tableName=table_name(table)))
+        self._change("truncateTable", client_pb2.TruncateTableRequest(tableName=table_name(table)))
         self._regions.pop(table, None)
 
     def create_namespace(self, name: str) -> None:

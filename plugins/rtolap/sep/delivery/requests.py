@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from rtolap.base.errors import Corrupted, NotFound, RtolapError
+from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
 from rtolap.metadata.store import Create, Delete, MetadataStore
 from rtolap.sep.delivery.delivery import Delivery
 
@@ -67,9 +67,10 @@ class RequestNodes:
             node = self._store.get(path)
             if node is None:
                 return
-            request = _decoded(path, node.data)
-            if request is not None:
-                perform(request, delivery)
+            try:
+                perform(_decoded(path, node.data), delivery)
+            except (Corrupted, Refused) as error:  # it never can be
+                log.warning("a request is taken away: %s", error)
             self._store.commit([Delete(path, node.version)])
         except NotFound:
             return  # the command has given up, and taken it away
@@ -79,7 +80,7 @@ class RequestNodes:
 
 
 def perform(request: Request, delivery: Delivery) -> None:
-    """Unavailable: not now."""
+    """Unavailable: not now. Refused: never."""
     match request.kind:
         case "replay":
             delivery.replay()
@@ -89,10 +90,8 @@ def perform(request: Request, delivery: Delivery) -> None:
             delivery.read_again(request.table, request.rows)
 
 
-def _decoded(path: str, data: bytes) -> Request | None:
-    """Return None for one of another version, which is taken away."""
+def _decoded(path: str, data: bytes) -> Request:
     try:
         return _decoder.decode(data)
     except msgspec.MsgspecError as error:
-        log.warning("%s", Corrupted(f"the request {path} cannot be read", found=str(error)))
-        return None
+        raise Corrupted(f"the request {path} cannot be read", found=str(error)) from error
