@@ -112,6 +112,8 @@ def mirrored(
     password.write_text(PASSWORD)
     monkeypatch.setenv("RTOLAP_STREAM_LOAD_ENDPOINTS", ",".join(cluster.urls))
 
+    name = unique_name.replace("__", "_")  # two are reserved
+
     @contextmanager
     def run(
         *,
@@ -120,7 +122,7 @@ def mirrored(
         older: Mapping[bytes, Mapping[str, bytes]] | None = None,
         poison: SubscriptionPoison = SubscriptionPoison(),
     ) -> Iterator[Mirror]:
-        stored = TableName("shop", unique_name)
+        stored = TableName("shop", name)
         sequence = (StoredColumn("sequence_id", "bigint"),) if with_sequence else ()
         cluster.tables.create(
             StoredTable(
@@ -133,11 +135,11 @@ def mirrored(
             )
         )
         families = [family.decode() for family in FAMILIES]
-        table = hbase_client.create_table(unique_name, families, splits=[ROWS[5]])
+        table = hbase_client.create_table(name, families, splits=[ROWS[5]])
         for row, cells in (older or {}).items():
             hbase_client.write(table, mutations.put(row, cells))
         subscription = Subscription(
-            name=unique_name,
+            name=name,
             source=HBaseSource(zookeeper=hbase),
             listener=SubscriptionListener(
                 "stored_table",
@@ -155,7 +157,7 @@ def mirrored(
         processes: list[ConsumerProcess] = []
 
         def start() -> None:
-            processes.append(ConsumerProcess(unique_name, hbase, kafka, tmp_path / f"{len(processes)}.log"))
+            processes.append(ConsumerProcess(name, hbase, kafka, tmp_path / f"{len(processes)}.log"))
             wait_for_leader(processes[-1:])
 
         with open_source(subscription.source) as source:
@@ -167,7 +169,7 @@ def mirrored(
                 mirror.restart = lambda: (processes[-1].kill(), start())
                 yield mirror
             finally:
-                drop(source, unique_name)
+                drop(source, name)
                 for process in processes:
                     process.kill()
 

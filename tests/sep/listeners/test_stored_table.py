@@ -423,7 +423,7 @@ def test_a_changed_row_is_read_again_once_and_loaded_as_it_is(endpoint: Endpoint
     assert source.at_least == {"region": 5}
     loads = [(each.headers, each.columns) for each in endpoint.asked]
     whole, keys = ("id", "a", "b", "sequence_id"), ("id", "sequence_id")
-    assert loads.count(({}, whole)) == 2  # the model reads two rows at a time
+    assert loads.count(({}, whole)) == 1  # the model reads two rows at a time
     assert loads.count(({"merge_type": "DELETE"}, keys)) == 1
     rows = endpoint.rows("shop", "orders")
     found = {row["id"]: (row.get("a"), row.get("b")) for row in rows}
