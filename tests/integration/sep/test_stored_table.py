@@ -169,13 +169,14 @@ def test_the_table_equals_a_scan_of_hbase_though_everything_around_is_killed(
                 label = _label_under_way(cluster)
                 cluster.kill("endpoint-0")
             cluster.restart("endpoint-0")
+            closed = [(label, "ABORTED", messages.LABEL_CLOSED)]  # until it is given back, minutes later
+            until(lambda: _transactions(cluster, "label", label) == closed, "a closed label", poll_s=0.05)
             rows.write(20)
             rows.look()
             hbase_server.kill()
             hbase_server.start()
             rows.write(20)
             until(rows.look, "a table that equals the scan", poll_s=0.2)
-            assert _transactions(cluster, "label", label) == [(label, "ABORTED", messages.LABEL_CLOSED)]
         finally:
             drop(source, unique_name)
             for process in processes:
