@@ -15,22 +15,19 @@ its events delivered. A process delivers only after `recover`, which shuts its p
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.compute as pc
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotLeader, Refused, RtolapError, Unavailable
 from rtolap.kafka.transactions import OutColumns
+from rtolap.sep.delivery.apart import letters_apart, letters_skipped, set_rows_apart
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits, Mask, Split
 from rtolap.sep.delivery.edit_records import I64, RegionEdits
 from rtolap.sep.delivery.journal import Delivered, Journal, RowApart, RowKey
-from rtolap.sep.delivery.letters import dead_letters
 from rtolap.sep.delivery.poison import (
-    ROWS_APART_MAX,
     FailingEvents,
     PoisonPolicy,
     held_back,
@@ -44,8 +41,6 @@ from rtolap.sep.listeners.listener import EventGroup, Failure, Listener, Mirrors
 log = logging.getLogger(__name__)
 
 REPLAY_EVERY_S = 600.0
-LETTERS_BYTES_MAX = 32 << 20  # of cells in one transaction
-_CELL_BYTES = 100  # of a cell beside its value, about
 
 
 @dataclass
@@ -214,7 +209,8 @@ class Delivery:
         now_s = self._clock.monotonic_s()
         places, batch = run.due()
         if self._journal.apart:
-            self._set_apart(run, places, batch)
+            letters = letters_apart(self._journal, self._dead_letter_topic, batch, run.split.late[places])
+            self.counts.set_apart += self._write_letters(run, places, batch, letters)
             places, batch = run.due()
         failing = self.failing.places(batch)
         held = held_back(batch, {place for place, event in failing.items() if event.due_s > now_s})
@@ -258,56 +254,29 @@ class Delivery:
             )
             return False
         if given_up:
-            skipped = np.zeros(batch.num_events, bool)
-            skipped[list(given_up)] = True
             reasons = {place: failure.reason for place, failure in given_up.items()}
-            late = {place: bool(run.split.late[places[place]]) for place in given_up}
-            letters = dead_letters(self._dead_letter_topic, batch, reasons, late=late)
-            run.commit(places, skipped, [letters])
-            self.counts.dead_letters += len(given_up)
-            for place in given_up:
-                self.failing.done(key_of(batch, place))
-        begun = self._begin_apart(to_set_apart)
+            letters = letters_skipped(self._dead_letter_topic, batch, run.split.late[places], reasons)
+            self.counts.dead_letters += self._write_letters(run, places, batch, letters)
+        if to_set_apart and not self._journal.apart:
+            self.replay_due_s = now_s + REPLAY_EVERY_S
+        begun = set_rows_apart(self._journal, self._clock, self._dead_letter_topic, to_set_apart)
         # another pass: for those behind it, and alone for those that failed in company; each gets further
         in_company = any(not failure.alone for failure in outcome.failures.values())
         return bool(given_up or begun or in_company or len(self.failing) > known)
 
-    def _begin_apart(self, rows: dict[RowKey, str]) -> bool:
-        """Note rows as set apart; the next pass writes their events."""
-        free = max(0, ROWS_APART_MAX - len(self._journal.apart))
-        if not rows or not free:
-            return False
-        now_ms, offset = self._clock.now_ms(), self._journal.end_of(self._dead_letter_topic)
-        records = [
-            RowApart(table, row, uuid.uuid4().hex, now_ms, offset, reason)
-            for (table, row), reason in list(rows.items())[:free]
-        ]
-        if not self._journal.apart:
-            self.replay_due_s = self._clock.monotonic_s() + REPLAY_EVERY_S
-        self._journal.write(records)
-        for record in records:
-            log.warning("row %r of %s is set apart: %s", record.row, record.table, record.reason)
-        return True
-
-    def _set_apart(self, run: _GroupRun, places: I64, batch: EditBatch) -> None:
-        """Write the events of rows that are set apart to the dead letters, in their order."""
-        apart = self._journal.apart
-        rows = zip(batch.events["table"].to_pylist(), batch.events["row"].to_pylist(), strict=True)
-        chosen = {place: apart[row] for place, row in enumerate(rows) if row in apart}
-        for some in _by_bytes(batch, list(chosen)):
+    def _write_letters(
+        self, run: _GroupRun, places: I64, batch: EditBatch, letters: Iterator[tuple[list[int], OutColumns]]
+    ) -> int:
+        """Write them, which delivers their events; return how many they are."""
+        count = 0
+        for some, columns in letters:
             mask = np.zeros(batch.num_events, bool)
             mask[some] = True
-            letters = dead_letters(
-                self._dead_letter_topic,
-                batch,
-                {place: chosen[place].reason for place in some},
-                late={place: bool(run.split.late[places[place]]) for place in some},
-                apart={place: chosen[place].id for place in some},
-            )
-            run.commit(places, mask, [letters])
-            self.counts.set_apart += len(some)
+            run.commit(places, mask, [columns])
+            count += len(some)
             for place in some:
                 self.failing.done(key_of(batch, place))
+        return count
 
     def _reason(self, batch: EditBatch, left: Mask) -> RtolapError:
         if self.stopped is not None:
@@ -325,26 +294,6 @@ class Delivery:
             if not call.is_answered:
                 self.counts.failed_calls += 1
                 call.answer(error)
-
-
-def _by_bytes(batch: EditBatch, places: list[int]) -> Iterator[list[int]]:
-    """Parts of the places whose letters fit into one transaction."""
-    sizes = np.zeros(batch.num_events, np.int64)
-    np.add.at(
-        sizes,
-        batch.cells["event"].to_numpy(),
-        pc.binary_length(batch.cells["value"]).to_numpy(zero_copy_only=False) + _CELL_BYTES,
-    )
-    some: list[int] = []
-    size = 0
-    for place in places:
-        if some and size + sizes[place] > LETTERS_BYTES_MAX:
-            yield some
-            some, size = [], 0
-        some.append(place)
-        size += int(sizes[place])
-    if some:
-        yield some
 
 
 class _GroupRun:

@@ -26,7 +26,6 @@ EventKey = tuple[str, int, bytes]  # region, sequence id, row
 PAUSE_MAX_S = 60.0
 APART_AFTER_S = 300.0
 EVENTS_MAX = 200_000  # as many as may be delivered at once; more that fail are tried like new ones
-ROWS_APART_MAX = 100_000  # bad events of more rows hold up their calls
 
 Verdict = Literal["again", "give up", "set apart"]
 
