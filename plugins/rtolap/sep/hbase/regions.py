@@ -43,6 +43,7 @@ _SERVICE = "ClientService"
 _META = b"hbase:meta,,1"
 _META_ROWS = 1000
 _ROW_PRIORITY = 0
+_SCAN_BYTES = 8 << 20  # of one answer: rows may be wide
 _INFO, _SERVER, _START_CODE = (b"info", b"regioninfo"), (b"info", b"server"), (b"info", b"serverstartcode")
 M = TypeVar("M", bound=Message)
 
@@ -99,8 +100,11 @@ class RegionClient(Closeable):
         self._connections.clear()
 
     def regions(self, table: str) -> list[Region]:
-        """By start key; none where the table is not there, or has just been truncated."""
-        if table not in self._regions:
+        """By start key; none where the table is not there, or is truncated at this moment.
+
+        Unavailable: it is there and none of its regions is open, as while its only one splits.
+        """
+        if not self._regions.get(table):  # a table that was not there may be by now
             self._regions[table] = self._meta_regions(table)
         return self._regions[table]
 
@@ -156,7 +160,7 @@ class RegionClient(Closeable):
 
     def read_point(self, region: Region, row: bytes) -> int:
         """Return a sequence id of the region: what is read from now on has all edits up to it."""
-        scan = Scan(start_row=row, stop_row=row + b"\0", max_versions=1)
+        scan = Scan(start_row=row, stop_row=row + b"\0", max_versions=1, store_limit=1)
         response, _ = self._call(
             region.server,
             "Scan",
@@ -170,7 +174,14 @@ class RegionClient(Closeable):
     ) -> ScannedRows:
         """Read so many rows at most, from `start` to before `stop` (empty: the end of the region), in one
         call."""
-        scan = Scan(start_row=start, stop_row=stop, column=columns, max_versions=1, caching=rows)
+        scan = Scan(
+            start_row=start,
+            stop_row=stop,
+            column=columns,
+            max_versions=1,
+            caching=rows,
+            max_result_size=_SCAN_BYTES,
+        )
         request = ScanRequest(region=_named(region.name), scan=scan, number_of_rows=rows, close_scanner=True)
         response, block = self._call(region.server, "Scan", request, ScanResponse)
         counts = list(response.cells_per_result)
@@ -185,14 +196,19 @@ class RegionClient(Closeable):
             number_of_rows=_META_ROWS,
         )
         regions: list[Region] = []
+        known = 0
         while True:
             response, _ = self._call(server, "Scan", request, ScanResponse, codec=None)
+            known += len(response.results)
             for result in response.results:
                 cells = {(cell.family, cell.qualifier): cell.value for cell in result.cell}
                 regions += _regions_of(cells)
             if not response.more_results or not response.more_results_in_region:
-                return sorted(regions, key=lambda each: each.start)
+                break
             request = ScanRequest(scanner_id=response.scanner_id, number_of_rows=_META_ROWS)
+        if known and not regions:
+            raise Unavailable(f"no region of {table} is open now", action="try again")
+        return sorted(regions, key=lambda each: each.start)
 
     def _call(
         self,

@@ -147,20 +147,22 @@ class MultiResponse(_message.Message):
     def __init__(self, regionActionResult: _Optional[_Iterable[_Union[RegionActionResult, _Mapping]]] = ...) -> None: ...
 
 class Scan(_message.Message):
-    __slots__ = ("column", "start_row", "stop_row", "max_versions", "max_result_size", "caching")
+    __slots__ = ("column", "start_row", "stop_row", "max_versions", "max_result_size", "store_limit", "caching")
     COLUMN_FIELD_NUMBER: _ClassVar[int]
     START_ROW_FIELD_NUMBER: _ClassVar[int]
     STOP_ROW_FIELD_NUMBER: _ClassVar[int]
     MAX_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     MAX_RESULT_SIZE_FIELD_NUMBER: _ClassVar[int]
+    STORE_LIMIT_FIELD_NUMBER: _ClassVar[int]
     CACHING_FIELD_NUMBER: _ClassVar[int]
     column: _containers.RepeatedCompositeFieldContainer[Column]
     start_row: bytes
     stop_row: bytes
     max_versions: int
     max_result_size: int
+    store_limit: int
     caching: int
-    def __init__(self, column: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., start_row: _Optional[bytes] = ..., stop_row: _Optional[bytes] = ..., max_versions: _Optional[int] = ..., max_result_size: _Optional[int] = ..., caching: _Optional[int] = ...) -> None: ...
+    def __init__(self, column: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., start_row: _Optional[bytes] = ..., stop_row: _Optional[bytes] = ..., max_versions: _Optional[int] = ..., max_result_size: _Optional[int] = ..., store_limit: _Optional[int] = ..., caching: _Optional[int] = ...) -> None: ...
 
 class ScanRequest(_message.Message):
     __slots__ = ("region", "scan", "scanner_id", "number_of_rows", "close_scanner")
