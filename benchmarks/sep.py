@@ -33,6 +33,7 @@ from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.kafka.memory.producer import MemoryAdmin
 from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
+from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.model.subscription import CellColumn, HBaseSource, Subscription, SubscriptionListener
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
 from rtolap.sep.consumer.server import ConsumerServer
@@ -101,7 +102,10 @@ def kafka_delivery(bootstrap: str) -> Delivery:
         listener=SubscriptionListener("kafka", topic=name),
     )
     cluster = cluster_of("default", {"bootstrap.servers": bootstrap})
-    made = open_delivery(subscription, str(uuid.uuid4()), cluster, SystemClock(), Settings(), lambda: True)
+    source = MemoryStore(MemoryEnsemble())
+    made = open_delivery(
+        subscription, str(uuid.uuid4()), cluster, SystemClock(), Settings(), lambda: True, source
+    )
     made.recover()
     return made
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState
 from rtolap.sep.delivery.journal import Journal, LoadEnded
-from rtolap.sep.events.edit_batch import EditBatch
-from rtolap.sep.listeners import stored_table, table_rows
+from rtolap.sep.listeners import stored_table
 from rtolap.sep.listeners.stored_table import StoredTableListener
 
 from tests.support.seeds import notices, so_many
+from tests.support.sep import row_lives
+from tests.support.sep.row_lives import visible
 from tests.support.sep.table_runs import run_seed
 
 
@@ -30,9 +29,10 @@ def test_every_event_is_loaded_once_and_the_rows_are_those_of_hbase() -> None:
     # the runs meet what they are about
     for what in ("unique", "duplicate", "take-over", "arrived later", "killed: load", "killed: answer"):
         assert happened[what] > 10, happened
-    for what in ("killed: close", "killed: sent", "lost: load", "lost: answer", "lost: close"):
+    for what in ("killed: sent", "lost: load", "lost: answer", "lost: close"):
         assert happened[what] > 10, happened
     for what in (
+        "killed: close",
         "killed after: close",
         "lost after: close",
         "killed later: load",
@@ -40,10 +40,12 @@ def test_every_event_is_loaded_once_and_the_rows_are_those_of_hbase() -> None:
         "half done: load",
         "aborted: load",
         "too few: nodes",
+        "away: rows",
         "late",
     ):
         assert happened[what] > 5, happened
     assert happened["rows as in HBase"] > 100
+    assert happened["rows that are gone"] > 20
 
 
 LOADED = (LoadState.COMMITTED, LoadState.VISIBLE)
@@ -81,11 +83,7 @@ def test_the_runs_notice_labels_that_are_given_back_too_early(monkeypatch: pytes
     assert notices(run_seed, 52, "twice", seeds=60)
 
 
-def test_the_runs_notice_loads_that_are_not_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    def by_columns(
-        batch: EditBatch, kinds: NDArray[np.int64], taken: NDArray[np.bool_]
-    ) -> list[NDArray[np.int64]]:
-        return [np.flatnonzero(taken & (kinds == kind)) for kind in np.unique(kinds[taken])]
-
-    monkeypatch.setattr(table_rows, "_in_order", by_columns)
-    assert notices(run_seed, 1, "out of order", seeds=60)
+def test_the_runs_notice_rows_that_are_read_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a read point is that does not have the edit yet that asks for the row."""
+    monkeypatch.setattr(row_lives, "visible", lambda edits: visible(edits[:-1]))
+    assert notices(run_seed, 1, "other rows", seeds=60)

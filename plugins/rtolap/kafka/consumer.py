@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.kafka.batch import joined, to_batch, value_bytes
 from rtolap.kafka.clusters import KafkaCluster
-from rtolap.kafka.errors import GONE_OFFSET, GONE_TOPIC
+from rtolap.kafka.errors import GONE_OFFSET, GONE_TOPIC, close_client
 from rtolap.kafka.interfaces import BATCH_BYTES_MAX, Batch, EpochEnd, LogRange, OffsetsGone
 from rtolap.kafka.settings import consumer_settings
 from rtolap.kafka.statistics import INTERVAL_MS, ClientStatistics, ConsumerFeed
@@ -150,7 +150,7 @@ class KafkaConsumer:
         if self._feed is not None:
             self._feed.close()
         self._topic.close()
-        self._consumer.close()
+        close_client(f"a consumer of {self.topic}", self._consumer.close)
 
     def _take(self, taken: _Taken, records_max: int, bytes_max: int) -> None:
         """Take what is fetched already, a group at a time: large records shall not make a large batch."""

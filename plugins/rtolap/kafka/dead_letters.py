@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.kafka.clusters import KafkaCluster
-from rtolap.kafka.errors import FORBIDDEN, translated
+from rtolap.kafka.errors import FORBIDDEN, close_client, translated
 from rtolap.kafka.settings import consumer_settings
 
 _TIMEOUT_S = 10.0
@@ -48,7 +48,8 @@ def read_dead_letters(cluster: KafkaCluster | str, topic: str) -> Iterator[DeadL
             for message in consumer.consume(_BATCH_RECORDS, timeout=_POLL_S):
                 error = message.error()
                 if error is None:
-                    yield _letter(message)
+                    if not _is_further_part(message):
+                        yield _letter(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
                     open_partitions.discard(message.partition())
                 else:
@@ -56,7 +57,13 @@ def read_dead_letters(cluster: KafkaCluster | str, topic: str) -> Iterator[DeadL
     except KafkaException as error:
         raise Unavailable(f"Kafka at {reached.servers} does not answer", found=str(error)) from error
     finally:
-        consumer.close()
+        close_client(f"a consumer of {topic}", consumer.close)
+
+
+def _is_further_part(message: Message) -> bool:
+    """A letter that is larger than a record may be is several; the first one says all that is shown."""
+    part = _text(dict(message.headers() or ()).get("part")) or "1/1"
+    return not part.startswith("1/")
 
 
 def _letter(message: Message) -> DeadLetter:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from typing import Any
+
 from confluent_kafka import KafkaError, KafkaException
 
 from rtolap.base.errors import Forbidden, NotFound, Refused, RtolapError, TooLarge, Unauthorized, Unavailable
 from rtolap.kafka.clusters import KafkaCluster
+
+log = logging.getLogger(__name__)
 
 GONE_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 GONE_OFFSET = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
@@ -16,8 +22,34 @@ FORBIDDEN = (
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
-# librdkafka calls these final in answers to an administrator; they are over in a moment.
-_PASSING = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
+# Kafka's own protocol calls these retriable; librdkafka does not say so of errors in answers. A leader epoch
+# that is older or newer than the broker's means that the client or the broker has yet to hear of an election.
+_PASSING = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.CONCURRENT_TRANSACTIONS,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.FETCH_SESSION_ID_NOT_FOUND,
+    KafkaError.INVALID_FETCH_SESSION_EPOCH,
+    KafkaError.LISTENER_NOT_FOUND,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
+    KafkaError.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
+)
 
 
 def translated(
@@ -53,3 +85,28 @@ def unauthorized(cluster: KafkaCluster, reason: KafkaError) -> Unauthorized:
         f"Kafka cluster {cluster.name} does not let {cluster.principal} in",
         found=cluster.redacted(reason.str()),
     )
+
+
+def plain(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the client; raise KafkaException for all that it raises.
+
+    A fatal error that the client meets between callbacks comes as the cause of a SystemError.
+    """
+    try:
+        return call(*arguments)
+    except SystemError as error:
+        for reason in (error.__cause__, error.__context__):
+            if isinstance(reason, KafkaException):
+                raise reason from error
+        raise KafkaException(KafkaError(KafkaError._FAIL, str(error))) from error
+
+
+def close_client(name: str, *calls: Callable[[], Any]) -> None:
+    """Make the calls that end a client. What one of them raises is logged: nothing is left to be done about
+    it, and what the caller closes next is not to be kept from that.
+    """
+    for call in calls:
+        try:
+            plain(call)
+        except (KafkaException, RuntimeError) as error:  # RuntimeError: it is closed already
+            log.info("closing %s: %s", name, error)

@@ -15,12 +15,13 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
 from rtolap.kafka.clusters import KafkaCluster
-from rtolap.kafka.errors import translated
+from rtolap.kafka.errors import close_client, plain, translated
 from rtolap.kafka.interfaces import Delivered, OutRecord
 from rtolap.kafka.topic_lookup import asked_topic_id
 from rtolap.model.offsets import Offsets
 
 _FULL_QUEUE_WAIT_S = 60.0
+_CLOSE_FLUSH_S = 5.0
 _REQUEST_TIMEOUT_S = 15.0
 _NEW_PARTITION_WAIT_S = 5.0
 _LEADER_WAIT_S = 15.0  # a topic that was created a moment ago has no leader yet
@@ -70,14 +71,20 @@ class KafkaProducer:
                     headers_of, headers = record.headers, list(record.headers.items())
                 options["headers"] = headers
             self._queue(topic, record, options)
-        self._producer.poll(0)
+        self.poll()
         self._raise_failed()
 
     def poll(self) -> None:
-        self._producer.poll(0)
+        try:
+            plain(self._producer.poll, 0)
+        except KafkaException as error:
+            raise translated("produce to", "a topic", error, self._cluster) from error
 
     def flush(self, timeout_s: float) -> None:
-        left = self._producer.flush(timeout_s)
+        try:
+            left = plain(self._producer.flush, timeout_s)
+        except KafkaException as error:
+            raise translated("produce to", "a topic", error, self._cluster) from error
         self._raise_failed()
         if left:
             raise Unavailable(
@@ -89,7 +96,7 @@ class KafkaProducer:
 
     def close(self) -> None:
         """Give up what is still queued after a short flush."""
-        self._producer.flush(5.0)
+        close_client("a producer", lambda: self._producer.flush(_CLOSE_FLUSH_S))
 
     def _queue(self, topic: str, record: OutRecord, options: dict[str, Any]) -> None:
         started = time.monotonic()

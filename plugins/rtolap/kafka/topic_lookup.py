@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.kafka.clusters import KafkaCluster
 from rtolap.kafka.epoch_lookup import EpochLookup
-from rtolap.kafka.errors import GONE_TOPIC, translated
+from rtolap.kafka.errors import GONE_TOPIC, close_client, translated
 from rtolap.kafka.interfaces import EpochEnd, LogRange
 from rtolap.kafka.settings import consumer_settings
 
@@ -103,7 +103,7 @@ class TopicLookup:
             return self._epochs.ends(epochs)
 
     def close(self) -> None:
-        self._consumer.close()
+        close_client(f"the look-up of {self._topic}", self._consumer.close)
         with self._epochs_lock:
             if self._epochs is not None:
                 self._epochs.close()

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from rtolap.base.errors import CommitUnknown, NotLeader, RtolapError, Unavailable
 from rtolap.kafka.clusters import KafkaCluster
-from rtolap.kafka.errors import translated
+from rtolap.kafka.errors import close_client, plain, translated
 
 RECORD_BYTES_MAX = 16 << 20
 TIMEOUT_MS = 60_000  # the broker ends a transaction that is open for longer
@@ -88,7 +88,7 @@ class KafkaTransactionalProducer:
         deadline_s = time.monotonic() + timeout_s
         while True:
             try:
-                self._producer.init_transactions(max(0.1, deadline_s - time.monotonic()))
+                plain(self._producer.init_transactions, max(0.1, deadline_s - time.monotonic()))
                 return
             except KafkaException as error:
                 if error.args[0].retriable() and time.monotonic() < deadline_s:
@@ -103,16 +103,16 @@ class KafkaTransactionalProducer:
             self._send(columns, deadline_s)
 
     def _send(self, columns: Sequence[OutColumns], deadline_s: float) -> None:
-        self._producer.poll(0)  # what the last one has left
-        self._failed.clear()
         try:
-            self._producer.begin_transaction()
+            plain(self._producer.poll, 0)  # what the last one has left
+            self._failed.clear()
+            plain(self._producer.begin_transaction)
         except KafkaException as error:
             raise self._translated(error) from error
         try:
             for each in columns:
                 self._queue(each, deadline_s)
-            waiting = _plain(self._producer.flush, max(0.1, deadline_s - time.monotonic()))
+            waiting = plain(self._producer.flush, max(0.1, deadline_s - time.monotonic()))
         except (KafkaException, RtolapError) as error:
             raise self._aborted(error) from error
         if self._failed:
@@ -123,8 +123,8 @@ class KafkaTransactionalProducer:
 
     def close(self) -> None:
         """Give up what is under way; whoever begins next with the id ends it at the broker."""
-        self._producer.purge()
-        self._producer.flush(0.0)
+        producer = self._producer
+        close_client(f"the producer of {self._id}", producer.purge, lambda: producer.flush(0.0))
 
     def _queue(self, columns: OutColumns, deadline_s: float) -> None:
         topic, produce = columns.topic, self._producer.produce
@@ -140,12 +140,12 @@ class KafkaTransactionalProducer:
                 except BufferError as error:
                     if time.monotonic() > deadline_s:
                         raise Unavailable("the producer's queue stayed full", found=topic) from error
-                    self._producer.poll(_POLL_S)
+                    plain(self._producer.poll, _POLL_S)
 
     def _commit(self, deadline_s: float) -> None:
         while True:
             try:
-                _plain(self._producer.commit_transaction, max(0.1, deadline_s - time.monotonic()))
+                plain(self._producer.commit_transaction, max(0.1, deadline_s - time.monotonic()))
                 return
             except KafkaException as error:
                 reason = error.args[0]
@@ -162,7 +162,7 @@ class KafkaTransactionalProducer:
         deadline_s = time.monotonic() + TIMEOUT_MS / 1000
         while True:
             try:
-                _plain(self._producer.abort_transaction, max(0.1, deadline_s - time.monotonic()))
+                plain(self._producer.abort_transaction, max(0.1, deadline_s - time.monotonic()))
                 return self._translated(error)
             except KafkaException as abort_error:
                 reason = abort_error.args[0]
@@ -193,16 +193,6 @@ class KafkaTransactionalProducer:
             found=self._cluster.redacted(reason.str()),
             action="begin again, and read what is there",
         )
-
-
-def _plain(call: Callable[[float], Any], timeout_s: float) -> Any:
-    """A fatal error that the client meets between callbacks comes as the cause of a SystemError."""
-    try:
-        return call(timeout_s)
-    except SystemError as error:
-        if isinstance(error.__cause__, KafkaException):
-            raise error.__cause__ from error
-        raise
 
 
 class _BrokenSequence(Unavailable):

@@ -43,11 +43,16 @@ class RowColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SubscriptionPoison(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The policy for an event that the listener does not take: `retry` for ever; after `tries`, `skip` it
-    and keep it as a dead letter, or `stop`."""
+    """The policy for an event that the listener does not take.
+
+    `retry`: after `apart_after_s` its row is set apart: the event and later ones of the row wait among the
+    dead letters, and are tried again from there; 0: never, the region server's queue waits instead. After
+    `tries`, `skip` it and keep it as a dead letter, or `stop`.
+    """
 
     policy: Literal["retry", "skip", "stop"] = "retry"
     tries: int = 10
+    apart_after_s: int = 300
 
 
 class SubscriptionListener(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,7 +1,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from rtolap.base.errors import CommitUnknown, Unavailable
+from rtolap.base.errors import CommitUnknown, NotLeader, Unavailable
 from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.kafka.interfaces import StreamProducer
 from rtolap.kafka.producer import KafkaAdmin, KafkaProducer
@@ -46,6 +46,21 @@ def test_a_transaction_whose_producer_is_gone_is_never_read(
     producer = transactions.begun()
     producer.send([column(topic, b"a")], 20)
     assert transactions.values(topic, 1) == [b"a"]
+
+
+@pytest.mark.parametrize("sends", [True, False])
+def test_a_producer_that_was_shut_out_ends_quietly(transactions: Transactions, sends: bool) -> None:
+    """Also where it hears of it only while it ends."""
+    topic = f"{transactions.name}-1"
+    transactions.admin.create_topic(topic, 1)
+    for _ in range(3):
+        first = transactions.begun()
+        first.send([column(topic, b"a")], 20)
+        transactions.begun()
+        if sends:
+            with pytest.raises(NotLeader):
+                first.send([column(topic, b"b")], 20)
+        first.close()
 
 
 def test_a_killed_broker_leaves_a_known_or_a_named_outcome(

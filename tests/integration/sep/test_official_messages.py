@@ -12,7 +12,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from grpc_tools import protoc
-from rtolap.sep.hbase import admin_pb2, replication_pb2, rpc_pb2
+from rtolap.sep.hbase import admin_pb2, replication_pb2, rows_pb2, rpc_pb2
 from rtolap.stack.artifacts import hbase_jars
 
 from tests.support.hbase import client_pb2
@@ -52,7 +52,7 @@ def official(owned: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 
 @pytest.mark.parametrize(
-    "module", [rpc_pb2, replication_pb2, admin_pb2, client_pb2], ids=lambda m: m.__name__
+    "module", [rpc_pb2, replication_pb2, admin_pb2, rows_pb2, client_pb2], ids=lambda m: m.__name__
 )
 def test_every_field_has_the_number_and_the_type_of_hbases_own(
     official: dict[str, dict[_Number, _FieldKind]], module: object

@@ -101,7 +101,7 @@ def test_what_comes_again_while_the_first_call_still_works_is_delivered_once_and
         opened.callback(commands.drop, source, unique_name)
         cluster = KafkaClusters.of_host(settings).get("default")
         delivery = assembly.open_delivery(
-            subscription, kept.cluster_id, cluster, clock, settings, lambda: True
+            subscription, kept.cluster_id, cluster, clock, settings, lambda: True, hbase_client.store
         )
         opened.callback(delivery.close)
         delivery.recover()

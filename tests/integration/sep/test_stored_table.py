@@ -36,6 +36,7 @@ from tests.support.hbase.client import HBaseClient
 from tests.support.sep.batches import Cell, Event, batch_of
 from tests.support.sep.consumers import ConsumerProcess, wait_for_leader
 from tests.support.sep.rewritten_rows import RewrittenRows, State
+from tests.support.sep.row_lives import ModelRows
 from tests.support.stored.stored_cluster import StoredCluster
 from tests.support.stored.stream_load_cluster import PASSWORD, USER
 from tests.support.waiting import result_of, until
@@ -92,7 +93,11 @@ def test_the_table_is_what_the_edits_make_of_their_rows(cluster: StoredCluster) 
             kept |= {name: {"a": at, "b": f"text {at}"}[name] for name in names}
         events.append(Event("region", at, row.encode(), at, cells=cells))
     with StreamLoadClient(cluster.urls, USER, PASSWORD) as client:
-        table = TableRows(COLUMNS, client.schema(ORDERS.db, ORDERS.name))
+        written = [(event.row, (event.sequence_id, event.cells)) for event in events]
+        source = ModelRows(
+            lambda row: [edit for of, edit in written if of == row], ((b"cf", b"a"), (b"cf", b"b"))
+        )
+        table = TableRows(COLUMNS, client.schema(ORDERS.db, ORDERS.name), source)
         listener = StoredTableListener(
             client, ORDERS.db, ORDERS.name, table, SystemClock(), f"sep_{uuid.uuid4().hex[:8]}"
         )
@@ -134,7 +139,6 @@ def test_the_table_equals_a_scan_of_hbase_though_everything_around_is_killed(
             password_file=str(password),
         ),
         tables={table: ("cf",)},
-        serial=True,  # regions are elsewhere after a restart, and the table goes by columns
         row=RowColumn("id", "string"),
         columns={"a": CellColumn("cf:a", "long"), "b": CellColumn("cf:b", "string")},
     )
@@ -165,13 +169,14 @@ def test_the_table_equals_a_scan_of_hbase_though_everything_around_is_killed(
                 label = _label_under_way(cluster)
                 cluster.kill("endpoint-0")
             cluster.restart("endpoint-0")
+            closed = [(label, "ABORTED", messages.LABEL_CLOSED)]  # until it is given back, minutes later
+            until(lambda: _transactions(cluster, "label", label) == closed, "a closed label", poll_s=0.05)
             rows.write(20)
             rows.look()
             hbase_server.kill()
             hbase_server.start()
             rows.write(20)
             until(rows.look, "a table that equals the scan", poll_s=0.2)
-            assert _transactions(cluster, "label", label) == [(label, "ABORTED", messages.LABEL_CLOSED)]
         finally:
             drop(source, unique_name)
             for process in processes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from rtolap.base.errors import Corrupted, Forbidden, NotFound, Refused, RtolapError, Unavailable
+from rtolap.base.errors import Corrupted, Forbidden, NotFound, Refused, RtolapError, TooLarge, Unavailable
 from rtolap.sep.hbase.admin_pb2 import GetClusterStatusRequest, GetClusterStatusResponse
 from rtolap.sep.hbase.connection import KEY_VALUE_CODEC, Connection
 from rtolap.sep.hbase.rpc_pb2 import RequestHeader
@@ -117,6 +117,16 @@ def test_what_is_no_answer_is_told_and_the_connection_not_used_again(answer: Ans
     with scripted_server(answer) as server:
         connection = Connection("127.0.0.1", server.port, "MasterService", timeout_s=20)
         with pytest.raises(Corrupted, match="answered GetClusterStatus with something else"):
+            connection.call("GetClusterStatus", REQUEST, GetClusterStatusResponse)
+        server.answer = status
+        connection.call("GetClusterStatus", REQUEST, GetClusterStatusResponse)
+        connection.close()
+
+
+def test_an_answer_of_more_than_is_read_is_told_from_a_broken_one() -> None:
+    with scripted_server(lambda header, request: struct.pack(">i", 300 << 20)) as server:
+        connection = Connection("127.0.0.1", server.port, "MasterService", timeout_s=20)
+        with pytest.raises(TooLarge):
             connection.call("GetClusterStatus", REQUEST, GetClusterStatusResponse)
         server.answer = status
         connection.call("GetClusterStatus", REQUEST, GetClusterStatusResponse)

@@ -1,5 +1,5 @@
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -29,14 +29,17 @@ from rtolap.protocols.stream_load.messages import (
 )
 from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.poison import PoisonPolicy
+from rtolap.sep.delivery.row_ranges import CLOCKS_APART_MS
 from rtolap.sep.events.edit_batch import CellType, EditBatch
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
-from rtolap.sep.listeners.stored_table import CLOCKS_APART_MS, TIMEOUT_S, StoredTableListener
+from rtolap.sep.listeners.stored_table import TIMEOUT_S, StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
+from rtolap.sep.rows.reader import ReadRows
 from rtolap.stored.loader.sinks.memory import MemorySink
 
 from tests.sep.delivery.test_delivery import LETTERS, journal_of, run
 from tests.support.sep.batches import Cell, Event, batch_of
+from tests.support.sep.row_lives import ModelRows
 
 COLUMNS = EventColumns(
     {"a": ColumnSource(b"cf", b"a", "long"), "b": ColumnSource(b"cf", b"b", "string")}, ("id", "string")
@@ -363,33 +366,133 @@ def test_labels_are_given_back_by_a_successor_though_the_journal_was_rewritten(
     assert loaded(endpoint) == [0, 1, 2, 3, 4, 9]
 
 
-def test_loads_of_a_unique_table_keep_the_order_of_each_row() -> None:
-    rows = TableRows(COLUMNS, UNIQUE)
+class Source(ModelRows):
+    """Rows of a model; `read_rows` are those that were read, a list for each time."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+        self.read_rows: list[list[bytes]] = []
+        self.away = False
+        super().__init__(self._written, ((b"cf", b"a"), (b"cf", b"b")))
+
+    def read(self, table: str, rows: Sequence[bytes], at_least: Mapping[str, int]) -> Iterator[ReadRows]:
+        if self.away:
+            raise Unavailable("the region is on its way")
+        self.read_rows.append(sorted(rows))
+        self.at_least = dict(at_least)
+        return super().read(table, rows, at_least)
+
+    def _written(self, row: bytes) -> list[tuple[int, tuple[Cell, ...]]]:
+        return [(event.sequence_id, event.cells) for event in self.events if event.row == row]
+
+
+@pytest.fixture
+def mirror(endpoint: Endpoint, clock: ManualClock) -> Callable[..., tuple[Delivery, Source]]:
+    def make(
+        events: list[Event],
+        policy: PoisonPolicy = PoisonPolicy(),
+        schema: TableSchema = UNIQUE,
+        *,
+        deletes: bool = True,
+    ) -> tuple[Delivery, Source]:
+        broker = MemoryBroker()
+        broker.create(LETTERS, 1)
+        endpoint.tables["shop", "orders"] = schema
+        source = Source(events)
+        rows = TableRows(COLUMNS, endpoint.schema("shop", "orders"), source, deletes=deletes)
+        listener = StoredTableListener(endpoint, "shop", "orders", rows, clock, "sep")
+        return Delivery(listener, journal_of(broker), clock, policy=policy, dead_letter_topic=LETTERS), source
+
+    return make
+
+
+Mirrors = Callable[..., tuple[Delivery, Source]]
+
+
+def test_a_changed_row_is_read_again_once_and_loaded_as_it_is(endpoint: Endpoint, mirror: Mirrors) -> None:
     events = [
         put(1, b"x", a=number(1), b=b"1"),
         put(2, b"y", a=number(2)),
         put(3, b"x", a=number(3)),
-        delete(4, b"x"),
-        put(5, b"x", a=number(5), b=b"5"),
-        put(6, b"y", a=number(6)),
+        delete(4, b"z"),
+        Event("region", 5, b"y", 5, cells=(Cell(b"b", b"older", timestamp_ms=1),)),
     ]
-    loads, refused = rows.loads(batch_of(events), [False] * 6)  # type: ignore[arg-type]
-    assert not refused
-    place_of = {place: at for at, load in enumerate(loads) for place in load.places.tolist()}
-    assert sorted(place_of) == list(range(6))
-    for row in (b"x", b"y"):
-        at = [place_of[place] for place, event in enumerate(events) if event.row == row]
-        assert at == sorted(at)
-    described = {tuple(load.rows.schema.names): (load.partial, load.deletes) for load in loads}
-    assert described == {
-        ("id", "a", "b", "sequence_id"): (False, False),
-        ("id", "a", "sequence_id"): (True, False),
-        ("id", "sequence_id"): (False, True),
-    }
+    process, source = mirror(events)
+    assert run(process, batch_of(events)) == [None]
+    assert source.read_rows == [[b"x", b"y", b"z"]]
+    assert source.at_least == {"region": 5}
+    loads = [(each.headers, each.columns) for each in endpoint.asked]
+    whole, keys = ("id", "a", "b", "sequence_id"), ("id", "sequence_id")
+    assert loads.count(({}, whole)) == 1  # the model reads two rows at a time
+    assert loads.count(({"merge_type": "DELETE"}, keys)) == 1
+    rows = endpoint.rows("shop", "orders")
+    found = {row["id"]: (row.get("a"), row.get("b")) for row in rows}
+    assert found == {"x": (3, "1"), "y": (2, "older"), "z": (None, None)}
 
 
-def test_a_unique_table_without_a_sequence_column_is_refused() -> None:
+def test_numbers_of_loads_grow_also_for_a_successor_whose_clock_is_behind(
+    endpoint: Endpoint, clock: ManualClock
+) -> None:
+    broker = MemoryBroker()
+    endpoint.tables["shop", "orders"] = UNIQUE
+    events = [put(at, b"x", a=number(at)) for at in range(1, 9)]
+    for first in range(0, 8, 2):
+        rows = TableRows(COLUMNS, UNIQUE, Source(events))
+        behind = ManualClock(clock.now_ms() - 10_000 * first)
+        listener = StoredTableListener(endpoint, "shop", "orders", rows, behind, "sep")
+        process = Delivery(listener, journal_of(broker, 4), behind)
+        for event in events[first : first + 2]:
+            assert run(process, batch_of([event])) == [None]
+    numbers = [row["sequence_id"] for row in endpoint.rows("shop", "orders")]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) == 8
+    assert numbers[0] == clock.now_ms() + CLOCKS_APART_MS
+
+
+def test_rows_that_cannot_be_read_now_cost_no_event_a_try(endpoint: Endpoint, mirror: Mirrors) -> None:
+    process, source = mirror([put(1, a=number(1))], PoisonPolicy("skip", 1))
+    source.away = True
+    assert isinstance(run(process, batch_of(source.events))[0], Unavailable)
+    assert (process.counts.dead_letters, len(process.failing), endpoint.asked) == (0, 0, [])
+    source.away = False
+    assert run(process, batch_of(source.events)) == [None]
+
+
+def test_a_value_that_is_mended_before_its_event_comes_is_fine(endpoint: Endpoint, mirror: Mirrors) -> None:
+    bad, good = put(1, a=b"no number"), put(2, a=number(7))
+    process, _ = mirror([bad, good])
+    assert run(process, batch_of([bad])) == [None]
+    assert loaded(endpoint) == [7]
+
+
+def test_a_bad_value_is_blamed_on_all_events_of_its_row_and_no_others(
+    endpoint: Endpoint, mirror: Mirrors
+) -> None:
+    events = [put(1, b"x", a=b"bad"), put(2, b"y", a=number(2)), put(3, b"x", b=b"t")]
+    process, _ = mirror(events, PoisonPolicy("skip", 1))
+    assert run(process, batch_of(events)) == [None]
+    assert loaded(endpoint) == [2]
+    assert process.counts.dead_letters == 2
+
+
+def test_a_row_that_is_gone_stays_where_deletes_are_ignored(endpoint: Endpoint, mirror: Mirrors) -> None:
+    events = [put(1, b"x", a=number(1)), delete(2, b"x"), put(3, b"y", a=number(3))]
+    process, _ = mirror(events, deletes=False)
+    assert run(process, batch_of(events)) == [None]
+    assert loaded(endpoint) == [3]
+    assert process.counts.delivered == 3
+
+
+def test_columns_that_are_not_declared_stay_as_they_are(endpoint: Endpoint, mirror: Mirrors) -> None:
+    schema = TableSchema(keys_type="UNIQUE_KEYS", properties=(*PROPERTIES, SchemaColumn("own", "STRING")))
+    process, _ = mirror([put(1, a=number(1))], schema=schema)
+    assert run(process, batch_of([put(1, a=number(1))])) == [None]
+    assert [each.headers for each in endpoint.asked] == [{"partial_columns": "true"}]
+
+
+def test_a_unique_table_with_another_sequence_column_is_refused() -> None:
+    schema = TableSchema(keys_type="UNIQUE_KEYS", properties=PROPERTIES, sequence_column="a")
     with pytest.raises(DefinitionError, match="sequence column"):
-        TableRows(COLUMNS, TableSchema(keys_type="UNIQUE_KEYS", properties=PROPERTIES))
+        TableRows(COLUMNS, schema)
     with pytest.raises(DefinitionError, match="lacks columns"):
         TableRows(COLUMNS, TableSchema(properties=PROPERTIES[:2]))

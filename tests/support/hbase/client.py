@@ -97,6 +97,11 @@ class HBaseClient(Closeable):
         self._change("DeleteTable", request)
         self._regions.pop(table, None)
 
+    def truncate_table(self, table: str) -> None:
+        self._change("DisableTable", client_pb2.TableNameRequest(table_name=table_name(table)))
+        self._change("truncateTable", client_pb2.TruncateTableRequest(tableName=table_name(table)))
+        self._regions.pop(table, None)
+
     def create_namespace(self, name: str) -> None:
         descriptor = client_pb2.NamespaceDescriptor(name=name.encode())
         self._change("CreateNamespace", client_pb2.CreateNamespaceRequest(namespaceDescriptor=descriptor))

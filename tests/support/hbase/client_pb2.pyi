@@ -267,6 +267,14 @@ class TableNameRequest(_message.Message):
     table_name: _admin_pb2.TableName
     def __init__(self, table_name: _Optional[_Union[_admin_pb2.TableName, _Mapping]] = ...) -> None: ...
 
+class TruncateTableRequest(_message.Message):
+    __slots__ = ("tableName", "preserveSplits")
+    TABLENAME_FIELD_NUMBER: _ClassVar[int]
+    PRESERVESPLITS_FIELD_NUMBER: _ClassVar[int]
+    tableName: _admin_pb2.TableName
+    preserveSplits: bool
+    def __init__(self, tableName: _Optional[_Union[_admin_pb2.TableName, _Mapping]] = ..., preserveSplits: _Optional[bool] = ...) -> None: ...
+
 class ModifyTableRequest(_message.Message):
     __slots__ = ("table_name", "table_schema")
     TABLE_NAME_FIELD_NUMBER: _ClassVar[int]

@@ -53,21 +53,25 @@ def append(row: bytes, column: str, value: bytes) -> MutationProto:
     return mutation
 
 
-def delete_row(row: bytes) -> MutationProto:
-    return MutationProto(row=row, mutate_type=Types.DELETE)
+def delete_row(row: bytes, timestamp_ms: int | None = None) -> MutationProto:
+    """Deletes without a timestamp take the region server's clock."""
+    mutation = MutationProto(row=row, mutate_type=Types.DELETE)
+    if timestamp_ms is not None:
+        mutation.timestamp = timestamp_ms
+    return mutation
 
 
-def delete_family(row: bytes, family: str) -> MutationProto:
-    return _delete(row, f"{family}:", DeleteTypes.DELETE_FAMILY)
+def delete_family(row: bytes, family: str, timestamp_ms: int | None = None) -> MutationProto:
+    return _delete(row, f"{family}:", DeleteTypes.DELETE_FAMILY, timestamp_ms)
 
 
 def delete_family_version(row: bytes, family: str, timestamp_ms: int) -> MutationProto:
     return _delete(row, f"{family}:", DeleteTypes.DELETE_FAMILY_VERSION, timestamp_ms)
 
 
-def delete_column(row: bytes, column: str) -> MutationProto:
-    """All its versions."""
-    return _delete(row, column, DeleteTypes.DELETE_MULTIPLE_VERSIONS)
+def delete_column(row: bytes, column: str, timestamp_ms: int | None = None) -> MutationProto:
+    """All its versions up to the timestamp."""
+    return _delete(row, column, DeleteTypes.DELETE_MULTIPLE_VERSIONS, timestamp_ms)
 
 
 def delete_version(row: bytes, column: str, timestamp_ms: int | None = None) -> MutationProto:

@@ -2,7 +2,8 @@
 
     python -m tests.support.sep.table_runs --seed 7 --seeds 1
 
-Even seeds load a duplicate table, odd ones a unique table. Faults are those of `delivery_runs`, and of the
+Even seeds load a duplicate table, odd ones a unique table, with a sequence column or without: rows of several
+families, with timestamps of any age and deletes of all kinds. Faults are those of `delivery_runs`, and of the
 table's front end: requests that are lost or arrive later, also after their sender was killed; answers that
 are lost; loads that are found half done, aborted by a restart, refused for want of storage nodes, or not
 visible yet; a label that cannot be closed, or is without an answer; a consumer that is killed before and
@@ -12,7 +13,7 @@ after each of these; a clock that is almost a minute behind.
 from __future__ import annotations
 
 import struct
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
@@ -29,21 +30,26 @@ from rtolap.protocols.stream_load.messages import (
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits
 from rtolap.sep.delivery.journal import Journal
 from rtolap.sep.delivery.poison import EventKey, PoisonPolicy
+from rtolap.sep.delivery.row_ranges import CLOCKS_APART_MS
 from rtolap.sep.events.edit_batch import CellType
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
 from rtolap.sep.listeners.listener import Listener
-from rtolap.sep.listeners.stored_table import CLOCKS_APART_MS, StoredTableListener
+from rtolap.sep.listeners.stored_table import StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
 from rtolap.stored.loader.sinks.memory import MemorySink, Transaction
 
 from tests.support.seeds import replay
 from tests.support.sep.batches import Cell, Event
 from tests.support.sep.delivery_runs import STEPS, DeliveryWorld, Killed, MakeJournal
+from tests.support.sep.row_lives import ModelRows, drawn_cells, visible
 from tests.support.sep.shipping import Edit
 
 DATABASE, TABLE = "shop", "orders"
 COLUMNS = EventColumns(
     {"a": ColumnSource(b"cf", b"a", "long"), "b": ColumnSource(b"cf", b"b", "string")}, ("id", "string")
+)
+MIRRORED = EventColumns(
+    {"a": ColumnSource(b"cf", b"a", "long"), "b": ColumnSource(b"df", b"b", "string")}, ("id", "string")
 )
 _PROPERTIES = tuple(
     SchemaColumn(name, kind)
@@ -59,6 +65,7 @@ _PROPERTIES = tuple(
 )
 DUPLICATE = TableSchema(properties=_PROPERTIES)
 UNIQUE = TableSchema(keys_type="UNIQUE_KEYS", properties=_PROPERTIES, sequence_column="sequence_id")
+UNNUMBERED = TableSchema(keys_type="UNIQUE_KEYS", properties=_PROPERTIES)
 CLOCK_BEHIND_MS = CLOCKS_APART_MS - 1
 Values = dict[str, Any]
 
@@ -172,7 +179,8 @@ class TableWorld(DeliveryWorld):
         self._is_unique = seed % 2 == 1
         self._make_listener = make_listener
         self.sink = FaultySink(self, Random(f"sink {seed}"), Random(f"nodes {seed}"))
-        self.sink.tables[DATABASE, TABLE] = UNIQUE if self._is_unique else DUPLICATE
+        unique = UNIQUE if seed % 3 else UNNUMBERED
+        self.sink.tables[DATABASE, TABLE] = unique if self._is_unique else DUPLICATE
         self.sink.publishes_late = seed % 4 > 1
         super().__init__(seed, make_memory, make_journal)
 
@@ -191,24 +199,40 @@ class TableWorld(DeliveryWorld):
         self.happened["unique" if self._is_unique else "duplicate"] += 1
 
     def listener(self) -> Listener:
-        rows = TableRows(COLUMNS, self.sink.schema(DATABASE, TABLE))
+        schema = self.sink.schema(DATABASE, TABLE)
+        source = ModelRows(self._written, ((b"cf", b"a"), (b"df", b"b")), self._meet_source)
+        rows = TableRows(MIRRORED if self._is_unique else COLUMNS, schema, source)
         return self._make_listener(self.sink, DATABASE, TABLE, rows, self.clock, "sep")
 
     def events(self, edit: Edit) -> list[Event]:
-        return [
-            event._replace(cells=self._change(edit, event.row).cells(edit.write_time_ms))
-            for event in edit.events()
-        ]
+        return [event._replace(cells=self._cells(edit, event.row)) for event in edit.events()]
 
     def delivered(self) -> list[tuple[EventKey, bool]]:
         return [(_key(row), row["late"]) for _, row in self._loaded()]
 
     def check(self) -> None:
-        super().check()
         if self._is_unique:
             self._check_unique()
-        else:
-            self._check_duplicate()
+            return
+        super().check()
+        self._check_duplicate()
+
+    def _meet_source(self) -> None:
+        if self.random.random() < self.faults:
+            self.happened["away: rows"] += 1
+            raise Unavailable("the region is on its way")
+
+    def _cells(self, edit: Edit, row: bytes) -> tuple[Cell, ...]:
+        """The same each time."""
+        if not self._is_unique:
+            return self._change(edit, row).cells(edit.write_time_ms)
+        random = Random(f"{self._seed}/{edit.region}/{edit.sequence_id}/{row!r}")
+        return drawn_cells(random, edit.write_time_ms)
+
+    def _written(self, row: bytes) -> list[tuple[int, tuple[Cell, ...]]]:
+        """What HBase has written to the row by now."""
+        edits = enumerate(self.shipping.written)
+        return [(order, self._cells(edit, row)) for order, edit in edits if row in edit.rows]
 
     def _change(self, edit: Edit, row: bytes) -> Change:
         """The same each time."""
@@ -216,14 +240,6 @@ class TableWorld(DeliveryWorld):
         columns = random.choice((("a", "b"), ("a", "b"), ("a",), ("b",), ()))
         values = {"a": edit.sequence_id, "b": f"{edit.region}/{edit.sequence_id}"}
         return Change({name: values[name] for name in columns})
-
-    def _changes(self) -> dict[bytes, list[tuple[int, Change]]]:
-        """By row, in the order of their ids: what HBase has done."""
-        changes: dict[bytes, list[tuple[int, Change]]] = defaultdict(list)
-        for edit in self.shipping.written:
-            for row in edit.rows:
-                changes[row].append((edit.sequence_id, self._change(edit, row)))
-        return {row: sorted(of_row, key=lambda each: each[0]) for row, of_row in changes.items()}
 
     def _loaded(self) -> list[tuple[SendOptions, Values]]:
         return [(self.sink.options[each.label], row) for each in self.sink.committed for row in each.rows]
@@ -241,43 +257,30 @@ class TableWorld(DeliveryWorld):
             assert row["operation"] == ("put" if puts else "delete"), row
 
     def _check_unique(self) -> None:
-        """A row is what HBase has; where a part of it came late, a column may have an earlier value."""
-        table = _merged(self._loaded())
-        came_late = {row["id"].encode() for _, row in self._loaded() if row["late"]}
-        for row, changes in self._changes().items():
-            newest_id, newest = changes[-1]
-            found = table.get(row)
-            if not newest.puts:
-                assert found is None, f"other rows than in HBase: {row!r} was deleted by {newest_id}"
-                continue
-            assert found is not None, f"other rows than in HBase: {row!r} is missing"
-            expected: Values = {}
-            for _, change in changes:
-                expected = {**expected, **change.puts} if change.puts else {}
-            for name in ("a", "b"):
-                values = {change.puts.get(name) for _, change in changes}
-                allowed = (
-                    {expected.get(name)} if row not in came_late or name in newest.puts else values | {None}
-                )
-                assert found.get(name) in allowed, f"other values than in HBase: {row!r} {name} {found}"
-            self.happened["rows with a late part" if row in came_late else "rows as in HBase"] += 1
+        """Each row is what a read of HBase finds, cell by cell."""
+        expected: dict[bytes, Values] = {}
+        for row in {row for edit in self.shipping.written for row in edit.rows}:
+            state = visible(self._written(row))
+            a, b = state.get((b"cf", b"a")), state.get((b"df", b"b"))
+            if state:
+                number = None if a is None else struct.unpack(">q", a)[0]
+                expected[row] = {"a": number, "b": None if b is None else b.decode()}
+            self.happened["rows that are gone" if not state else "rows as in HBase"] += 1
+        assert _merged(self._loaded()) == expected, "other rows than in HBase"
+        if self.sink.tables[DATABASE, TABLE].sequence_column is not None:
+            numbers = [row["sequence_id"] for _, row in self._loaded()]
+            assert numbers == sorted(numbers), "a load has a lower number than one before it"
+        self.happened["events"] += sum(len(edit.rows) for edit in self.shipping.written)
 
 
 def _merged(loaded: Sequence[tuple[SendOptions, Mapping[str, Any]]]) -> dict[bytes, Values]:
-    """The rows of a unique table with a sequence column: a lower id than the row's own changes nothing."""
-    table: dict[bytes, tuple[int, Values | None]] = {}
+    """The rows of a unique table: the last load decides."""
+    table: dict[bytes, Values | None] = {}
     for options, row in loaded:
-        key, sequence_id = row["id"].encode(), row["sequence_id"]
-        before_id, before = table.get(key, (-1, None))
-        if sequence_id < before_id:
-            continue
-        if options.headers.get("merge_type") == "DELETE":
-            table[key] = (sequence_id, None)
-            continue
-        put: Values = {name: row[name] for name in ("a", "b") if name in options.columns}
-        kept: Values = (before or {}) if options.headers.get("partial_columns") else {}
-        table[key] = (sequence_id, {**kept, **put})
-    return {key: values for key, (_, values) in table.items() if values is not None}
+        assert not options.headers.get("partial_columns"), "whole rows are loaded"
+        is_gone = options.headers.get("merge_type") == "DELETE"
+        table[row["id"].encode()] = None if is_gone else {name: row[name] for name in ("a", "b")}
+    return {key: values for key, values in table.items() if values is not None}
 
 
 def _key(row: Mapping[str, Any]) -> EventKey:

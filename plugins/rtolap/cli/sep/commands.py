@@ -21,13 +21,15 @@ from rtolap.cli.output import JsonOption, console, print_json, print_table, succ
 from rtolap.cli.sep.cluster import ClusterOption, source_of
 from rtolap.cli.sep.serve import serve
 from rtolap.cli.sep.status import plot, status, wait
+from rtolap.cli.sep.verify import verify
 from rtolap.kafka.dead_letters import read_dead_letters
 from rtolap.model.quantities import instant_text
 from rtolap.model.yaml_files import read_definitions
-from rtolap.sep.delivery.poison import dead_letter_topic
+from rtolap.sep.delivery.letters import dead_letter_topic
+from rtolap.sep.delivery.requests import Request, post
 from rtolap.sep.listeners.assembly import journal_deleter
 from rtolap.sep.subscriptions import commands, states
-from rtolap.sep.subscriptions.kept import load
+from rtolap.sep.subscriptions.kept import SubscriptionPaths, load
 from rtolap.sep.subscriptions.source import open_source
 from rtolap.sep.subscriptions.states import SubscriptionState
 
@@ -46,11 +48,22 @@ def dead_letters(
     name: NameArgument,
     cluster: ClusterOption = "",
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the oldest first.")] = 50,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Deliver those of rows that are set apart, now.")
+    ] = False,
+    skipped: Annotated[
+        bool, typer.Option("--skipped", help="With --replay: those that were skipped too, as late.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the events that its poison policy has skipped."""
+    """List the events that its poison policy has skipped, and those of rows that are set apart."""
     with open_source(source_of(cluster)) as source:
         subscription = load(source.store, name).subscription
+        if replay:
+            request = Request("replay_skipped" if skipped else "replay")
+            post(source.store, SubscriptionPaths(name).requests, request)
+            success(f"the process that leads replays; `rtolap sep describe {name}` shows how far it is")
+            return
     letters = read_dead_letters(
         kafka_cluster(Settings(), subscription.listener.cluster), dead_letter_topic(name)
     )
@@ -58,7 +71,7 @@ def dead_letters(
     print_table(_LETTER_COLUMNS, rows, as_json=as_json)
 
 
-for _command in (status, wait, plot):
+for _command in (verify, status, wait, plot):
     app.command()(_command)
 
 

@@ -15,6 +15,7 @@ from rtolap.model.validation.problems import Key, Problem, bound_problems, did_y
 PORTS_MAX = 64
 LANES_MAX = 64
 TRIES_MAX = 1000
+APART_AFTER_S_MAX = 7 * 86_400
 _TYPES = ("short", "int", "long", "float", "double", "boolean", "string", "json", "bytes")
 _DECIMAL = re.compile(r"decimal\(\d+,\s*\d+\)")
 _SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
@@ -43,6 +44,7 @@ def subscription_problems(subscription: Subscription) -> tuple[Problem, ...]:
     for key, value, least, most in (
         (("ports",), subscription.ports, 1, PORTS_MAX),
         (("poison", "tries"), subscription.poison.tries, 1, TRIES_MAX),
+        (("poison", "apart_after_s"), subscription.poison.apart_after_s, 0, APART_AFTER_S_MAX),
         (("listener", "lanes"), subscription.listener.lanes, 1, LANES_MAX),
     ):
         found += bound_problems(key, value, least, most)

@@ -58,7 +58,7 @@ def open_process(
         store,
         clock,
         open_delivery=lambda leads: open_delivery(
-            subscription, kept.cluster_id, cluster, clock, settings, leads
+            subscription, kept.cluster_id, cluster, clock, settings, leads, store
         ),
         make_server=lambda deliver, answers: ConsumerServer(
             decoder,

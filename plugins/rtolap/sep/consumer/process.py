@@ -29,6 +29,7 @@ from rtolap.sep.consumer.calls import Answer, Deliver
 from rtolap.sep.consumer.registration import Registration, small_master
 from rtolap.sep.consumer.server import ConsumerServer
 from rtolap.sep.delivery.delivery import Delivery
+from rtolap.sep.delivery.requests import RequestNodes
 from rtolap.sep.delivery.serving import DeliveryThread
 from rtolap.sep.delivery.state import StateNode
 from rtolap.sep.hbase.znodes import ServerName
@@ -167,6 +168,7 @@ class SubscriptionProcess:
         server = self._make_server(thread.deliver, small_master(self._cluster_id, lambda: sinks))
         registration: Registration | None = None
         show = StateNode(self._store, self.paths.delivery)
+        requests = RequestNodes(self._store, self.paths.requests)
         thread.start()
         try:
             ports = await server.start(self._bind, self._ports)
@@ -182,6 +184,7 @@ class SubscriptionProcess:
             # with another node it leads again: the ports went with the session of the one before
             while election.fence() == fence and not ended and not await self._is_over():
                 await asyncio.to_thread(show.publish, delivery)
+                await asyncio.to_thread(requests.take, thread.request, delivery)
                 await self._wait_for_change(STATE_S)
         finally:
             self.serving_ports = []

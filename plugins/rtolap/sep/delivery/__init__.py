@@ -3,7 +3,8 @@
 `delivered_edits` remembers what was delivered, with `row_ranges` which region had a row last; `edit_records`
 is its form in a topic, `journal` keeps it durable.
 `delivery` runs groups of calls, `serving` puts those together that wait, on a thread. `poison` follows events
-that fail, and makes dead letters of those that are given up. `state` says how it all stands.
+that fail; `apart` sets rows of theirs apart, as dead letters (`letters`), which `replay` delivers after all;
+`requests` are those of commands. `state` says how it all stands.
 
 docs/decisions/0024-order-and-once.md says why it is so.
 """

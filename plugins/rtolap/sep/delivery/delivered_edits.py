@@ -88,6 +88,11 @@ class DeliveredEdits:
         known = self._regions.get(region)
         return -1 if known is None else known.progress.highest
 
+    def delivered_of(self, region: str) -> BitMap64:
+        """Return the ids of the region's whole edits that are remembered. Not to be changed."""
+        known = self._regions.get(region)
+        return BitMap64() if known is None else known.delivered
+
     def split(self, batch: EditBatch) -> Split:
         """Tell new events from those that were delivered. Changes nothing.
 

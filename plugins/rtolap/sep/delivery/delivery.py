@@ -3,7 +3,8 @@
     1. the calls that wait are put together; events that were delivered before are left out
     2. the rest stands in the order of its sequence ids: they grow from edit to edit of a row, over all
        regions that the row was ever in
-    3. events that failed lately, and those behind them in their rows, are held back
+    3. events of rows that are set apart go to the dead letters; those that failed lately, and those behind
+       them in their rows, are held back
     4. the listener delivers; what it delivered is in the journal before a call is answered
     5. a call is answered well when nothing of it is left to deliver; else HBase sends it again
 
@@ -14,7 +15,7 @@ its events delivered. A process delivers only after `recover`, which shuts its p
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,14 +23,24 @@ import numpy as np
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotLeader, Refused, RtolapError, Unavailable
 from rtolap.kafka.transactions import OutColumns
+from rtolap.sep.delivery.apart import letters_apart, letters_skipped, set_rows_apart
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits, Mask, Split
 from rtolap.sep.delivery.edit_records import I64, RegionEdits
-from rtolap.sep.delivery.journal import Delivered, Journal
-from rtolap.sep.delivery.poison import FailingEvents, PoisonPolicy, dead_letters, held_back, key_of, pause_s
+from rtolap.sep.delivery.journal import Delivered, Journal, RowApart, RowKey
+from rtolap.sep.delivery.poison import (
+    FailingEvents,
+    PoisonPolicy,
+    held_back,
+    key_of,
+    pause_s,
+)
+from rtolap.sep.delivery.replay import Replayed, read_again, replay
 from rtolap.sep.events.edit_batch import EditBatch, concat
-from rtolap.sep.listeners.listener import EventGroup, Failure, Listener, Outcome
+from rtolap.sep.listeners.listener import EventGroup, Failure, Listener, MirrorsRows, Outcome
 
 log = logging.getLogger(__name__)
+
+REPLAY_EVERY_S = 600.0
 
 
 @dataclass
@@ -52,6 +63,8 @@ class Counts:
     duplicates: int = 0
     late: int = 0
     dead_letters: int = 0
+    set_apart: int = 0
+    replayed: int = 0
     failed_calls: int = 0
 
 
@@ -77,12 +90,18 @@ class Delivery:
         self.stopped: RtolapError | None = None
         self.trouble: str | None = None
         self.resumes_s = 0.0
+        self.replay_due_s = 0.0
         self._troubles = 0
         self._listener = listener
         self._journal = journal
         self._clock = clock
         self._dead_letter_topic = dead_letter_topic
         self._leads = leads
+
+    @property
+    def apart(self) -> dict[RowKey, RowApart]:
+        """The rows that are set apart. Not to be changed."""
+        return self._journal.apart
 
     @property
     def remembered_edits(self) -> int:
@@ -119,6 +138,30 @@ class Delivery:
         else:
             self._troubles, self.trouble, self.resumes_s = 0, None, 0.0
 
+    def replay(self, *, skipped: bool = False) -> Replayed:
+        """Deliver the dead letters of rows that are set apart; `skipped`: and those of events that were
+        skipped.
+
+        Raises NotLeader; Unavailable where it is to be tried again.
+        """
+        self.replay_due_s = self._clock.monotonic_s() + REPLAY_EVERY_S
+        self._ready()
+        replayed = replay(self._journal, self._listener, self._dead_letter_topic, skipped=skipped)
+        self.counts.replayed += replayed.delivered
+        for (table, row), reason in replayed.failed.items():
+            log.warning("row %r of %s stays apart: %s", row, table, reason)
+        return replayed
+
+    def read_again(self, table: str, rows: Sequence[bytes]) -> None:
+        """Have rows of a mirrored table be as HBase has them now. Rows that are set apart are read too, and
+        stay apart. Refused: the listener mirrors no rows."""
+        if not isinstance(self._listener, MirrorsRows) or not self._listener.mirrors_rows:
+            raise Refused("the listener mirrors no rows", expected="a unique table of stored tables")
+        self._ready()
+        failed = read_again(self._journal, self._listener, table, rows, self._clock.now_ms())
+        for row, reason in failed.items():
+            log.warning("row %r of %s is not taken: %s", row, table, reason)
+
     def close(self) -> None:
         self._listener.close()
         self._journal.close()
@@ -134,10 +177,7 @@ class Delivery:
     def _run(self, calls: Sequence[Call]) -> None:
         if not calls:
             return
-        if self._journal.memory is None:
-            self.recover()
-        elif self._journal.open_loads:
-            self._listener.recover(self._journal)  # before the group is looked up: it may be theirs
+        self._ready()
         memory = self._journal.memory
         assert memory is not None, "the journal was read"
         run = _GroupRun(calls, memory, self._journal)
@@ -157,10 +197,21 @@ class Delivery:
             else:
                 call.answer(None)
 
+    def _ready(self) -> None:
+        """Settle what the last write or load has left open."""
+        if self._journal.memory is None:
+            self.recover()
+        elif self._journal.open_loads:
+            self._listener.recover(self._journal)  # before a group is looked up: it may be theirs
+
     def _pass(self, run: _GroupRun) -> bool:
         """Deliver what may go; return True if another pass may deliver more."""
         now_s = self._clock.monotonic_s()
         places, batch = run.due()
+        if self._journal.apart:
+            letters = letters_apart(self._journal, self._dead_letter_topic, batch, run.split.late[places])
+            self.counts.set_apart += self._write_letters(run, places, batch, letters)
+            places, batch = run.due()
         failing = self.failing.places(batch)
         held = held_back(batch, {place for place, event in failing.items() if event.due_s > now_s})
         singly = np.zeros(batch.num_events, bool)
@@ -182,15 +233,18 @@ class Delivery:
         now_s, known = self._clock.monotonic_s(), len(self.failing)
         policy = self.failing.policy
         given_up: dict[int, Failure] = {}
+        to_set_apart: dict[RowKey, str] = {}
         for place, failure in outcome.failures.items():
             key = key_of(batch, place)
-            over = self.failing.failed(key, failure.reason, now_s, alone=failure.alone)
+            verdict = self.failing.failed(key, failure.reason, now_s, alone=failure.alone)
             if failure.alone:
                 log.warning(
                     "event %s of region %s, row %r failed: %s", key[1], key[0], key[2], failure.reason
                 )
-            if over or (failure.final and policy.policy != "retry"):
+            if verdict == "give up" or (failure.final and policy.policy != "retry"):
                 given_up[place] = failure
+            elif verdict == "set apart":
+                to_set_apart[str(batch.events["table"][place].as_py()), key[2]] = failure.reason
         if given_up and policy.policy == "stop":
             reason = next(iter(given_up.values())).reason
             self.stopped = Refused(
@@ -200,16 +254,29 @@ class Delivery:
             )
             return False
         if given_up:
-            skipped = np.zeros(batch.num_events, bool)
-            skipped[list(given_up)] = True
             reasons = {place: failure.reason for place, failure in given_up.items()}
-            run.commit(places, skipped, [dead_letters(self._dead_letter_topic, batch, reasons)])
-            self.counts.dead_letters += len(given_up)
-            for place in given_up:
-                self.failing.done(key_of(batch, place))
+            letters = letters_skipped(self._dead_letter_topic, batch, run.split.late[places], reasons)
+            self.counts.dead_letters += self._write_letters(run, places, batch, letters)
+        if to_set_apart and not self._journal.apart:
+            self.replay_due_s = now_s + REPLAY_EVERY_S
+        begun = set_rows_apart(self._journal, self._clock, self._dead_letter_topic, to_set_apart)
         # another pass: for those behind it, and alone for those that failed in company; each gets further
         in_company = any(not failure.alone for failure in outcome.failures.values())
-        return bool(given_up or in_company or len(self.failing) > known)
+        return bool(given_up or begun or in_company or len(self.failing) > known)
+
+    def _write_letters(
+        self, run: _GroupRun, places: I64, batch: EditBatch, letters: Iterator[tuple[list[int], OutColumns]]
+    ) -> int:
+        """Write them, which delivers their events; return how many they are."""
+        count = 0
+        for some, columns in letters:
+            mask = np.zeros(batch.num_events, bool)
+            mask[some] = True
+            run.commit(places, mask, [columns])
+            count += len(some)
+            for place in some:
+                self.failing.done(key_of(batch, place))
+        return count
 
     def _reason(self, batch: EditBatch, left: Mask) -> RtolapError:
         if self.stopped is not None:

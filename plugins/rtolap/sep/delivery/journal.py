@@ -4,6 +4,9 @@
     Delivered     in the transaction of the events, or after they are done    these edits are delivered
     LoadBegun     before a load is sent under its label                       closing the label decides
     LoadEnded     once the label's state is known                             delivered, or not
+    RowApart      before the first edit of a row goes to the dead letters     all of them do, until
+    RowBack       when its letters were delivered                             its edits are delivered again
+    LoadNumber    when the journal is written again                           loads have larger numbers
 
 `recover` shuts the process out that wrote before, then reads: nothing can be added behind its back. All
 that is known is written again now and then, and what stands before that is deleted: the topic stays
@@ -16,12 +19,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from pyroaring import BitMap64
 
 from rtolap.base.errors import CommitUnknown, Corrupted, NotFound, RtolapError
 from rtolap.kafka.interfaces import StreamConsumer, TopicAdmin
 from rtolap.kafka.transactions import OutColumns, TransactionalProducer
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits
 from rtolap.sep.delivery.edit_records import RegionEdits
+from rtolap.sep.delivery.row_ranges import CLOCKS_APART_MS
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +47,13 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag="delivered"):
 
 
 class LoadBegun(msgspec.Struct, frozen=True, array_like=True, tag="load_begun"):
-    """No request under the label is taken after `not_after_ms`."""
+    """No request under the label is taken after `not_after_ms`. `number`: larger than that of every load
+    before; 0 where it has none."""
 
     label: str
     not_after_ms: int
     regions: tuple[RegionEdits, ...]
+    number: int = 0
 
 
 class LoadEnded(msgspec.Struct, frozen=True, array_like=True, tag="load_ended"):
@@ -54,7 +61,34 @@ class LoadEnded(msgspec.Struct, frozen=True, array_like=True, tag="load_ended"):
     delivered: bool
 
 
-Record = Delivered | LoadBegun | LoadEnded
+class LoadNumber(msgspec.Struct, frozen=True, array_like=True, tag="load_number"):
+    """The number of the last load that was begun, where its own record is no longer there."""
+
+    number: int
+
+
+class RowApart(msgspec.Struct, frozen=True, array_like=True, tag="row_apart"):
+    """The edits of the row go to the dead letters, in order. `id`: of this time; its letters have it.
+    `first_offset`: its letters stand at or behind it in their topic."""
+
+    table: str
+    row: bytes
+    id: str
+    since_ms: int
+    first_offset: int
+    reason: str
+
+
+class RowBack(msgspec.Struct, frozen=True, array_like=True, tag="row_back"):
+    """Its letters were delivered: its edits are delivered as others are."""
+
+    table: str
+    row: bytes
+    id: str
+
+
+RowKey = tuple[str, bytes]  # table, row
+Record = Delivered | LoadBegun | LoadEnded | LoadNumber | RowApart | RowBack
 _decoder = msgspec.msgpack.Decoder(Record)
 _encoder = msgspec.msgpack.Encoder()
 
@@ -92,9 +126,11 @@ class Journal:
         self.topic = topic
         self.memory: DeliveredEdits | None = None
         self.open_loads: dict[str, LoadBegun] = {}
+        self.apart: dict[RowKey, RowApart] = {}
+        self.open_consumer = open_consumer
         self.ended_loads: dict[str, int] = {}  # label → not_after_ms; whoever gives it back takes it out
+        self._load_number = 0
         self._open_producer = open_producer
-        self._open_consumer = open_consumer
         self._admin = admin
         self._make_memory = make_memory
         self._rewrite_records = rewrite_records
@@ -107,9 +143,10 @@ class Journal:
         ensure_topic(self._admin, self.topic, 1, _TOPIC_CONFIG)
         self._producer = self._open_producer(self.topic)
         self._producer.begin(TIMEOUT_S)
-        self.open_loads, self.ended_loads = {}, {}
+        self.open_loads, self.ended_loads, self.apart = {}, {}, {}
+        self._load_number = 0
         memory = self._make_memory()
-        consumer = self._open_consumer(self.topic)
+        consumer = self.open_consumer(self.topic)
         try:
             self._read(consumer, memory)
         finally:
@@ -134,6 +171,24 @@ class Journal:
             self._apply(record, self.memory)
         if self._records >= self._rewrite_records and not self.open_loads:
             self._rewrite()
+
+    def end_of(self, topic: str) -> int:
+        """Return the next offset of the topic's partition 0."""
+        return self._admin.offsets(topic, "latest")[0]
+
+    def delivered_of(self, region: str) -> BitMap64:
+        """Return the ids that are remembered of a region."""
+        assert self.memory is not None, "recover comes first"
+        return self.memory.delivered_of(region)
+
+    def next_load_number(self, now_ms: int) -> int:
+        """Return a number that is larger than those of all loads that were begun; milliseconds since 1970,
+        or a little more.
+
+        The first one is a minute ahead: a subscription that was created again begins above its predecessor,
+        also on a host whose clock is behind.
+        """
+        return max(self._load_number + 1, now_ms) if self._load_number else now_ms + CLOCKS_APART_MS
 
     def close(self) -> None:
         self.memory = None
@@ -164,6 +219,15 @@ class Journal:
                 memory.remember(regions)
             case LoadBegun(label):
                 self.open_loads[label] = record
+                self._load_number = max(self._load_number, record.number)
+            case RowApart(table, row):
+                self.apart[table, row] = record
+            case RowBack(table, row, apart_id):
+                known = self.apart.get((table, row))
+                if known is not None and known.id == apart_id:
+                    del self.apart[table, row]
+            case LoadNumber(number):
+                self._load_number = max(self._load_number, number)
             case LoadEnded(label, delivered):
                 begun = self.open_loads.pop(label, None)
                 if begun is None:
@@ -182,6 +246,9 @@ class Journal:
             whole: list[Record] = [Delivered((region,)) for region in self.memory.records()]
             for label, not_after_ms in self.ended_loads.items():  # still to be given back
                 whole += [LoadBegun(label, not_after_ms, ()), LoadEnded(label, delivered=False)]
+            whole += self.apart.values()
+            if self._load_number:
+                whole.append(LoadNumber(self._load_number))
             self._producer.send([self._column(whole)], TIMEOUT_S)
             self._records = 0
             self._admin.delete_records(self.topic, before)

@@ -1,6 +1,7 @@
 """Delivery for an event loop: calls wait here, a thread takes all that wait as one group.
 
-So calls that come while a transaction is under way share the next one.
+So calls that come while a transaction is under way share the next one. Between groups it replays what is set
+apart, when that is due, and does what a command requests.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ log = logging.getLogger(__name__)
 GROUP_EVENTS_MAX = 200_000
 GROUP_BYTES_MAX = 256 << 20
 _LOOK_S = 0.5  # a pause may end, a call's time too
+_IDLE_LOOK_S = 5.0  # a replay may be due
 
 
 class _Waiting(Call):
@@ -64,6 +66,7 @@ class DeliveryThread:
         self._calls: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._closing = False
+        self._requests: deque[Callable[[], None]] = deque()
         self._over: RtolapError | None = None
         self._thread = threading.Thread(target=self._run, name="sep-delivery", daemon=True)
 
@@ -83,6 +86,12 @@ class DeliveryThread:
             self._changed.notify()
         await call.done
 
+    def request(self, act: Callable[[], None]) -> None:
+        """Have it done between two groups. What it raises is logged; NotLeader ends delivery."""
+        with self._changed:
+            self._requests.append(act)
+            self._changed.notify()
+
     def close(self, timeout_s: float = 30.0) -> None:
         """Finish the group that is under way; calls that wait are answered with Unavailable."""
         with self._changed:
@@ -94,8 +103,11 @@ class DeliveryThread:
     def _run(self) -> None:
         error: Exception | None = None
         try:
-            while group := self._next_group():
-                self._delivery.run(group)
+            while not self._closing:
+                group = self._next_group()
+                if group:
+                    self._delivery.run(group)
+                self._maintain()
         except NotLeader as over:
             error = over
         except Exception as unexpected:
@@ -104,13 +116,40 @@ class DeliveryThread:
         self._end(error)
 
     def _next_group(self) -> list[Call]:
-        """Return the calls that wait, as far as they are to go together; none at the end."""
+        """Return the calls that wait, as far as they are to go together; none at the end, or where something
+        else is to be done."""
         with self._changed:
-            while not self._closing:
+            while not self._closing and not self._requests:
                 if self._calls and self._may_go():
                     return self._taken()
-                self._changed.wait(_LOOK_S if self._calls else None)
+                if not self._changed.wait(_LOOK_S if self._calls else _IDLE_LOOK_S) and self._replay_is_due():
+                    break
         return []
+
+    def _replay_is_due(self) -> bool:
+        return bool(self._delivery.apart) and self._clock.monotonic_s() >= self._delivery.replay_due_s
+
+    def _maintain(self) -> None:
+        if self._replay_is_due():
+            self._do(self._replay)
+        while True:
+            with self._changed:
+                if not self._requests or self._closing:
+                    return
+                act = self._requests.popleft()
+            self._do(act)
+
+    def _replay(self) -> None:
+        replayed = self._delivery.replay()
+        log.info("%d dead letters are replayed, %d rows are back", replayed.delivered, replayed.back)
+
+    def _do(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except NotLeader:
+            raise
+        except RtolapError as error:
+            log.warning("it is tried again later: %s", error)
 
     def _may_go(self) -> bool:
         """After trouble, not before its pause is over; calls whose time is over are answered meanwhile."""

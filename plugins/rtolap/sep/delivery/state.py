@@ -26,9 +26,19 @@ class FailingEventState(msgspec.Struct, frozen=True):
     reason: str
 
 
+class RowApartState(msgspec.Struct, frozen=True):
+    """A row whose edits go to the dead letters until they can be delivered."""
+
+    table: str
+    row: str
+    since_ms: int
+    reason: str
+
+
 class DeliveryState(msgspec.Struct, frozen=True):
     """Counts are since this process leads. `stopped`: nothing more is taken, until it is started again;
-    `trouble`: why the target took nothing the last time. `failing`: the first of `failing_events`."""
+    `trouble`: why the target took nothing the last time. `failing`: the first of `failing_events`; `apart`:
+    the first of `rows_apart`. `set_apart`: events that went to the dead letters with their row."""
 
     delivered: int
     duplicates: int
@@ -40,12 +50,17 @@ class DeliveryState(msgspec.Struct, frozen=True):
     stopped: str = ""
     trouble: str = ""
     failing: tuple[FailingEventState, ...] = ()
+    set_apart: int = 0
+    replayed: int = 0
+    rows_apart: int = 0
+    apart: tuple[RowApartState, ...] = ()
 
 
 def delivery_state(delivery: Delivery) -> DeliveryState:
     """From any thread; numbers that change meanwhile may be a little apart."""
     counts = delivery.counts
     failing = list(delivery.failing.events.items())
+    apart = list(delivery.apart.values())
     return DeliveryState(
         delivered=counts.delivered,
         duplicates=counts.duplicates,
@@ -57,12 +72,21 @@ def delivery_state(delivery: Delivery) -> DeliveryState:
         stopped="" if delivery.stopped is None else str(delivery.stopped),
         trouble=delivery.trouble or "",
         failing=tuple(
-            FailingEventState(
-                region, sequence_id, row.decode("utf-8", "backslashreplace"), event.tries, event.reason
-            )
+            FailingEventState(region, sequence_id, _text(row), event.tries, event.reason)
             for (region, sequence_id, row), event in failing[:FAILING_SHOWN]
         ),
+        set_apart=counts.set_apart,
+        replayed=counts.replayed,
+        rows_apart=len(apart),
+        apart=tuple(
+            RowApartState(each.table, _text(each.row), each.since_ms, each.reason)
+            for each in apart[:FAILING_SHOWN]
+        ),
     )
+
+
+def _text(row: bytes) -> str:
+    return row.decode("utf-8", "backslashreplace")
 
 
 def show_delivery(metrics: Metrics, current: Callable[[], Delivery | None]) -> None:
@@ -79,12 +103,13 @@ def show_delivery(metrics: Metrics, current: Callable[[], Delivery | None]) -> N
         events = metrics.counter_family(
             "delivery_events", "Events by what became of them, since this process leads.", ("outcome",)
         )
-        for outcome in ("delivered", "duplicates", "late", "dead_letters"):
+        for outcome in ("delivered", "duplicates", "late", "dead_letters", "set_apart", "replayed"):
             events.add_metric((outcome,), getattr(state, outcome))
         yield events
         for name, value, purpose in (
             ("remembered_edits", state.remembered_edits, "Delivered edits that would be recognised."),
             ("failing_events", state.failing_events, "Events that the listener did not take."),
+            ("rows_apart", state.rows_apart, "Rows whose events wait among the dead letters."),
             ("stopped", bool(state.stopped), "1 where nothing more is taken until it is started again."),
             ("troubled", bool(state.trouble), "1 while the target takes nothing."),
         ):

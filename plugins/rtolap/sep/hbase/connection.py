@@ -20,7 +20,7 @@ from typing import TypeVar
 from google.protobuf import proto
 from google.protobuf.message import DecodeError, Message
 
-from rtolap.base.errors import Corrupted, Forbidden, NotFound, Refused, RtolapError, Unavailable
+from rtolap.base.errors import Corrupted, Forbidden, NotFound, Refused, RtolapError, TooLarge, Unavailable
 from rtolap.sep.hbase.rpc_pb2 import (
     CellBlockMeta,
     ConnectionHeader,
@@ -33,8 +33,9 @@ from rtolap.sep.hbase.rpc_pb2 import (
 KEY_VALUE_CODEC = "org.apache.hadoop.hbase.codec.KeyValueCodecWithTags"
 _PREAMBLE = b"HBas\x00\x50"  # version 0, authentication "simple"
 _RESPONSE_BYTES_MAX = 256 << 20
+_IMPLAUSIBLE_BYTES = 1 << 30  # the size of no answer: another protocol's first letters
 _SIZE = struct.Struct(">i")
-_HIGH_PRIORITY = 200
+HIGH_PRIORITY = 200  # handlers that calls for rows do not fill
 M = TypeVar("M", bound=Message)
 
 # exceptions of HBase, by their Java classes without packages
@@ -82,6 +83,7 @@ class Connection:
         *,
         user: str = "rtolap",
         codec: str | None = None,
+        priority: int = HIGH_PRIORITY,
         timeout_s: float = 30.0,
     ) -> None:
         self.address = f"{host}:{port}"
@@ -92,6 +94,7 @@ class Connection:
             service_name=service,
             cell_block_codec_class=codec,
         )
+        self._priority = priority
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
         self._call_ids = itertools.count()
@@ -113,8 +116,8 @@ class Connection:
         """Return the response and its cell block.
 
         Raises what `remote_error` makes of a refusal; Unavailable where the server cannot be reached or
-        did not answer within the time, after which nothing is known of the call; Corrupted for an answer
-        that is none.
+        did not answer within the time, after which nothing is known of the call; TooLarge for an answer of
+        more than 256 MiB; Corrupted for one that is none.
         """
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         with self._lock:
@@ -153,7 +156,7 @@ class Connection:
             call_id=call_id,
             method_name=method,
             request_param=True,
-            priority=_HIGH_PRIORITY,
+            priority=self._priority,
             timeout=max(1, int(timeout_s * 1000)),
         )
         if cells:
@@ -193,6 +196,11 @@ class Connection:
 
     def _receive(self, connection: socket.socket, deadline_s: float) -> bytes:
         (size,) = _SIZE.unpack(_exactly(connection, _SIZE.size, deadline_s))
+        if _RESPONSE_BYTES_MAX < size < _IMPLAUSIBLE_BYTES:
+            self._drop()
+            raise TooLarge(
+                "an answer", expected=f"at most {_RESPONSE_BYTES_MAX} bytes", found=f"{size} bytes"
+            )
         if not 0 < size <= _RESPONSE_BYTES_MAX:
             raise Corrupted("the size of an answer", expected=f"1 to {_RESPONSE_BYTES_MAX}", found=size)
         return _exactly(connection, size, deadline_s)

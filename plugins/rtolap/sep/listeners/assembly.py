@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError
 from rtolap.base.files import read_password
@@ -15,18 +17,26 @@ from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.kafka.interfaces import TopicAdmin
 from rtolap.kafka.producer import KafkaAdmin
 from rtolap.kafka.transactions import KafkaTransactionalProducer
+from rtolap.metadata.store import MetadataStore
 from rtolap.model.subscription import Subscription
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.journal import Journal, ensure_topic, journal_name
-from rtolap.sep.delivery.poison import PoisonPolicy, dead_letter_topic
+from rtolap.sep.delivery.letters import TOPIC_CONFIG as LETTERS_CONFIG
+from rtolap.sep.delivery.letters import dead_letter_topic
+from rtolap.sep.delivery.poison import PoisonPolicy
 from rtolap.sep.events.entry_points import load_payload_extractor
+from rtolap.sep.hbase.master import MasterClient
+from rtolap.sep.hbase.peers import DEFAULT_NAMESPACE
+from rtolap.sep.hbase.regions import RegionClient
+from rtolap.sep.hbase.znodes import HBaseZnodes
 from rtolap.sep.listeners.callable import CallableListener
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
 from rtolap.sep.listeners.kafka_topic import JsonEvents, KafkaTopicListener
 from rtolap.sep.listeners.listener import Listener
 from rtolap.sep.listeners.stored_table import StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
+from rtolap.sep.rows.reader import RowReader
 from rtolap.sep.subscriptions.source import DeleteJournal
 
 PARTITIONS = 4  # of a listener's topic that is not there yet
@@ -51,9 +61,10 @@ def open_delivery(
     clock: Clock,
     settings: Settings,
     leads: Callable[[], bool],
+    source: MetadataStore,
 ) -> Delivery:
-    """`cluster`: that of the listener; `cluster_id`: the subscription's, new with each creation. Makes the
-    topics that are missing; `recover` is still to come.
+    """`cluster`: that of the listener; `cluster_id`: the subscription's, new with each creation; `source`:
+    the ZooKeeper of HBase, paths absolute. Makes the topics that are missing; `recover` is still to come.
 
     Unavailable, Forbidden: Kafka; NotFound, DefinitionError: the listener.
     """
@@ -61,8 +72,9 @@ def open_delivery(
     client_id = f"rtolap-sep-{name}"
     admin = KafkaAdmin(cluster)
     letters = dead_letter_topic(name)
-    if subscription.poison.policy == "skip":
-        ensure_topic(admin, letters, 1, TOPIC_CONFIG)
+    policy = PoisonPolicy(*msgspec.structs.astuple(subscription.poison))
+    if policy.policy != "stop":
+        ensure_topic(admin, letters, 1, LETTERS_CONFIG)
     journal = Journal(
         journal_name(name, cluster_id),
         open_producer=lambda it: KafkaTransactionalProducer(cluster, it, client_id=client_id),
@@ -70,10 +82,10 @@ def open_delivery(
         admin=admin,
     )
     return Delivery(
-        open_listener(subscription, cluster_id, admin, clock, settings),
+        open_listener(subscription, cluster_id, admin, clock, settings, source),
         journal,
         clock,
-        policy=PoisonPolicy(subscription.poison.policy, subscription.poison.tries),
+        policy=policy,
         dead_letter_topic=letters,
         leads=leads,
     )
@@ -114,8 +126,35 @@ def journal_deleter(
     return delete
 
 
+def open_row_reader(subscription: Subscription, source: MetadataStore) -> RowReader:
+    """A reader of the subscription's rows. It connects when it first reads."""
+    znodes = HBaseZnodes(source, subscription.source.parent)
+
+    def families_of(table: str) -> frozenset[bytes] | None:
+        with MasterClient(znodes) as master:
+            families = master.replicated_families(table.rpartition(":")[0] or DEFAULT_NAMESPACE).get(table)
+        return None if families is None else frozenset(name.encode() for name in families)
+
+    return RowReader(
+        RegionClient(znodes),
+        families_of,
+        [(each.family, each.qualifier) for each in event_columns(subscription).sources.values()],
+        lambda table: [family.encode() for family in followed_families(subscription, table)],
+    )
+
+
+def followed_families(subscription: Subscription, table: str) -> tuple[str, ...]:
+    """Return the families of the table whose edits come, none for all."""
+    return () if subscription.namespaces else subscription.tables.get(table, ())
+
+
 def open_listener(
-    subscription: Subscription, cluster_id: str, admin: TopicAdmin, clock: Clock, settings: Settings
+    subscription: Subscription,
+    cluster_id: str,
+    admin: TopicAdmin,
+    clock: Clock,
+    settings: Settings,
+    source: MetadataStore,
 ) -> Listener:
     """Raises what its target does: see `open_delivery`."""
     declared = subscription.listener
@@ -138,8 +177,12 @@ def open_listener(
                     found=", ".join(endpoint.urls),
                     action="name front ends of stored tables in RTOLAP_STREAM_LOAD_ENDPOINTS",
                 )
-            schema = endpoint.schema(declared.database, declared.table)
-            rows = TableRows(event_columns(subscription), schema)
+            rows = TableRows(
+                event_columns(subscription),
+                endpoint.schema(declared.database, declared.table),
+                open_row_reader(subscription, source),
+                deletes=subscription.deletes == "event",
+            )
             prefix = f"sep_{subscription.name}_{cluster_id[:8]}"
             return StoredTableListener(endpoint, declared.database, declared.table, rows, clock, prefix)
         case _:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rtolap.sep.events.columns import deciding_cells, deletes_families, only_deletes
+from rtolap.sep.events.columns import column_values, deciding_cells, deletes_families, only_deletes
 from rtolap.sep.events.edit_batch import CellType, EditBatch
 from rtolap.sep.events.values import decode_values
 
@@ -75,11 +75,24 @@ class EventColumns:
         types = {self.row_name: self._row_type} | {name: source.type for name, source in self.sources.items()}
         return tuple(name for name, value_type in types.items() if value_type == "json")
 
-    def of(self, batch: EditBatch) -> ColumnarEvents:
+    def keys_of(self, batch: EditBatch) -> ColumnarEvents:
+        """Return the column of the row key alone."""
         refused: dict[int, str] = {}
-        columns = {
-            self.row_name: _decoded(self.row_name, self._row_type, batch.events["row"], refused),
-        }
+        column = _decoded(self.row_name, self._row_type, batch.events["row"], refused)
+        return ColumnarEvents({self.row_name: column}, refused)
+
+    def of_rows(self, batch: EditBatch) -> ColumnarEvents:
+        """Return the columns of rows that were read: the cells of an event are those of its row."""
+        keys = self.keys_of(batch)
+        columns, refused = keys.columns, keys.refused
+        for name, source in self.sources.items():
+            values = column_values(batch, source.family, source.qualifier)
+            columns[name] = _decoded(name, source.type, values, refused)
+        return keys
+
+    def of(self, batch: EditBatch) -> ColumnarEvents:
+        keys = self.keys_of(batch)
+        columns, refused = keys.columns, keys.refused
         kinds = batch.cells["type"].to_numpy()
         deleted: list[tuple[str, NDArray[np.bool_]]] = []
         with_deletes = bool((kinds != CellType.PUT).any())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,3 +71,14 @@ class Listener(Protocol):
         yet."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class MirrorsRows(Protocol):
+    """A listener whose target holds rows, not events, may take rows without an event.
+
+    `mirrors_rows`: it does.
+    """
+
+    @property
+    def mirrors_rows(self) -> bool: ...

@@ -28,17 +28,16 @@ import pyarrow as pa
 from rtolap.base.clock import Clock
 from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState, SendOptions
-from rtolap.sep.delivery.edit_records import I64
 from rtolap.sep.delivery.journal import Journal, LoadBegun, LoadEnded
 from rtolap.sep.delivery.poison import held_back
+from rtolap.sep.delivery.row_ranges import CLOCKS_APART_MS
 from rtolap.sep.listeners.listener import EventGroup, Failure, Mask, Outcome
-from rtolap.sep.listeners.table_rows import TableLoad, TableRows
+from rtolap.sep.listeners.table_rows import PreparedRows, TableLoad, TableRows
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 60
 TRIES: Final = 3
-CLOCKS_APART_MS: Final = 60_000
 
 
 class LoadEndpoint(Protocol):
@@ -72,26 +71,33 @@ class StoredTableListener:
         assert self._journal is not None, "recover comes first"
         assert not self._journal.open_loads, "their events may be in the group"
         self._give_labels_back(self._journal)
-        batch = group.batch
-        outcome = Outcome(np.zeros(batch.num_events, bool))
-        loads, refused = self._rows.loads(batch, group.late)
-        outcome.failures |= {place: Failure(reason, final=True) for place, reason in refused.items()}
-        held = held_back(batch, set(refused))
-        for load in loads:
-            for some in _parts(load, group.singly, held):
-                places = load.places[some]
-                try:
-                    failure = self._load(self._journal, group, load, some)
-                except Unavailable as error:
-                    outcome.away = error
-                    return outcome
-                if failure is None:
-                    outcome.delivered[places] = True
-                    continue
-                for place in places.tolist():
-                    outcome.failures[place] = Failure(failure, alone=len(places) == 1)
-                return outcome
+        outcome = Outcome(np.zeros(group.batch.num_events, bool))
+        try:
+            for prepared in self._rows.prepared(group.batch, group.late):
+                self._deliver(self._journal, group, prepared, outcome)
+                if any(not failure.final for failure in outcome.failures.values()):
+                    break  # a load was refused: the next pass finds out for which of its rows
+        except Unavailable as error:
+            outcome.away = error
         return outcome
+
+    def _deliver(self, journal: Journal, group: EventGroup, prepared: PreparedRows, outcome: Outcome) -> None:
+        batch = group.batch
+        outcome.failures |= {place: Failure(reason, final=True) for place, reason in prepared.refused.items()}
+        held = held_back(batch, set(prepared.refused))
+        for load in prepared.loads:
+            for part in _parts(load, group.singly, held):
+                failure = self._load(journal, group, part)
+                if failure is None:
+                    outcome.delivered[part.places] = True
+                    continue
+                for place in part.places.tolist():
+                    outcome.failures[place] = Failure(failure, alone=part.rows.num_rows == 1)
+                return
+
+    @property
+    def mirrors_rows(self) -> bool:
+        return self._rows.is_unique
 
     def recover(self, journal: Journal) -> None:
         """Unavailable: what became of a load is not known yet."""
@@ -101,19 +107,25 @@ class StoredTableListener:
 
     def close(self) -> None:
         self._endpoint.close()
+        self._rows.close()
 
-    def _load(self, journal: Journal, group: EventGroup, load: TableLoad, some: I64) -> str | None:
+    def _load(self, journal: Journal, group: EventGroup, load: TableLoad) -> str | None:
         """Return why the rows were refused for what they hold, None where they were taken. Unavailable: the
         cluster cannot take them now, whatever they hold, or it is not known yet whether it has."""
         mask = np.zeros(group.batch.num_events, bool)
-        mask[load.places[some]] = True
+        mask[load.places] = True
+        if not load.rows.num_rows:
+            group.commit(mask, ())
+            return None
         edits = tuple(group.edits(mask))
-        body = _arrow(load.rows.take(pa.array(some)))
+        number = 0 if load.number_column is None else journal.next_load_number(self._clock.now_ms())
+        rows = _numbered(load.rows, load.number_column, number)
+        body = _arrow(rows)
         for _ in range(TRIES):
             label = f"{self._prefix}_{uuid.uuid4().hex}"
-            begun = LoadBegun(label, self._clock.now_ms() + TIMEOUT_S * 1000, edits)
+            begun = LoadBegun(label, self._clock.now_ms() + TIMEOUT_S * 1000, edits, number)
             journal.write([begun])
-            answer = self._send(begun, load, body)
+            answer = self._send(begun, load, tuple(rows.schema.names), body)
             if answer is not None and answer.is_durable:
                 journal.write([LoadEnded(label, delivered=True)])
                 is_taken = True
@@ -136,14 +148,16 @@ class StoredTableListener:
             action="look at the front ends",
         )
 
-    def _send(self, begun: LoadBegun, load: TableLoad, body: bytes) -> LoadAnswer | None:
+    def _send(
+        self, begun: LoadBegun, load: TableLoad, columns: tuple[str, ...], body: bytes
+    ) -> LoadAnswer | None:
         """Return None where there is no answer."""
         headers = {"merge_type": "DELETE"} if load.deletes else {}
         if load.partial:
             headers["partial_columns"] = "true"
         options = SendOptions(
             format="arrow",
-            columns=tuple(load.rows.schema.names),
+            columns=columns,
             timeout_s=TIMEOUT_S,
             keep_label=True,
             not_after_ms=begun.not_after_ms,
@@ -182,14 +196,22 @@ class StoredTableListener:
             del journal.ended_loads[label]
 
 
-def _parts(load: TableLoad, singly: Mask, held: Mask) -> list[I64]:
-    """Return rows of the load that go together: those that failed before go alone, held ones do not go."""
-    free = np.flatnonzero(~held[load.places])
-    alone = singly[load.places[free]]
-    if not alone.any():
-        return [free] if len(free) else []
-    borders = np.flatnonzero(alone | np.concatenate(([False], alone[:-1])))
-    return [part for part in np.split(free, borders) if len(part)]
+def _parts(load: TableLoad, singly: Mask, held: Mask) -> list[TableLoad]:
+    """Return rows of the load that go together: those with an event that failed before go alone, those with
+    one that is held back do not go."""
+    if not singly.any() and not held.any():
+        return [load]
+    rows = np.arange(load.rows.num_rows)
+    free = rows[~np.isin(rows, load.row_of[held[load.places]])]
+    alone = np.isin(free, load.row_of[singly[load.places]])
+    borders = np.flatnonzero(alone | np.concatenate(([False], alone[:-1]))[: len(free)])
+    return [load.take(part) for part in np.split(free, borders) if len(part)]
+
+
+def _numbered(rows: pa.RecordBatch, column: str | None, number: int) -> pa.RecordBatch:
+    if column is None:
+        return rows
+    return rows.append_column(column, pa.array(np.full(rows.num_rows, number, np.int64)))
 
 
 def _arrow(rows: pa.RecordBatch) -> bytes:

@@ -4,6 +4,7 @@ finished first, whichever command comes next; `drop` undoes one that is half mad
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 
 import msgspec
 
@@ -12,6 +13,7 @@ from rtolap.model.instants import instant_ms
 from rtolap.model.subscription import START_NOW, Subscription
 from rtolap.model.validation.subscription import validate_subscription
 from rtolap.sep.hbase.master import scope_statement, unreplicated
+from rtolap.sep.hbase.peers import DEFAULT_NAMESPACE
 from rtolap.sep.subscriptions import kept as kept_subscriptions
 from rtolap.sep.subscriptions import steps
 from rtolap.sep.subscriptions.kept import ROOT, KeptSubscription
@@ -79,7 +81,7 @@ def scope_warnings(source: SourceCluster, subscription: Subscription) -> list[st
     ]
     tables = dict(wanted.tables)
     for table in families:
-        namespace = table.rpartition(":")[0] or "default"
+        namespace = _namespace(table)
         if wanted.replicate_all or namespace in wanted.namespaces:
             excluded = table in wanted.exclude_tables or namespace in wanted.exclude_namespaces
             tables |= {} if excluded else {table: ()}
@@ -91,6 +93,24 @@ def scope_warnings(source: SourceCluster, subscription: Subscription) -> list[st
         f"in HBase's shell: {scope_statement(table, silent)}"
         for table, silent in unreplicated(families, tables).items()
     ]
+
+
+def followed_tables(subscription: Subscription, known: Iterable[str]) -> list[str]:
+    """Return which of the tables that HBase has are followed, those that are named first."""
+    if not subscription.follows_everything:
+        namespaces = set(subscription.namespaces)
+        others = [table for table in known if _namespace(table) in namespaces]
+        return list(dict.fromkeys([*subscription.tables, *sorted(others)]))
+    return sorted(
+        table
+        for table in known
+        if _namespace(table) not in subscription.exclude_namespaces
+        and subscription.exclude_tables.get(table) != ()
+    )
+
+
+def _namespace(table: str) -> str:
+    return table.rpartition(":")[0] or DEFAULT_NAMESPACE
 
 
 def _settled(source: SourceCluster, name: str) -> KeptSubscription:

@@ -5,6 +5,7 @@
 /rtolap/sep/<name>/hbaseid          the UUID of that cluster, as text
 /rtolap/sep/<name>/rs/<server>      its region servers: our ports, ephemeral; nothing else may be in there
 /rtolap/sep/<name>/delivery         how delivery stands, ephemeral, by the process that leads
+/rtolap/sep/<name>/requests/<id>    what a command requests of the process that leads, until it is done
 /rtolap/sep/<name>/leader/          candidates: the one process that has ports
 """
 
@@ -45,6 +46,10 @@ class SubscriptionPaths(msgspec.Struct, frozen=True):
     @property
     def delivery(self) -> str:
         return f"{self.root}/delivery"
+
+    @property
+    def requests(self) -> str:
+        return f"{self.root}/requests"
 
     @property
     def leader(self) -> str:
