@@ -93,7 +93,7 @@ def held(schema: Schema, folder: Path, tables: list[pa.Table]) -> LocalState:
         start_ms = events.START_MS + hour * HOUR_MS
         info = write_fragment(folder, f"f{hour}", table, schema)
         fragment = open_fragment(folder / f"f{hour}{SUFFIX}", verify=True)
-        local = LocalTable(fragment.table, info.events, {0: (hour, hour + 1)}, (1,), fragment)
+        local = LocalTable(fragment.table, info.events, {0: (hour, hour + 1)}, (1,), fragment=fragment)
         segments[start_ms] = LocalSegment(start_ms, (local,))
     return LocalState(positions={0: len(tables)}, segments=segments, assignment_epoch=1)
 

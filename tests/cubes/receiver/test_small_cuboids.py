@@ -270,7 +270,7 @@ def test_beside_a_dimension_of_a_million_values_the_others_are_answered_out_of_c
     )
     info = write_fragment(tmp_path, "wide", _wide(schema, values), schema)
     fragment = open_fragment(tmp_path / "wide.fragment", verify=True)
-    local = LocalTable(fragment.table, info.events, {0: (0, values)}, (1,), fragment)
+    local = LocalTable(fragment.table, info.events, {0: (0, values)}, (1,), fragment=fragment)
     state = LocalState({0: values}, {START_MS: LocalSegment(START_MS, (local,))}, assignment_epoch=1)
     fragments.keep_cuboids(schema, state, local, 1 << 24)
 

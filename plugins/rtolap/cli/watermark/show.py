@@ -11,10 +11,9 @@ import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
-from rich.table import Table
 
 from rtolap.cli.coordinator_access import coordinator_client
-from rtolap.cli.output import JsonOption, console, print_json, success, text_table, warn
+from rtolap.cli.output import JsonOption, TextTable, console, print_json, success, text_table, warn
 from rtolap.cli.watermark.words import at, complete_application, span
 from rtolap.model.application import Application
 from rtolap.protocols.coordinator.client import CoordinatorClient
@@ -93,7 +92,7 @@ class Standing:
         )
         return {**self.marks.model_dump(mode="json"), "problems": self.info.problems, **units}
 
-    def table(self) -> Table:
+    def table(self) -> TextTable:
         declared = msgspec.convert(self.info.definition, Application)
         rows: list[tuple[str | None, ...]] = []
         for name in declared.in_order():
