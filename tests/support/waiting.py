@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from tests.support.slowness import SLOWNESS
+
 TIMEOUT_S = 60.0  # generous: it is over only for what never comes
 _POLL_S = 0.01
 T = TypeVar("T")
@@ -18,8 +20,9 @@ def until(
     timeout_s: float = TIMEOUT_S,
     poll_s: float = _POLL_S,
 ) -> None:
-    """Until `is_so` holds; after the time AssertionError with `what`, or with what it says when it is called.
-    Whatever `is_so` raises goes on."""
+    """Return as soon as `is_so` holds. After the time, longer on a slow machine, raise AssertionError with
+    `what`, or with what it says when it is called. Whatever `is_so` raises goes on."""
+    timeout_s *= SLOWNESS
     deadline_s = time.monotonic() + timeout_s
     while not is_so():
         if time.monotonic() > deadline_s:
@@ -34,8 +37,9 @@ def result_of(
     timeout_s: float = TIMEOUT_S,
     poll_s: float = _POLL_S,
 ) -> T:
-    """What `ask` returns, as soon as it raises none of `passing`; after the time the last of them goes on."""
-    deadline_s = time.monotonic() + timeout_s
+    """Return what `ask` returns, as soon as it raises none of `passing`. After the time, longer on a slow
+    machine, the last of them goes on."""
+    deadline_s = time.monotonic() + timeout_s * SLOWNESS
     while True:
         try:
             return ask()

@@ -48,6 +48,7 @@ from tests.support.fleet.exporters import Exporters
 from tests.support.fleet.slow_disk import SlowDisk
 from tests.support.kafka_topics import create_topic
 from tests.support.query.prices import define_prices
+from tests.support.slowness import SLOWNESS
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -69,7 +70,7 @@ class Fleet:
         self.agents, self.exporters = agents, exporters
         self.sources_file = sources
         self.sources: FleetSources = read_sources(sources)
-        self.reader = StageReader(self.sources)
+        self.reader = StageReader(self.sources, timeout_s=10 * SLOWNESS)
         self._topics = 0
 
     def create(self, *replicas: int, config: dict[str, str] | None = None) -> str:
@@ -172,10 +173,10 @@ def under_way(work: Callable[[threading.Event], None]) -> Iterator[None]:
 
 
 def judged(
-    standings: dict[Key, Standing], before: StageLook, now: StageLook
+    standings: dict[Key, Standing], before: StageLook, now: StageLook, rule: SlowRule = _RULE
 ) -> tuple[dict[Key, Standing], dict[Key, BrokerRequests], StageWindow]:
     window = between(before.stages, before.at_ms, now.stages, now.at_ms)
-    after, rows = judge(standings, window, _RULE)
+    after, rows = judge(standings, window, rule)
     return after, {(row.broker, row.request): row for row in rows}, window
 
 
@@ -452,11 +453,11 @@ def test_a_quota_shows_as_throttling_and_not_as_a_slow_broker(fleet: Fleet) -> N
     finally:
         administration.alter_client_quotas({entity: {"producer_byte_rate": None}})
         administration.close()
-    _, rows, window = judged({}, before, now)
+    _, rows, window = judged({}, before, now, SlowRule(requests_min=10, looks=2, threshold_ms=1_000))
     row = rows[1, RequestType.PRODUCE]
-    assert row.throttle_p99_ms > _RULE.threshold_ms
+    assert row.throttle_p99_ms > 1_000
     assert row.standing.state is SlowState.NORMAL
-    assert row.p99_ms < _RULE.threshold_ms, window.p99_ms
+    assert row.p99_ms < 1_000, window.p99_ms
 
 
 def test_commands_read_the_brokers_and_tell_no_password(

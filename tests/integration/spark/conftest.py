@@ -15,6 +15,7 @@ from rtolap.model.build_spec import BuildSpec
 from rtolap.object_store.store import open_store
 
 from tests.support.cubes.staging import Staging
+from tests.support.slowness import SLOWNESS
 
 PROJECT = Path(__file__).resolve().parents[3]
 
@@ -71,7 +72,13 @@ def submit(tmp_path: Path) -> Callable[..., Submitted]:
         file.write_bytes(msgspec.json.encode(specs))
         command, environment = spark_submit(str(file), in_files=in_files, python=python)
         done = subprocess.run(
-            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+            command,
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=240 * SLOWNESS,
+            check=False,
         )
         progress = progress_lines(done.stdout)
         failed = [f"{line['build_id']}: {line['error']}" for line in progress if line["event"] == "failed"]

@@ -4,7 +4,6 @@ there is there, and what stays behind."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -24,13 +23,14 @@ from rtolap.stack.state import PORT_OWNERS, load_state
 from rtolap.stack.together import marked_processes
 
 from tests.support.demonstrated import Demonstrated, user_environment
+from tests.support.slowness import SLOWNESS
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration]
 
 PROJECT = Path(__file__).resolve().parents[3]
 # The requirement, on two cores. RTOLAP_TEST_SLOWNESS stretches it on a machine that is busy with other work.
-USABLE_S_MAX = 60.0 * float(os.environ.get("RTOLAP_TEST_SLOWNESS", "1"))
+USABLE_S_MAX = 60.0 * SLOWNESS
 _POLL_S = 0.2
 
 
