@@ -96,7 +96,8 @@ def _another_cluster(world: MoverWorld) -> None:
 
 
 def _an_older_state(world: MoverWorld) -> None:
-    world.cluster.partitions[ORDERS].replicas = [2, 3]
+    orders = world.cluster.partitions[ORDERS]
+    orders.replicas, orders.leader = [2, 3], 2
 
 
 def _a_topic_that_is_gone(world: MoverWorld) -> None:
