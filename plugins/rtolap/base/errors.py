@@ -264,6 +264,16 @@ class UnknownVariable(QueryError):
     code = "unknown_variable"
 
 
+class UnknownZone(QueryError):
+    code = "unknown_zone"
+
+
+class UnknownPrepared(QueryError):
+    """A session prepared no statement of that name."""
+
+    code = "unknown_prepared"
+
+
 class QueryInterrupted(QueryError):
     code = "query_interrupted"
 

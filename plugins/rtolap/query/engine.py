@@ -27,6 +27,7 @@ from rtolap.base.errors import Corrupted, OutOfRange, QueryError, QueryInterrupt
 from rtolap.query import macros
 from rtolap.query.approval.engine_tree import EngineTexts
 from rtolap.query.cancel import Cancellation
+from rtolap.query.checksums import CRC32, crc32
 from rtolap.query.session import BATCH_ROWS, Session, Sessions
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
 from rtolap.query.sql.function_names import unknown_function
@@ -81,6 +82,14 @@ class Engine(Sessions):
             BITMAP_SIZE,
             bitmap_size,
             [duckdb.list_type(sqltypes.BLOB)],
+            sqltypes.BIGINT,
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )
+        self._connection.create_function(
+            CRC32,
+            crc32,
+            [sqltypes.BLOB],
             sqltypes.BIGINT,
             type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,

@@ -10,6 +10,9 @@ written. A macro is expanded by the engine like a view, so it costs what its bod
 
 from __future__ import annotations
 
+from rtolap.query.calendar_macros import CALENDAR_MACROS
+from rtolap.query.text_macros import TEXT_MACROS
+
 _UNIX_END = 2**31  # MySQL's instants are of 1970 to 2038
 _TIME_US_MAX = ((838 * 60 + 59) * 60 + 59) * 1_000_000
 _IS_TIME = r"regexp_matches({0}, '^\s*-?\d+:\d+(:\d+)?(\.\d*)?\s*$')"
@@ -70,6 +73,9 @@ MACROS: dict[str, str] = {
         "CASE WHEN s IS NULL OR texts IS NULL THEN NULL WHEN texts = '' THEN 0 "
         "ELSE coalesce(list_position(str_split(texts, ','), s), 0) END"
     ),
+    "mysql_shifted(t, us)": "CAST(t AS TIMESTAMP) + to_microseconds(us)",
+    "mysql_plus_time(t, time)": "CAST(t AS TIMESTAMP) + time",
+    "mysql_text(s)": "CAST(s AS VARCHAR)",
     "mysql_unix_now()": "floor(epoch(now()))",
     "mysql_unix_us(t)": (
         f"CASE WHEN t >= make_timestamp(0) AND t < make_timestamp({_UNIX_END}000000) THEN epoch_us(t) END"
@@ -79,8 +85,12 @@ MACROS: dict[str, str] = {
         "THEN make_timestamp(CAST(trunc(CAST(n AS DECIMAL(27, 7)) * 1000000) AS BIGINT)) END"
     ),
     # times are intervals of microseconds alone: those read as MySQL's
-    "mysql_within_time(us)": f"to_microseconds(greatest(least(us, {_TIME_US_MAX}), -{_TIME_US_MAX}))",
+    "mysql_within_time(us)": (
+        f"CASE WHEN us IS NOT NULL THEN "
+        f"to_microseconds(greatest(least(us, {_TIME_US_MAX}), -{_TIME_US_MAX})) END"
+    ),
     "mysql_time_of(t)": "to_microseconds(epoch_us(t) - epoch_us(date_trunc('day', t)))",
+    "mysql_clock(t)": "mysql_time_of(date_trunc('second', CAST(t AS TIMESTAMP)))",
     "mysql_time_now()": "mysql_time_of(date_trunc('second', CAST(now() AS TIMESTAMP)))",
     "mysql_between(t, earlier)": (
         "CASE WHEN t IS NOT NULL AND earlier IS NOT NULL "
@@ -110,6 +120,8 @@ MACROS: dict[str, str] = {
         "CASE WHEN s IS NULL THEN NULL WHEN regexp_extract(s, '^\\s*([-+]?[0-9]+)', 1) = '' THEN 0 "
         "ELSE CAST(regexp_extract(s, '^\\s*([-+]?[0-9]+)', 1) AS BIGINT) END"
     ),
+    **TEXT_MACROS,
+    **CALENDAR_MACROS,
 }
 
 NAMES = frozenset(head.partition("(")[0] for head in MACROS)

@@ -38,6 +38,17 @@ class MariaOracle:
             cursor.execute(sql)
             return [tuple(row) for row in cursor.fetchall()]
 
+    def run(self, sql: str) -> None:
+        """A statement without rows. Raises pymysql.MySQLError."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+
+    def names(self, sql: str) -> list[str]:
+        """Names of the columns. Raises pymysql.MySQLError."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            return [str(column[0]) for column in cursor.description]
+
 
 @contextmanager
 def open_maria(

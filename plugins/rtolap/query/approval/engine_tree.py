@@ -16,6 +16,7 @@ import duckdb
 import msgspec
 
 from rtolap.base.errors import SqlSyntaxError, UnknownTable, UnsupportedSql
+from rtolap.query.checksums import CRC32
 from rtolap.query.macros import NAMES as MACROS
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from rtolap.query.sql.function_names import WINDOW_FUNCTIONS, unknown_function
@@ -55,7 +56,7 @@ _AGGREGATES = (
 _ENGINE_FUNCTIONS = frozenset(
     (
         *(*_OPERATORS, *_TEXTS, *_NUMBERS, *_TIMES, *_CHOICES, *_AGGREGATES, *WINDOW_FUNCTIONS),
-        *(HLL_ESTIMATE, BITMAP_SIZE, *MACROS),
+        *(HLL_ESTIMATE, BITMAP_SIZE, CRC32, *MACROS),
     )
 )
 _ENGINE_TYPES = frozenset(

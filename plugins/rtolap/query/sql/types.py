@@ -52,6 +52,7 @@ NULL, BOOLEAN, STRING = SqlType("null"), SqlType("boolean"), SqlType("string")
 INT, BIGINT, HUGEINT, DOUBLE = SqlType("int"), SqlType("bigint"), SqlType("hugeint"), SqlType("double")
 QUOTIENT = SqlType("double", 4)  # of exact numbers: a decimal in MySQL, with four digits more
 DATE, DATETIME = SqlType("date"), SqlType("datetime")
+BINARY = SqlType("binary")
 
 _T = exp.DType
 _DECLARED: dict[exp.DType, SqlType] = {
@@ -64,7 +65,7 @@ _DECLARED: dict[exp.DType, SqlType] = {
     **dict.fromkeys((_T.TIMESTAMP, _T.DATETIME, _T.TIMESTAMPTZ, _T.TIMESTAMPNTZ), DATETIME),
     _T.DATE: DATE,
     _T.BOOLEAN: BOOLEAN,
-    _T.BLOB: SqlType("binary"),
+    _T.BLOB: BINARY,
 }
 
 
@@ -87,6 +88,8 @@ def of_value(value: object) -> SqlType | None:
             return SqlType("decimal", max(0, -int(value.as_tuple().exponent)))
         case str():
             return STRING
+        case bytes():
+            return BINARY
         case datetime():
             return DATETIME
         case date():

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
+from rtolap.query.checksums import CRC32
 from rtolap.query.sql import types as sql_types
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.totals import TOTAL
 from rtolap.query.sql.types import (
     BIGINT,
+    BINARY,
     BOOLEAN,
     DATE,
     DATETIME,
@@ -79,20 +81,42 @@ _FIXED: dict[type[exp.Expr], SqlType] = {
     **dict.fromkeys((exp.TsOrDsToDate, exp.Date, exp.LastDay, exp.CurrentDate), DATE),
     **dict.fromkeys((exp.AtTimeZone, exp.TimestampTrunc, exp.CurrentTimestamp, exp.UnixToTime), DATETIME),
     exp.Sign: INT,
+    exp.HexString: BINARY,
+    exp.Unhex: BINARY,
+    exp.FromBase64: BINARY,
     exp.Null: NULL,
 }
 _MACROS: dict[str, SqlType] = {
     **dict.fromkeys(
         (
             *("left", "right", "from", "substring", "lpad", "rpad", "repeat", "number_text"),
-            "substring_index",
+            *("substring_index", "conv", "text", "regexp_substr", "to_base64", "json", "json_unquote"),
+            *(
+                "json_list",
+                "half_hour",
+                "digits",
+                "time_sign",
+                "ordinal",
+                "grouped",
+                "group",
+                "year_digits",
+                "joined",
+            ),
         ),
         STRING,
     ),
     **dict.fromkeys(("locate", "ascii", "whole_part", "text_integer", "find_in_set"), BIGINT),
+    **dict.fromkeys(("strcmp", "json_valid", "week", "week_year", "yearweek", "time_to_sec"), BIGINT),
+    **dict.fromkeys(("period_add", "period_diff", "time_part"), BIGINT),
+    **dict.fromkeys(("makedate", "read_date", "read_day", "read_week"), DATE),
+    **dict.fromkeys(("moment_at", "plus_time", "shifted"), DATETIME),
+    "text_number": DOUBLE,
+    "text_moment": DATETIME,
+    "moment_number": BIGINT,
     **dict.fromkeys(("sqrt", "ln", "log", "acos", "asin", "exp", "pow", "cot"), DOUBLE),
     "unsigned": HUGEINT,
     "from_unixtime": DATETIME,
+    CRC32: BIGINT,
 }
 
 
@@ -150,7 +174,7 @@ class Typed:
             case exp.Div():
                 total = node.this.this if node.this.meta.get(TOTAL) else node.this
                 return self._quotient([total, node.expression])
-            case exp.Neg() if isinstance(node.this, exp.Literal):
+            case exp.Neg() if isinstance(node.this, exp.Literal) and not node.this.is_string:
                 whole = sql_types.of_literal(node.this).is_integer
                 return (
                     sql_types.of_integer(-int(node.this.this)) if whole else sql_types.of_literal(node.this)

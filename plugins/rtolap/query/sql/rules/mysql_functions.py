@@ -22,19 +22,19 @@ from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
 from rtolap.query.sql.rules.comparisons import equals
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.expression_types import Typed
-from rtolap.query.sql.types import DATE, SqlType
+from rtolap.query.sql.rules.macro_calls import macro
+from rtolap.query.sql.rules.zones import ZONE, converted, unzoned
+from rtolap.query.sql.types import DATE, STRING, SqlType
 
 _T = exp.DType
 _DATE_ONLY = re.compile(r"\s*\d+-\d+-\d+\s*")
 _FRACTION = re.compile(r"\.(\d*)\s*\Z")
 _MICROSECOND_DIGITS = 6
 _SECONDS_DIGITS = 10
+_OF_NUMBERS = frozenset(
+    f"mysql_{name}" for name in ("sqrt", "ln", "log", "acos", "asin", "exp", "pow", "cot", "sec_to_time")
+)
 _Rewrite = Callable[[exp.Expr, Typed, Context], exp.Expr | None]
-
-
-def macro(name: str, *arguments: exp.Expr | None) -> exp.Expr:
-    given = [argument.copy() for argument in arguments if argument is not None]
-    return exp.Anonymous(this=f"MYSQL_{name}", expressions=given)
 
 
 def exactly(node: exp.Expr, *counts: int) -> list[exp.Expr]:
@@ -98,7 +98,13 @@ def time_literal(node: exp.Expr) -> exp.Expr | None:
 
 def by_types(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
     """Functions of which the types of the operands decide the engine's expression."""
-    rewrite = _BY_TYPES.get(str(node.this).lower())
+    name = str(node.this).lower()
+    if name in _OF_NUMBERS:
+        for operand in list(node.expressions):
+            if typed.of(operand) == STRING:
+                operand.replace(macro("TEXT_NUMBER", operand))
+        return None
+    rewrite = _BY_TYPES.get(name)
     return None if rewrite is None else rewrite(node, typed, context)
 
 
@@ -126,7 +132,10 @@ def _unix_timestamp(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
     if not arguments:
         return exp.cast(macro("UNIX_NOW"), _T.BIGINT)
     (at,) = arguments
-    micros = macro("UNIX_US", exp.cast(at.copy(), _T.TIMESTAMP))
+    moment: exp.Expr = exp.cast(at.copy(), _T.TIMESTAMP)
+    if node.args.get(ZONE) is not None:
+        moment = converted(moment, node.args[ZONE].name, "UTC")
+    micros = macro("UNIX_US", moment)
     digits = _fraction_digits(at, typed.of(at))
     if not digits:
         return exp.cast(exp.IntDiv(this=micros, expression=exp.Literal.number(1_000_000)), _T.BIGINT)
@@ -139,6 +148,7 @@ def _fraction_digits(at: exp.Expr, kind: SqlType | None) -> int:
     if at.is_string:
         fraction = _FRACTION.search(at.name)
         return min(_MICROSECOND_DIGITS, len(fraction[1])) if fraction else 0
+    at = unzoned(at)
     is_now = isinstance(at, exp.Cast) and isinstance(at.this, exp.CurrentTimestamp)
     return 0 if kind == DATE or is_now else _MICROSECOND_DIGITS
 

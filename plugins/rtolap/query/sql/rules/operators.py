@@ -32,10 +32,11 @@ from rtolap.query.sql.rules.comparisons import (
 )
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.expression_types import Typed, branches
+from rtolap.query.sql.rules.macro_calls import macro
 from rtolap.query.sql.rules.mysql_functions import by_types
-from rtolap.query.sql.rules.texts import cast_text, like, texts
+from rtolap.query.sql.rules.texts import cast_text, grouped, like, texts
 from rtolap.query.sql.rules.totals import TOTAL
-from rtolap.query.sql.types import DATE, DECIMAL_DIGITS, QUOTIENT, SqlType
+from rtolap.query.sql.types import DATE, DECIMAL_DIGITS, QUOTIENT, STRING, SqlType
 
 _T = exp.DType
 _Found = exp.Expr | None
@@ -57,7 +58,7 @@ def operators(tree: exp.Expr, context: Context) -> exp.Expr:
 
 
 def _arithmetic(node: exp.Expr, typed: Typed, context: Context) -> _Found:
-    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
         return None
     operands = [node.this] if isinstance(node, exp.Unary | exp.Abs) else [node.this, node.expression]
     if any(isinstance(each, exp.Interval) for each in operands):
@@ -98,10 +99,8 @@ def _as_number(operand: exp.Expr, typed: Typed) -> SqlType | None:
     kind = typed.of(operand)
     if kind is None or kind.kind not in ("string", "boolean"):
         return kind
-    target, number_type = (
-        (_T.DOUBLE, SqlType("double")) if kind.kind == "string" else (_T.BIGINT, SqlType("bigint"))
-    )
-    number = exp.cast(operand.copy(), target)
+    number_type = SqlType("double" if kind.kind == "string" else "bigint")
+    number = macro("TEXT_NUMBER", operand) if kind.kind == "string" else exp.cast(operand.copy(), _T.BIGINT)
     operand.replace(number)
     typed.note(number, number_type)
     return number_type
@@ -133,6 +132,8 @@ def _bits(node: exp.Expr, typed: Typed, context: Context) -> _Found:
         kind = typed.of(operand)
         if kind is not None and kind.kind in ("int", "boolean"):
             operand.replace(exp.cast(operand.copy(), _T.BIGINT))
+        elif kind is not None and kind.kind == "string":
+            operand.replace(macro("TEXT_INTEGER", operand))
     return exp.Anonymous(this="MYSQL_UNSIGNED", expressions=[node.copy()])
 
 
@@ -146,6 +147,8 @@ def _choice(node: exp.Expr, typed: Typed, context: Context) -> _Found:
             continue
         if kind.kind == "string":
             if isinstance(node, exp.Greatest | exp.Least):
+                if _as_doubles(node, typed):
+                    return None
                 raise UnsupportedSql(
                     f"unsupported SQL: {user_sql(node)[:200]} compares text with something else",
                     action="cast one of them",
@@ -156,6 +159,38 @@ def _choice(node: exp.Expr, typed: Typed, context: Context) -> _Found:
             branch.replace(exp.cast(whole, exp.DataType.build(f"DECIMAL({DECIMAL_DIGITS}, {kind.scale})")))
         elif given.kind == "boolean":
             branch.replace(exp.cast(branch.copy(), _T.BIGINT))
+    return None
+
+
+def _as_doubles(node: exp.Expr, typed: Typed) -> bool:
+    """GREATEST and LEAST of texts and numbers compare numbers."""
+    operands = branches(node)
+    kinds = [typed.of(each) for each in operands]
+    if not all(k is not None and (k.is_number or k.kind in ("string", "boolean", "null")) for k in kinds):
+        return False
+    for each in operands:
+        _as_number(each, typed)
+    return True
+
+
+def _of_number(node: exp.Expr, typed: Typed, context: Context) -> _Found:
+    """Functions of numbers read a text as one."""
+    for operand in (node.this, node.args.get("expression")):
+        if isinstance(operand, exp.Expr) and typed.of(operand) == STRING:
+            _as_number(operand, typed)
+    return None
+
+
+def _condition(node: exp.Expr, typed: Typed, context: Context) -> _Found:
+    """A text as a condition holds if the number that it begins with is not 0."""
+    if isinstance(node, exp.If):
+        _choice(node, typed, context)
+        if isinstance(node.parent, exp.Case) and node.parent.this is not None:
+            return None  # what the subject of the CASE is compared with
+    for operand in (node.this, node.args.get("expression")):
+        if isinstance(operand, exp.Expr) and typed.of(operand) == STRING:
+            holds = exp.NEQ(this=macro("TEXT_NUMBER", operand), expression=exp.Literal.number(0))
+            operand.replace(exp.paren(holds, copy=False))
     return None
 
 
@@ -170,13 +205,13 @@ def _part(node: exp.Expr, typed: Typed, context: Context) -> _Found:
     """HOUR('…') and its like: a text is read as a moment."""
     moment = node.expression if isinstance(node, exp.Extract) else node.this
     kind = typed.of(moment)
-    if kind is not None and kind.kind == "string":
+    if kind is not None and kind.kind in ("string", "null"):
         moment.replace(exp.cast(moment.copy(), _T.TIMESTAMP))
     return None
 
 
 def _round(node: exp.Expr, typed: Typed, context: Context) -> _Found:
-    kind, written = typed.of(node.this), node.args.get("decimals")
+    kind, written = _as_number(node.this, typed), node.args.get("decimals")
     if written is not None and not isinstance(written.unnest(), exp.Literal | exp.Neg):
         written.replace(exp.cast(written.copy(), _T.INT))
     if isinstance(node, exp.Trunc) or kind is None or kind.kind != "double" or kind == QUOTIENT:
@@ -196,17 +231,80 @@ def _cast(node: exp.Expr, typed: Typed, context: Context) -> _Found:
         if length:
             return exp.Anonymous(this="MYSQL_LEFT", expressions=[whole, length[0].this.copy()])
         return whole
+    if target.kind == "decimal":
+        return _to_decimal(node, given)
     if target.is_integer and given.kind == "string":
         number = exp.Anonymous(this="MYSQL_TEXT_INTEGER", expressions=[node.this.copy()])
         return number if node.to.this is _T.BIGINT else exp.cast(number, node.to.copy())
     return None
 
 
+def _to_decimal(node: exp.Cast, given: SqlType) -> _Found:
+    """What does not fit is the largest number of the type, with its sign."""
+    if not (given.is_number or given.kind in ("boolean", "string")) or _fits(node):
+        return None
+    digits = [int(part.name) for part in node.to.expressions] or [10]
+    scale = digits[1] if len(digits) > 1 else 0
+    nines = "9" * digits[0]
+    most = f"{nines[: digits[0] - scale] or '0'}.{nines[digits[0] - scale :]}".rstrip(".")
+    number = exp.cast(node.this.copy(), _T.BIGINT) if given.kind == "boolean" else node.this.copy()
+    read = number
+    if given.kind == "string":
+        number, read = macro("TEXT_NUMBER", number), macro("NUMBER_PREFIX", number)
+    tried = exp.TryCast(this=read.copy(), to=node.to.copy())
+    return macro("CLAMPED", number, tried, exp.cast(exp.Literal.number(most), node.to.copy()))
+
+
+def _fits(node: exp.Cast) -> bool:
+    literal = node.this.this if isinstance(node.this, exp.Neg) else node.this
+    digits = [int(part.name) for part in node.to.expressions] or [10]
+    whole = (
+        str(literal.this).partition(".")[0]
+        if isinstance(literal, exp.Literal) and not literal.is_string
+        else ""
+    )
+    return whole.isdigit() and len(whole) < digits[0] - (digits[1] if len(digits) > 1 else 0)
+
+
+def _group_concat(node: exp.Expr, typed: Typed, context: Context) -> _Found:
+    """DISTINCT texts in the order of something else, which the engine refuses: of each text its first."""
+    order = node.this
+    distinct = order.this if isinstance(order, exp.Order) else None
+    if not isinstance(distinct, exp.Distinct) or all(
+        each.this in distinct.expressions for each in order.expressions
+    ):
+        return None
+    directions = {bool(each.args.get("desc")) for each in order.expressions}
+    if len(distinct.expressions) != 1 or len(directions) != 1:
+        raise UnsupportedSql(
+            f"unsupported SQL: {user_sql(node)[:200]}",
+            expected="one expression behind DISTINCT, and one direction of ORDER BY",
+        )
+    (value,) = distinct.expressions
+    kind = typed.of(value)
+    text = value.copy() if kind is None or kind == STRING else cast_text(value, kind)
+    keys = [
+        part for each in order.expressions for part in (each.this.is_(exp.null()).not_(), each.this.copy())
+    ]
+    pair = exp.Anonymous(
+        this="ROW", expressions=[exp.Anonymous(this="ROW", expressions=keys), macro("TEXT", text)]
+    )
+    pairs = exp.Anonymous(this="LIST", expressions=[exp.Distinct(expressions=[pair])])
+    separator = node.args.get("separator") or exp.Literal.string(",")
+    return macro("JOINED", pairs, separator, exp.Literal.string("DESC" if directions == {True} else "ASC"))
+
+
 _REWRITES: dict[type[exp.Expr], _Rewrite] = {
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Abs, exp.Mod, exp.IntDiv, exp.Div), _arithmetic),
     **dict.fromkeys((exp.DateAdd, exp.DateSub, exp.TimestampAdd), _moved),
     **dict.fromkeys((exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot), _bits),
-    **dict.fromkeys((exp.Case, exp.If, exp.Coalesce, exp.Greatest, exp.Least), _choice),
+    **dict.fromkeys(
+        (exp.Ceil, exp.Floor, exp.Sign, exp.Sin, exp.Cos, exp.Tan, exp.Atan, exp.Atan2, exp.Degrees),
+        _of_number,
+    ),
+    **dict.fromkeys((exp.Radians,), _of_number),
+    **dict.fromkeys((exp.And, exp.Or, exp.Xor, exp.Not, exp.Where, exp.Having, exp.If), _condition),
+    **dict.fromkeys((exp.Case, exp.Coalesce, exp.Greatest, exp.Least), _choice),
     **dict.fromkeys((exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ), compare_pair),
     **dict.fromkeys((exp.Sum, exp.Avg), _over_rows),
     exp.Anonymous: by_types,
@@ -219,4 +317,6 @@ _REWRITES: dict[type[exp.Expr], _Rewrite] = {
         (exp.Hour, exp.Minute, exp.Second, exp.Quarter, exp.Dayname, exp.LastDay, exp.Extract), _part
     ),
     exp.Cast: _cast,
+    exp.NumberToStr: grouped,
+    exp.GroupConcat: _group_concat,
 }

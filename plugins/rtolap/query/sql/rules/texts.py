@@ -10,8 +10,9 @@ from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
 from rtolap.query.sql.dialect import user_sql
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.expression_types import Typed
-from rtolap.query.sql.rules.mysql_functions import find_in_set, macro, substring_index
-from rtolap.query.sql.types import QUOTIENT, SqlType
+from rtolap.query.sql.rules.macro_calls import macro
+from rtolap.query.sql.rules.mysql_functions import find_in_set, substring_index
+from rtolap.query.sql.types import DECIMAL_DIGITS, QUOTIENT, SqlType
 
 _ALL = (exp.Concat, exp.ConcatWs)
 _BOTH = (exp.DPipe, exp.Like, exp.RegexpLike)
@@ -21,7 +22,11 @@ _MACROS = {  # how many of their arguments are texts, which stand first
         f"mysql_{name}": 1
         for name in ("left", "right", "from", "substring", "lpad", "rpad", "repeat", "ascii")
     },
-    **{f"mysql_{name}": 2 for name in ("substring_index", "find_in_set")},
+    **{
+        f"mysql_{name}": 1
+        for name in ("conv", "text", "bytes", "group", "to_base64", "json", "json_unquote", "json_valid")
+    },
+    **{f"mysql_{name}": 2 for name in ("substring_index", "find_in_set", "strcmp", "regexp_substr")},
 }
 _FORMAT_DIGITS_MAX = 30
 _GROWING = frozenset(("MYSQL_REPEAT", "MYSQL_LPAD", "MYSQL_RPAD"))
@@ -139,7 +144,27 @@ def _text_bytes_max(node: exp.Expr) -> exp.Expr:
     return exp.Literal.number(max(TEXT_BYTES_MAX, ONE_ROW_BYTES_MAX // (calls + made)))
 
 
-def _format(node: exp.Expr) -> exp.Expr | None:
+def grouped(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
+    """FORMAT of an exact number keeps all of its digits."""
+    kind = typed.of(node.this)
+    if kind is None or not (kind.is_exact or kind.kind in ("boolean", "string", "null")):
+        return None
+    if kind.kind in ("string", "null"):
+        node.this.replace(macro("TEXT_NUMBER", exp.cast(node.this.copy(), exp.DataType.Type.TEXT)))
+        return None
+    value = (
+        exp.cast(node.this.copy(), exp.DataType.Type.BIGINT) if kind.kind == "boolean" else node.this.copy()
+    )
+    digits = int(node.args["format"].name)
+    kept = min(digits, kind.scale)
+    to = exp.DataType.build(f"DECIMAL({DECIMAL_DIGITS}, {kept})")
+    text: exp.Expr = exp.cast(exp.Cast(this=value, to=to), exp.DataType.Type.TEXT)
+    text = macro("GROUPED", text)
+    zeros = ("" if kept else ".") + "0" * (digits - kept)
+    return exp.paren(exp.DPipe(this=text, expression=exp.Literal.string(zeros))) if digits > kept else text
+
+
+def _format_digits(node: exp.Expr) -> exp.Expr | None:
     """FORMAT shows at most 30 digits behind the point, as in MySQL."""
     digits = node.args.get("format")
     written = digits.unnest() if isinstance(digits, exp.Expr) else None
@@ -174,7 +199,7 @@ TEXT_FUNCTIONS: dict[type[exp.Expr], Rewrite] = {
     exp.Pad: _pad,
     exp.Repeat: _repeat,
     exp.Space: _space,
-    exp.NumberToStr: _format,
+    exp.NumberToStr: _format_digits,
     exp.Ascii: macro_of("ASCII"),
     exp.Length: _length,
     exp.Lower: _of_text,
