@@ -73,7 +73,6 @@ OPERATIONS = (
             "set @a = 1",
             "set sql_mode = 'ANSI_QUOTES'",
             "prepare s from 'select 1'",
-            "execute s",
         ),
         KNOWN,
         NOBODY,
