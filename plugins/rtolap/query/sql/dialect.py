@@ -16,6 +16,8 @@ from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import SqlSyntaxError
 
+MACRO_PREFIX = "MYSQL_"
+
 
 class RtolapSql(MySQL):
     """The one grammar; texts in which double quotes mean names go through `quoted_with_backticks` first."""
@@ -87,3 +89,8 @@ def engine_sql(expression: exp.Expr) -> str:
 def user_sql(expression: exp.Expr) -> str:
     """The tree as its author would have written it, for messages and column names."""
     return str(expression.sql(dialect=RtolapSql))
+
+
+def rewritten_sql(expression: exp.Expr) -> str:
+    """A tree that rules have rewritten in part, for messages: macros under the names of MySQL's functions."""
+    return user_sql(expression).replace(MACRO_PREFIX, "")

@@ -25,6 +25,7 @@ does not know at all is an error there.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from sqlglot import exp
 
@@ -173,6 +174,7 @@ def _date_format(node: exp.Expr) -> exp.Expr:
                 f"unsupported SQL: DATE_FORMAT with {meant}",
                 expected="%U (weeks begin on Sunday) or %v (ISO weeks, of the year %x)",
             )
+    _refuse_percents(pieces)
     runs = [""]
     for piece in pieces:
         if piece == "%D":
@@ -184,6 +186,15 @@ def _date_format(node: exp.Expr) -> exp.Expr:
         text = exp.DPipe(this=text, expression=macro("ORDINAL", exp.Day(this=node.this.copy())))
         text = exp.DPipe(this=text, expression=_formatted(node, run)) if run else text
     return text if len(runs) == 1 else exp.paren(text, copy=False)
+
+
+def _refuse_percents(pieces: list[str]) -> None:
+    """The parser reads the letter behind %% as a field."""
+    for piece, following in pairwise(pieces):
+        if piece == "%%" and re.match(r"[A-CE-UWYZa-uw-z-]", following):
+            raise UnsupportedSql(
+                "unsupported SQL: DATE_FORMAT with %% before a letter", action="join texts with CONCAT"
+            )
 
 
 def _formatted(node: exp.Expr, pattern: str) -> exp.Expr:
