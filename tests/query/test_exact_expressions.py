@@ -191,6 +191,8 @@ from tests.support.query.query_world import QueryWorld
         ("hex(1 = 1)", "1"),
         ("hex(date '2013-01-01')", "323031332D30312D3031"),
         ("bin('12')", "1100"),
+        ("bin('')", None),
+        ("'1e3' | 7", 1007),
     ],
 )
 def test_an_expression_answers_as_in_mysql(sql: str, expected: object, service: QueryService) -> None:
@@ -244,6 +246,7 @@ def test_totals_of_bits_over_no_rows_are_those_of_mysql(service: QueryService) -
         ("date_add(date '0001-01-01', interval -1 day)", OutOfRange),
         ("date '2013-01-01' & 1", UnsupportedSql),
         ("char(200)", UnsupportedSql),
+        ("avg(date '2013-01-01')", UnsupportedSql),
         ("1e20 div 3", QueryError),
         ("'a' regexp '(?=a)'", UnsupportedSql),
         ("'a' regexp '['", UnreadableValue),

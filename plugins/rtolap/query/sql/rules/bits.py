@@ -66,7 +66,7 @@ def _unsigned(operand: exp.Expr, typed: Typed, node: exp.Expr) -> exp.Expr:
         case "double":
             return macro("BITS", macro("WHOLE", whole))
         case "string":
-            return macro("BITS", macro("TEXT_INTEGER", whole))
+            return macro("BITS", macro("WHOLE", exp.cast(whole, _T.DOUBLE)))
     raise UnsupportedSql(
         f"unsupported SQL: the bits of {rewritten_sql(operand)[:100]}",
         expected="a number",

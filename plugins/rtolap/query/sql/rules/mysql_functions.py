@@ -152,7 +152,9 @@ def _binary(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
         raise UnsupportedSql(
             f"unsupported SQL: BIN of a {kind.kind}", expected="an integer, or a text of one"
         )
-    number = macro("TEXT_INTEGER", value) if kind.kind == "string" else exp.cast(value.copy(), _T.BIGINT)
+    empty = exp.Literal.string("")  # of which MySQL gives NULL
+    text = exp.Nullif(this=value.copy(), expression=empty)
+    number = macro("TEXT_INTEGER", text) if kind.kind == "string" else exp.cast(value.copy(), _T.BIGINT)
     return exp.Anonymous(this="BIN", expressions=[number])
 
 

@@ -186,9 +186,15 @@ def _converted(branch: exp.Expr, given: SqlType, kind: SqlType, node: exp.Expr) 
 
 
 def _over_rows(node: exp.Expr, typed: Typed, context: Context) -> _Found:
-    """SUM and AVG of booleans and texts."""
+    """SUM and AVG of booleans and texts; not of moments, which the engine would average as such."""
     if not isinstance(node.this, exp.Distinct):
-        _as_number(node.this, typed)
+        kind = _as_number(node.this, typed)
+        if kind is not None and (kind.is_moment or kind.kind in ("time", "binary")):
+            raise UnsupportedSql(
+                f"unsupported SQL: {rewritten_sql(node)[:200]} counts with a {kind.kind} as with a number",
+                expected="numbers",
+                action="take MIN or MAX, or UNIX_TIMESTAMP of it",
+            )
     return None
 
 
