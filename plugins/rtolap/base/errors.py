@@ -39,6 +39,7 @@ RtolapError
 │   ├── QueryInterrupted   ended by a user, or with its client
 │   ├── QueryTimeout
 │   ├── OutOfRange         a computed value that its type cannot hold
+│   ├── UnreadableValue    a value that does not read as the type that it is used as
 │   └── UnknownFunction
 └── ProcessFailed          a child process ended when it should not have
 """
@@ -285,6 +286,10 @@ class QueryTimeout(QueryError):
 
 class OutOfRange(QueryError):
     code = "out_of_range"
+
+
+class UnreadableValue(QueryError):
+    code = "unreadable_value"
 
 
 class UnknownFunction(QueryError):

@@ -7,6 +7,7 @@ which quoting or comment something came into a text: what the engine would do is
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -67,6 +68,7 @@ _ENGINE_TYPES = frozenset(
     )
 )
 TEXTS_KEPT = 4096
+_OTHERWISE = "write it another way"
 TEXT_KEPT_MAX = 4096  # characters
 
 _EXPRESSIONS = frozenset(
@@ -80,6 +82,9 @@ _SOURCES = frozenset(("BASE_TABLE", "SUBQUERY", "JOIN", "EMPTY", "EXPRESSION_LIS
 _MODIFIERS = frozenset(("ORDER_MODIFIER", "LIMIT_MODIFIER", "DISTINCT_MODIFIER"))
 _ORDERS = frozenset(("ORDER_DEFAULT", "ASCENDING", "DESCENDING"))
 _KINDS = _QUERIES | _SOURCES | _MODIFIERS | _ORDERS
+
+
+log = logging.getLogger(__name__)
 
 
 class EngineTexts:
@@ -120,10 +125,13 @@ class EngineTexts:
             with self._lock:
                 (text,) = self._parser.execute("SELECT json_serialize_sql($1)", [sql]).fetchall()[0]
         except duckdb.Error as error:
-            raise SqlSyntaxError(f"bad SQL: {str(error).splitlines()[0]}") from error
+            raise SqlSyntaxError(
+                "bad SQL: the engine cannot read the statement", action=_OTHERWISE
+            ) from error
         read: Mapping[str, Any] = msgspec.json.decode(text)
         if read["error"]:
-            raise SqlSyntaxError(f"bad SQL: {str(read['error_message']).splitlines()[0]}")
+            log.info("the embedded engine cannot read a text: %s", read["error_message"])
+            raise SqlSyntaxError("bad SQL: the engine cannot read the statement", action=_OTHERWISE)
         return read
 
 

@@ -29,6 +29,7 @@ from rtolap.base.errors import (
     UnknownTable,
     UnknownVariable,
     UnknownZone,
+    UnreadableValue,
     UnsupportedSql,
 )
 from rtolap.protocols.query.messages import WarningCode
@@ -90,6 +91,7 @@ _NUMBERS: tuple[tuple[type[RtolapError], tuple[int, str]], ...] = (
     (QueryTimeout, (3024, "HY000")),
     (QueryInterrupted, (1317, "70100")),
     (OutOfRange, (1690, "22003")),
+    (UnreadableValue, (1292, "22007")),
     (UnknownFunction, (1305, "42000")),
     (UnknownTable, (1146, "42S02")),
     (UnknownColumn, (1054, "42S22")),

@@ -17,6 +17,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import SqlSyntaxError
 
+MACRO_PREFIX = "MYSQL_"
 # Functions that are read as they are written, because the parser's own reading loses some of it.
 _OWN_FUNCTIONS = frozenset(("ELT", "JSON_EXTRACT", "REGEXP_SUBSTR", "STR_TO_DATE"))
 
@@ -136,3 +137,8 @@ def label_of(projection: exp.Expr) -> str:
 def user_sql(expression: exp.Expr) -> str:
     """The tree as its author would have written it, for messages and column names."""
     return str(expression.sql(dialect=RtolapSql))
+
+
+def rewritten_sql(expression: exp.Expr) -> str:
+    """A tree that rules have rewritten in part, for messages: macros under the names of MySQL's functions."""
+    return user_sql(expression).replace(MACRO_PREFIX, "")

@@ -16,16 +16,19 @@ from sqlglot import exp
 
 from rtolap.base.errors import UnsupportedSql
 from rtolap.protocols.query.messages import QueryWarning
-from rtolap.query.sql.dialect import user_sql
+from rtolap.query.sql.dialect import rewritten_sql
 from rtolap.query.sql.loose_values import moment_of_number, moment_of_text, number_of
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.expression_types import Typed
 from rtolap.query.sql.rules.macro_calls import macro
+from rtolap.query.sql.rules.rows import Compare, among_constants, compare_rows, is_row, joined
 from rtolap.query.sql.timeline import as_datetime, text
 from rtolap.query.sql.types import BOOLEAN, DATE, DATETIME, NULL, STRING, SqlType
 
 _T = exp.DType
 _PLAIN_MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?)?", re.ASCII)
+_ROWS_LOOKED_UP_MIN = 9  # of an IN list
+_MEMBERS_LOOKED_UP_MAX = 4  # what is written grows with the factorial of it
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
@@ -41,8 +44,8 @@ def compare_pair(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | N
     if isinstance(right, exp.All | exp.Any):
         _check_alike(node, typed.of(left), typed.of(right.this.unnest()))
         return None
-    if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
-        return _tuples(type(node), left, right, typed, context)
+    if is_row(left) or is_row(right):
+        return compare_rows(type(node), left, right, _of_members(typed, context))
     return _compared(type(node), left, right, typed, context)
 
 
@@ -70,10 +73,12 @@ def compare_range(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | 
 def compare_in(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
     query = node.args.get("query")
     if query is not None:
-        _check_alike(node, typed.of(node.this), typed.of(query.unnest()))
+        members = node.this.expressions if is_row(node.this) else [node.this]
+        for place, member in enumerate(members):
+            _check_alike(node, typed.of(member), typed.shown(query.unnest(), place))
         return None
-    if isinstance(node.this, exp.Tuple):
-        return _tuples_in(node, node.this, typed, context)
+    if is_row(node.this):
+        return _rows_in(node, typed, context)
     compared = [_compared(exp.EQ, node.this, item, typed, context) for item in node.expressions]
     if all(each is None for each in compared):
         return None
@@ -111,35 +116,41 @@ def compare_case(node: exp.Case, typed: Typed, context: Context) -> None:
         branch.set("this", equal)
 
 
-def _tuples(
-    kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, typed: Typed, context: Context
-) -> exp.Expr | None:
-    """(a, b) = (c, d) member by member, where one pair is of unlike operands."""
-    pairs = list(zip(left.expressions, right.expressions, strict=False))
-    compared = [_compared(exp.EQ, left_item, right_item, typed, context) for left_item, right_item in pairs]
-    if all(each is None for each in compared):
-        return None
-    if kind is not exp.EQ or len(left.expressions) != len(right.expressions):
-        raise UnsupportedSql(
-            f"unsupported SQL: {user_sql(left)[:100]} beside {user_sql(right)[:100]}",
-            expected="operands of like types, or = between as many members",
-        )
-    equal = [
-        each if each is not None else exp.EQ(this=left_item.copy(), expression=right_item.copy())
-        for each, (left_item, right_item) in zip(compared, pairs, strict=True)
+def _rows_in(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
+    """Long lists of constant rows are looked up at once, others compared one by one."""
+    members = node.this.expressions
+    constant = [row for row in node.expressions if _is_constant_row(row, members, typed, context)]
+    if len(constant) < _ROWS_LOOKED_UP_MIN or len(members) > _MEMBERS_LOOKED_UP_MAX:
+        constant = []
+    known = {id(row) for row in constant}
+    compared = [
+        compare_rows(exp.EQ, node.this, row, _of_members(typed, context))
+        for row in node.expressions
+        if id(row) not in known
     ]
-    return exp.paren(exp.and_(*equal, copy=False), copy=False)
+    if constant:
+        compared.append(exp.paren(among_constants(members, [row.expressions for row in constant])))
+    return joined(exp.Or, compared)
 
 
-def _tuples_in(node: exp.Expr, left: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
-    compared = [_tuples(exp.EQ, left, item, typed, context) for item in node.expressions]
-    if all(each is None for each in compared):
-        return None
-    either = [
-        each if each is not None else exp.EQ(this=left.copy(), expression=item.copy())
-        for each, item in zip(compared, node.expressions, strict=True)
-    ]
-    return exp.paren(exp.or_(*either, copy=False), copy=False)
+def _is_constant_row(row: exp.Expr, members: list[exp.Expr], typed: Typed, context: Context) -> bool:
+    """Is it one of constants that the engine compares with the members as MySQL does?"""
+    if not is_row(row) or len(row.expressions) != len(members):
+        return False
+    return all(
+        isinstance(each, exp.Literal)
+        and typed.of(member) is not None
+        and _compared(exp.EQ, member, each, typed, context) is None
+        for member, each in zip(members, row.expressions, strict=True)
+    )
+
+
+def _of_members(typed: Typed, context: Context) -> Compare:
+    def compare(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
+        compared = _compared(kind, left, right, typed, context)
+        return compared if compared is not None else _pair(kind, left.copy(), right.copy())
+
+    return compare
 
 
 def _check_alike(node: exp.Expr, left: SqlType | None, right: SqlType | None) -> None:
@@ -148,7 +159,7 @@ def _check_alike(node: exp.Expr, left: SqlType | None, right: SqlType | None) ->
         return
     if (left == STRING) != (right == STRING):
         raise UnsupportedSql(
-            f"unsupported SQL: {user_sql(node)[:200]} looks for one type among another",
+            f"unsupported SQL: {rewritten_sql(node)[:200]} looks for one type among another",
             expected="operands of like types",
             action="cast one of them",
         )

@@ -25,6 +25,7 @@ does not know at all is an error there.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from sqlglot import exp
 
@@ -170,6 +171,7 @@ def _date_format(node: exp.Expr) -> exp.Expr:
             expected="a text such as '%Y-%m-%d'",
         )
     pieces = [piece for piece in _FORMAT_PIECES.split(str(pattern.this)) if piece]
+    _refuse_percents(pieces)
     texts: list[exp.Expr] = []
     run = ""
     for piece in pieces:
@@ -196,6 +198,15 @@ def _format_piece(piece: str, moment: exp.Expr) -> exp.Expr | None:
     if piece == "%X":
         return macro("DIGITS", week_year_of(moment, _WEEK_LETTERS["%V"]), exp.Literal.number(4))
     return None
+
+
+def _refuse_percents(pieces: list[str]) -> None:
+    """The parser reads the letter behind %% as a field."""
+    for piece, following in pairwise(pieces):
+        if piece == "%%" and re.match(r"[A-CE-UWYZa-uw-z-]", following):
+            raise UnsupportedSql(
+                "unsupported SQL: DATE_FORMAT with %% before a letter", action="join texts with CONCAT"
+            )
 
 
 def _formatted(node: exp.Expr, pattern: str) -> exp.Expr:

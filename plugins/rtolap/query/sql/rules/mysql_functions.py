@@ -30,6 +30,7 @@ _T = exp.DType
 _DATE_ONLY = re.compile(r"\s*\d+-\d+-\d+\s*")
 _FRACTION = re.compile(r"\.(\d*)\s*\Z")
 _MICROSECOND_DIGITS = 6
+_FIELD_GROUPS = {"string": "text", "date": "moment", "datetime": "moment", "time": "time", "binary": "binary"}
 _SECONDS_DIGITS = 10
 _OF_NUMBERS = frozenset(
     f"mysql_{name}" for name in ("sqrt", "ln", "log", "acos", "asin", "exp", "pow", "cot", "sec_to_time")
@@ -117,14 +118,49 @@ def _field(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
         )
     asked, *others = node.expressions
     kinds = {kind.kind for kind in map(typed.of, node.expressions) if kind is not None} - {"null"}
-    if "string" in kinds and len(kinds) > 1:
+    groups = {_FIELD_GROUPS.get(kind, "number") for kind in kinds}
+    if len(groups) > 1:
         raise UnsupportedSql(
-            "unsupported SQL: FIELD compares text with something else", action="cast one of them"
+            f"unsupported SQL: FIELD compares unlike things: {' and '.join(sorted(groups))}",
+            expected="one of texts, numbers, moments, times",
+            action="cast one of them",
+        )
+    if "hugeint" in kinds and len(kinds) > 1:  # MySQL looks at the bits: -1 is found as 2^64 - 1
+        raise UnsupportedSql(
+            "unsupported SQL: FIELD compares numbers of more than 63 bits with others",
+            action="cast them to DECIMAL",
         )
     case = exp.case()
     for position, other in enumerate(others, start=1):
         case = case.when(equals(asked, other, typed, context), exp.Literal.number(position))
     return case.else_(exp.Literal.number(0))
+
+
+def hexadecimal(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
+    """HEX of a number counts it rounded, of anything else its text. The engine shows a double as bytes."""
+    value, kind = node.this, typed.of(node.this)
+    if kind is None or kind.is_integer or kind.kind in ("string", "null", "binary"):
+        return None
+    if kind.is_number:
+        whole: exp.Expr = exp.Round(this=value.copy())
+        return exp.Hex(this=exp.cast(whole, _T.BIGINT))
+    return exp.Hex(this=exp.cast(value.copy(), _T.BIGINT if kind.kind == "boolean" else _T.TEXT))
+
+
+def _binary(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
+    """BIN of a text counts the number that it begins with: the engine shows its bytes."""
+    (value,) = exactly(node, 1)
+    kind = typed.of(value)
+    if kind is None or kind.is_integer or kind.kind == "null":
+        return None
+    if kind.kind not in ("string", "boolean"):
+        raise UnsupportedSql(
+            f"unsupported SQL: BIN of a {kind.kind}", expected="an integer, or a text of one"
+        )
+    empty = exp.Literal.string("")  # of which MySQL gives NULL
+    text = exp.Nullif(this=value.copy(), expression=empty)
+    number = macro("TEXT_INTEGER", text) if kind.kind == "string" else exp.cast(value.copy(), _T.BIGINT)
+    return exp.Anonymous(this="BIN", expressions=[number])
 
 
 def _unix_timestamp(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
@@ -176,6 +212,7 @@ def _timediff(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None
 
 
 _BY_TYPES: dict[str, _Rewrite] = {
+    "bin": _binary,
     "field": _field,
     "unix_timestamp": _unix_timestamp,
     "mysql_time": _time,

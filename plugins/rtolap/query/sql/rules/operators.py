@@ -4,15 +4,13 @@
 |---|---|---|
 | integers with `+ - *` | 64 bits, and a SUM has more | 32 bits where both are |
 | `a % 0`, `a DIV 0` | NULL | an error |
-| `&`, `|`, `^`, `~` | unsigned | signed |
 | text beside a number | a double | a rounded integer, or an error |
 | CASE, COALESCE, … over decimals of several scales | the largest scale | of a SUM the smallest |
 | a choice of text and something else | text | an error |
 | booleans as numbers and as text | 1 and 0 | TRUE and FALSE, or an error |
 | `ROUND` of a double | half to even | half away from zero |
-| a date moved by days | a date | a timestamp |
 
-Comparisons are in `comparisons`.
+Comparisons are in `comparisons`, bits in `bits`, INTERVALs in `moments`, regular expressions in `patterns`.
 """
 
 from __future__ import annotations
@@ -22,7 +20,8 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from rtolap.base.errors import UnsupportedSql
-from rtolap.query.sql.dialect import user_sql
+from rtolap.query.sql.dialect import rewritten_sql
+from rtolap.query.sql.rules.bits import bit_totals, bits, filtered_bits
 from rtolap.query.sql.rules.comparisons import (
     compare_case,
     compare_in,
@@ -33,12 +32,16 @@ from rtolap.query.sql.rules.comparisons import (
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.expression_types import Typed, branches
 from rtolap.query.sql.rules.macro_calls import macro
-from rtolap.query.sql.rules.mysql_functions import by_types
+from rtolap.query.sql.rules.moments import moved
+from rtolap.query.sql.rules.mysql_functions import by_types, hexadecimal
+from rtolap.query.sql.rules.patterns import pattern
 from rtolap.query.sql.rules.texts import cast_text, grouped, like, texts
 from rtolap.query.sql.rules.totals import TOTAL
-from rtolap.query.sql.types import DATE, DECIMAL_DIGITS, QUOTIENT, STRING, SqlType
+from rtolap.query.sql.types import BIGINT, DECIMAL_DIGITS, QUOTIENT, STRING, SqlType
 
 _T = exp.DType
+_DOUBLE_DIGITS = 15  # behind the point of a double that DIV takes
+_CLOCK = frozenset(("HOUR", "MINUTE", "SECOND"))
 _Found = exp.Expr | None
 _Rewrite = Callable[[exp.Expr, Typed, Context], _Found]
 
@@ -62,7 +65,7 @@ def _arithmetic(node: exp.Expr, typed: Typed, context: Context) -> _Found:
         return None
     operands = [node.this] if isinstance(node, exp.Unary | exp.Abs) else [node.this, node.expression]
     if any(isinstance(each, exp.Interval) for each in operands):
-        return _moved(node, typed, context)
+        return moved(node, typed, context)
     _refuse_moments(node, operands, typed)
     kinds = [_as_number(each, typed) for each in operands]
     if node.meta.get(TOTAL) or any(_is_total(each) for each in operands):
@@ -88,10 +91,39 @@ def _divided(node: exp.Expr, kinds: list[SqlType | None]) -> _Found:
     elif whole:
         name = None if is_safe else "MYSQL_DIVIDED"
     else:
-        name = "MYSQL_WHOLE_PART"
+        return _whole_part(node, kinds)
     if name is None:
         return None
     return exp.Anonymous(this=name, expressions=[node.this.unnest().copy(), node.expression.unnest().copy()])
+
+
+def _whole_part(node: exp.Expr, kinds: list[SqlType | None]) -> exp.Expr:
+    """DIV of fractions, exactly: of what a double reads as, not of its bits."""
+    scale, operands = 0, []
+    for operand, kind in zip((node.this, node.expression), kinds, strict=True):
+        if kind is None or kind == QUOTIENT or not (kind.is_number or kind.kind in ("boolean", "null")):
+            raise UnsupportedSql(
+                f"unsupported SQL: {rewritten_sql(node)[:200]}",
+                expected="DIV of integers, decimals and doubles",
+            )
+        if kind.kind == "double":
+            scale = _DOUBLE_DIGITS
+            operands.append(macro("EXACT", operand.unnest()))
+        else:
+            scale = max(scale, kind.scale)
+            operands.append(operand.unnest().copy())
+    return macro("WHOLE_PART", *(_decimal(each, scale) for each in operands))
+
+
+def _decimal(value: exp.Expr, scale: int) -> exp.Expr:
+    """`exp.cast` leaves a CAST to another DECIMAL as it is."""
+    return exp.Cast(this=value, to=exp.DataType.build(f"DECIMAL({DECIMAL_DIGITS}, {scale})"))
+
+
+def _whole_already(node: exp.Expr, typed: Typed, context: Context) -> _Found:
+    """FLOOR and CEIL of an integer is itself; the engine makes a double of it."""
+    kind = _as_number(node.this, typed)
+    return exp.paren(node.this.copy()) if kind is not None and kind.is_integer else None
 
 
 def _as_number(operand: exp.Expr, typed: Typed) -> SqlType | None:
@@ -117,24 +149,9 @@ def _refuse_moments(node: exp.Expr, operands: list[exp.Expr], typed: Typed) -> N
         for kind in kinds
     ):
         raise UnsupportedSql(
-            f"unsupported SQL: {user_sql(node)[:200]} counts with a date as with a number",
+            f"unsupported SQL: {rewritten_sql(node)[:200]} counts with a date as with a number",
             expected="an INTERVAL, DATEDIFF or TIMESTAMPDIFF",
         )
-
-
-def _moved(node: exp.Expr, typed: Typed, context: Context) -> _Found:
-    """A date moved by whole days stays one."""
-    return exp.cast(node.copy(), _T.DATE) if typed.infer(node) == DATE else None
-
-
-def _bits(node: exp.Expr, typed: Typed, context: Context) -> _Found:
-    for operand in [node.this] if isinstance(node, exp.BitwiseNot) else [node.this, node.expression]:
-        kind = typed.of(operand)
-        if kind is not None and kind.kind in ("int", "boolean"):
-            operand.replace(exp.cast(operand.copy(), _T.BIGINT))
-        elif kind is not None and kind.kind == "string":
-            operand.replace(macro("TEXT_INTEGER", operand))
-    return exp.Anonymous(this="MYSQL_UNSIGNED", expressions=[node.copy()])
 
 
 def _choice(node: exp.Expr, typed: Typed, context: Context) -> _Found:
@@ -145,21 +162,28 @@ def _choice(node: exp.Expr, typed: Typed, context: Context) -> _Found:
         given = typed.of(branch)
         if kind is None or given is None or given == kind or given.kind == "null":
             continue
-        if kind.kind == "string":
-            if isinstance(node, exp.Greatest | exp.Least):
-                if _as_doubles(node, typed):
-                    return None
-                raise UnsupportedSql(
-                    f"unsupported SQL: {user_sql(node)[:200]} compares text with something else",
-                    action="cast one of them",
-                )
-            branch.replace(cast_text(branch, given))
-        elif kind.kind == "decimal" and (given.is_exact or given.kind == "boolean"):
-            whole = exp.cast(branch.copy(), _T.BIGINT) if given.kind == "boolean" else branch.copy()
-            branch.replace(exp.cast(whole, exp.DataType.build(f"DECIMAL({DECIMAL_DIGITS}, {kind.scale})")))
-        elif given.kind == "boolean":
-            branch.replace(exp.cast(branch.copy(), _T.BIGINT))
+        if kind.kind == "string" and isinstance(node, exp.Greatest | exp.Least):
+            if _as_doubles(node, typed):
+                return None
+            raise UnsupportedSql(
+                f"unsupported SQL: {rewritten_sql(node)[:200]} compares text with something else",
+                action="cast one of them",
+            )
+        converted = _converted(branch, given, kind)
+        if converted is not None:
+            branch.replace(converted)
+            typed.note(converted, BIGINT if kind.kind not in ("string", "decimal") else kind)
     return None
+
+
+def _converted(branch: exp.Expr, given: SqlType, kind: SqlType) -> _Found:
+    """A branch of a choice of another type, as the choice's."""
+    if kind.kind == "string":
+        return cast_text(branch, given)
+    if kind.kind == "decimal" and (given.is_exact or given.kind == "boolean"):
+        whole = exp.cast(branch.copy(), _T.BIGINT) if given.kind == "boolean" else branch.copy()
+        return _decimal(whole, kind.scale)
+    return exp.cast(branch.copy(), _T.BIGINT) if given.kind == "boolean" else None
 
 
 def _as_doubles(node: exp.Expr, typed: Typed) -> bool:
@@ -195,9 +219,15 @@ def _condition(node: exp.Expr, typed: Typed, context: Context) -> _Found:
 
 
 def _over_rows(node: exp.Expr, typed: Typed, context: Context) -> _Found:
-    """SUM and AVG of booleans and texts."""
+    """SUM and AVG of booleans and texts; not of moments, which the engine would average as such."""
     if not isinstance(node.this, exp.Distinct):
-        _as_number(node.this, typed)
+        kind = _as_number(node.this, typed)
+        if kind is not None and (kind.is_moment or kind.kind in ("time", "binary")):
+            raise UnsupportedSql(
+                f"unsupported SQL: {rewritten_sql(node)[:200]} counts with a {kind.kind} as with a number",
+                expected="numbers",
+                action="take MIN or MAX, or UNIX_TIMESTAMP of it",
+            )
     return None
 
 
@@ -205,9 +235,26 @@ def _part(node: exp.Expr, typed: Typed, context: Context) -> _Found:
     """HOUR('…') and its like: a text is read as a moment."""
     moment = node.expression if isinstance(node, exp.Extract) else node.this
     kind = typed.of(moment)
-    if kind is not None and kind.kind in ("string", "null"):
+    if kind is not None and kind.kind == "null":
         moment.replace(exp.cast(moment.copy(), _T.TIMESTAMP))
+    if kind is not None and kind.kind == "string":
+        unit = str(node.this.name).upper() if isinstance(node, exp.Extract) else node.key.upper()
+        clock = macro("CLOCK_TEXT", moment) if unit in _CLOCK else moment.copy()
+        moment.replace(exp.cast(clock, _T.TIMESTAMP))
     return None
+
+
+def _count_rows(node: exp.Expr, typed: Typed, context: Context) -> _Found:
+    """COUNT(DISTINCT a, b) counts rows without a NULL."""
+    distinct = node.this
+    if not isinstance(distinct, exp.Distinct) or len(distinct.expressions) < 2:
+        return None
+    lacks = exp.or_(
+        *(exp.Is(this=each.copy(), expression=exp.null()) for each in distinct.expressions), copy=False
+    )
+    row = exp.Anonymous(this="ROW", expressions=[each.copy() for each in distinct.expressions])
+    whole = exp.case().when(lacks, exp.null()).else_(row)
+    return exp.Count(this=exp.Distinct(expressions=[whole]))
 
 
 def _round(node: exp.Expr, typed: Typed, context: Context) -> _Found:
@@ -222,15 +269,24 @@ def _round(node: exp.Expr, typed: Typed, context: Context) -> _Found:
 
 def _cast(node: exp.Expr, typed: Typed, context: Context) -> _Found:
     assert isinstance(node, exp.Cast)
+    if node.to.this in (_T.DATETIME, _T.TIMESTAMP) and node.to.expressions:
+        if node.to.expressions[0].name != "6":
+            raise UnsupportedSql(
+                f"unsupported SQL: a DATETIME of {node.to.expressions[0].name} digits",
+                expected="DATETIME or DATETIME(6), which are one here",
+            )
+        return exp.cast(node.this.copy(), _T.TIMESTAMP)
     given, target = typed.of(node.this), typed.infer(node)
-    if target is None or given is None:
+    if target is None or (given is None and target.kind != "string"):
         return None
     if target.kind == "string":
         length = node.to.expressions
-        whole = cast_text(node.this, given)
+        whole = exp.cast(node.this.copy(), _T.TEXT) if given is None else cast_text(node.this, given)
         if length:
             return exp.Anonymous(this="MYSQL_LEFT", expressions=[whole, length[0].this.copy()])
         return whole
+    if given is None:
+        return None
     if target.kind == "decimal":
         return _to_decimal(node, given)
     if target.is_integer and given.kind == "string":
@@ -277,7 +333,7 @@ def _group_concat(node: exp.Expr, typed: Typed, context: Context) -> _Found:
     directions = {bool(each.args.get("desc")) for each in order.expressions}
     if len(distinct.expressions) != 1 or len(directions) != 1:
         raise UnsupportedSql(
-            f"unsupported SQL: {user_sql(node)[:200]}",
+            f"unsupported SQL: {rewritten_sql(node)[:200]}",
             expected="one expression behind DISTINCT, and one direction of ORDER BY",
         )
     (value,) = distinct.expressions
@@ -296,13 +352,15 @@ def _group_concat(node: exp.Expr, typed: Typed, context: Context) -> _Found:
 
 _REWRITES: dict[type[exp.Expr], _Rewrite] = {
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Abs, exp.Mod, exp.IntDiv, exp.Div), _arithmetic),
-    **dict.fromkeys((exp.DateAdd, exp.DateSub, exp.TimestampAdd), _moved),
-    **dict.fromkeys((exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot), _bits),
+    **dict.fromkeys((exp.DateAdd, exp.DateSub, exp.TimestampAdd), moved),
+    **dict.fromkeys((exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot), bits),
+    **dict.fromkeys((exp.BitwiseLeftShift, exp.BitwiseRightShift), bits),
+    **dict.fromkeys((exp.BitwiseAndAgg, exp.BitwiseOrAgg, exp.BitwiseXorAgg), bit_totals),
+    exp.Filter: filtered_bits,
+    **dict.fromkeys((exp.RegexpLike, exp.RegexpReplace), pattern),
     **dict.fromkeys(
-        (exp.Ceil, exp.Floor, exp.Sign, exp.Sin, exp.Cos, exp.Tan, exp.Atan, exp.Atan2, exp.Degrees),
-        _of_number,
+        (exp.Sign, exp.Sin, exp.Cos, exp.Tan, exp.Atan, exp.Atan2, exp.Degrees, exp.Radians), _of_number
     ),
-    **dict.fromkeys((exp.Radians,), _of_number),
     **dict.fromkeys((exp.And, exp.Or, exp.Xor, exp.Not, exp.Where, exp.Having, exp.If), _condition),
     **dict.fromkeys((exp.Case, exp.Coalesce, exp.Greatest, exp.Least), _choice),
     **dict.fromkeys((exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ), compare_pair),
@@ -313,10 +371,13 @@ _REWRITES: dict[type[exp.Expr], _Rewrite] = {
     exp.Nullif: compare_nullif,
     exp.Like: like,
     **dict.fromkeys((exp.Round, exp.Trunc), _round),
+    **dict.fromkeys((exp.Floor, exp.Ceil), _whole_already),
     **dict.fromkeys(
         (exp.Hour, exp.Minute, exp.Second, exp.Quarter, exp.Dayname, exp.LastDay, exp.Extract), _part
     ),
     exp.Cast: _cast,
+    exp.Hex: hexadecimal,
+    exp.Count: _count_rows,
     exp.NumberToStr: grouped,
     exp.GroupConcat: _group_concat,
 }
