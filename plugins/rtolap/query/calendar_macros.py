@@ -121,9 +121,15 @@ CALENDAR_MACROS: dict[str, str] = {
         f"WHEN regexp_matches(s, '{_UNDELIMITED}') "
         f"THEN coalesce({_moment(_UNDELIMITED)}, TIMESTAMP '0001-01-01') ELSE TIMESTAMP '0001-01-01' END"
     ),
-    "mysql_moment_number(t, is_date)": (
-        "CASE WHEN is_date THEN CAST(strftime(t, '%Y%m%d') AS BIGINT) "
-        "ELSE CAST(strftime(t, '%Y%m%d%H%M%S') AS BIGINT) END"
+    # the digits of a number as a moment, of a year of two digits too
+    "mysql_number_moment(n)": (
+        "CASE WHEN n IS NULL THEN NULL WHEN n < 1 OR n >= 100000000000000 THEN TIMESTAMP '0001-01-01' "
+        "ELSE mysql_digits_moment(CAST(trunc(n) AS BIGINT)) END"
+    ),
+    "mysql_digits_moment(n)": (
+        "CASE WHEN length(CAST(n AS VARCHAR)) IN (7, 13) THEN TIMESTAMP '0001-01-01' "
+        "ELSE mysql_text_moment(mysql_digits(n, CASE WHEN n < 1000000 THEN 6 WHEN n < 100000000 THEN 8 "
+        "WHEN n < 1000000000000 THEN 12 ELSE 14 END)) END"
     ),
     "mysql_moment_at(day, us)": "CAST(day AS TIMESTAMP) + to_microseconds(us)",
 }

@@ -67,6 +67,12 @@ TEXT_MACROS: dict[str, str] = {
         "|| format('{:,}', CAST(string_split(ltrim(n, '-'), '.')[1] AS HUGEINT)) "
         "|| CASE WHEN strpos(n, '.') > 0 THEN '.' || string_split(n, '.')[2] ELSE '' END"
     ),
+    # half to even; from 2^52 on a double has no fraction, and the engine's scaling would change it
+    "mysql_round_even(x, n)": (
+        f"CASE WHEN n >= 0 AND abs(x) >= {2**52} THEN x ELSE round_even(x, CAST(n AS INTEGER)) END"
+    ),
+    # a number as text, of which a zero has no sign
+    "mysql_unsigned_zero(n)": "CASE WHEN regexp_matches(n, '[1-9]') THEN n ELSE ltrim(n, '-') END",
     # a decimal that its type does not hold is the largest that it holds
     "mysql_clamped(n, tried, most)": (
         "CASE WHEN n IS NOT NULL "

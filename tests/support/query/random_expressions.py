@@ -371,9 +371,10 @@ class _Writer:
             case 30:
                 return f"concat('<', space({self._small()}), '>')"
             case 34:
-                path = r.choice(("$.a", "$.b[1]", "$.c", "$"))
+                path = r.choice(("$.a", "$.b[1]", "$.c"))  # a list or an object has other spaces
                 document = _quoted(r.choice(('{"a": 1, "b": [2, "x"]}', '{"a": null}', '["é"]')))
-                return f"json_unquote(json_extract({document}, '{path}'))"
+                # MariaDB compares what comes out of JSON otherwise than a text, and refuses both together
+                return f"cast(json_unquote(json_extract({document}, '{path}')) as char)"
             case 31:
                 return f"from_base64(to_base64({self._text(0)}))"
             case 32:

@@ -250,10 +250,7 @@ def _with_digits(
 ) -> exp.Expr:
     value = _constant(number, context)
     if not isinstance(value, int | float | Decimal):
-        digits = macro(
-            "MOMENT_NUMBER", exp.cast(moment.copy(), _T.TIMESTAMP), exp.Boolean(this=beside == DATE)
-        )
-        return _pair(kind, digits, number.copy())
+        return _pair(kind, exp.cast(moment.copy(), _T.TIMESTAMP), macro("NUMBER_MOMENT", number))
     meant, truncated = moment_of_number(value)
     if truncated:
         _warn_of_truncation(beside.kind, str(value), context)

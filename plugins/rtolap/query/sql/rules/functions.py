@@ -15,7 +15,7 @@
 | `EXP`, `POW`, `COT` | an error beyond the doubles | NaN, infinity |
 | `LPAD` and `RPAD` to below 0, `LOCATE` from below 1 | NULL, 0 | '', as from 1 |
 | `ASCII` | the first byte | the first character |
-| `DATE_FORMAT(…, '%v')`, `'%u'`, `'%V'` | weeks by modes 3, 1, 2 | other weeks: the last two are refused |
+| `DATE_FORMAT(…, '%v')`, `'%u'`, `'%V'` | weeks by modes 3, 1, 2 | other weeks |
 | `DATE_FORMAT(…, '%D')` | 1st, 2nd, … | an error |
 
 `macros` has those that need more than another name, `mysql_functions` those that the engine has not. What it

@@ -264,7 +264,7 @@ def _round(node: exp.Expr, typed: Typed, context: Context) -> _Found:
     if isinstance(node, exp.Trunc) or kind is None or kind.kind != "double" or kind == QUOTIENT:
         return None
     digits = node.args.get("decimals") or exp.Literal.number(0)
-    return exp.Anonymous(this="ROUND_EVEN", expressions=[node.this.copy(), digits.copy()])
+    return macro("ROUND_EVEN", node.this, digits)
 
 
 def _cast(node: exp.Expr, typed: Typed, context: Context) -> _Found:

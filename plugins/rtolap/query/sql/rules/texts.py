@@ -31,6 +31,7 @@ _MACROS = {  # how many of their arguments are texts, which stand first
     "mysql_replace": 3,
 }
 _FORMAT_DIGITS_MAX = 30
+_ROUNDED_DIGITS_MAX = 15  # a double has no tie behind more of them
 _GROWING = frozenset(("MYSQL_REPEAT", "MYSQL_LPAD", "MYSQL_RPAD"))
 TEXT_BYTES_MAX = 64 << 10  # of a text that REPEAT, SPACE, LPAD or RPAD makes, in a statement over rows
 ONE_ROW_BYTES_MAX = 32 << 20  # of all of them together, in a statement of one row
@@ -189,23 +190,33 @@ def _text_bytes_max(node: exp.Expr) -> exp.Expr:
 
 
 def grouped(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
-    """FORMAT of an exact number keeps all of its digits."""
-    kind = typed.of(node.this)
-    if kind is None or not (kind.is_exact or kind.kind in ("boolean", "string", "null")):
-        return None
-    if kind.kind in ("string", "null"):
-        node.this.replace(macro("TEXT_NUMBER", exp.cast(node.this.copy(), exp.DataType.Type.TEXT)))
-        return None
+    """FORMAT keeps all digits of an exact number and rounds a double as ROUND does; a zero has no sign."""
+    kind, digits = typed.of(node.this), int(node.args["format"].name)
+    if kind is not None and kind.kind in ("string", "null"):
+        number = macro("TEXT_NUMBER", exp.cast(node.this.copy(), exp.DataType.Type.TEXT))
+        return _shown_double(node, number, False, digits)
+    if kind is None:
+        return macro("UNSIGNED_ZERO", node)
+    if not (kind.is_exact or kind.kind == "boolean"):
+        return _shown_double(node, node.this, kind == QUOTIENT, digits)
     value = (
         exp.cast(node.this.copy(), exp.DataType.Type.BIGINT) if kind.kind == "boolean" else node.this.copy()
     )
-    digits = int(node.args["format"].name)
     kept = min(digits, kind.scale)
     to = exp.DataType.build(f"DECIMAL({DECIMAL_DIGITS}, {kept})")
     text: exp.Expr = exp.cast(exp.Cast(this=value, to=to), exp.DataType.Type.TEXT)
     text = macro("GROUPED", text)
     zeros = ("" if kept else ".") + "0" * (digits - kept)
     return exp.paren(exp.DPipe(this=text, expression=exp.Literal.string(zeros))) if digits > kept else text
+
+
+def _shown_double(node: exp.Expr, number: exp.Expr, is_exact: bool, digits: int) -> exp.Expr:
+    places = exp.Literal.number(min(digits, _ROUNDED_DIGITS_MAX))
+    rounded: exp.Expr = exp.Round(this=number.copy(), decimals=places)
+    if not is_exact:
+        rounded = macro("ROUND_EVEN", number, places)
+    shown = exp.NumberToStr(this=rounded, format=node.args["format"].copy())
+    return macro("UNSIGNED_ZERO", shown)
 
 
 def _format_digits(node: exp.Expr) -> exp.Expr | None:
