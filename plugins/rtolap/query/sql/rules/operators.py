@@ -101,6 +101,9 @@ def _whole_part(node: exp.Expr, kinds: list[SqlType | None]) -> exp.Expr:
     """DIV of fractions, exactly: of what a double reads as, not of its bits."""
     scale, operands = 0, []
     for operand, kind in zip((node.this, node.expression), kinds, strict=True):
+        if kind is None and operand.find(exp.Parameter):  # which is bound later
+            operands.append(operand.unnest().copy())
+            continue
         if kind is None or kind == QUOTIENT or not (kind.is_number or kind.kind in ("boolean", "null")):
             raise UnsupportedSql(
                 f"unsupported SQL: {rewritten_sql(node)[:200]}",
