@@ -61,8 +61,7 @@ def test_a_cleared_receiver_lives_until_its_successor_runs_however_long_the_chan
         supervisor.create(7, trigger_for("cleared"))
         assert attended(client, "cleared")
         of_tasks(supervisor, cleared=None)
-        supervisor.cancel(7)
-        supervisor.going.clear()  # the database is locked from here on
+        supervisor.cancel_and_stall(7)  # the database is locked from here on
         until(lambda: client.get("cleared").is_unattended, timeout_s=30)
         assert client.get("cleared").pid == old.pid  # the lease is over: it still runs
         new = client.ensure("cleared", spec("cleared", 2))  # by the task's worker

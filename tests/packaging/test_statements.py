@@ -67,7 +67,15 @@ OPERATIONS = (
         OVER_HTTP,
     ),
     Statements(
-        "USE, SET of the session", ("use rtolap", "set @a = 1", "set sql_mode = 'ANSI_QUOTES'"), KNOWN, NOBODY
+        "USE, SET, PREPARE and EXECUTE of the session",
+        (
+            "use rtolap",
+            "set @a = 1",
+            "set sql_mode = 'ANSI_QUOTES'",
+            "prepare s from 'select 1'",
+        ),
+        KNOWN,
+        NOBODY,
     ),
     Statements("KILL of what is one's own", ("kill query {own}", "kill {own}"), KNOWN, KNOWN),
     Statements(

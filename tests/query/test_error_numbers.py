@@ -18,6 +18,7 @@ NUMBERS = {
     errors.QueryInterrupted: 1317,
     errors.QueryTimeout: 3024,
     errors.OutOfRange: 1690,
+    errors.UnreadableValue: 1292,
     errors.QueryError: 1105,
     errors.AlreadyExists: 1050,
     errors.PartitionExists: 1517,

@@ -86,9 +86,6 @@ def test_date_functions_of_the_event_time_group_as_a_recount(
 @pytest.mark.parametrize(
     ("sql", "words"),
     [
-        ("select week('2013-01-01', 1)", "mode 0, 3"),
-        ("select date_format('2013-01-01', '%u')", "DATE_FORMAT with %u"),
-        ("select date_format('2013-01-01', '%V')", "DATE_FORMAT with %V"),
         ("select weekday()", "weekday takes one argument"),
         (
             "select timestampdiff(day, ts, now()) from flights group by 1",

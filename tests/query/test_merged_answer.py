@@ -226,7 +226,7 @@ def test_a_limit_may_be_a_parameter_and_only_a_whole_number_is_taken(engine: Eng
     table = pa.table({"place": pa.array([3, 1, 2, None], pa.int32()), "__rows": pa.array([1, 2, 3, 4])})
     answer = merged_answer(read, statement.merge, table, {"most": 2, "skipped": 1})
     assert answer is not None
-    assert answer.to_pydict() == {"place": [1, 2], "COUNT(*)": [2, 3]}
+    assert answer.to_pydict() == {"place": [1, 2], "count(*)": [2, 3]}
     for most in (None, -1, True, 1.5, "2", Decimal(2)):
         assert merged_answer(read, statement.merge, table, {"most": most, "skipped": 0}) is None
 

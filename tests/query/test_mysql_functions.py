@@ -150,7 +150,11 @@ def test_they_count_and_group_over_a_cube_as_a_recount(service: QueryService, wo
         ("find_in_set('a')", "wrong number of arguments of FIND_IN_SET"),
         ("time('2003-12-31')", "not a time"),
         ("timediff('2003-12-31', '10:00:00')", "not two times"),
-        ("date_format('2013-01-01', '%X')", "DATE_FORMAT with %X"),
+        ("str_to_date('2013-01-01', concat('%', 'Y'))", "not written in the statement"),
+        ("str_to_date('2013 10', '%Y %U')", "a day of the week"),
+        ("time_format('10:11:12', '%Y')", "TIME_FORMAT with %Y"),
+        ("json_extract('{}', '$**.a')", "a JSON path"),
+        ("elt(1)", "wrong number of arguments of ELT"),
         ("date_format('2013-01-01', concat('%', 'Y'))", "not written in the statement"),
     ],
 )

@@ -16,7 +16,7 @@ from tests.support.query.query_world import QueryWorld
 PAIRS = [
     (
         "select count(*) from flights",
-        'SELECT CAST(COALESCE(SUM("flights"."__rows"), 0) AS BIGINT) AS "COUNT(*)" '
+        'SELECT CAST(COALESCE(SUM("flights"."__rows"), 0) AS BIGINT) AS "count(*)" '
         'FROM "__relation_flights" AS "flights"',
     ),
     (

@@ -38,6 +38,8 @@ def session() -> Session:
             f"{DEFAULT_MODE},ANSI_QUOTES",
         ),
         (" time_zone = 'UTC'", "time_zone", "UTC"),
+        (" time_zone = '+05:00'", "time_zone", "+05:00"),
+        (" sql_mode='ANSI', time_zone = 'America/New_York'", "time_zone", "America/New_York"),
         (' autocommit=1, time_zone="SYSTEM"', "time_zone", "SYSTEM"),
         (" time_zone = '+00:00', max_execution_time = 5", "time_zone", "+00:00"),
         (" time_zone = '+00:00', max_execution_time = '5'", "max_execution_time", 5),
@@ -68,9 +70,10 @@ def test_a_variable_holds_what_it_is_set_to_and_tells_it(
         (" sql_mode = (", "bad SQL"),
         (" STATEMENT max_statement_time=1 FOR SELECT 1", "unsupported SET STATEMENT"),
         (" max_execution_time = 86400001", "max_execution_time"),
-        (" time_zone = '+05:00'", "unsupported time_zone"),
-        (" autocommit=1, @@session.time_zone = 'Europe/Berlin'", "CONVERT_TZ"),
-        (" sql_mode='ANSI', time_zone = 'America/New_York'", "unsupported time_zone"),
+        (" time_zone = '+15:00'", "unknown time zone '\\+15:00'"),
+        (" autocommit=1, @@session.time_zone = 'Europe/Berlyn'", "a name such as 'Europe/Berlin'"),
+        (" sql_mode='ANSI', time_zone = '-1:75'", "unknown time zone"),
+        (" @a = 1, @b = 1 + 1", "unsupported value of SET"),
     ],
 )
 def test_what_is_not_kept_is_refused_and_changes_nothing(

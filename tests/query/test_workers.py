@@ -19,7 +19,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from rtolap.base.clock import SystemClock
-from rtolap.base.errors import Corrupted, QueryError, RtolapError, Unavailable, UnknownFunction
+from rtolap.base.errors import (
+    Corrupted,
+    QueryError,
+    RtolapError,
+    Unavailable,
+    UnknownFunction,
+    UnreadableValue,
+)
 from rtolap.base.metrics import Metrics
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.engine import Engine
@@ -191,21 +198,59 @@ def test_workers_that_die_while_nobody_asks_them_are_replaced(working: QueryServ
     assert [one(working) for _ in range(3)] == [1, 1, 1]
 
 
-def test_workers_outlive_their_fork_server_and_there_is_another_one(working: QueryService) -> None:
-    workers = pool_of(working)
-    outcome = working.execute(MANY_ROWS)
-    read = next(outcome.batches).num_rows
-    assert read
-    before = workers.fork_server_pid
-    assert before is not None
-    os.kill(before, signal.SIGKILL)
-    assert read + outcome.table().num_rows == MANY_ROWS_COUNT
-    more = [working.execute(MANY_ROWS) for _ in range(4)]
-    assert len(worker_pids(working, "working")) == 4
-    for each in more:
-        each.close()
-    assert workers.fork_server_pid not in (before, None)
-    assert one(working) == 1
+def test_workers_outlive_their_fork_server_and_there_is_another_one(
+    tmp_path: Path, timeouts: Timeouts
+) -> None:
+    ending = Cancellation(timeouts, 120_000)
+    with (
+        WorkerPool(MEMORY_BYTES, 1, 4, Metrics("query"), spill_folder=str(tmp_path / "s"), warm=0) as workers,
+        workers.session(ending) as session,
+    ):
+        result = session.run(MANY_ROWS, {})
+        first = result.next_batch()
+        assert first is not None
+        before = workers.fork_server_pid
+        assert before is not None
+        os.kill(before, signal.SIGKILL)
+        assert first.num_rows + result.drain() == MANY_ROWS_COUNT
+        with workers.session(ending) as another:  # no other worker is idle: it has to be made
+            assert another.value("SELECT 1", {}) == 1
+            assert len(workers.workers()["working"]) == 2
+        assert workers.fork_server_pid not in (before, None)
+        assert session.value("SELECT 2", {}) == 2
+    ending.close()
+
+
+def test_a_fork_server_that_ended_is_none(tmp_path: Path, timeouts: Timeouts) -> None:
+    ending = Cancellation(timeouts, 120_000)
+    with (
+        WorkerPool(MEMORY_BYTES, 1, 1, Metrics("query"), spill_folder=str(tmp_path / "s"), warm=0) as workers,
+        workers.session(ending) as session,
+    ):
+        before = workers.fork_server_pid
+        assert before is not None
+        os.kill(before, signal.SIGKILL)
+        wait_until(lambda: workers.fork_server_pid is None)
+        assert session.value("SELECT 1", {}) == 1
+    ending.close()
+
+
+@pytest.mark.parametrize("warm", [1, 6])
+def test_workers_that_a_fork_server_owes_as_it_ends_are_made_by_the_next_one(
+    warm: int, tmp_path: Path, timeouts: Timeouts
+) -> None:
+    """It is stopped, so that it has made none of them, and then killed with all of its requests unread."""
+    ending = Cancellation(timeouts, 120_000)
+    folder = str(tmp_path / "spill")
+    with WorkerPool(MEMORY_BYTES, 1, 6, Metrics("query"), spill_folder=folder, warm=warm) as workers:
+        before = workers.fork_server_pid
+        assert before is not None
+        os.kill(before, signal.SIGSTOP)
+        os.kill(before, signal.SIGKILL)
+        with workers.session(ending) as session:
+            assert session.value("SELECT 1", {}) == 1
+        assert workers.fork_server_pid not in (before, None)
+    ending.close()
 
 
 def test_signals_of_a_terminal_or_a_group_end_no_worker(tmp_path: Path, timeouts: Timeouts) -> None:
@@ -386,7 +431,11 @@ def test_errors_keep_their_types(session: Session) -> None:
     session.register("r", pa.table({"a": [1]}))
     for sql, kind, words in (
         ("SELECT nothing_of_that_name(1)", UnknownFunction, "nothing_of_that_name"),
-        ("SELECT CAST('x' AS INTEGER)", QueryError, "Could not convert"),
+        (
+            "SELECT CAST('x' AS INTEGER)",
+            UnreadableValue,
+            "cannot be read as the type that it is used as; .* found 'x'",
+        ),
         ("CREATE TABLE t (a INT)", QueryError, "bad SQL"),
         ("SELECT * FROM somebody_elses", QueryError, "unknown table"),
         ("SELECT current_setting('temp_directory')", QueryError, "current_setting"),

@@ -42,6 +42,7 @@ class SlowSupervisor:
         self.delay_s = 0.0
         self.going = threading.Event()
         self.going.set()
+        self._stalls_after_cancel = False
         self.task_states: dict[str, dict[str, str | None]] = {}
         self.asked: list[str] = []
         self.finished: set[int] = set()
@@ -60,6 +61,11 @@ class SlowSupervisor:
         with self._lock:
             self._to_cancel.add(number)
 
+    def cancel_and_stall(self, number: int) -> None:
+        """Cancel, and answer nothing from the moment at which the runner has been told."""
+        self._stalls_after_cancel = True
+        self.cancel(number)
+
     def close(self) -> None:
         self.going.set()
         self._channel.close()
@@ -73,6 +79,9 @@ class SlowSupervisor:
                     return
                 self.going.wait()
                 body = self._answer(request.body or {})
+                if self._stalls_after_cancel and body is not None and body.get("to_cancel"):
+                    self._stalls_after_cancel = False
+                    self.going.clear()
                 self._channel.sendall(_ResponseFrame(id=request.id, body=body).as_bytes())
             except OSError:
                 return

@@ -41,6 +41,7 @@ RtolapError
 │   ├── QueryInterrupted   ended by a user, or with its client
 │   ├── QueryTimeout
 │   ├── OutOfRange         a computed value that its type cannot hold
+│   ├── UnreadableValue    a value that does not read as the type that it is used as
 │   └── UnknownFunction
 └── ProcessFailed          a child process ended when it should not have
 """
@@ -274,6 +275,16 @@ class UnknownVariable(QueryError):
     code = "unknown_variable"
 
 
+class UnknownZone(QueryError):
+    code = "unknown_zone"
+
+
+class UnknownPrepared(QueryError):
+    """A session prepared no statement of that name."""
+
+    code = "unknown_prepared"
+
+
 class QueryInterrupted(QueryError):
     code = "query_interrupted"
 
@@ -285,6 +296,10 @@ class QueryTimeout(QueryError):
 
 class OutOfRange(QueryError):
     code = "out_of_range"
+
+
+class UnreadableValue(QueryError):
+    code = "unreadable_value"
 
 
 class UnknownFunction(QueryError):

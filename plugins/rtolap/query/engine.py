@@ -9,36 +9,39 @@ relations that its own session was given.
 from __future__ import annotations
 
 import functools
-import re
 import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from duckdb import sqltypes
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from rtolap.base.errors import Corrupted, OutOfRange, QueryError, QueryInterrupted, Unavailable, UnknownTable
+from rtolap.base.errors import UnknownTable
 from rtolap.query import macros
 from rtolap.query.approval.engine_tree import EngineTexts
 from rtolap.query.cancel import Cancellation
+from rtolap.query.checksums import CRC32, crc32
+from rtolap.query.engine_errors import moment_out_of_range, translated
 from rtolap.query.session import BATCH_ROWS, Session, Sessions
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
-from rtolap.query.sql.function_names import unknown_function
 
 Config = dict[str, str | bool | int | float | list[str]]
 
 SPILL_FOLDER = ".tmp"  # of the working directory: what does not fit the limit on memory
 
-_OUT_OF_RANGE = ("Out of Range Error", "value is out of range in")  # as a result's stream says it
-_NO_FUNCTION = re.compile(r"Catalog Error: .*Function with name \"?(\w+)\"? does not exist")
-_BY_MACROS = "Invalid Input Error: "  # what they call error() with, in our words
-_ERRORS = (duckdb.Error, MemoryError)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_ERRORS = (duckdb.Error, MemoryError, OverflowError)  # the last of a moment that Python has not
+# Of the years that clients read, in days since 1970; the second is one too many.
+_FIRST_DAY, _END_DAY = date(1, 1, 1).toordinal() - _EPOCH_DAY, date(9999, 12, 31).toordinal() + 1 - _EPOCH_DAY
+_UNITS_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}  # in nanoseconds there are no others
 _STREAM_ERRORS = (*_ERRORS, pa.ArrowException, OSError, RuntimeError)  # as they are seen through Arrow
 
 # The reader of a cursor makes one copy of a batch: bounded by BATCH_ROWS, and the price of bound parameters.
@@ -81,6 +84,14 @@ class Engine(Sessions):
             BITMAP_SIZE,
             bitmap_size,
             [duckdb.list_type(sqltypes.BLOB)],
+            sqltypes.BIGINT,
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+        )
+        self._connection.create_function(
+            CRC32,
+            crc32,
+            [sqltypes.BLOB],
             sqltypes.BIGINT,
             type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
@@ -148,7 +159,10 @@ class EngineResult:
 
     def next_batch(self) -> pa.RecordBatch | None:
         with self._working, _errors_told(_STREAM_ERRORS):
-            return next(self._reader, None)
+            batch = next(self._reader, None)
+        if batch is not None:
+            _check_moments(batch)
+        return batch
 
     def drain(self) -> int:
         with self._working, _errors_told(_STREAM_ERRORS):
@@ -182,40 +196,22 @@ def _opened(path: str, config: Config) -> Any:
     return duckdb.connect(path, read_only=True, config=config)
 
 
+def _check_moments(batch: pa.RecordBatch) -> None:
+    """Raises OutOfRange for a moment that no client can read, wherever it comes from."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        units_a_day = 1 if pa.types.is_date32(field.type) else None
+        if pa.types.is_timestamp(field.type):
+            units_a_day = _UNITS_A_DAY.get(field.type.unit)
+        if units_a_day is None:
+            continue
+        first, last = (bound.value for bound in pc.min_max(column).values())
+        if first is not None and (first < _FIRST_DAY * units_a_day or last >= _END_DAY * units_a_day):
+            raise moment_out_of_range(field.name)
+
+
 @contextmanager
 def _errors_told(kinds: tuple[type[Exception], ...] = _ERRORS) -> Iterator[None]:
     try:
         yield
     except kinds as error:
-        raise _translated(error) from error
-
-
-def _translated(error: Exception) -> Exception:
-    text = str(error).strip()
-    text = text.splitlines()[0] if text else type(error).__name__
-    if isinstance(error, duckdb.InterruptException) or "INTERRUPT" in text:
-        return QueryInterrupted("the query was interrupted")
-    if (
-        isinstance(error, duckdb.OutOfMemoryException | MemoryError)
-        or "Out of Memory" in text
-        or "bad_alloc" in text
-        or "malloc of size" in text
-    ):
-        return Unavailable("the query needs more memory than it may have", found=text, action="group by less")
-    if isinstance(error, duckdb.IOException) or text.startswith("IO Error"):  # no other files than spills
-        return Unavailable(
-            "the query needs more memory than it may have, and the engine could not spill it to disk",
-            found=text,
-            action="see that the service may write there and that the disk has room, or group by less",
-        )
-    if isinstance(error, duckdb.InternalException | duckdb.FatalException):
-        return Corrupted("the embedded engine failed", found=text)
-    if isinstance(error, duckdb.OutOfRangeException) or any(words in text for words in _OUT_OF_RANGE):
-        return OutOfRange(
-            f"a value is out of range: {text}",
-            expected="integers of 64 bits, decimals of 38 digits, finite doubles",
-        )
-    unknown = _NO_FUNCTION.match(text)
-    if unknown is not None:
-        return unknown_function(unknown[1])
-    return QueryError(text.removeprefix(_BY_MACROS).replace("__relation_", ""))
+        raise translated(error) from error

@@ -10,16 +10,24 @@ written. A macro is expanded by the engine like a view, so it costs what its bod
 
 from __future__ import annotations
 
+from rtolap.query.calendar_macros import CALENDAR_MACROS
+from rtolap.query.engine_errors import out_of_range, refused
+from rtolap.query.text_macros import TEXT_MACROS
+from rtolap.query.value_macros import VALUE_MACROS
+
 _UNIX_END = 2**31  # MySQL's instants are of 1970 to 2038
 _TIME_US_MAX = ((838 * 60 + 59) * 60 + 59) * 1_000_000
 _IS_TIME = r"regexp_matches({0}, '^\s*-?\d+:\d+(:\d+)?(\.\d*)?\s*$')"
 _IS_MOMENT = r"regexp_matches({0}, '^\s*\d+-\d+-\d+[ T]+\d+:')"
-_FINITE = "CASE WHEN isfinite({0}) THEN {0} ELSE error('DOUBLE value is out of range in {1}') END"
+_FINITE = (
+    f"CASE WHEN isfinite({{0}}) THEN {{0}} ELSE {out_of_range('a DOUBLE value is out of range in {1}')} END"
+)
 
-_TOO_LONG = "error('a text of more than ' || most || ' bytes is not made')"
+_TOO_LONG = refused("'a text of more than ' || most || ' bytes is not made'")
 _PADDED = f"CASE WHEN n < 0 THEN NULL WHEN n > most THEN {_TOO_LONG} ELSE CAST(n AS INTEGER) END"
 
 MACROS: dict[str, str] = {
+    **VALUE_MACROS,
     "mysql_left(s, n)": "left(s, greatest(n, 0))",
     "mysql_right(s, n)": "right(s, greatest(n, 0))",
     # position 0 is nowhere; a negative one counts from the end, and before the beginning is nowhere too
@@ -37,10 +45,6 @@ MACROS: dict[str, str] = {
         f"repeat(s, CASE WHEN n <= 0 OR s = '' THEN 0 WHEN n > most // strlen(s) THEN {_TOO_LONG} "
         "ELSE CAST(n AS BIGINT) END)"
     ),
-    "mysql_ascii(s)": (
-        "CASE WHEN s = '' THEN 0 WHEN ascii(s) < 128 THEN ascii(s) "
-        "ELSE CAST('0x' || left(hex(s), 2) AS INTEGER) END"
-    ),
     # outside of a function's domain the answer is NULL
     "mysql_sqrt(x)": "CASE WHEN x >= 0 THEN sqrt(x) END",
     "mysql_ln(x)": "CASE WHEN x > 0 THEN ln(x) END",
@@ -54,13 +58,7 @@ MACROS: dict[str, str] = {
     ),
     "mysql_cot(x)": f"CASE WHEN x IS NOT NULL THEN {_FINITE.format('cot(x)', 'cot')} END",
     "mysql_divided(x, y)": "CASE WHEN y <> 0 THEN x // y END",
-    "mysql_whole_part(x, y)": "CASE WHEN y <> 0 THEN CAST(round((x - x % y) / y) AS BIGINT) END",
     "mysql_modulo(x, y)": "CASE WHEN y <> 0 THEN x % y END",
-    # bits are those of an unsigned number
-    "mysql_unsigned(x)": (
-        "CAST(CASE WHEN x < 0 THEN CAST(x AS HUGEINT) + 18446744073709551616 ELSE x END AS UBIGINT)"
-    ),
-    "mysql_number_text(x)": ("replace(regexp_replace(CAST(x AS VARCHAR), '\\.0(e|$)', '\\1'), 'e+', 'e')"),
     "mysql_substring_index(s, d, n)": (
         "CASE WHEN s IS NULL OR d IS NULL OR n IS NULL THEN NULL WHEN n = 0 OR d = '' THEN '' "
         "WHEN n > 0 THEN array_to_string(list_slice(str_split(s, d), 1, CAST(n AS BIGINT)), d) "
@@ -70,6 +68,9 @@ MACROS: dict[str, str] = {
         "CASE WHEN s IS NULL OR texts IS NULL THEN NULL WHEN texts = '' THEN 0 "
         "ELSE coalesce(list_position(str_split(texts, ','), s), 0) END"
     ),
+    "mysql_shifted(t, us)": "CAST(t AS TIMESTAMP) + to_microseconds(us)",
+    "mysql_plus_time(t, time)": "CAST(t AS TIMESTAMP) + time",
+    "mysql_text(s)": "CAST(s AS VARCHAR)",
     "mysql_unix_now()": "floor(epoch(now()))",
     "mysql_unix_us(t)": (
         f"CASE WHEN t >= make_timestamp(0) AND t < make_timestamp({_UNIX_END}000000) THEN epoch_us(t) END"
@@ -79,8 +80,12 @@ MACROS: dict[str, str] = {
         "THEN make_timestamp(CAST(trunc(CAST(n AS DECIMAL(27, 7)) * 1000000) AS BIGINT)) END"
     ),
     # times are intervals of microseconds alone: those read as MySQL's
-    "mysql_within_time(us)": f"to_microseconds(greatest(least(us, {_TIME_US_MAX}), -{_TIME_US_MAX}))",
+    "mysql_within_time(us)": (
+        f"CASE WHEN us IS NOT NULL THEN "
+        f"to_microseconds(greatest(least(us, {_TIME_US_MAX}), -{_TIME_US_MAX})) END"
+    ),
     "mysql_time_of(t)": "to_microseconds(epoch_us(t) - epoch_us(date_trunc('day', t)))",
+    "mysql_clock(t)": "mysql_time_of(date_trunc('second', CAST(t AS TIMESTAMP)))",
     "mysql_time_now()": "mysql_time_of(date_trunc('second', CAST(now() AS TIMESTAMP)))",
     "mysql_between(t, earlier)": (
         "CASE WHEN t IS NOT NULL AND earlier IS NOT NULL "
@@ -90,7 +95,7 @@ MACROS: dict[str, str] = {
         f"CASE WHEN s IS NULL THEN NULL "
         f"WHEN {_IS_TIME.format('s')} THEN mysql_within_time(epoch_us(TRY_CAST(s AS INTERVAL))) "
         f"WHEN {_IS_MOMENT.format('s')} THEN mysql_time_of(TRY_CAST(s AS TIMESTAMP)) "
-        f"ELSE error('not a time, nor a date with a time: ' || s) END"
+        "ELSE " + refused("'not a time, nor a date with a time: ' || s") + " END"
     ),
     "mysql_timediff(s, earlier)": (
         "CASE WHEN s IS NULL OR earlier IS NULL THEN NULL "
@@ -100,7 +105,7 @@ MACROS: dict[str, str] = {
         "mysql_between(TRY_CAST(s AS TIMESTAMP), TRY_CAST(earlier AS TIMESTAMP)) "
         f"WHEN ({_IS_TIME.format('s')} OR {_IS_MOMENT.format('s')}) "
         f"AND ({_IS_TIME.format('earlier')} OR {_IS_MOMENT.format('earlier')}) THEN NULL "
-        "ELSE error('not two times, nor two dates with times: ' || s || ', ' || earlier) END"
+        "ELSE " + refused("'not two times, nor two dates with times: ' || s || ', ' || earlier") + " END"
     ),
     "mysql_ordinal(n)": (
         "n || CASE WHEN n BETWEEN 11 AND 13 THEN 'th' WHEN n % 10 = 1 THEN 'st' WHEN n % 10 = 2 THEN 'nd' "
@@ -110,6 +115,8 @@ MACROS: dict[str, str] = {
         "CASE WHEN s IS NULL THEN NULL WHEN regexp_extract(s, '^\\s*([-+]?[0-9]+)', 1) = '' THEN 0 "
         "ELSE CAST(regexp_extract(s, '^\\s*([-+]?[0-9]+)', 1) AS BIGINT) END"
     ),
+    **TEXT_MACROS,
+    **CALENDAR_MACROS,
 }
 
 NAMES = frozenset(head.partition("(")[0] for head in MACROS)

@@ -128,6 +128,21 @@ def test_values_are_bound_a_null_first_among_them(ask: Ask, way: str, options: d
     assert int(written["rows"][0][0][1]) > 0
 
 
+@pytest.mark.parametrize("options", [{}, {"interpolateParams": "true"}], ids=["bound", "interpolated"])
+@pytest.mark.parametrize("way", ["query", "prepared"])
+def test_bytes_stay_bytes_and_compare_as_the_text_that_they_are(
+    ask: Ask, way: str, options: dict[str, str]
+) -> None:
+    said = ask(
+        "select hex(?) as a, hex(?) as b, count(*) as n from airlines where carrier = ? or carrier = ?",
+        *(f"bytes:{value.hex()}" for value in (b"\0\xff'\\\x1a\n\x80", "ö'".encode(), b"AA", b"\xfe")),
+        way=way,
+        **options,
+    )
+    assert said.get("error") is None
+    assert [[text for _, text in row] for row in said["rows"]] == [["00FF275C1A0A80", "C3B627", "1"]]
+
+
 def test_rows_come_in_order_and_no_rows_are_no_error(ask: Ask) -> None:
     said = ask("select carrier, count(*) n from flights group by carrier order by carrier", way="prepared")
     assert len(said["rows"]) == 6
@@ -160,5 +175,7 @@ def test_variables_of_the_dsn_are_set_and_told(ask: Ask) -> None:
     said = ask('select @@sql_mode as "mode" from "airlines" limit 1', sql_mode="'ANSI_QUOTES'")
     assert said["columns"] == ["mode"]
     assert "ANSI_QUOTES" in said["rows"][0][0][1]
-    refused = ask("select 1", time_zone="'Europe/Berlin'")
-    assert refused["number"] == 1235
+    local = ask("select from_unixtime(0) as moment, @@time_zone as zone", time_zone="'Europe/Berlin'")
+    assert [text for _, text in local["rows"][0]] == ["1970-01-01 01:00:00.000000", "Europe/Berlin"]
+    refused = ask("select 1", time_zone="'Europe/Nowhere'")
+    assert refused["number"] == 1298

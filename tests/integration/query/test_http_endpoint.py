@@ -100,7 +100,7 @@ def test_db_api(endpoints: Endpoints) -> None:
         cursor.execute(
             "select carrier, count(*) from flights where gate = ? group by carrier order by 1", (1,)
         )
-        assert [column[0] for column in cursor.description or ()] == ["carrier", "COUNT(*)"]
+        assert [column[0] for column in cursor.description or ()] == ["carrier", "count(*)"]
         first = cursor.fetchone()
         assert first is not None
         assert len(cursor.fetchall()) == cursor.rowcount - 1

@@ -188,6 +188,19 @@ def test_a_bound_value_compares_as_the_value_that_is_written(
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_bytes_stay_bytes_and_compare_as_the_text_that_they_are(connect: Connect, way: str) -> None:
+    connection = connect(**WAYS[way])
+    prepared = connection.prepareStatement(
+        "select hex(?) as a, hex(?) as b, count(*) as n from airlines where carrier = ? or carrier = ?"
+    )
+    given = (b"\0\xff'\\\x1a\n\x80", "ö'".encode(), b"AA", b"\xfe")
+    for position, value in enumerate(given, start=1):
+        prepared.setBytes(position, value)
+    assert rows_of(prepared.executeQuery()) == [("00FF275C1A0A80", "C3B627", "1")]
+    prepared.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_no_rows_and_more_rows_than_are_fetched_at_a_time_both_end(connect: Connect, way: str) -> None:
     connection = connect(**WAYS[way])
     prepared = connection.prepareStatement("select name from airlines where carrier >= ? order by carrier")

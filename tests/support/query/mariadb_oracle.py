@@ -38,6 +38,17 @@ class MariaOracle:
             cursor.execute(sql)
             return [tuple(row) for row in cursor.fetchall()]
 
+    def run(self, sql: str) -> None:
+        """A statement without rows. Raises pymysql.MySQLError."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+
+    def names(self, sql: str) -> list[str]:
+        """Names of the columns. Raises pymysql.MySQLError."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            return [str(column[0]) for column in cursor.description]
+
 
 @contextmanager
 def open_maria(
@@ -49,9 +60,9 @@ def open_maria(
     """
     with pymysql.connect(unix_socket=socket, user="root", charset="utf8mb4", autocommit=True) as connection:
         with connection.cursor() as cursor:
-            cursor.execute("SET NAMES utf8mb4 COLLATE utf8mb4_bin")
+            cursor.execute("SET NAMES utf8mb4 COLLATE utf8mb4_nopad_bin")
             cursor.execute(f"SET sql_mode = '{_MODE}', time_zone = '+00:00'")
-            cursor.execute(f"CREATE DATABASE `{database}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+            cursor.execute(f"CREATE DATABASE `{database}` CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin")
             cursor.execute(f"USE `{database}`")
             for name, table in tables.items():
                 _load(cursor, name, table)

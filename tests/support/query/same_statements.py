@@ -73,7 +73,10 @@ DEFINED = (
 )
 STATEMENTS = (*ANSWERED, *REFUSED, *DEFINED)
 # They want a session that is kept, which only the MySQL protocol has.
-OF_A_SESSION = ("set @a = 1", "set sql_mode = 'ANSI_QUOTES'", "set names utf8mb4", "use rtolap", "use {db}")
+OF_A_SESSION = (
+    *("set @a = 1", "set sql_mode = 'ANSI_QUOTES'", "set names utf8mb4", "use rtolap", "use {db}"),
+    *("prepare s from 'select 1'", "execute s", "deallocate prepare s"),
+)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ which quoting or comment something came into a text: what the engine would do is
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ import duckdb
 import msgspec
 
 from rtolap.base.errors import SqlSyntaxError, UnknownTable, UnsupportedSql
+from rtolap.query.checksums import CRC32
 from rtolap.query.macros import NAMES as MACROS
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from rtolap.query.sql.function_names import WINDOW_FUNCTIONS, unknown_function
@@ -55,7 +57,7 @@ _AGGREGATES = (
 _ENGINE_FUNCTIONS = frozenset(
     (
         *(*_OPERATORS, *_TEXTS, *_NUMBERS, *_TIMES, *_CHOICES, *_AGGREGATES, *WINDOW_FUNCTIONS),
-        *(HLL_ESTIMATE, BITMAP_SIZE, *MACROS),
+        *(HLL_ESTIMATE, BITMAP_SIZE, CRC32, *MACROS),
     )
 )
 _ENGINE_TYPES = frozenset(
@@ -66,6 +68,7 @@ _ENGINE_TYPES = frozenset(
     )
 )
 TEXTS_KEPT = 4096
+_OTHERWISE = "write it another way"
 TEXT_KEPT_MAX = 4096  # characters
 
 _EXPRESSIONS = frozenset(
@@ -79,6 +82,9 @@ _SOURCES = frozenset(("BASE_TABLE", "SUBQUERY", "JOIN", "EMPTY", "EXPRESSION_LIS
 _MODIFIERS = frozenset(("ORDER_MODIFIER", "LIMIT_MODIFIER", "DISTINCT_MODIFIER"))
 _ORDERS = frozenset(("ORDER_DEFAULT", "ASCENDING", "DESCENDING"))
 _KINDS = _QUERIES | _SOURCES | _MODIFIERS | _ORDERS
+
+
+log = logging.getLogger(__name__)
 
 
 class EngineTexts:
@@ -119,10 +125,13 @@ class EngineTexts:
             with self._lock:
                 (text,) = self._parser.execute("SELECT json_serialize_sql($1)", [sql]).fetchall()[0]
         except duckdb.Error as error:
-            raise SqlSyntaxError(f"bad SQL: {str(error).splitlines()[0]}") from error
+            raise SqlSyntaxError(
+                "bad SQL: the engine cannot read the statement", action=_OTHERWISE
+            ) from error
         read: Mapping[str, Any] = msgspec.json.decode(text)
         if read["error"]:
-            raise SqlSyntaxError(f"bad SQL: {str(read['error_message']).splitlines()[0]}")
+            log.info("the embedded engine cannot read a text: %s", read["error_message"])
+            raise SqlSyntaxError("bad SQL: the engine cannot read the statement", action=_OTHERWISE)
         return read
 
 

@@ -25,8 +25,11 @@ from rtolap.base.errors import (
     UnknownConnection,
     UnknownDatabase,
     UnknownFunction,
+    UnknownPrepared,
     UnknownTable,
     UnknownVariable,
+    UnknownZone,
+    UnreadableValue,
     UnsupportedSql,
 )
 from rtolap.protocols.query.messages import WarningCode
@@ -68,7 +71,7 @@ class TlsRequired(Unauthorized):
 
 
 ER_ACCESS_DENIED, ER_UNKNOWN_COM, ER_BAD_DB, ER_TOO_MANY = 1045, 1047, 1049, 1040
-ER_UNSUPPORTED = 1235
+ER_UNSUPPORTED, ER_TRUNCATED = 1235, 1292
 # Numbers of our own for what MySQL does not know; clients show them and choose nothing by them.
 WARNING_NUMBERS: dict[WarningCode, int] = {
     "time_aligned": 30001,
@@ -78,6 +81,7 @@ WARNING_NUMBERS: dict[WarningCode, int] = {
     "not_enabled": 30005,
     "not_consuming": 30006,
     "events_lost": 30007,
+    "truncated_value": ER_TRUNCATED,
     "without_effect": ER_UNSUPPORTED,
 }
 
@@ -87,11 +91,14 @@ _NUMBERS: tuple[tuple[type[RtolapError], tuple[int, str]], ...] = (
     (QueryTimeout, (3024, "HY000")),
     (QueryInterrupted, (1317, "70100")),
     (OutOfRange, (1690, "22003")),
+    (UnreadableValue, (1292, "22007")),
     (UnknownFunction, (1305, "42000")),
     (UnknownTable, (1146, "42S02")),
     (UnknownColumn, (1054, "42S22")),
     (UnknownConnection, (1094, "HY000")),
     (UnknownVariable, (1193, "HY000")),
+    (UnknownZone, (1298, "HY000")),
+    (UnknownPrepared, (1243, "HY000")),
     (UnknownDatabase, (ER_BAD_DB, "42000")),
     (SqlSyntaxError, (1064, "42000")),
     (UnsupportedSql, (ER_UNSUPPORTED, "42000")),

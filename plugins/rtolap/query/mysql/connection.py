@@ -17,6 +17,7 @@ from rtolap.query.mysql.handshake import Verify, change_user
 from rtolap.query.mysql.packets import Fields, PacketStream
 from rtolap.query.mysql.prepared import Prepared, PreparedStatements
 from rtolap.query.mysql.result_sets import binary_rows, text_rows
+from rtolap.query.mysql.statement_text import statement_text
 from rtolap.query.outcome import Outcome
 from rtolap.query.sql.parser import Statement
 from rtolap.query.statement_service import QueryService
@@ -146,7 +147,7 @@ class Connection:
                 found=len(payload) - 1,
                 action="bind large values as parameters of a prepared statement",
             )
-        return _text(payload)
+        return statement_text(payload[1:])
 
     def _plain(self, sql: str) -> str:
         """Return a text that means the same in each session: it is the key under which statements are found

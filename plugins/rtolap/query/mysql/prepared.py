@@ -170,12 +170,10 @@ def _text(data: bytes, type_code: int) -> object:
         if not value.is_finite():
             raise ValueError("a DECIMAL is a number")
         return value
-    if type_code in (249, 250, 251, codes.BLOB):
-        try:
-            return data.decode()  # clients send strings as BLOB too
-        except UnicodeDecodeError:
-            return data
-    return data.decode("utf-8", "replace")
+    try:
+        return data.decode()  # clients send texts as bytes, and bytes as texts
+    except UnicodeDecodeError:
+        return data
 
 
 def _instant(fields: Fields, type_code: int) -> object:

@@ -7,6 +7,7 @@ boolean, so it concatenates.
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from sqlglot import exp
@@ -15,6 +16,19 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import SqlSyntaxError
+
+MACRO_PREFIX = "MYSQL_"
+# Functions that are read as they are written, because the parser's own reading loses some of it.
+_OWN_FUNCTIONS = frozenset(("ELT", "JSON_EXTRACT", "REGEXP_SUBSTR", "STR_TO_DATE"))
+
+
+def _json_value(this: exp.Expr, path: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="JSON_EXTRACT", expressions=[this, path])
+
+
+_WRITTEN = "written"  # of a projection's meta: its text, as its author wrote it
+_PLACEHOLDER = re.compile(r":p\d+\b")  # as `parser` names each `?`
+LABEL_CHARACTERS_MAX = 256
 
 
 class RtolapSql(MySQL):
@@ -28,6 +42,31 @@ class RtolapSql(MySQL):
         DISJUNCTION: ClassVar = {
             token: kind for token, kind in MySQL.Parser.DISJUNCTION.items() if token is not TokenType.DPIPE
         }
+        FUNCTIONS: ClassVar = {
+            name: build for name, build in MySQL.Parser.FUNCTIONS.items() if name not in _OWN_FUNCTIONS
+        }
+        FUNCTION_PARSERS: ClassVar = {
+            name: parse for name, parse in MySQL.Parser.FUNCTION_PARSERS.items() if name not in _OWN_FUNCTIONS
+        }
+        COLUMN_OPERATORS: ClassVar = {
+            **MySQL.Parser.COLUMN_OPERATORS,
+            TokenType.ARROW: lambda self, this, path: _json_value(this, path),
+            TokenType.DARROW: lambda self, this, path: exp.Anonymous(
+                this="JSON_UNQUOTE", expressions=[_json_value(this, path)]
+            ),
+        }
+
+        def _parse_projections(self) -> tuple[list[exp.Expr], list[exp.Expr] | None]:
+            """Note the text of each projection: it is what clients see as its name."""
+            return self._parse_csv(self._parse_written), None
+
+        def _parse_written(self) -> exp.Expr | None:
+            start = self._curr
+            projection: exp.Expr | None = self._parse_expression()
+            if projection is not None and start and self._prev:
+                projection.meta[_WRITTEN] = self._find_sql(start, self._prev)
+            return projection
+
         TERM: ClassVar = {**MySQL.Parser.TERM, TokenType.DPIPE: exp.DPipe}
         # {d '…'}, {t '…'} and {ts '…'}, which ODBC's and JDBC's users write
         ODBC_DATETIME_LITERALS: ClassVar = {"d": exp.Date, "t": exp.Time, "ts": exp.Timestamp}
@@ -84,6 +123,22 @@ def engine_sql(expression: exp.Expr) -> str:
     return str(expression.sql(dialect="duckdb", comments=False))
 
 
+def label_of(projection: exp.Expr) -> str:
+    """The name of a projection that has none, as MySQL gives it: its text, without the quotes around it."""
+    if isinstance(projection, exp.Literal) and projection.is_string and projection.this:
+        return str(projection.this)[:LABEL_CHARACTERS_MAX]
+    if isinstance(projection, exp.Null):
+        return "NULL"
+    written = projection.meta.get(_WRITTEN)
+    text = user_sql(projection) if written is None else _PLACEHOLDER.sub("?", written)
+    return text[:LABEL_CHARACTERS_MAX]
+
+
 def user_sql(expression: exp.Expr) -> str:
     """The tree as its author would have written it, for messages and column names."""
     return str(expression.sql(dialect=RtolapSql))
+
+
+def rewritten_sql(expression: exp.Expr) -> str:
+    """A tree that rules have rewritten in part, for messages: macros under the names of MySQL's functions."""
+    return user_sql(expression).replace(MACRO_PREFIX, "")

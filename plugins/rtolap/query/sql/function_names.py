@@ -7,15 +7,26 @@ import difflib
 from rtolap.base.errors import UnknownFunction
 
 TEXT_FUNCTIONS = (
-    *("ascii", "bin", "bit_length", "char", "char_length", "concat", "concat_ws", "convert"),
-    *("field", "find_in_set", "format", "from_base64", "hex", "insert", "instr", "lcase", "left"),
-    *("length", "locate", "lower", "lpad", "ltrim", "md5", "octet_length", "ord", "position"),
-    *("regexp_like", "regexp_replace", "repeat", "replace", "reverse", "right", "rpad", "rtrim"),
-    *("sha1", "sha2", "space", "substr", "substring", "substring_index", "to_base64", "trim"),
+    *("ascii", "bin", "bit_length", "char", "char_length", "concat", "concat_ws", "conv", "convert"),
+    *("elt", "field", "find_in_set", "format", "from_base64", "hex", "insert", "instr", "lcase", "left"),
+    *("json_extract", "json_unquote", "json_valid"),
+    *("length", "locate", "lower", "lpad", "ltrim", "md5", "mid", "octet_length", "ord", "position"),
+    *(
+        "regexp_like",
+        "regexp_replace",
+        "regexp_substr",
+        "repeat",
+        "replace",
+        "reverse",
+        "right",
+        "rpad",
+        "rtrim",
+    ),
+    *("sha1", "sha2", "space", "strcmp", "substr", "substring", "substring_index", "to_base64", "trim"),
     *("ucase", "unhex", "upper"),
 )
 NUMBER_FUNCTIONS = (
-    *("abs", "acos", "asin", "atan", "atan2", "ceil", "ceiling", "cos", "cot", "degrees", "exp"),
+    *("abs", "acos", "asin", "atan", "atan2", "ceil", "ceiling", "cos", "cot", "crc32", "degrees", "exp"),
     *("floor", "greatest", "least", "ln", "log", "log10", "log2", "mod", "pi", "pow", "power"),
     *("radians", "rand", "round", "sign", "sin", "sqrt", "tan", "truncate"),
 )
@@ -23,10 +34,31 @@ TIME_FUNCTIONS = (
     *("adddate", "convert_tz", "curdate", "current_date", "current_time", "current_timestamp"),
     *("curtime", "date", "date_add", "date_format", "date_sub", "date_trunc", "datediff", "day"),
     *("dayname", "dayofmonth", "dayofweek", "dayofyear", "extract", "from_unixtime", "hour"),
-    *("last_day", "localtime", "localtimestamp", "maketime", "microsecond", "minute", "month"),
-    *("monthname", "now", "quarter", "second", "str_to_date", "subdate", "sysdate", "time"),
-    *("timediff", "timestamp", "timestampadd", "timestampdiff", "to_days", "unix_timestamp"),
-    *("utc_date", "utc_time", "utc_timestamp", "week", "weekday", "weekofyear", "year"),
+    *("last_day", "localtime", "localtimestamp", "makedate", "maketime", "microsecond", "minute", "month"),
+    *(
+        "monthname",
+        "now",
+        "period_add",
+        "period_diff",
+        "quarter",
+        "sec_to_time",
+        "second",
+        "str_to_date",
+        "subdate",
+        "sysdate",
+        "time",
+    ),
+    *(
+        "time_format",
+        "time_to_sec",
+        "timediff",
+        "timestamp",
+        "timestampadd",
+        "timestampdiff",
+        "to_days",
+        "unix_timestamp",
+    ),
+    *("utc_date", "utc_time", "utc_timestamp", "week", "weekday", "weekofyear", "year", "yearweek"),
 )
 CHOICES = ("cast", "coalesce", "if", "ifnull", "isnull", "nullif")
 AGGREGATES = (

@@ -21,6 +21,7 @@ from rtolap.query.sql.dialect import RtolapSql
 _EXPLAIN = re.compile(r"\s*+(?:explain|desc|describe)\s++(analyze\s++)?(?=select\b|with\b|\()", re.IGNORECASE)
 # What sqlglot fails with, besides its own errors, where a function's arguments are not those that it expects.
 PARSERS_OWN = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+_CHARSETS = ("_binary", "_utf8mb4", "_utf8mb3", "_utf8", "_ascii")
 _MARKUP = re.compile(r"\x1b\[\d+m")
 
 
@@ -88,6 +89,7 @@ def parse(sql: str, database: str | None = None) -> Statement:
             "unsupported statement", expected="SELECT, WITH, UNION or EXPLAIN SELECT", found=tree.key.upper()
         )
     _drop_hints(tree)
+    _drop_introducers(tree)
     nodes.approve(tree)
     _drop_dual(tree)
     if database is not None:
@@ -104,6 +106,19 @@ def _drop_hints(tree: exp.Expr) -> None:
     for node in tree.find_all(exp.Select, exp.Table):
         node.set("hint", None)
         node.set("hints", None)
+
+
+def _drop_introducers(tree: exp.Expr) -> None:
+    """`_utf8mb4'…'` is the text itself, and so are bytes that are one: clients send texts as bytes too."""
+    for node in list(tree.find_all(exp.Introducer)):
+        charset = str(node.this if isinstance(node.this, str) else node.this.name).lower()
+        if charset not in _CHARSETS or not node.expression.is_string:
+            raise UnsupportedSql(
+                f"unsupported SQL: the introducer {charset}", expected=f"one of {', '.join(_CHARSETS)}"
+            )
+        text = exp.Literal.string(str(node.expression.this))
+        text.meta.update(node.meta)
+        node.replace(text)
 
 
 def _drop_dual(tree: exp.Expr) -> None:
@@ -139,14 +154,21 @@ def _name_question_marks(sql: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _parameters(tree: exp.Expr, positional: tuple[str, ...]) -> tuple[str, ...]:
-    """Turn placeholders into the engine's `$name`; their names, positional ones in order."""
-    if any(tree.find_all(exp.Parameter)):
-        raise QueryError("user variables (@name) are not supported", action="bind a parameter instead")
+    """Turn placeholders into the engine's `$name`; their names, positional ones in order.
+
+    User variables become variables of the session called `@name`, which puts their values in their place.
+    """
+    for user in list(tree.find_all(exp.Parameter)):
+        variable = exp.SessionParameter(this=exp.var(f"@{str(user.name).lower()}"))
+        variable.meta.update(user.meta)
+        user.replace(variable)
     names = dict.fromkeys(positional)
     for node in list(tree.find_all(exp.Placeholder)):
         name = str(node.this)
         if positional and name not in names:
             raise QueryError("mixed parameters", expected="either ? or :name", found=f":{name}")
         names.setdefault(name)
-        node.replace(exp.Parameter(this=exp.var(name)))
+        parameter = exp.Parameter(this=exp.var(name))
+        parameter.meta.update(node.meta)
+        node.replace(parameter)
     return tuple(names)

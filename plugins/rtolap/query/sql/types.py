@@ -17,7 +17,18 @@ from sqlglot import exp
 from rtolap.model.types import ColumnType
 
 SqlKind = Literal[
-    "null", "boolean", "int", "bigint", "hugeint", "decimal", "double", "string", "date", "datetime", "binary"
+    "null",
+    "boolean",
+    "int",
+    "bigint",
+    "hugeint",
+    "decimal",
+    "double",
+    "string",
+    "date",
+    "datetime",
+    "time",
+    "binary",
 ]
 DECIMAL_DIGITS = 38
 _INTEGERS: tuple[SqlKind, ...] = ("int", "bigint", "hugeint")
@@ -26,10 +37,12 @@ _INT_MAX, _BIGINT_MAX = 2**31, 2**63
 
 @dataclass(frozen=True)
 class SqlType:
-    """`scale`: digits behind the point, of decimals and of QUOTIENT."""
+    """`scale`: digits behind the point, of decimals and of QUOTIENT. `shown`: those that MySQL shows of a
+    rounded double, -1 where they are not known; None: as many as it has."""
 
     kind: SqlKind
     scale: int = 0
+    shown: int | None = None
 
     @property
     def is_integer(self) -> bool:
@@ -50,8 +63,10 @@ class SqlType:
 
 NULL, BOOLEAN, STRING = SqlType("null"), SqlType("boolean"), SqlType("string")
 INT, BIGINT, HUGEINT, DOUBLE = SqlType("int"), SqlType("bigint"), SqlType("hugeint"), SqlType("double")
+ROUNDED = SqlType("double", shown=-1)
 QUOTIENT = SqlType("double", 4)  # of exact numbers: a decimal in MySQL, with four digits more
-DATE, DATETIME = SqlType("date"), SqlType("datetime")
+DATE, DATETIME, TIME = SqlType("date"), SqlType("datetime"), SqlType("time")
+BINARY = SqlType("binary")
 
 _T = exp.DType
 _DECLARED: dict[exp.DType, SqlType] = {
@@ -64,7 +79,7 @@ _DECLARED: dict[exp.DType, SqlType] = {
     **dict.fromkeys((_T.TIMESTAMP, _T.DATETIME, _T.TIMESTAMPTZ, _T.TIMESTAMPNTZ), DATETIME),
     _T.DATE: DATE,
     _T.BOOLEAN: BOOLEAN,
-    _T.BLOB: SqlType("binary"),
+    _T.BLOB: BINARY,
 }
 
 
@@ -87,6 +102,8 @@ def of_value(value: object) -> SqlType | None:
             return SqlType("decimal", max(0, -int(value.as_tuple().exponent)))
         case str():
             return STRING
+        case bytes():
+            return BINARY
         case datetime():
             return DATETIME
         case date():
@@ -146,8 +163,11 @@ def _pair(left: SqlType, right: SqlType) -> SqlType | None:
 def of_arithmetic(operands: Iterable[SqlType]) -> SqlType:
     """Return the type of a sum of numbers: integers widen to 64 bits, as MySQL's do."""
     kinds = list(operands)
-    if any(each.kind == "double" for each in kinds):
-        return DOUBLE
+    doubles = [each for each in kinds if each.kind == "double"]
+    if doubles:
+        if any(each == DOUBLE for each in doubles):
+            return DOUBLE
+        return QUOTIENT if all(each == QUOTIENT for each in doubles) else ROUNDED
     if any(each.kind == "decimal" for each in kinds):
         return SqlType("decimal", max(each.scale for each in kinds))
     return HUGEINT if any(each.kind == "hugeint" for each in kinds) else BIGINT

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from decimal import Decimal
 from typing import Final
 
 import sqlglot
@@ -11,10 +14,17 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.tokenizer_core import TokenType
 
-from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
+from rtolap.base.errors import QueryError, SqlSyntaxError, UnknownZone, UnsupportedSql
+from rtolap.query.durations import durations_us, is_duration, time_text
+from rtolap.query.outcome import Outcome
 from rtolap.query.sql.dialect import RtolapSql
+from rtolap.query.sql.rules.zones import is_zone, offset_minutes
 
-Value = str | int
+Value = str | int  # of a variable of the system
+UserValue = str | int | float | Decimal | bytes | None
+Evaluate = Callable[[str, Mapping[str, UserValue]], UserValue]  # an expression and user variables → its value
+USER_VARIABLES_MAX = 1_000
+USER_BYTES_MAX = 1 << 20  # of all user variables of a session
 TIMEOUT_MS_MAX = 86_400_000
 SESSION_TOKEN = "rtolap_session_token"
 ANSI_QUOTES = "ANSI_QUOTES"
@@ -31,7 +41,6 @@ _HARMLESS_MODES = frozenset(
         *("NO_FIELD_OPTIONS", "NO_KEY_OPTIONS", "NO_TABLE_OPTIONS", "SIMULTANEOUS_ASSIGNMENT"),
     )
 )
-_ZONES_OF_UTC = frozenset(("SYSTEM", "UTC", "GMT", "ETC/UTC", "ETC/GMT", "+00:00", "-00:00", "+0:00"))
 _TARGET: Final = re.compile(
     r"(?:(?P<scope>session|local|global|persist|persist_only)\s+|@@(?:(?P<at_scope>\w+)\s*\.\s*)?)?"
     r"`?(?P<name>@?\w+)`?\s*\Z",
@@ -39,10 +48,38 @@ _TARGET: Final = re.compile(
 )
 
 
+def user_value(outcome: Outcome) -> UserValue:
+    """Return the value of an outcome of one column, as a user variable holds it: moments are texts there."""
+    table = outcome.table()
+    if table.num_rows != 1 or table.num_columns != 1:
+        raise QueryError("SET of a user variable", expected="one value", found=f"{table.num_rows} rows")
+    column = table.column(0)
+    if is_duration(column.type):
+        (duration,) = durations_us(column)
+        return None if duration is None else time_text(duration)
+    (value,) = column.to_pylist()
+    if isinstance(value, bool):
+        return int(value)
+    if value is None or isinstance(value, str | int | float | Decimal | bytes):
+        return value
+    return value.isoformat(" ") if isinstance(value, datetime) else str(value)
+
+
+def refuse(expression: str, users: Mapping[str, UserValue]) -> UserValue:
+    """`Evaluate` where nothing is computed."""
+    raise UnsupportedSql(f"unsupported value of SET: {expression[:100]}")
+
+
 def assigned(
-    text: str, variables: Mapping[str, Value], defaults: Mapping[str, Value], users: Mapping[str, Value]
-) -> tuple[dict[str, Value], dict[str, Value]]:
+    text: str,
+    variables: Mapping[str, Value],
+    defaults: Mapping[str, Value],
+    users: Mapping[str, UserValue],
+    evaluate: Evaluate,
+) -> tuple[dict[str, Value], dict[str, UserValue]]:
     """`variables` and user variables after SET `text`; the given ones are left as they are.
+
+    `evaluate`: computes what is more than a constant, a variable, or a text made of these.
 
     Any list is taken, because clients send many; only sql_mode, time_zone, max_execution_time,
     rtolap_session_token and user variables have an effect. Raises QueryError for a value that is not kept
@@ -53,10 +90,8 @@ def assigned(
         raise UnsupportedSql("unsupported SET STATEMENT … FOR", action="SET the variable, then ask")
     for scope, name, expression in _read(text):
         if name.startswith("@"):
-            kept = _user_value(expression, variables, users)
-            users.pop(name, None)
-            if kept is not None:
-                users[name] = kept
+            users[name] = _user_value(expression, variables, users, evaluate)
+            _check_room(users)
         elif name in _CHECKED:
             if scope in ("global", "persist", "persist_only"):
                 raise UnsupportedSql(
@@ -97,15 +132,46 @@ def _parsed(expression: str) -> exp.Expr:
         raise SqlSyntaxError(f"bad SQL: SET … = {expression[:100]}") from error
 
 
-def _user_value(expression: str, variables: Mapping[str, Value], users: Mapping[str, Value]) -> Value | None:
-    """None for what is not computed here: it is refused where it is used."""
+def _user_value(
+    expression: str,
+    variables: Mapping[str, Value],
+    users: Mapping[str, UserValue],
+    evaluate: Evaluate,
+) -> UserValue:
+    node = _parsed(expression)
+    if isinstance(node, exp.Parameter):
+        return users.get(f"@{node.name}".lower())
+    if isinstance(node, exp.Literal) and (node.is_string or str(node.this).isdecimal()):
+        return _value(node, variables, users)
+    if isinstance(node, exp.SessionParameter):
+        return variables.get(str(node.name).lower())  # NULL, where a client saves one that is not here
+    if isinstance(node, exp.Concat | exp.Replace | exp.Coalesce):  # which clients write, in every session
+        known = _known_value(node, variables, users)
+        if known is not None:
+            return known
+    return evaluate(expression, users)
+
+
+def _check_room(users: Mapping[str, UserValue]) -> None:
+    size = sum(len(name) + sys.getsizeof(value) for name, value in users.items())
+    if len(users) > USER_VARIABLES_MAX or size > USER_BYTES_MAX:
+        raise QueryError(
+            "too much in user variables",
+            expected=f"at most {USER_VARIABLES_MAX} variables and {USER_BYTES_MAX} bytes in a session",
+            found=f"{len(users)} variables, {size} bytes",
+        )
+
+
+def _known_value(
+    node: exp.Expr, variables: Mapping[str, Value], users: Mapping[str, UserValue]
+) -> Value | None:
     try:
-        return _value(_parsed(expression), variables, users)
+        return _value(node, variables, users)
     except QueryError:
         return None
 
 
-def _value(node: exp.Expr, variables: Mapping[str, Value], users: Mapping[str, Value]) -> Value:
+def _value(node: exp.Expr, variables: Mapping[str, Value], users: Mapping[str, UserValue]) -> Value:
     """Return the value of what clients write: constants, words, variables, and texts made of these."""
 
     def text(part: exp.Expr) -> str:
@@ -120,8 +186,9 @@ def _value(node: exp.Expr, variables: Mapping[str, Value], users: Mapping[str, V
             return variables[str(node.name).lower()]
         case exp.Parameter():
             name = f"@{node.name}".lower()
-            if name in users:
-                return users[name]
+            held = users.get(name)
+            if isinstance(held, str | int):
+                return held
             raise UnsupportedSql(f"unsupported value of SET: {name} holds nothing that was kept")
         case exp.Concat():
             return "".join(map(text, node.expressions))
@@ -129,7 +196,7 @@ def _value(node: exp.Expr, variables: Mapping[str, Value], users: Mapping[str, V
             return text(node.this).replace(text(node.expression), text(node.args["replacement"]))
         case exp.Coalesce():
             for part in (node.this, *node.expressions):
-                if (value := _user_value(part.sql(dialect=RtolapSql), variables, users)) is not None:
+                if (value := _known_value(part, variables, users)) is not None:
                     return value
         case exp.Subquery() | exp.Paren():
             return _value(node.this, variables, users)
@@ -161,13 +228,13 @@ def _checked_modes(value: Value) -> Value:
 
 
 def _checked_zone(value: Value) -> Value:
-    if str(value).upper() not in _ZONES_OF_UTC:
-        raise UnsupportedSql(
-            f"unsupported time_zone {str(value)[:100]!r}",
-            expected="'+00:00', 'UTC' or 'SYSTEM': NOW() and its like are in UTC",
-            action="convert with CONVERT_TZ(…, 'UTC', zone) where local time is wanted",
-        )
-    return value
+    zone = str(value)
+    if offset_minutes(zone) is not None or is_zone(zone):
+        return zone
+    raise UnknownZone(
+        f"unknown time zone {zone[:100]!r}",
+        expected="an offset from '-13:59' to '+14:00', 'SYSTEM', or a name such as 'Europe/Berlin'",
+    )
 
 
 def _checked_timeout(value: Value) -> Value:

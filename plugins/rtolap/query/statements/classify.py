@@ -14,6 +14,7 @@ from rtolap.base.errors import SqlSyntaxError
 from rtolap.query.approval import bounds
 from rtolap.query.sql.dialect import quoted_with_backticks
 from rtolap.query.statements.shows import Show, show_of
+from rtolap.query.statements.text_prepared import Deallocate, ExecutePrepared, Prepare, text_prepared_of
 from rtolap.query.stored.ddl import Definition, parse_ddl
 
 _BLANK_OR_COMMENT = re.compile(r"\s+|/\*(?!!).*?\*/|--[ \t][^\n]*|#[^\n]*", re.DOTALL)
@@ -116,7 +117,8 @@ class Query:
     text: str
 
 
-Request = Nothing | TransactionWord | SetVariables | UseDatabase | Kill | Define | Show | Query
+TextPrepared = Prepare | ExecutePrepared | Deallocate
+Request = Nothing | TransactionWord | SetVariables | UseDatabase | Kill | Define | Show | Query | TextPrepared
 
 
 def classify(text: str, database: str | None) -> Request:
@@ -143,6 +145,8 @@ def _kind(text: str, database: str | None) -> Request:
         return TransactionWord()
     if (show := show_of(text)) is not None:
         return show
+    if (prepared := text_prepared_of(text)) is not None:
+        return prepared
     definition = parse_ddl(text, database)
     return Query(text) if definition is None else Define(definition)
 
@@ -157,7 +161,11 @@ def is_diagnostic(text: str) -> bool:
 
 def needs_admission(request: Request) -> bool:
     """Return True for a statement that the engine computes, for as long as its caller lets it."""
-    return isinstance(request, Query) or (isinstance(request, Show) and bool(request.condition))
+    return (
+        isinstance(request, Query | ExecutePrepared)
+        or (isinstance(request, Show) and bool(request.condition))
+        or (isinstance(request, SetVariables) and "@" in request.assignments)
+    )
 
 
 def _database_of_use(text: str) -> str | None:

@@ -14,7 +14,8 @@ from rtolap.query.cancel import Cancellation
 from rtolap.query.outcome import Outcome
 from rtolap.query.sql.parser import Parameters, Statement
 from rtolap.query.statement_service import QueryService
-from rtolap.query.statements.assignments import Value
+from rtolap.query.statements import text_prepared
+from rtolap.query.statements.assignments import UserValue, Value, user_value
 from rtolap.query.statements.classify import (
     Define,
     Kill,
@@ -24,10 +25,14 @@ from rtolap.query.statements.classify import (
     SetVariables,
     TransactionWord,
     UseDatabase,
+    classify,
+    needs_admission,
+    plain,
 )
 from rtolap.query.statements.session import Session, substitute
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import Show
+from rtolap.query.statements.text_prepared import Deallocate, ExecutePrepared, Prepare
 from rtolap.query.stored.ddl import Definition
 
 
@@ -87,20 +92,70 @@ class Executor:
             case Show():
                 shown = self._shows.answer(request, session, cancellation)
                 return Outcome(shown.schema, iter(shown.to_batches()))
+            case ExecutePrepared():
+                return self._execute_prepared(request, session, cancellation)
             case Define(definition=definition):
                 return self._define(definition, session)
             case SetVariables(assignments=assignments):
                 _check_kept(session, "SET", "give what it is for with the request: timeout_ms, database")
-                session.set(assignments)
+                self._set(assignments, session, cancellation)
             case UseDatabase(name=name):
                 _check_kept(session, "USE", "give `database` with the request")
                 session.use(name)
             case Kill():
                 of_connection = request.what == "connection"
                 self._peers.kill(request.connection_id, session.user, connection=of_connection)
+            case Prepare():
+                _check_kept(session, "PREPARE", "send the statement with its parameters")
+                self._prepare(request, session)
+            case Deallocate(name=name):
+                _check_kept(session, "DEALLOCATE", "send the statement with its parameters")
+                text_prepared.find(session.prepared, name)
+                del session.prepared[name]
             case Nothing() | TransactionWord():
                 pass
         return _done()
+
+    def _set(self, assignments: str, session: Session, cancellation: Cancellation | None) -> None:
+        endings = [] if cancellation is None else [cancellation]
+
+        def evaluate(expression: str, users: Mapping[str, UserValue]) -> UserValue:
+            statement = self._service.prepare(f"select ({expression})", session.database)
+            ending = (
+                endings.pop() if endings else self._service.cancellation(session.timeout_ms, session.user)
+            )
+            outcome = self._service.execute(substitute(statement, session, users), (), ending)
+            try:
+                return user_value(outcome)
+            finally:
+                outcome.close()
+
+        try:
+            session.set(assignments, evaluate)
+        finally:
+            if cancellation is not None:
+                cancellation.close()
+
+    def _prepare(self, request: Prepare, session: Session) -> None:
+        text = request.text if request.variable is None else str(session.users.get(request.variable))
+        text = plain(text, ansi_quotes=session.has_ansi_quotes)
+        prepared = classify(text, session.database)
+        if isinstance(prepared, Prepare | ExecutePrepared | Deallocate):
+            raise UnsupportedSql("unsupported PREPARE of PREPARE, EXECUTE or DEALLOCATE")
+        if isinstance(prepared, Query):
+            self.parse(prepared, session)  # an error in it is told now
+        text_prepared.keep(session.prepared, request.name, text)
+
+    def _execute_prepared(
+        self, request: ExecutePrepared, session: Session, cancellation: Cancellation | None
+    ) -> Outcome:
+        _check_kept(session, "EXECUTE", "send the statement with its parameters")
+        prepared = classify(text_prepared.find(session.prepared, request.name), session.database)
+        values = [session.users.get(name) for name in request.variables]
+        if not needs_admission(prepared) and cancellation is not None:
+            cancellation.close()
+            cancellation = None
+        return self.execute(prepared, session, values, cancellation)
 
     def parse(self, query: Query, session: Session) -> Statement:
         return substitute(self._service.prepare(query.text, session.database), session)

@@ -5,17 +5,28 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 
 from sqlglot import exp
 
-from rtolap.base.errors import UnknownDatabase, UnknownVariable
+from rtolap.base.errors import UnknownDatabase, UnknownVariable, UnsupportedSql
 from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.session_token import SessionPositions, SessionTokens
-from rtolap.query.sql.dialect import user_sql
+from rtolap.query.sql.dialect import label_of
 from rtolap.query.sql.parser import Statement
+from rtolap.query.sql.rules.zones import in_session_zone, offset_minutes
 from rtolap.query.statement_service import TIMEOUT_MS_DEFAULT
-from rtolap.query.statements.assignments import ANSI_QUOTES, SESSION_TOKEN, TIMEOUT_MS_MAX, Value, assigned
+from rtolap.query.statements.assignments import (
+    ANSI_QUOTES,
+    SESSION_TOKEN,
+    TIMEOUT_MS_MAX,
+    Evaluate,
+    UserValue,
+    Value,
+    assigned,
+    refuse,
+)
 
 SERVER_VERSION = "8.0.33-rtolap"  # clients decide by it which grammar and catalogue they use
 
@@ -83,7 +94,8 @@ class Session:
     databases: Callable[[], Sequence[str]] = lambda: (DATABASE,)
     tokens: SessionTokens = field(default_factory=lambda: SessionTokens(secrets.token_hex()))
     variables: dict[str, Value] = field(init=False)
-    users: dict[str, Value] = field(init=False)
+    users: dict[str, UserValue] = field(init=False)
+    prepared: dict[str, str] = field(init=False)
     positions: SessionPositions = field(init=False)
     running: str | None = None
     warnings: list[tuple[str, int, str]] = field(default_factory=list)
@@ -95,6 +107,7 @@ class Session:
         """As it was after the login."""
         self.variables = {**VARIABLES, **self.facts}
         self.users = {}
+        self.prepared = {}
         self.positions = SessionPositions()
         self.warnings = []
 
@@ -125,41 +138,61 @@ class Session:
             raise UnknownDatabase(f"unknown database {database!r}", expected=f"one of {known}")
         self.database = name
 
-    def set(self, assignments: str) -> None:
+    @property
+    def zone(self) -> str | None:
+        """The time zone of the session; None for UTC."""
+        zone = str(self.variables["time_zone"])
+        return None if offset_minutes(zone) == 0 else zone
+
+    def set(self, assignments: str, evaluate: Evaluate = refuse) -> None:
         """SET …, all of it or, raising QueryError for what is not kept here, nothing."""
-        variables, users = assigned(assignments, self.variables, VARIABLES, self.users)
+        variables, users = assigned(assignments, self.variables, VARIABLES, self.users, evaluate)
         token = str(variables[SESSION_TOKEN])
         if token != self.variables[SESSION_TOKEN]:
             self.positions.merge(self.tokens.read(token))  # what was answered here still counts
         self.variables, self.users = variables, users
 
 
-def substitute(statement: Statement, session: Session) -> Statement:
-    """Put the session's values in the place of `@@variables`, DATABASE(), USER() and the like.
+def substitute(
+    statement: Statement, session: Session, users: Mapping[str, UserValue] | None = None
+) -> Statement:
+    """Put the session's values in the place of `@@variables`, `@name`, DATABASE(), USER() and the like.
 
-    The same statement where there are none: what it was rewritten to is found by its identity.
+    `users`: user variables that are not the session's yet. The same statement where there is nothing of it:
+    what it was rewritten to is found by its identity.
     """
-    if all(_value(node, session) is None for node in statement.functions):
+    users = session.users if users is None else users
+    zone = session.zone if any(isinstance(node, exp.Func) for node in statement.functions) else None
+    if zone is None and all(_value(node, session, users) is None for node in statement.functions):
         return statement
     tree = statement.tree.copy()
     for select in tree.find_all(exp.Select):
         select.set("expressions", [_labelled(projection) for projection in select.expressions])
     for node in list(tree.find_all(exp.Expr)):
-        value = _value(node, session)
+        value = _value(node, session, users)
         if value is not None:
             node.replace(value)
+    if zone is not None:
+        in_session_zone(tree, zone)
     return replace(statement, tree=tree)
 
 
 def _labelled(projection: exp.Expr) -> exp.Expr:
     if isinstance(projection, exp.Alias) or not projection.find(exp.SessionParameter, exp.Func):
         return projection
-    return exp.alias_(projection, user_sql(projection)[:256], quoted=True)
+    return exp.alias_(projection, label_of(projection), quoted=True)
 
 
-def _value(node: exp.Expr, session: Session) -> exp.Expr | None:
+def _value(node: exp.Expr, session: Session, users: Mapping[str, UserValue]) -> exp.Expr | None:
     if isinstance(node, exp.SessionParameter):
         name = str(node.name).lower()
+        if name.startswith("@"):
+            if not session.is_kept:
+                raise UnsupportedSql(
+                    "user variables (@name) are not supported: no statement follows in this session",
+                    action="bind a parameter instead",
+                )
+            return _literal(users.get(name))
         value = session.variable(name)
         if value is None:
             raise UnknownVariable(f"unknown variable @@{name}", action="SHOW VARIABLES lists those there are")
@@ -181,7 +214,17 @@ def _value(node: exp.Expr, session: Session) -> exp.Expr | None:
     return None
 
 
-def _literal(value: str | int | None) -> exp.Expr:
-    if value is None:
-        return exp.null()
-    return exp.Literal.number(value) if isinstance(value, int) else exp.Literal.string(value)
+def _literal(value: UserValue) -> exp.Expr:
+    match value:
+        case None:
+            return exp.null()
+        case str():
+            return exp.Literal.string(value)
+        case bytes():
+            return exp.HexString(this=value.hex())
+        case float():
+            number = f"{abs(value)!r}"
+            literal: exp.Expr = exp.Literal.number(number if "e" in number else f"{number}e0")
+        case _:
+            literal = exp.Literal.number(f"{abs(value):f}" if isinstance(value, Decimal) else str(abs(value)))
+    return exp.paren(exp.Neg(this=literal)) if value < 0 else literal

@@ -76,7 +76,10 @@ _FORMS: tuple[tuple[str, ShowKind], ...] = (
     (r"show\s+(?:storage\s+)?engines", "engines"),
     (r"show\s+(?:character\s+set|charset)", "charsets"),
     (r"show\s+collation", "collations"),
-    (r"show\s+(?:triggers|events|plugins|profiles|procedure\s+status|function\s+status)\b.*", "nothing"),
+    (
+        r"show\s+(?:triggers|events|plugins|privileges|profiles|procedure\s+status|function\s+status)\b.*",
+        "nothing",
+    ),
     (r"show\s+grants.*", "grants"),
 )
 _PATTERNS = tuple((re.compile(form, re.IGNORECASE | re.DOTALL), kind) for form, kind in _FORMS)

@@ -90,14 +90,18 @@ class WorkerPool(Sessions):
     def session(self, ending: Cancellation) -> Session:
         """Raises what ended the statement, or Unavailable."""
         unborn = 0
-        while unborn < _TRIES:
+        servers: set[int] = set()  # which ended before they made what was asked of them: a failure each
+        while unborn + len(servers) < _TRIES:
             worker = self._take()
             is_new = worker.pid is None
             try:
                 worker.wait_ready(ending)
                 session = WorkerSession(worker, self._next(), ending, self._give_back, self.bound_bytes)
             except WorkerGone:
-                unborn += is_new
+                if is_new and self._starter.has_ended(worker.server_number):
+                    servers.add(worker.server_number)
+                else:
+                    unborn += is_new
                 self._give_back(worker, worker.killed or DIED)
             except RtolapError:
                 if worker.pid is None and worker.killed is None:  # it is starting for another statement

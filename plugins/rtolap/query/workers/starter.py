@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -37,14 +38,34 @@ class Starter(Closeable):
         self._server: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._ended: dict[int, int] = {}
+        self._number = 0
 
     @property
     def pid(self) -> int | None:
-        """Return the process id of the fork server."""
-        return None if self._server is None else self._server.pid
+        """Return the process id of the fork server; None where none runs."""
+        with self._lock:
+            return None if self._server is None or self._is_gone() else self._server.pid
 
-    def start(self) -> tuple[socket.socket, socket.socket]:
-        """Data and control of a new worker, which says Hello when it is ready.
+    def has_ended(self, number: int) -> bool:
+        """Return True if the fork server of this number takes no requests any more."""
+        with self._lock:
+            return number != self._number or self._is_gone()
+
+    def _is_gone(self) -> bool:
+        """Return True if no fork server holds the other end.
+
+        The system hangs up before it closes the requests that the server has not read. So the end of a
+        worker that was never born is not seen before that of its server.
+        """
+        if self._socket is None:
+            return True
+        poll = select.poll()
+        poll.register(self._socket, 0)
+        return bool(poll.poll(0))
+
+    def start(self) -> tuple[socket.socket, socket.socket, int]:
+        """Return data and control of a new worker, which says Hello when it is ready, and the number of its
+        fork server.
 
         Raises Unavailable where the system has no more processes or descriptors.
         """
@@ -58,18 +79,21 @@ class Starter(Closeable):
         except OSError as error:
             raise Unavailable("no worker can be started", found=str(error), action="ask later") from error
 
-    def _started(self) -> tuple[socket.socket, socket.socket]:
+    def _started(self) -> tuple[socket.socket, socket.socket, int]:
         data, data_of_worker = socket.socketpair()
         control, control_of_worker = socket.socketpair()
         with data_of_worker, control_of_worker:
             descriptors = [data_of_worker.fileno(), control_of_worker.fileno()]
             for is_again in (False, True):
                 try:
+                    if self._socket is not None and self._is_gone():
+                        log.warning("the fork server of the workers has ended, another is started")
+                        self._drop_server()
                     if self._socket is None:
                         self._start_server()
                     assert self._socket is not None
                     socket.send_fds(self._socket, [b"one more"], descriptors)
-                    return data, control
+                    return data, control, self._number
                 except OSError as error:
                     self._drop_server()
                     if is_again:
@@ -101,6 +125,7 @@ class Starter(Closeable):
                 ours.close()
                 raise
         self._socket = ours
+        self._number += 1
 
     def _drop_server(self) -> None:
         if self._socket is not None:

@@ -27,9 +27,14 @@ class WorkerGone(Exception):
 
 
 class Worker:
-    """`kill` and `interrupt` from any thread; the rest by who has the worker."""
+    """`kill` and `interrupt` from any thread; the rest by who has the worker.
 
-    def __init__(self, data: socket.socket, control: socket.socket) -> None:
+    Attributes:
+        server_number: of the fork server that was asked for it.
+    """
+
+    def __init__(self, data: socket.socket, control: socket.socket, server_number: int) -> None:
+        self.server_number = server_number
         self._data = data
         self._control = control
         self._lock = threading.RLock()

@@ -10,6 +10,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -144,6 +145,8 @@ func parsed(given []string) (values []any, err error) {
 		case "null":
 		case "text":
 			value = rest
+		case "bytes":
+			value, err = hex.DecodeString(rest)
 		case "int":
 			value, err = strconv.ParseInt(rest, 10, 64)
 		case "float":

@@ -1,25 +1,34 @@
 """Comparisons of unlike operands, as MySQL compares them, whatever way a constant came.
 
 A DATE beside a moment with a time counts as its midnight: `d < '2013-01-02 05:00'` is `d <= '2013-01-02'`,
-and `d = '2013-01-02 05:00'` holds for no date. Text beside a number is a number, a boolean is 1 or 0. What is
-rewritten stays a comparison of a column with a constant wherever it can, so that it is pushed down.
+and `d = '2013-01-02 05:00'` holds for no date. Text beside a number is the number that it begins with, text
+and numbers beside a moment are moments, a boolean is 1 or 0; see `loose_values`. What is rewritten stays a
+comparison of a column with a constant wherever it can, so that it is pushed down.
 """
 
 from __future__ import annotations
 
 import re
 from datetime import datetime
+from decimal import Decimal
 
 from sqlglot import exp
 
-from rtolap.base.errors import QueryError, UnsupportedSql
-from rtolap.query.sql.dialect import user_sql
+from rtolap.base.errors import UnsupportedSql
+from rtolap.protocols.query.messages import QueryWarning
+from rtolap.query.sql.dialect import rewritten_sql
+from rtolap.query.sql.loose_values import moment_of_number, moment_of_text, number_of
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.expression_types import Typed
+from rtolap.query.sql.rules.macro_calls import macro
+from rtolap.query.sql.rules.rows import Compare, among_constants, compare_rows, is_row, joined
 from rtolap.query.sql.timeline import as_datetime, text
-from rtolap.query.sql.types import BOOLEAN, DATE, NULL, STRING, SqlType
+from rtolap.query.sql.types import BOOLEAN, DATE, DATETIME, NULL, STRING, SqlType
 
 _T = exp.DType
+_PLAIN_MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?)?", re.ASCII)
+_ROWS_LOOKED_UP_MIN = 9  # of an IN list
+_MEMBERS_LOOKED_UP_MAX = 4  # what is written grows with the factorial of it
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
@@ -28,13 +37,15 @@ _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
 }
 # d < x, where x is later than the midnight of its day: d <= that day, and so on
 _OF_THE_DAY: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.LTE, exp.GTE: exp.GT}
-_NUMBER = re.compile(r"\s*([-+]?)(\d+(?:\.\d*)?|\.\d+)\s*\Z")
 
 
 def compare_pair(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
     left, right = node.this, node.expression
-    if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
-        return _tuples(type(node), left, right, typed, context)
+    if isinstance(right, exp.All | exp.Any):
+        _check_alike(node, typed.of(left), typed.of(right.this.unnest()))
+        return None
+    if is_row(left) or is_row(right):
+        return compare_rows(type(node), left, right, _of_members(typed, context))
     return _compared(type(node), left, right, typed, context)
 
 
@@ -62,10 +73,12 @@ def compare_range(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | 
 def compare_in(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
     query = node.args.get("query")
     if query is not None:
-        _check_alike(node, typed.of(node.this), typed.of(query.unnest()))
+        members = node.this.expressions if is_row(node.this) else [node.this]
+        for place, member in enumerate(members):
+            _check_alike(node, typed.of(member), typed.shown(query.unnest(), place))
         return None
-    if isinstance(node.this, exp.Tuple):
-        return _tuples_in(node, node.this, typed, context)
+    if is_row(node.this):
+        return _rows_in(node, typed, context)
     compared = [_compared(exp.EQ, node.this, item, typed, context) for item in node.expressions]
     if all(each is None for each in compared):
         return None
@@ -103,35 +116,41 @@ def compare_case(node: exp.Case, typed: Typed, context: Context) -> None:
         branch.set("this", equal)
 
 
-def _tuples(
-    kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, typed: Typed, context: Context
-) -> exp.Expr | None:
-    """(a, b) = (c, d) member by member, where one pair is of unlike operands."""
-    pairs = list(zip(left.expressions, right.expressions, strict=False))
-    compared = [_compared(exp.EQ, left_item, right_item, typed, context) for left_item, right_item in pairs]
-    if all(each is None for each in compared):
-        return None
-    if kind is not exp.EQ or len(left.expressions) != len(right.expressions):
-        raise UnsupportedSql(
-            f"unsupported SQL: {user_sql(left)[:100]} beside {user_sql(right)[:100]}",
-            expected="operands of like types, or = between as many members",
-        )
-    equal = [
-        each if each is not None else exp.EQ(this=left_item.copy(), expression=right_item.copy())
-        for each, (left_item, right_item) in zip(compared, pairs, strict=True)
+def _rows_in(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
+    """Long lists of constant rows are looked up at once, others compared one by one."""
+    members = node.this.expressions
+    constant = [row for row in node.expressions if _is_constant_row(row, members, typed, context)]
+    if len(constant) < _ROWS_LOOKED_UP_MIN or len(members) > _MEMBERS_LOOKED_UP_MAX:
+        constant = []
+    known = {id(row) for row in constant}
+    compared = [
+        compare_rows(exp.EQ, node.this, row, _of_members(typed, context))
+        for row in node.expressions
+        if id(row) not in known
     ]
-    return exp.paren(exp.and_(*equal, copy=False), copy=False)
+    if constant:
+        compared.append(exp.paren(among_constants(members, [row.expressions for row in constant])))
+    return joined(exp.Or, compared)
 
 
-def _tuples_in(node: exp.Expr, left: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
-    compared = [_tuples(exp.EQ, left, item, typed, context) for item in node.expressions]
-    if all(each is None for each in compared):
-        return None
-    either = [
-        each if each is not None else exp.EQ(this=left.copy(), expression=item.copy())
-        for each, item in zip(compared, node.expressions, strict=True)
-    ]
-    return exp.paren(exp.or_(*either, copy=False), copy=False)
+def _is_constant_row(row: exp.Expr, members: list[exp.Expr], typed: Typed, context: Context) -> bool:
+    """Is it one of constants that the engine compares with the members as MySQL does?"""
+    if not is_row(row) or len(row.expressions) != len(members):
+        return False
+    return all(
+        isinstance(each, exp.Literal)
+        and typed.of(member) is not None
+        and _compared(exp.EQ, member, each, typed, context) is None
+        for member, each in zip(members, row.expressions, strict=True)
+    )
+
+
+def _of_members(typed: Typed, context: Context) -> Compare:
+    def compare(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
+        compared = _compared(kind, left, right, typed, context)
+        return compared if compared is not None else _pair(kind, left.copy(), right.copy())
+
+    return compare
 
 
 def _check_alike(node: exp.Expr, left: SqlType | None, right: SqlType | None) -> None:
@@ -140,7 +159,7 @@ def _check_alike(node: exp.Expr, left: SqlType | None, right: SqlType | None) ->
         return
     if (left == STRING) != (right == STRING):
         raise UnsupportedSql(
-            f"unsupported SQL: {user_sql(node)[:200]} looks for one type among another",
+            f"unsupported SQL: {rewritten_sql(node)[:200]} looks for one type among another",
             expected="operands of like types",
             action="cast one of them",
         )
@@ -153,9 +172,18 @@ def _compared(
     left_type, right_type = typed.of(left), typed.of(right)
     if left_type is None or right_type is None or left_type.kind == right_type.kind:
         return None
+    if {left_type.kind, right_type.kind} == {"binary", "string"}:
+        return _with_bytes(kind, left, right, left_type, context)
     if _ranks(right_type, left_type):
         return _compared(_FLIPPED.get(kind, kind), right, left, typed, context)
-    if left_type == DATE and right_type.kind == "string":
+    if left_type.is_moment and right_type.kind == "string":
+        moment = _text_moment(right, left_type, context)
+        if left_type != DATE:
+            return None if moment is None else _pair(kind, left.copy(), moment)
+        return _with_date(kind, left, right if moment is None else moment, context)
+    if left_type.is_moment and right_type.is_number:
+        return _with_digits(kind, left, right, left_type, context)
+    if left_type == DATE and right_type == DATETIME:
         return _with_date(kind, left, right, context)
     if left_type.is_number and right_type.kind == "string":
         return _with_number(kind, left, right, context)
@@ -166,7 +194,7 @@ def _compared(
 
 def _ranks(left: SqlType, right: SqlType) -> bool:
     """Return True if the comparison is written about `left`: its type comes before that of `right`."""
-    order = ("boolean", "date", "int", "bigint", "hugeint", "decimal", "double", "string")
+    order = ("boolean", "date", "datetime", "int", "bigint", "hugeint", "decimal", "double", "string")
     return (
         left.kind in order and right.kind in order and order.index(left.kind) < order.index(right.kind)
     ) and not (left.is_number and right.is_number)
@@ -186,11 +214,62 @@ def _with_date(kind: type[exp.Expr], day: exp.Expr, moment: exp.Expr, context: C
     return _pair(kind, exp.cast(day.copy(), _T.TIMESTAMP), exactly)
 
 
+def _with_bytes(
+    kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, left_type: SqlType, context: Context
+) -> exp.Expr:
+    """Bytes beside text compare as the text that they are; others as bytes."""
+    bytes_are_left = left_type.kind == "binary"
+    value, words = (left, right) if bytes_are_left else (right, left)
+    held = bytes.fromhex(str(value.this)) if isinstance(value, exp.HexString) else _constant(value, context)
+    other = macro("BYTES", words)
+    if isinstance(held, bytes):
+        try:
+            value, other = exp.Literal.string(held.decode()), words.copy()
+        except UnicodeDecodeError:
+            value = value.copy()
+    return _pair(kind, value, other) if bytes_are_left else _pair(kind, other, value.copy())
+
+
+def _text_moment(words: exp.Expr, beside: SqlType, context: Context) -> exp.Expr | None:
+    """A text as a moment; None where the engine reads it alike."""
+    value = _constant(words, context)
+    if not isinstance(value, str):
+        if not words.find(exp.Column, exp.Query):
+            return None  # a parameter that has no value yet
+        return macro("TEXT_MOMENT", words)
+    moment, truncated = moment_of_text(value)
+    if not truncated and _PLAIN_MOMENT.fullmatch(value):
+        return None
+    if truncated:
+        _warn_of_truncation(beside.kind, value, context)
+    return exp.cast(exp.Literal.string(text(moment)), _T.TIMESTAMP)
+
+
+def _with_digits(
+    kind: type[exp.Expr], moment: exp.Expr, number: exp.Expr, beside: SqlType, context: Context
+) -> exp.Expr:
+    value = _constant(number, context)
+    if not isinstance(value, int | float | Decimal):
+        return _pair(kind, exp.cast(moment.copy(), _T.TIMESTAMP), macro("NUMBER_MOMENT", number))
+    meant, truncated = moment_of_number(value)
+    if truncated:
+        _warn_of_truncation(beside.kind, str(value), context)
+    literal = exp.cast(exp.Literal.string(text(meant)), _T.TIMESTAMP)
+    return (
+        _with_date(kind, moment, literal, context) if beside == DATE else _pair(kind, moment.copy(), literal)
+    )
+
+
+def _warn_of_truncation(kind: str, value: str, context: Context) -> None:
+    message = f"Truncated incorrect {kind.upper()} value: '{value[:100]}'"
+    context.warnings.append(QueryWarning("truncated_value", "Warning", message))
+
+
 def _with_number(kind: type[exp.Expr], number: exp.Expr, words: exp.Expr, context: Context) -> exp.Expr:
     value = _constant(words, context)
     if not isinstance(value, str):
-        return _pair(kind, number.copy(), exp.cast(words.copy(), _T.DOUBLE))
-    return _pair(kind, number.copy(), _literal(value, words))
+        return _pair(kind, number.copy(), macro("TEXT_NUMBER", words))
+    return _pair(kind, number.copy(), number_literal(value, context))
 
 
 def _with_boolean(
@@ -201,23 +280,19 @@ def _with_boolean(
         return _pair(kind, exp.Literal.number(int(constant)), other.copy())
     if given.kind == "string":
         value = _constant(other, context)
-        other = _literal(value, other) if isinstance(value, str) else exp.cast(other.copy(), _T.DOUBLE)
+        other = number_literal(value, context) if isinstance(value, str) else macro("TEXT_NUMBER", other)
     if isinstance(other, exp.Literal) and str(other.this) in ("0", "1"):
         return _pair(kind, flag.copy(), exp.Boolean(this=str(other.this) == "1"))
     return _pair(kind, exp.cast(flag.copy(), _T.BIGINT), other.copy())
 
 
-def _literal(value: str, written: exp.Expr) -> exp.Expr:
-    match = _NUMBER.match(value)
-    if match is None:
-        raise QueryError(
-            f"{user_sql(written)[:200]} is compared with a number",
-            expected="a number",
-            found=repr(value[:100]),
-        )
-    digits = match[2].rstrip("0").rstrip(".") if "." in match[2] else match[2]
-    literal: exp.Expr = exp.Literal.number(digits or "0")
-    return exp.Neg(this=literal) if match[1] == "-" else literal
+def number_literal(value: str, context: Context) -> exp.Expr:
+    """The number that a text begins with."""
+    number = number_of(value)
+    if number.truncated:
+        _warn_of_truncation("double", value, context)
+    literal: exp.Expr = exp.Literal.number(number.digits)
+    return exp.Neg(this=literal) if number.negative else literal
 
 
 def _constant(node: exp.Expr, context: Context) -> object:

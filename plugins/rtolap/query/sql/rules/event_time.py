@@ -41,6 +41,7 @@ _PARTS: dict[type[exp.Expr], TimeUnit] = {
     exp.Minute: "minute",
     exp.Second: "second",
 }
+_MACROS: dict[str, TimeUnit] = dict.fromkeys(("MYSQL_WEEK", "MYSQL_WEEK_YEAR", "MYSQL_YEARWEEK"), "day")
 _FORMATS: dict[str, TimeUnit] = {
     **dict.fromkeys("Yy", "year"),
     **dict.fromkeys("mbB", "month"),
@@ -205,6 +206,8 @@ def _unit_of(function: exp.Expr | None) -> TimeUnit | None:
             return None
         known = [unit for unit in units if unit is not None]
         return min(known, key=TIME_UNITS.index)
+    if isinstance(function, exp.Anonymous):
+        return _MACROS.get(str(function.this))
     return _PARTS.get(type(function))
 
 

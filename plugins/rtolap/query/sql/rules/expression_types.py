@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
+from rtolap.query.checksums import CRC32
 from rtolap.query.sql import types as sql_types
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.totals import TOTAL
 from rtolap.query.sql.types import (
     BIGINT,
+    BINARY,
     BOOLEAN,
     DATE,
     DATETIME,
@@ -25,6 +27,7 @@ from rtolap.query.sql.types import (
     NULL,
     QUOTIENT,
     STRING,
+    TIME,
     SqlType,
 )
 
@@ -66,6 +69,13 @@ _FIXED: dict[type[exp.Expr], SqlType] = {
     ),
     **dict.fromkeys((exp.Lower, exp.Trim, exp.Pad, exp.Repeat, exp.Replace, exp.Reverse, exp.Chr), STRING),
     **dict.fromkeys((exp.TimeToStr, exp.GroupConcat, exp.Hex, exp.RegexpReplace, exp.Dayname), STRING),
+    **dict.fromkeys((exp.MD5, exp.SHA, exp.SHA2, exp.NumberToStr, exp.SubstringIndex, exp.ToBase64), STRING),
+    **dict.fromkeys((exp.Unhex, exp.FromBase64), SqlType("binary")),
+    **dict.fromkeys((exp.BitLength, exp.Ascii, exp.Week, exp.TimestampDiff), BIGINT),
+    **dict.fromkeys(
+        (exp.Sin, exp.Cos, exp.Tan, exp.Atan, exp.Atan2, exp.Degrees, exp.Radians, exp.Pi), DOUBLE
+    ),
+    **dict.fromkeys((exp.Acos, exp.Asin, exp.Cot), DOUBLE),
     **dict.fromkeys(
         (exp.Count, exp.Length, exp.StrPosition, exp.Year, exp.Quarter, exp.Month, exp.Day), BIGINT
     ),
@@ -74,25 +84,55 @@ _FIXED: dict[type[exp.Expr], SqlType] = {
         (exp.WeekOfYear, exp.Extract, exp.DateDiff, exp.RowNumber, exp.Rank, exp.DenseRank), BIGINT
     ),
     **dict.fromkeys((exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot), HUGEINT),
+    **dict.fromkeys((exp.BitwiseLeftShift, exp.BitwiseRightShift), HUGEINT),
+    **dict.fromkeys((exp.BitwiseAndAgg, exp.BitwiseOrAgg, exp.BitwiseXorAgg), HUGEINT),
     **dict.fromkeys((exp.Sqrt, exp.Ln, exp.Log, exp.Exp, exp.Pow, exp.Rand), DOUBLE),
     **dict.fromkeys((exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance, exp.VariancePop), DOUBLE),
     **dict.fromkeys((exp.TsOrDsToDate, exp.Date, exp.LastDay, exp.CurrentDate), DATE),
     **dict.fromkeys((exp.AtTimeZone, exp.TimestampTrunc, exp.CurrentTimestamp, exp.UnixToTime), DATETIME),
     exp.Sign: INT,
+    exp.HexString: BINARY,
+    exp.Unhex: BINARY,
+    exp.FromBase64: BINARY,
     exp.Null: NULL,
 }
 _MACROS: dict[str, SqlType] = {
     **dict.fromkeys(
         (
             *("left", "right", "from", "substring", "lpad", "rpad", "repeat", "number_text"),
-            "substring_index",
+            *("substring_index", "conv", "text", "regexp_substr", "to_base64", "json", "json_unquote"),
+            *(
+                "json_list",
+                "half_hour",
+                "digits",
+                "time_sign",
+                "ordinal",
+                "grouped",
+                "unsigned_zero",
+                "group",
+                "year_digits",
+                "joined",
+            ),
         ),
         STRING,
     ),
     **dict.fromkeys(("locate", "ascii", "whole_part", "text_integer", "find_in_set"), BIGINT),
+    **dict.fromkeys(("strcmp", "json_valid", "week", "week_year", "yearweek", "time_to_sec"), BIGINT),
+    **dict.fromkeys(("period_add", "period_diff", "time_part"), BIGINT),
+    **dict.fromkeys(("makedate", "read_date", "read_day", "read_week"), DATE),
+    **dict.fromkeys(("moment_at", "plus_time", "shifted"), DATETIME),
+    "text_number": DOUBLE,
+    **dict.fromkeys(("text_moment", "number_moment"), DATETIME),
     **dict.fromkeys(("sqrt", "ln", "log", "acos", "asin", "exp", "pow", "cot"), DOUBLE),
-    "unsigned": HUGEINT,
+    **dict.fromkeys(("insert", "char", "ltrim", "rtrim", "replace", "ordinal"), STRING),
+    **dict.fromkeys(("bits", "whole", "left_shift", "right_shift"), HUGEINT),
+    **dict.fromkeys(("time", "timediff", "time_of", "time_now", "between", "maketime", "within_time"), TIME),
+    **dict.fromkeys(("ord", "strlen", "weekday", "datesub", "date_diff", "unix_timestamp"), BIGINT),
+    **dict.fromkeys(("bin", "monthname", "sha1", "to_base64"), STRING),
+    **dict.fromkeys(("from_base64", "unhex"), SqlType("binary")),
+    "round_even": DOUBLE,
     "from_unixtime": DATETIME,
+    CRC32: BIGINT,
 }
 
 
@@ -150,7 +190,7 @@ class Typed:
             case exp.Div():
                 total = node.this.this if node.this.meta.get(TOTAL) else node.this
                 return self._quotient([total, node.expression])
-            case exp.Neg() if isinstance(node.this, exp.Literal):
+            case exp.Neg() if isinstance(node.this, exp.Literal) and not node.this.is_string:
                 whole = sql_types.of_literal(node.this).is_integer
                 return (
                     sql_types.of_integer(-int(node.this.this)) if whole else sql_types.of_literal(node.this)
@@ -173,9 +213,17 @@ class Typed:
                 return BIGINT
             case exp.Round() | exp.Trunc() | exp.Ceil() | exp.Floor():
                 kind = self.of(node.this)
-                return kind if kind is None or kind.kind != "decimal" else SqlType("decimal", kind.scale)
+                if kind is not None and kind.kind == "double" and kind != QUOTIENT:
+                    return SqlType("double", shown=_digits(node.args.get("decimals")))
+                if kind is None or kind.kind != "decimal":
+                    return kind
+                digits = _digits(node.args.get("decimals"))
+                return SqlType("decimal", kind.scale if digits < 0 else min(kind.scale, digits))
             case exp.Anonymous():
-                return _MACROS.get(str(node.this).lower().removeprefix("mysql_"))
+                name = str(node.this).lower().removeprefix("mysql_")
+                if name in ("divided", "modulo"):
+                    return self._arithmetic(node.expressions[:2])
+                return _MACROS.get(name)
         if isinstance(node, _MOVED):
             return self._moved(node.this, node.args.get("unit"))
         if isinstance(node, _BOOLEAN):
@@ -258,6 +306,10 @@ class Typed:
         shown = query.expressions if isinstance(query, exp.Select) else []
         return self.of(shown[position]) if position < len(shown) else None
 
+    def shown(self, query: exp.Expr, place: int) -> SqlType | None:
+        """Return the type of a column of a query, by its place."""
+        return self._at(query, place)
+
     def _of_query(self, query: exp.Expr) -> SqlType | None:
         """Return the type of a query that stands for a value."""
         return self._at(query, 0) if isinstance(query, exp.Query) else None
@@ -274,6 +326,16 @@ def branches(node: exp.Expr) -> list[exp.Expr]:
             other = node.args.get("false")
             return [node.args["true"]] if other is None else [node.args["true"], other]
     return [node.this, *node.expressions]
+
+
+def _digits(written: exp.Expr | None) -> int:
+    """The digits that ROUND leaves behind the point; -1 if they are not written in the statement."""
+    if written is None:
+        return 0
+    if isinstance(written.unnest(), exp.Neg):
+        return 0 if isinstance(written.unnest().this, exp.Literal) else -1
+    number = written.unnest()
+    return int(number.this) if isinstance(number, exp.Literal) and str(number.this).isdigit() else -1
 
 
 def is_days(unit: exp.Expr | None) -> bool:

@@ -15,7 +15,7 @@
 | `EXP`, `POW`, `COT` | an error beyond the doubles | NaN, infinity |
 | `LPAD` and `RPAD` to below 0, `LOCATE` from below 1 | NULL, 0 | '', as from 1 |
 | `ASCII` | the first byte | the first character |
-| `DATE_FORMAT(…, '%v')`, `'%u'`, `'%V'` | weeks by modes 3, 1, 2 | other weeks: the last two are refused |
+| `DATE_FORMAT(…, '%v')`, `'%u'`, `'%V'` | weeks by modes 3, 1, 2 | other weeks |
 | `DATE_FORMAT(…, '%D')` | 1st, 2nd, … | an error |
 
 `macros` has those that need more than another name, `mysql_functions` those that the engine has not. What it
@@ -25,15 +25,27 @@ does not know at all is an error there.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from sqlglot import exp
 
 from rtolap.base.errors import UnsupportedSql
+from rtolap.query.sql.rules.calendar import (
+    CALENDAR_FUNCTIONS,
+    convert_zone,
+    intervals,
+    moment_of,
+    parts,
+    week,
+    week_of,
+    week_year_of,
+)
 from rtolap.query.sql.rules.context import Context
+from rtolap.query.sql.rules.conversions import CONVERSION_FUNCTIONS, to_base64
+from rtolap.query.sql.rules.macro_calls import macro
 from rtolap.query.sql.rules.mysql_functions import (
     adddate,
     from_unixtime,
-    macro,
     subdate,
     time,
     time_literal,
@@ -50,18 +62,21 @@ from rtolap.query.sql.rules.texts import (
 
 _WHOLE_UNITS = frozenset(("MICROSECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK"))
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-_WEEK_FORMATS = {"0": "%U", "3": "%V", "5": "%W"}  # MySQL's mode → the engine's format
-_SUNDAY_WEEKS = "0"
 _YEAR_ZERO, _EPOCH, _EPOCH_DAYS = "0000-01-01", "1970-01-01", 719_528
 _MICROSECONDS = 1_000_000
-_FORMAT_PIECES = re.compile(r"(%%|%D)")
+_FORMAT_PIECES = re.compile(r"(%%|%[DWVX])")
+_WEEK_LETTERS = {"%W": 1, "%V": 2}  # which the engine counts otherwise: by these modes
 
 
 def functions(tree: exp.Expr, context: Context) -> exp.Expr:
+    intervals(tree)
     for node in reversed(list(tree.find_all(exp.Func))):  # what stands inside first
         rewrite = _ANONYMOUS.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else None
         rewrite = rewrite or _KNOWN.get(type(node))
-        rewritten = None if rewrite is None else rewrite(node)
+        if isinstance(node, exp.ConvertTimezone):
+            rewritten = convert_zone(node, context)
+        else:
+            rewritten = None if rewrite is None else rewrite(node)
         if rewritten is not None:
             node.replace(rewritten)
     return tree
@@ -76,29 +91,18 @@ def _weekday(node: exp.Expr) -> exp.Expr:
     return exp.paren(exp.Sub(this=part, expression=exp.Literal.number(1)), copy=False)
 
 
-def _week(node: exp.Expr) -> exp.Expr:
-    mode = node.args.get("mode")
-    return _week_of(node.this, _SUNDAY_WEEKS if mode is None else mode.name)
-
-
-def _week_of(day: exp.Expr, mode: str) -> exp.Expr:
-    if mode not in _WEEK_FORMATS:
-        raise UnsupportedSql(
-            f"unsupported SQL: WEEK with mode {mode}", expected="mode 0, 3 (ISO weeks, as WEEKOFYEAR) or 5"
-        )
-    if not isinstance(day, exp.TsOrDsToDate):
-        day = exp.TsOrDsToDate(this=day.copy())
-    written = exp.TimeToStr(this=day.copy(), format=exp.Literal.string(_WEEK_FORMATS[mode]))
-    return exp.cast(written, exp.DataType.Type.BIGINT)
-
-
 def _extract(node: exp.Expr) -> exp.Expr | None:
     match str(node.this.name).upper():
         case "WEEK":
-            return _week_of(node.expression, _SUNDAY_WEEKS)
+            return week_of(node.expression, 0)
         case "MICROSECOND":
             return _of_the_second(node.copy())
-    return None
+    return parts(node, _single_part)
+
+
+def _single_part(unit: str, moment: exp.Expr) -> exp.Expr:
+    part = exp.Extract(this=exp.var(unit), expression=moment.copy())
+    return _of_the_second(part) if unit == "MICROSECOND" else part
 
 
 def _microsecond(node: exp.Expr) -> exp.Expr:
@@ -167,23 +171,42 @@ def _date_format(node: exp.Expr) -> exp.Expr:
             expected="a text such as '%Y-%m-%d'",
         )
     pieces = [piece for piece in _FORMAT_PIECES.split(str(pattern.this)) if piece]
-    for letter, meant in (("%W", "%u"), ("%V", "%V"), ("%X", "%X")):
-        if any(letter in piece for piece in pieces):
-            raise UnsupportedSql(
-                f"unsupported SQL: DATE_FORMAT with {meant}",
-                expected="%U (weeks begin on Sunday) or %v (ISO weeks, of the year %x)",
-            )
-    runs = [""]
+    _refuse_percents(pieces)
+    texts: list[exp.Expr] = []
+    run = ""
     for piece in pieces:
-        if piece == "%D":
-            runs.append("")
-        else:
-            runs[-1] += piece.replace("%v", "%V")
-    text = _formatted(node, runs[0])
-    for run in runs[1:]:
-        text = exp.DPipe(this=text, expression=macro("ORDINAL", exp.Day(this=node.this.copy())))
-        text = exp.DPipe(this=text, expression=_formatted(node, run)) if run else text
-    return text if len(runs) == 1 else exp.paren(text, copy=False)
+        own = _format_piece(piece, node.this)
+        if own is None:
+            run += piece.replace("%v", "%V")
+            continue
+        texts += [_formatted(node, run), own] if run else [own]
+        run = ""
+    if run or not texts:
+        texts.append(_formatted(node, run))
+    text = texts[0]
+    for following in texts[1:]:
+        text = exp.DPipe(this=text, expression=following)
+    return text if len(texts) == 1 else exp.paren(text, copy=False)
+
+
+def _format_piece(piece: str, moment: exp.Expr) -> exp.Expr | None:
+    """What the engine's formats do not have."""
+    if piece == "%D":
+        return macro("ORDINAL", exp.Day(this=moment.copy()))
+    if piece in _WEEK_LETTERS:
+        return macro("DIGITS", week_of(moment, _WEEK_LETTERS[piece]), exp.Literal.number(2))
+    if piece == "%X":
+        return macro("DIGITS", week_year_of(moment, _WEEK_LETTERS["%V"]), exp.Literal.number(4))
+    return None
+
+
+def _refuse_percents(pieces: list[str]) -> None:
+    """The parser reads the letter behind %% as a field."""
+    for piece, following in pairwise(pieces):
+        if piece == "%%" and re.match(r"[A-CE-UWYZa-uw-z-]", following):
+            raise UnsupportedSql(
+                "unsupported SQL: DATE_FORMAT with %% before a letter", action="join texts with CONCAT"
+            )
 
 
 def _formatted(node: exp.Expr, pattern: str) -> exp.Expr:
@@ -203,7 +226,9 @@ _KNOWN: dict[type[exp.Expr], Rewrite] = {
     exp.Pow: macro_of("POW"),
     exp.Cot: macro_of("COT"),
     exp.DayOfWeek: _day_of_week,
-    exp.Week: _week,
+    exp.Week: week,
+    exp.Timestamp: moment_of,
+    exp.ToBase64: to_base64,
     exp.Extract: _extract,
     exp.TimestampDiff: _difference,
     exp.DateDiff: _days,
@@ -216,6 +241,8 @@ _KNOWN: dict[type[exp.Expr], Rewrite] = {
 }
 _ANONYMOUS: dict[str, Rewrite] = {
     **ANONYMOUS_TEXT_FUNCTIONS,
+    **CALENDAR_FUNCTIONS,
+    **CONVERSION_FUNCTIONS,
     "weekday": _weekday,
     "microsecond": _microsecond,
     "adddate": adddate,

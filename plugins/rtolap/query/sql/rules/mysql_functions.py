@@ -22,19 +22,20 @@ from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
 from rtolap.query.sql.rules.comparisons import equals
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.expression_types import Typed
-from rtolap.query.sql.types import DATE, SqlType
+from rtolap.query.sql.rules.macro_calls import macro
+from rtolap.query.sql.rules.zones import ZONE, converted, unzoned
+from rtolap.query.sql.types import DATE, STRING, SqlType
 
 _T = exp.DType
 _DATE_ONLY = re.compile(r"\s*\d+-\d+-\d+\s*")
 _FRACTION = re.compile(r"\.(\d*)\s*\Z")
 _MICROSECOND_DIGITS = 6
+_FIELD_GROUPS = {"string": "text", "date": "moment", "datetime": "moment", "time": "time", "binary": "binary"}
 _SECONDS_DIGITS = 10
+_OF_NUMBERS = frozenset(
+    f"mysql_{name}" for name in ("sqrt", "ln", "log", "acos", "asin", "exp", "pow", "cot", "sec_to_time")
+)
 _Rewrite = Callable[[exp.Expr, Typed, Context], exp.Expr | None]
-
-
-def macro(name: str, *arguments: exp.Expr | None) -> exp.Expr:
-    given = [argument.copy() for argument in arguments if argument is not None]
-    return exp.Anonymous(this=f"MYSQL_{name}", expressions=given)
 
 
 def exactly(node: exp.Expr, *counts: int) -> list[exp.Expr]:
@@ -98,7 +99,13 @@ def time_literal(node: exp.Expr) -> exp.Expr | None:
 
 def by_types(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
     """Functions of which the types of the operands decide the engine's expression."""
-    rewrite = _BY_TYPES.get(str(node.this).lower())
+    name = str(node.this).lower()
+    if name in _OF_NUMBERS:
+        for operand in list(node.expressions):
+            if typed.of(operand) == STRING:
+                operand.replace(macro("TEXT_NUMBER", operand))
+        return None
+    rewrite = _BY_TYPES.get(name)
     return None if rewrite is None else rewrite(node, typed, context)
 
 
@@ -111,9 +118,17 @@ def _field(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
         )
     asked, *others = node.expressions
     kinds = {kind.kind for kind in map(typed.of, node.expressions) if kind is not None} - {"null"}
-    if "string" in kinds and len(kinds) > 1:
+    groups = {_FIELD_GROUPS.get(kind, "number") for kind in kinds}
+    if len(groups) > 1:
         raise UnsupportedSql(
-            "unsupported SQL: FIELD compares text with something else", action="cast one of them"
+            f"unsupported SQL: FIELD compares unlike things: {' and '.join(sorted(groups))}",
+            expected="one of texts, numbers, moments, times",
+            action="cast one of them",
+        )
+    if "hugeint" in kinds and len(kinds) > 1:  # MySQL looks at the bits: -1 is found as 2^64 - 1
+        raise UnsupportedSql(
+            "unsupported SQL: FIELD compares numbers of more than 63 bits with others",
+            action="cast them to DECIMAL",
         )
     case = exp.case()
     for position, other in enumerate(others, start=1):
@@ -121,12 +136,42 @@ def _field(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
     return case.else_(exp.Literal.number(0))
 
 
+def hexadecimal(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
+    """HEX of a number counts it rounded, of anything else its text. The engine shows a double as bytes."""
+    value, kind = node.this, typed.of(node.this)
+    if kind is None or kind.is_integer or kind.kind in ("string", "null", "binary"):
+        return None
+    if kind.is_number:
+        whole: exp.Expr = exp.Round(this=value.copy())
+        return exp.Hex(this=exp.cast(whole, _T.BIGINT))
+    return exp.Hex(this=exp.cast(value.copy(), _T.BIGINT if kind.kind == "boolean" else _T.TEXT))
+
+
+def _binary(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
+    """BIN of a text counts the number that it begins with: the engine shows its bytes."""
+    (value,) = exactly(node, 1)
+    kind = typed.of(value)
+    if kind is None or kind.is_integer or kind.kind == "null":
+        return None
+    if kind.kind not in ("string", "boolean"):
+        raise UnsupportedSql(
+            f"unsupported SQL: BIN of a {kind.kind}", expected="an integer, or a text of one"
+        )
+    empty = exp.Literal.string("")  # of which MySQL gives NULL
+    text = exp.Nullif(this=value.copy(), expression=empty)
+    number = macro("TEXT_INTEGER", text) if kind.kind == "string" else exp.cast(value.copy(), _T.BIGINT)
+    return exp.Anonymous(this="BIN", expressions=[number])
+
+
 def _unix_timestamp(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
     arguments = exactly(node, 0, 1)
     if not arguments:
         return exp.cast(macro("UNIX_NOW"), _T.BIGINT)
     (at,) = arguments
-    micros = macro("UNIX_US", exp.cast(at.copy(), _T.TIMESTAMP))
+    moment: exp.Expr = exp.cast(at.copy(), _T.TIMESTAMP)
+    if node.args.get(ZONE) is not None:
+        moment = converted(moment, node.args[ZONE].name, "UTC")
+    micros = macro("UNIX_US", moment)
     digits = _fraction_digits(at, typed.of(at))
     if not digits:
         return exp.cast(exp.IntDiv(this=micros, expression=exp.Literal.number(1_000_000)), _T.BIGINT)
@@ -139,6 +184,7 @@ def _fraction_digits(at: exp.Expr, kind: SqlType | None) -> int:
     if at.is_string:
         fraction = _FRACTION.search(at.name)
         return min(_MICROSECOND_DIGITS, len(fraction[1])) if fraction else 0
+    at = unzoned(at)
     is_now = isinstance(at, exp.Cast) and isinstance(at.this, exp.CurrentTimestamp)
     return 0 if kind == DATE or is_now else _MICROSECOND_DIGITS
 
@@ -166,6 +212,7 @@ def _timediff(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None
 
 
 _BY_TYPES: dict[str, _Rewrite] = {
+    "bin": _binary,
     "field": _field,
     "unix_timestamp": _unix_timestamp,
     "mysql_time": _time,

@@ -13,7 +13,7 @@ from sqlglot.optimizer.scope import traverse_scope
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnknownColumn, UnknownDatabase, UnsupportedSql
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, unknown_column, unknown_table
 from rtolap.query.information_schema import INFORMATION_PREFIX, information_columns
-from rtolap.query.sql.dialect import RtolapSql, user_sql
+from rtolap.query.sql.dialect import RtolapSql, label_of, user_sql
 from rtolap.query.sql.rules.context import Context, cube_scopes
 
 _UNKNOWN_COLUMN = re.compile(r"Unknown column: (\S+)")
@@ -34,6 +34,8 @@ def names(tree: exp.Expr, context: Context) -> exp.Expr:
         if kind.this.name in _ZONED:
             kind.set("this", exp.DataType.Type.TIMESTAMP)
     _drop_exact_collations(tree)
+    for query in tree.find_all(exp.Select, exp.SetOperation):
+        _drop_constant_order(query)
     for select in tree.find_all(exp.Select):
         select.set("locks", None)  # FOR UPDATE has no meaning here: nothing can be written
         _drop_modifiers(select)
@@ -176,6 +178,23 @@ def _drop_exact_collations(tree: exp.Expr) -> None:
         node.replace(node.this)
 
 
+def _drop_constant_order(query: exp.Expr) -> None:
+    """ORDER BY NULL, or by a text, orders nothing."""
+    order = query.args.get("order")
+    if order is None:
+        return
+    kept = [
+        each
+        for each in order.expressions
+        if not isinstance(each.this, exp.Null)
+        and not (isinstance(each.this, exp.Literal) and each.this.is_string)
+    ]
+    if kept:
+        order.set("expressions", kept)
+    else:
+        query.set("order", None)
+
+
 def _drop_modifiers(select: exp.Select) -> None:
     """SQL_NO_CACHE and its like tell MySQL's server how to work, not what to answer."""
     for modifier in select.args.get("operation_modifiers") or ():
@@ -230,7 +249,5 @@ def _label(select: exp.Select) -> None:
     labelled = []
     for projection in select.expressions:
         nameless = not isinstance(projection, exp.Alias | exp.Column | exp.Star)
-        labelled.append(
-            exp.alias_(projection, user_sql(projection)[:256], quoted=True) if nameless else projection
-        )
+        labelled.append(exp.alias_(projection, label_of(projection), quoted=True) if nameless else projection)
     select.set("expressions", labelled)

@@ -125,10 +125,18 @@ def _group(cube: CubeScope) -> None:
         elif columns:
             keys.append(value.copy())
     if not uses_cube:
-        raise _no_events(cube)
+        if not _shows_nothing(select):
+            raise _no_events(cube)
+        keys.append(cube.column(cube.schema.cube.all_dimensions[0]))  # a client looks whether it may ask
     _order(cube, {column.sql() for key in keys for column in key.find_all(exp.Column)})
     if keys:
         select.set("group", exp.Group(expressions=keys))
+
+
+def _shows_nothing(select: exp.Select) -> bool:
+    limit = select.args.get("limit")
+    count = limit.expression if isinstance(limit, exp.Limit) else None
+    return isinstance(count, exp.Literal) and str(count.this) == "0"
 
 
 def _order(cube: CubeScope, keys: set[str]) -> None:

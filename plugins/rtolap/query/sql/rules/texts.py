@@ -7,11 +7,12 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
-from rtolap.query.sql.dialect import user_sql
+from rtolap.query.sql.dialect import rewritten_sql
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.expression_types import Typed
-from rtolap.query.sql.rules.mysql_functions import find_in_set, macro, substring_index
-from rtolap.query.sql.types import QUOTIENT, SqlType
+from rtolap.query.sql.rules.macro_calls import macro
+from rtolap.query.sql.rules.mysql_functions import find_in_set, substring_index
+from rtolap.query.sql.types import DECIMAL_DIGITS, QUOTIENT, SqlType
 
 _ALL = (exp.Concat, exp.ConcatWs)
 _BOTH = (exp.DPipe, exp.Like, exp.RegexpLike)
@@ -19,11 +20,18 @@ _FIRST = (exp.Upper, exp.Lower, exp.Trim, exp.Length, exp.Reverse, exp.StrPositi
 _MACROS = {  # how many of their arguments are texts, which stand first
     **{
         f"mysql_{name}": 1
-        for name in ("left", "right", "from", "substring", "lpad", "rpad", "repeat", "ascii")
+        for name in ("left", "right", "from", "substring", "lpad", "rpad", "repeat", "ascii", "ord")
     },
-    **{f"mysql_{name}": 2 for name in ("substring_index", "find_in_set")},
+    **{
+        f"mysql_{name}": 1
+        for name in ("conv", "text", "bytes", "group", "to_base64", "json", "json_unquote", "json_valid")
+    },
+    **{f"mysql_{name}": 2 for name in ("substring_index", "find_in_set", "strcmp", "regexp_substr")},
+    **{f"mysql_{name}": 2 for name in ("ltrim", "rtrim")},
+    "mysql_replace": 3,
 }
 _FORMAT_DIGITS_MAX = 30
+_ROUNDED_DIGITS_MAX = 15  # a double has no tie behind more of them
 _GROWING = frozenset(("MYSQL_REPEAT", "MYSQL_LPAD", "MYSQL_RPAD"))
 TEXT_BYTES_MAX = 64 << 10  # of a text that REPEAT, SPACE, LPAD or RPAD makes, in a statement over rows
 ONE_ROW_BYTES_MAX = 32 << 20  # of all of them together, in a statement of one row
@@ -42,12 +50,14 @@ def texts(node: exp.Expr, typed: Typed) -> None:
 
 def cast_text(node: exp.Expr, kind: SqlType) -> exp.Expr:
     value = node.copy()
-    if kind == QUOTIENT:
+    if kind == QUOTIENT or kind.shown == -1:
         raise UnsupportedSql(
-            f"unsupported SQL: the text of the quotient {user_sql(node)[:200]}",
+            f"unsupported SQL: the text of the quotient or rounded double {rewritten_sql(node)[:200]}",
             expected="as many digits as are wanted",
             action="use CAST(… AS DECIMAL(p, s)) first",
         )
+    if kind.shown is not None:
+        return macro("FIXED_TEXT", value, exp.Literal.number(min(kind.shown, _FORMAT_DIGITS_MAX)))
     if kind.kind == "double":
         return exp.Anonymous(this="MYSQL_NUMBER_TEXT", expressions=[value])
     if kind.kind == "boolean":
@@ -72,13 +82,27 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
         return list(node.expressions)
     if isinstance(node, _BOTH):
         return [node.this, node.expression]
-    if isinstance(node, exp.Replace):
-        return [node.this, node.expression, node.args["replacement"]]
+    if isinstance(node, exp.GroupConcat):
+        return [_joined_texts(node)]
+    if isinstance(node, exp.RegexpReplace):
+        return [node.this, node.args["replacement"]]
     if isinstance(node, _FIRST):
         return [node.this]
     if isinstance(node, exp.Anonymous):
         return list(node.expressions[: _MACROS.get(str(node.this).lower(), 0)])
     return []
+
+
+def _joined_texts(node: exp.Expr) -> exp.Expr:
+    """The operand of GROUP_CONCAT, within DISTINCT and ORDER BY."""
+    operand: exp.Expr = node.this
+    while isinstance(operand, exp.Order | exp.Distinct) and (operand.this or len(operand.expressions) == 1):
+        operand = operand.this or operand.expressions[0]
+    return operand
+
+
+def _replace(node: exp.Expr) -> exp.Expr:
+    return macro("REPLACE", node.this, node.expression, node.args["replacement"])
 
 
 def _length(node: exp.Expr) -> exp.Expr | None:
@@ -112,6 +136,32 @@ def _position(node: exp.Expr) -> exp.Expr | None:
     return None if start is None else macro("LOCATE", node.args["substr"], node.this, start)
 
 
+def _trim(node: exp.Expr) -> exp.Expr:
+    """Take a text off, as often as it is there; nothing but spaces without one."""
+    part = node.expression or exp.Literal.string(" ")
+    side = str(node.args.get("position") or "BOTH").upper()
+    trimmed = node.this
+    if side in ("LEADING", "BOTH"):
+        trimmed = macro("LTRIM", trimmed, part)
+    return macro("RTRIM", trimmed, part) if side in ("TRAILING", "BOTH") else trimmed
+
+
+def _insert(node: exp.Expr) -> exp.Expr:
+    return macro("INSERT", node.this, node.args["start"], node.args["length"], node.expression)
+
+
+def _char(node: exp.Expr) -> exp.Expr:
+    return exp.Concat(expressions=[macro("CHAR", each) for each in node.expressions], safe=True)
+
+
+def _ord(node: exp.Expr) -> exp.Expr:
+    return macro("ORD", only_argument(node))
+
+
+def _make_time(node: exp.Expr) -> exp.Expr:
+    return macro("MAKETIME", node.args["hour"], node.args["min"], node.args["sec"])
+
+
 def _pad(node: exp.Expr) -> exp.Expr:
     name = "LPAD" if node.args.get("is_left") else "RPAD"
     fill = node.args.get("fill_pattern") or exp.Literal.string(" ")
@@ -139,7 +189,37 @@ def _text_bytes_max(node: exp.Expr) -> exp.Expr:
     return exp.Literal.number(max(TEXT_BYTES_MAX, ONE_ROW_BYTES_MAX // (calls + made)))
 
 
-def _format(node: exp.Expr) -> exp.Expr | None:
+def grouped(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
+    """FORMAT keeps all digits of an exact number and rounds a double as ROUND does; a zero has no sign."""
+    kind, digits = typed.of(node.this), int(node.args["format"].name)
+    if kind is not None and kind.kind in ("string", "null"):
+        number = macro("TEXT_NUMBER", exp.cast(node.this.copy(), exp.DataType.Type.TEXT))
+        return _shown_double(node, number, False, digits)
+    if kind is None:
+        return macro("UNSIGNED_ZERO", node)
+    if not (kind.is_exact or kind.kind == "boolean"):
+        return _shown_double(node, node.this, kind == QUOTIENT, digits)
+    value = (
+        exp.cast(node.this.copy(), exp.DataType.Type.BIGINT) if kind.kind == "boolean" else node.this.copy()
+    )
+    kept = min(digits, kind.scale)
+    to = exp.DataType.build(f"DECIMAL({DECIMAL_DIGITS}, {kept})")
+    text: exp.Expr = exp.cast(exp.Cast(this=value, to=to), exp.DataType.Type.TEXT)
+    text = macro("GROUPED", text)
+    zeros = ("" if kept else ".") + "0" * (digits - kept)
+    return exp.paren(exp.DPipe(this=text, expression=exp.Literal.string(zeros))) if digits > kept else text
+
+
+def _shown_double(node: exp.Expr, number: exp.Expr, is_exact: bool, digits: int) -> exp.Expr:
+    places = exp.Literal.number(min(digits, _ROUNDED_DIGITS_MAX))
+    rounded: exp.Expr = exp.Round(this=number.copy(), decimals=places)
+    if not is_exact:
+        rounded = macro("ROUND_EVEN", number, places)
+    shown = exp.NumberToStr(this=rounded, format=node.args["format"].copy())
+    return macro("UNSIGNED_ZERO", shown)
+
+
+def _format_digits(node: exp.Expr) -> exp.Expr | None:
     """FORMAT shows at most 30 digits behind the point, as in MySQL."""
     digits = node.args.get("format")
     written = digits.unnest() if isinstance(digits, exp.Expr) else None
@@ -174,14 +254,20 @@ TEXT_FUNCTIONS: dict[type[exp.Expr], Rewrite] = {
     exp.Pad: _pad,
     exp.Repeat: _repeat,
     exp.Space: _space,
-    exp.NumberToStr: _format,
+    exp.NumberToStr: _format_digits,
     exp.Ascii: macro_of("ASCII"),
     exp.Length: _length,
     exp.Lower: _of_text,
     exp.Upper: _of_text,
     exp.SubstringIndex: substring_index,
+    exp.Trim: _trim,
+    exp.Replace: _replace,
+    exp.Stuff: _insert,
+    exp.Chr: _char,
+    exp.TimeFromParts: _make_time,
 }
 ANONYMOUS_TEXT_FUNCTIONS: dict[str, Rewrite] = {
     "octet_length": _octet_length,
+    "ord": _ord,
     "find_in_set": find_in_set,
 }

@@ -63,13 +63,18 @@ def time_bound(instant: datetime, is_lower: bool, asked: exp.Expr, cube: CubeSco
 def clock_warnings(constant: exp.Expr, cube: CubeScope) -> tuple[QueryWarning, ...]:
     """NOW() is UTC: compared with the local time of another zone, it is off by hours."""
     zone = cube.schema.table.time.zone
-    if zone == "UTC" or constant.find(*_CLOCKS) is None or constant.find(exp.AtTimeZone, exp.ConvertTimezone):
+    if zone == "UTC" or constant.find(*_CLOCKS) is None or _is_converted(constant):
         return ()
     message = (
         f"the event time of cube {cube.schema.cube.name} reads as local time of {zone}, while NOW() and its "
         f"like are UTC: write CONVERT_TZ(NOW(), 'UTC', '{zone}')"
     )
     return (QueryWarning("clock_in_utc", "Warning", message),)
+
+
+def _is_converted(constant: exp.Expr) -> bool:
+    moved = any(str(call.this) == "MYSQL_SHIFTED" for call in constant.find_all(exp.Anonymous))
+    return moved or constant.find(exp.AtTimeZone, exp.ConvertTimezone) is not None
 
 
 def _begun_unit(instant: datetime, cube: Cube) -> TimeUnit | None:

@@ -1,0 +1,93 @@
+"""PREPARE, EXECUTE and DEALLOCATE as statements: a session's texts by their names.
+
+Such a text is parsed as any other when it is executed. Its values are user variables, bound by the engine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import TokenType
+
+from rtolap.base.errors import QueryError, SqlSyntaxError, UnknownPrepared
+from rtolap.query.sql.dialect import RtolapSql
+
+PREPARED_MAX = 100
+PREPARED_BYTES_MAX = 1 << 20  # of all texts of a session
+
+_PREPARE = re.compile(r"prepare\s++`?(\w+)`?\s++from\s*+(\S.*)", re.I | re.DOTALL)
+_EXECUTE = re.compile(r"execute\s++`?(\w+)`?(?:\s++using\s++(.*))?\Z", re.I | re.DOTALL)
+_DEALLOCATE = re.compile(r"(?:deallocate|drop)\s++prepare\s++`?(\w+)`?\Z", re.I)
+_VARIABLE = re.compile(r"@`?(\w+)`?\Z")
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """`variable`: the user variable that holds the text, where that is not written."""
+
+    name: str
+    text: str = ""
+    variable: str | None = None
+
+
+@dataclass(frozen=True)
+class ExecutePrepared:
+    """`variables`: user variables with the values of its `?`, in order."""
+
+    name: str
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Deallocate:
+    name: str
+
+
+def text_prepared_of(text: str) -> Prepare | ExecutePrepared | Deallocate | None:
+    """None for another statement. Raises SqlSyntaxError."""
+    body = text.strip().removesuffix(";").rstrip()
+    if (match := _PREPARE.match(body)) is not None:
+        variable = _VARIABLE.match(match[2])
+        if variable is not None:
+            return Prepare(match[1].lower(), variable=f"@{variable[1]}".lower())
+        return Prepare(match[1].lower(), _string(match[2]))
+    if (match := _EXECUTE.match(body)) is not None:
+        names = [_VARIABLE.match(each.strip()) for each in (match[2] or "").split(",") if match[2]]
+        if None in names:
+            raise SqlSyntaxError("bad SQL: EXECUTE … USING", expected="user variables such as @a, @b")
+        return ExecutePrepared(match[1].lower(), tuple(f"@{each[1]}".lower() for each in names if each))
+    if (match := _DEALLOCATE.match(body)) is not None:
+        return Deallocate(match[1].lower())
+    return None
+
+
+def keep(held: MutableMapping[str, str], name: str, text: str) -> None:
+    held.pop(name, None)
+    size = sum(map(len, held.values())) + len(text)
+    if len(held) >= PREPARED_MAX or size > PREPARED_BYTES_MAX:
+        raise QueryError(
+            "too much in prepared statements",
+            expected=f"at most {PREPARED_MAX} statements and {PREPARED_BYTES_MAX} characters in a session",
+            action="DEALLOCATE PREPARE those that are not needed",
+        )
+    held[name] = text
+
+
+def find(held: MutableMapping[str, str], name: str) -> str:
+    try:
+        return held[name]
+    except KeyError:
+        raise UnknownPrepared(f"unknown prepared statement {name!r}", action="PREPARE it first") from None
+
+
+def _string(written: str) -> str:
+    try:
+        tokens = RtolapSql().tokenize(written)
+    except TokenError as error:
+        raise SqlSyntaxError("bad SQL: a quote is not closed") from error
+    if len(tokens) != 1 or tokens[0].token_type is not TokenType.STRING:
+        raise SqlSyntaxError("bad SQL: PREPARE … FROM", expected="a text in quotes, or a user variable")
+    return str(tokens[0].text)
