@@ -57,12 +57,12 @@ class LocalTable:
     events: int
     ranges: Ranges
     versions: tuple[int, ...]
-    cuts: Mapping[int, int] = field(default_factory=dict)
     fragment: Fragment | None = None
     level: int = 0
     sealed: bool = False
     results: TableResults = field(default_factory=TableResults)
     cuboids: TableCuboids = field(default_factory=TableCuboids)
+    cuts: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -119,12 +119,12 @@ class LocalState:
     the assignment of `assignment_epoch`."""
 
     positions: Offsets = field(default_factory=dict)
-    epochs: PartitionEpochs = field(default_factory=dict)
-    void: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     segments: Mapping[int, LocalSegment] = field(default_factory=dict)
     vectors: Mapping[int, Vectors] = field(default_factory=dict)
     horizon_ms: int | None = None
     assignment_epoch: int = 0
+    epochs: PartitionEpochs = field(default_factory=dict)
+    void: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def tables(self) -> Iterable[LocalTable]:
         for segment in self.segments.values():
