@@ -25,11 +25,11 @@ from duckdb import sqltypes
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from rtolap.base.errors import UnknownTable
-from rtolap.query import macros
 from rtolap.query.approval.engine_tree import EngineTexts
 from rtolap.query.cancel import Cancellation
 from rtolap.query.checksums import CRC32, crc32
 from rtolap.query.engine_errors import moment_out_of_range, translated
+from rtolap.query.macros import registry as macros
 from rtolap.query.session import BATCH_ROWS, Session, Sessions
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
 

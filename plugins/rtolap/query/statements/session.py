@@ -15,7 +15,7 @@ from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.sql.dialect import label_of
 from rtolap.query.sql.parser import Statement
-from rtolap.query.sql.rules.zones import in_session_zone, offset_minutes
+from rtolap.query.sql.rules.dates.zones import in_session_zone, offset_minutes
 from rtolap.query.statement_service import TIMEOUT_MS_DEFAULT
 from rtolap.query.statements.assignments import (
     ANSI_QUOTES,

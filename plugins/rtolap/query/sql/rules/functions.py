@@ -30,7 +30,9 @@ from itertools import pairwise
 from sqlglot import exp
 
 from rtolap.base.errors import UnsupportedSql
-from rtolap.query.sql.rules.calendar import (
+from rtolap.query.sql.rules.context import Context
+from rtolap.query.sql.rules.conversions import CONVERSION_FUNCTIONS, to_base64
+from rtolap.query.sql.rules.dates.calendar import (
     CALENDAR_FUNCTIONS,
     convert_zone,
     intervals,
@@ -40,8 +42,6 @@ from rtolap.query.sql.rules.calendar import (
     week_of,
     week_year_of,
 )
-from rtolap.query.sql.rules.context import Context
-from rtolap.query.sql.rules.conversions import CONVERSION_FUNCTIONS, to_base64
 from rtolap.query.sql.rules.macro_calls import macro
 from rtolap.query.sql.rules.mysql_functions import (
     adddate,

@@ -2,7 +2,7 @@
 
 | written | becomes |
 |---|---|
-| `WEEK(d, mode)`, `YEARWEEK(d, mode)` | a count of days from the year's first week; see `calendar_macros` |
+| `WEEK(d, mode)`, `YEARWEEK(d, mode)` | a count of days from the year's first week; see `macros.calendar` |
 | `EXTRACT(DAY_MINUTE FROM t)` | a sum of single parts |
 | `INTERVAL '1:30' HOUR_MINUTE` | one of microseconds, or of months |
 | `TIMESTAMP(d, t)` | the moment `d` moved by the time `t` |
@@ -18,10 +18,10 @@ from sqlglot import exp
 
 from rtolap.base.errors import UnsupportedSql
 from rtolap.query.sql.rules.context import Context
-from rtolap.query.sql.rules.date_formats import str_to_date, time_format
+from rtolap.query.sql.rules.dates.formats import str_to_date, time_format
+from rtolap.query.sql.rules.dates.zones import converted
 from rtolap.query.sql.rules.macro_calls import macro
 from rtolap.query.sql.rules.mysql_functions import exactly
-from rtolap.query.sql.rules.zones import converted
 
 _T = exp.DType
 _PARTS = ("DAY", "HOUR", "MINUTE", "SECOND", "MICROSECOND")

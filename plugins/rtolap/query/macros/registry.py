@@ -10,10 +10,10 @@ written. A macro is expanded by the engine like a view, so it costs what its bod
 
 from __future__ import annotations
 
-from rtolap.query.calendar_macros import CALENDAR_MACROS
 from rtolap.query.engine_errors import out_of_range, refused
-from rtolap.query.text_macros import TEXT_MACROS
-from rtolap.query.value_macros import VALUE_MACROS
+from rtolap.query.macros.calendar import CALENDAR_MACROS
+from rtolap.query.macros.texts import TEXT_MACROS
+from rtolap.query.macros.values import VALUE_MACROS
 
 _UNIX_END = 2**31  # MySQL's instants are of 1970 to 2038
 _TIME_US_MAX = ((838 * 60 + 59) * 60 + 59) * 1_000_000
