@@ -48,8 +48,7 @@ from tests.support.fleet.exporters import Exporters
 from tests.support.fleet.slow_disk import SlowDisk
 from tests.support.kafka_topics import create_topic
 from tests.support.query.prices import define_prices
-from tests.support.slowness import SLOWNESS
-from tests.support.waiting import until
+from tests.support.waiting import SLOWNESS, until
 
 pytestmark = pytest.mark.integration
 

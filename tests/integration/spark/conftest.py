@@ -15,7 +15,7 @@ from rtolap.model.build_spec import BuildSpec
 from rtolap.object_store.store import open_store
 
 from tests.support.cubes.staging import Staging
-from tests.support.slowness import SLOWNESS
+from tests.support.waiting import SLOWNESS
 
 PROJECT = Path(__file__).resolve().parents[3]
 
