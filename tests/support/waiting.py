@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-# How much longer this machine may take. Deadlines are multiplied by it: one ends only what would never come, so
-# a large factor costs nothing where all is well.
+# How much longer this machine may take. Deadlines are multiplied by it: one ends only what would never come,
+# so a large factor costs nothing where all is well.
 SLOWNESS: Final = max(1.0, float(os.environ.get("RTOLAP_TEST_SLOWNESS", "1")))
 TIMEOUT_S = 60.0  # generous: it is over only for what never comes
 _POLL_S = 0.01
