@@ -192,10 +192,10 @@ def test_a_function_unlike_all_others_is_unknown_without_a_guess(service: QueryS
         service.execute("select zzzqqq(1)")
 
 
-def test_the_list_in_the_docs_is_of_the_functions_that_are_known() -> None:
+def test_the_list_in_the_docs_has_all_functions_that_are_known() -> None:
     section = DOCS.read_text().split("### Functions\n")[1].split("\n#")[0]
     listed = set(re.findall(r"`([A-Z][A-Z0-9_]*)`", section))
-    assert listed == {name.upper() for name in function_names.FUNCTIONS}
+    assert listed >= {name.upper() for name in function_names.FUNCTIONS}  # and other spellings of theirs
 
 
 def test_every_listed_function_is_one(service: QueryService) -> None:
