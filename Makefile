@@ -4,7 +4,8 @@ SHELL := /bin/sh
 BIN := .venv/bin
 # Four processes: most tests on real servers wait for half of their time, and each process has servers of its own;
 # of those without servers, too, one works while another waits.
-PYTEST_FLAGS ?= --numprocesses 4 --dist loadscope --no-loadscope-reorder
+# A process that dies ends with the tests that it had: what comes after one that killed it would be killed, too.
+PYTEST_FLAGS ?= --numprocesses 4 --dist loadscope --no-loadscope-reorder --max-worker-restart 0
 # What four processes at once make of the limit on the start of a stack.
 export RTOLAP_TEST_SLOWNESS ?= 2
 

@@ -21,6 +21,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.in_memory import IN_MEMORY
 
+pytest_plugins = ["tests.support.failures"]
+
 _PROJECT = Path(__file__).resolve().parents[1]
 _TESTS = _PROJECT / "tests"
 
@@ -144,24 +146,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             stdout=subprocess.DEVNULL,
             start_new_session=True,  # with what it has started, it ends no later than the tests
         )
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List the tests that passed only at their second try, and how the first one failed.
-
-    `.ci/run` allows a second try. Each is a defect, of the product or of the test.
-    """
-    first_tries = terminalreporter.getreports("rerun")
-    if not first_tries:
-        return
-    terminalreporter.section("FAILED ONCE")
-    for report in first_tries:
-        terminalreporter.section(f"{report.nodeid}, {report.when}", "_")
-        terminalreporter.line(report.longreprtext)
-    names = sorted({report.nodeid for report in first_tries})
-    terminalreporter.section(f"DEFECTS TO MEND: {len(names)} tests failed once")
-    for name in names:
-        terminalreporter.line(name)
 
 
 @pytest.hookimpl(trylast=True)  # after pytest has looked for what was left open: modules leave nothing

@@ -37,6 +37,8 @@ from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.secrets import ensure_secrets, read_secret
 
+from tests.support.waiting import patience_s
+
 DEADLINE_S = 90.0
 STRANGER = "stranger"
 USERS = {"admin": "admin", "ada": "user", "viewer": "viewer", STRANGER: ""}  # name → role; "" has no rights
@@ -96,11 +98,11 @@ class AirflowStack:
     def signed_in(self, user: str) -> httpx.Client:
         """A client with the token that Airflow gives to this user."""
         body = {"username": user, "password": self.passwords[user]}
-        answer = httpx.post(f"{self.url}/auth/token", json=body, trust_env=False, timeout=20)
+        answer = httpx.post(f"{self.url}/auth/token", json=body, trust_env=False, timeout=patience_s(20))
         return self.client({"authorization": f"Bearer {answer.raise_for_status().json()['access_token']}"})
 
     def client(self, headers: Mapping[str, str]) -> httpx.Client:
-        return httpx.Client(base_url=self.url, headers=headers, timeout=20, trust_env=False)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=patience_s(20), trust_env=False)
 
     def command(self, *words: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
         """A command of the virtual environment (`airflow`, `rtolap`), as somebody on this host runs it."""
@@ -111,14 +113,14 @@ class AirflowStack:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=timeout_s,
+            timeout=patience_s(timeout_s),
         )
 
     def sql(self, text: str) -> dict[str, Any]:
         """The answer of the HTTP endpoint. Raises httpx.HTTPStatusError."""
         url = f"http://{HOST}:{self.around.ports['query-http']}/api/v1/query"
         headers = {"authorization": f"Bearer {self.token}"}
-        answer = httpx.post(url, json={"sql": text}, headers=headers, trust_env=False, timeout=60)
+        answer = httpx.post(url, json={"sql": text}, headers=headers, trust_env=False, timeout=patience_s(60))
         found: dict[str, Any] = answer.raise_for_status().json()
         return found
 

@@ -14,6 +14,8 @@ from rtolap.cli.main import app
 from rtolap.cli.output import errors
 from typer.testing import CliRunner
 
+from tests.support.waiting import patience_s
+
 
 def rtolap(environment: Mapping[str, str], *arguments: str, columns: int = 200) -> str:
     """What `rtolap` prints on a terminal of so many columns. AssertionError when it fails."""
@@ -34,7 +36,7 @@ def ended(
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=patience_s(90),
         check=False,
     )
 
@@ -94,7 +96,7 @@ def _run(command: Sequence[str], *, timeout_s: float, environment: Mapping[str, 
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=timeout_s,
+        timeout=patience_s(timeout_s),
         check=False,
     )
     assert done.returncode == 0, (command, done.stdout, done.stderr)

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.waiting import patience_s
+
 _PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -34,7 +36,7 @@ def demonstrate(folder: Path) -> Demonstrated:
         env=user_environment(),
         capture_output=True,
         text=True,
-        timeout=840,
+        timeout=patience_s(840),
         check=False,
     )
     return Demonstrated(folder, command)

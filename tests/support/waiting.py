@@ -15,6 +15,11 @@ _POLL_S = 0.01
 T = TypeVar("T")
 
 
+def patience_s(timeout_s: float) -> float:
+    """Return the limit of a wait that somebody else keeps (a process, a client): longer on a slow machine."""
+    return timeout_s * SLOWNESS
+
+
 def until(
     is_so: Callable[[], object],
     what: object = "what is waited for",
@@ -24,7 +29,7 @@ def until(
 ) -> None:
     """Return as soon as `is_so` holds. After the time, longer on a slow machine, raise AssertionError with
     `what`, or with what it says when it is called. Whatever `is_so` raises goes on."""
-    timeout_s *= SLOWNESS
+    timeout_s = patience_s(timeout_s)
     deadline_s = time.monotonic() + timeout_s
     while not is_so():
         if time.monotonic() > deadline_s:
@@ -41,7 +46,7 @@ def result_of(
 ) -> T:
     """Return what `ask` returns, as soon as it raises none of `passing`. After the time, longer on a slow
     machine, the last of them goes on."""
-    deadline_s = time.monotonic() + timeout_s * SLOWNESS
+    deadline_s = time.monotonic() + patience_s(timeout_s)
     while True:
         try:
             return ask()

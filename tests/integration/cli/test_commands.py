@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.cubes.services import Services, wait_for
 from tests.support.query.prices import define_prices
+from tests.support.waiting import patience_s
 
 pytestmark = [pytest.mark.integration]
 
@@ -36,7 +37,7 @@ class Shell:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=patience_s(60),
             check=False,
         )
         assert done.returncode == code, (arguments, done.stdout, done.stderr)

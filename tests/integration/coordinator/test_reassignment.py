@@ -21,6 +21,7 @@ from tests.support.query.asked_statements import statements
 from tests.support.query.many_clients import ManyClients
 from tests.support.query.world_asker import Asker
 from tests.support.scrape import scrape
+from tests.support.waiting import patience_s
 
 pytestmark = [pytest.mark.integration]
 
@@ -51,7 +52,7 @@ def rebalance(world: World, *options: str) -> dict[str, object]:
         env=world.services.environment,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=patience_s(150),
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -31,6 +31,7 @@ from rtolap.stack.process import ManagedProcess
 
 from tests.support.cubes.coordinator_harness import CUBE, HOUR_MS, TABLE, TOKEN
 from tests.support.cubes.metadata_contract import eventually
+from tests.support.waiting import patience_s
 
 pytestmark = pytest.mark.integration
 
@@ -81,7 +82,7 @@ class Coordinators:
     def end(self, url: str, number: signal.Signals) -> int:
         process = self.processes.pop(url)
         process.send_signal(number)
-        return process.wait(30)
+        return process.wait(patience_s(30))
 
     def role(self, url: str) -> str:
         with CoordinatorClient([url], TOKEN, retry_s=0) as probe:
@@ -102,7 +103,7 @@ class Coordinators:
         for process in self.processes.values():
             process.kill()
         for process in self.processes.values():
-            process.wait(30)
+            process.wait(patience_s(30))
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from rtolap.watermark_client.client import WatermarkClient
 
 from tests.support import commands
 from tests.support.cubes.services import TOKEN, Services, wait_for
+from tests.support.waiting import patience_s
 from tests.support.watermarks.definitions import hosts_source
 
 pytestmark = [pytest.mark.integration]
@@ -148,7 +149,7 @@ def completed(services: Services, words: dict[str, str]) -> list[str]:
         env={**services.environment, **words},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience_s(60),
         check=False,
     )
     return done.stdout.split()

@@ -28,7 +28,7 @@ from rtolap.watermark_client.client import WatermarkClient
 
 from tests.support.cubes.coordinator_harness import TOKEN
 from tests.support.cubes.metadata_contract import eventually
-from tests.support.waiting import until
+from tests.support.waiting import patience_s, until
 from tests.support.watermarks.definitions import hosts_source
 
 pytestmark = pytest.mark.integration
@@ -121,7 +121,7 @@ class Pair:
     def stop(self) -> None:
         for process in self.processes.values():
             process.kill()
-            process.wait(30)
+            process.wait(patience_s(30))
 
 
 class Repeating(httpx.BaseTransport):
@@ -266,7 +266,7 @@ def test_killed_stopped_and_repeated_it_never_falls_and_is_never_early(
         # 2. killed at any moment
         leader = pair.leader()
         pair.processes[leader].kill()
-        pair.processes[leader].wait(30)
+        pair.processes[leader].wait(patience_s(30))
         world.go_on_until_it_advances()
         pair.again()
         eventually(lambda: "standby" in map(pair.role, pair.urls), "it stands by", timeout_s=90)

@@ -28,6 +28,7 @@ from rtolap.protocols.stream_load.messages import LoadState, SendOptions
 
 from tests.support.cubes.services import wait_for
 from tests.support.stored.stream_load_cluster import PASSWORD, USER, StreamLoadCluster
+from tests.support.waiting import patience_s
 
 AT = datetime(2026, 11, 21, 12, 0)
 CSV = b"1,a,1.50,2026-11-21 12:00:00\n2,b,-2.25,2026-11-21 12:00:00\n3,\\N,\\N,\\N\n"
@@ -44,7 +45,7 @@ def curl(*arguments: str, body: bytes | None = None) -> tuple[int, bytes]:
         ["curl", "--silent", "--show-error", "--max-time", "60", "--write-out", "\n%{http_code}", *arguments],
         input=body,
         capture_output=True,
-        timeout=90,
+        timeout=patience_s(90),
     )
     assert done.returncode == 0, done.stderr.decode()
     answer, _, status = done.stdout.rpartition(b"\n")
@@ -110,7 +111,7 @@ def test_the_redirect_comes_before_the_body(cluster: StreamLoadCluster, table: T
         ["curl", "-sv", "-u", f"{USER}:{PASSWORD}", "-H", "Expect: 100-continue", "-T", "-", url],
         input=CSV,
         capture_output=True,
-        timeout=30,
+        timeout=patience_s(30),
     )
     said = done.stderr.decode()
     assert "< HTTP/1.1 307" in said

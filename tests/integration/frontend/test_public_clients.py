@@ -14,6 +14,7 @@ from rtolap.protocols.stored_tables.messages import TableName
 
 from tests.support.commands import install_apart
 from tests.support.stored.stream_load_cluster import PASSWORD, USER, StreamLoadCluster
+from tests.support.waiting import patience_s
 
 DORIS_CLIENT = "DorisClient==1.2.22"  # its needs, requests and PyMySQL, are here anyway
 
@@ -45,7 +46,7 @@ def send(
         env={"PYTHONPATH": str(folder), "no_proxy": "*"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience_s(60),
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip().splitlines()[-1]

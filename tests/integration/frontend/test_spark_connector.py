@@ -23,6 +23,7 @@ from rtolap.stack.artifacts import cache_dir, fetch_jars
 
 from tests.support.commands import install_apart
 from tests.support.stored.stream_load_cluster import PASSWORD, USER, StreamLoadCluster
+from tests.support.waiting import patience_s
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("RTOLAP_TEST_SPARK_CONNECTOR") != "1",
@@ -109,7 +110,7 @@ def test_frames_are_written(cluster: StreamLoadCluster, table: TableName, old_sp
         env={**_environment(), "PYTHONPATH": str(old_spark), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=patience_s(240),
     )
     assert done.returncode == 0, done.stderr[-6000:]
     for name in WAYS:

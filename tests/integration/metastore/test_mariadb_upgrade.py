@@ -17,7 +17,7 @@ from rtolap.stored.metastore import schema
 from rtolap.stored.metastore.upgrade import HEAD, present_revision
 
 from tests.support.stored.ledger_contract import schema_differences
-from tests.support.waiting import until
+from tests.support.waiting import patience_s, until
 
 from .conftest import PASSWORD, MariaDatabases
 
@@ -85,9 +85,9 @@ def test_of_two_programs_that_start_at_once_one_makes_the_schema(maria: MariaDat
         with program(maria, pause_at=0) as second:
             read_until(second, "ready")
             wait_for_one_at_the_lock(maria)
-            out, _ = first.communicate("go on\n", timeout=60)
+            out, _ = first.communicate("go on\n", timeout=patience_s(60))
             assert out.split()[-1] == "open"
-            said, _ = second.communicate(timeout=60)
+            said, _ = second.communicate(timeout=patience_s(60))
     assert said.split() == ["open"]  # without a definition of its own
     assert (first.returncode, second.returncode) == (0, 0)
     assert_whole(maria)
@@ -110,9 +110,9 @@ def test_a_program_that_is_killed_amid_its_definitions_is_started_again(
     with program(maria, pause_at=pause_at) as killed:
         read_until(killed, str(pause_at))
         killed.send_signal(signal.SIGKILL)
-        killed.wait(60)
+        killed.wait(patience_s(60))
     with program(maria, pause_at=0) as again:
-        said, _ = again.communicate(timeout=60)
+        said, _ = again.communicate(timeout=patience_s(60))
     assert (again.returncode, said.split()[-1]) == (0, "open")
     assert_whole(maria)
 
@@ -124,7 +124,7 @@ def test_a_program_goes_on_when_the_server_was_killed_amid_its_definitions(
         read_until(first, "5")
         mariadb_server.kill()
         mariadb_server.start()
-        said, _ = first.communicate("go on\n", timeout=60)
+        said, _ = first.communicate("go on\n", timeout=patience_s(60))
     assert (first.returncode, said.split()[-1]) == (0, "open")
     assert_whole(maria)
 

@@ -27,7 +27,7 @@ from rtolap.stack.spec import ProcessSpec
 
 from tests.support.cubes.built import assert_recount
 from tests.support.cubes.staging import Staging, raw_events
-from tests.support.waiting import until
+from tests.support.waiting import patience_s, until
 
 pytestmark = [pytest.mark.integration]
 
@@ -62,7 +62,7 @@ class Installed:
             cwd=self.home,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=patience_s(300),
             check=False,
         )
         assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
@@ -102,7 +102,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
             (site / entry.name).symlink_to(entry)
     made = Installed(folder, site, home)
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(dist)]
-    subprocess.run(build, cwd=PROJECT, check=True, capture_output=True, timeout=120)
+    subprocess.run(build, cwd=PROJECT, check=True, capture_output=True, timeout=patience_s(120))
     (wheel,) = dist.glob("*.whl")
     made.run(
         *("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"),

@@ -22,6 +22,7 @@ from rtolap.stack.process import ManagedProcess
 from tests.support.cubes.services import Services, wait_for
 from tests.support.kafka_topics import create_topic
 from tests.support.query.prices import define_prices
+from tests.support.waiting import patience_s
 from tests.support.watermarks.gaps import Asking
 
 pytestmark = [pytest.mark.integration]
@@ -64,7 +65,9 @@ def cube(services: Services, kafka: str, tmp_path_factory: pytest.TempPathFactor
         ("produce", str(folder / f"{name}.ndjson")),
     ):
         command = [sys.executable, "-m", "rtolap.cli.main", *arguments]
-        subprocess.run(command, env=services.environment, check=True, capture_output=True, timeout=60)
+        subprocess.run(
+            command, env=services.environment, check=True, capture_output=True, timeout=patience_s(60)
+        )
     return name
 
 

@@ -21,6 +21,7 @@ from py4j.protocol import Py4JJavaError
 from rtolap.stack.artifacts import fetch_jars, find_java, pyspark_jars
 
 from tests.support.query.query_endpoints import PASSWORD, SLOW, USER, Endpoints
+from tests.support.waiting import patience_s
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 SOCKET_TIMEOUT_MS = 120_000
@@ -74,7 +75,7 @@ def jvm() -> Iterator[JavaGateway]:
     yield gateway
     gateway.shutdown()
     process.kill()
-    process.wait(60)
+    process.wait(patience_s(60))
 
 
 @pytest.fixture(params=["mysql", "mariadb"])

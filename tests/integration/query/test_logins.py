@@ -14,6 +14,7 @@ from rtolap.query.mysql.server import MySqlLimits
 
 from tests.support.query.query_endpoints import PASSWORD, USER, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
+from tests.support.waiting import patience_s
 
 pytestmark = pytest.mark.integration
 LOGIN_S, CONNECTIONS = 0.8, 3
@@ -101,7 +102,7 @@ def test_one_connection_too_many_is_told_the_limit(small: Endpoints) -> None:
             ],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=patience_s(60),
             check=False,
         )
         assert "1040" in done.stderr

@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy
 
 from tests.support.query.query_endpoints import SLOW, Endpoints
+from tests.support.waiting import patience_s
 
 pytestmark = pytest.mark.integration
 
@@ -198,7 +199,7 @@ def test_the_mariadb_command_line_asks(endpoints: Endpoints, tmp_path: Path) -> 
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience_s(60),
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -21,6 +21,7 @@ from rtolap.query.mysql.server import MySqlLimits
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.query.query_endpoints import PASSWORD, SLOW, TOKEN, USER, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
+from tests.support.waiting import patience_s
 
 pytestmark = pytest.mark.integration
 LOGIN_S = 1.0
@@ -139,7 +140,7 @@ def command_line(endpoints: Endpoints, folder: Path, *options: str) -> subproces
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience_s(60),
         check=False,
     )
 

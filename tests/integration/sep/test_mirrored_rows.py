@@ -39,7 +39,7 @@ from tests.support.sep.consumers import ConsumerProcess, wait_for_leader
 from tests.support.sep.row_lives import FAMILIES, drawn_mutation
 from tests.support.stored.stored_cluster import StoredCluster
 from tests.support.stored.stream_load_cluster import HOST, PASSWORD, USER
-from tests.support.waiting import result_of, until
+from tests.support.waiting import patience_s, result_of, until
 
 pytestmark = pytest.mark.integration
 
@@ -221,7 +221,9 @@ def verify(mirror: Mirror, *options: str) -> tuple[int, dict[str, object]]:
         "RTOLAP_TOKEN_FILE": str(mirror.cluster.folder / "token"),
         "RTOLAP_HBASE": f"{mirror.zookeeper}/hbase",
     }
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=patience_s(300), check=False
+    )
     assert ended.returncode in (0, 3), ended.stdout + ended.stderr
     return ended.returncode, json.loads(ended.stdout)
 
@@ -275,7 +277,7 @@ def test_a_bad_row_holds_up_no_other_and_is_replayed_once_it_is_mended(
         until(lambda: mirror.mirrored()[ROWS[1].decode()] == (77, None), "what comes behind", poll_s=0.2)
         assert bad.decode() not in mirror.mirrored()
         command = [sys.executable, "-m", "rtolap.cli.main", "sep", "dead-letters", mirror.table, "--replay"]
-        subprocess.run([*command, "--cluster", f"{hbase}/hbase"], check=True, timeout=60)
+        subprocess.run([*command, "--cluster", f"{hbase}/hbase"], check=True, timeout=patience_s(60))
         mirror.wait_until_equal()
         until(lambda: rows_apart() == 0, "no row apart", poll_s=0.2)
         mirror.write(mutations.put(bad, a(6)))

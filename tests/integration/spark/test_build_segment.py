@@ -17,6 +17,7 @@ from rtolap.model.offsets import PartRange
 
 from tests.support.cubes.built import assert_recount
 from tests.support.cubes.staging import Staging, raw_events
+from tests.support.waiting import patience_s
 
 SEED = 20130101
 Command = Callable[..., tuple[list[str], dict[str, str]]]
@@ -121,7 +122,13 @@ def test_an_unreadable_spec_is_a_usage_error(submit_command: Command, tmp_path: 
     file.write_text('{"build_id": "b"}')
     command, environment = submit_command(str(file))
     done = subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        command,
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=patience_s(60),
+        check=False,
     )
     assert done.returncode == 2
     assert "is not a build specification" in done.stdout  # spark-submit joins the two streams of its child

@@ -28,7 +28,7 @@ from rtolap.stack.ports import free_port
 from rtolap.stack.secrets import SQL_USER, read_secret
 from rtolap.stack.together import marked_processes
 
-from tests.support.waiting import until
+from tests.support.waiting import patience_s, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("java")]
 ONLY = ("--only", "zookeeper,kafka")
@@ -258,7 +258,7 @@ def test_hbase_comes_and_goes_with_the_stack_where_it_is_asked_for(stack: Comman
         [sys.executable, "-m", "rtolap.cli.main", "sep", "list", "--cluster", cluster, "--json"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience_s(60),
     )
     assert (listed.returncode, json.loads(listed.stdout)) == (0, []), listed.stderr
     code, parts = stack.status()

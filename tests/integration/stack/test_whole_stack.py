@@ -23,7 +23,7 @@ from rtolap.stack.state import PORT_OWNERS, load_state
 from rtolap.stack.together import marked_processes
 
 from tests.support.demonstrated import Demonstrated, user_environment
-from tests.support.waiting import SLOWNESS, until
+from tests.support.waiting import SLOWNESS, patience_s, until
 
 pytestmark = [pytest.mark.integration]
 
@@ -59,7 +59,7 @@ class Stack:
 
 
 def finished(command: subprocess.Popen[str]) -> dict[str, Any]:
-    said, told = command.communicate(timeout=300)
+    said, told = command.communicate(timeout=patience_s(300))
     assert command.returncode == 0, told
     answer: dict[str, Any] = json.loads(said)
     return answer

@@ -26,6 +26,7 @@ from rtolap.watermark.records.reader import WatermarkReader
 from rtolap.watermark_client.client import WatermarkClient
 
 from tests.support.cubes.services import TOKEN, Services, wait_for
+from tests.support.waiting import patience_s
 
 pytestmark = pytest.mark.integration
 
@@ -132,12 +133,12 @@ class Sinks:
             assert process.stdin is not None
             process.stdin.close()
         for process in self._processes.values():
-            assert process.wait(60) == 0
+            assert process.wait(patience_s(60)) == 0
 
     def close(self) -> None:
         for process in self._processes.values():
             process.kill()
-            process.wait(30)
+            process.wait(patience_s(30))
 
 
 class Upstream:

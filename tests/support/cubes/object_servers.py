@@ -18,6 +18,8 @@ from rtolap.stack.artifacts import fetch_jars, find_java, pyspark_jars
 from rtolap.stack.servers.java import LEAN_FLAGS, class_path
 from rtolap.stack.spec import ProcessSpec
 
+from tests.support.waiting import patience_s
+
 REGION = "us-east-1"
 BUCKET = "rtolap"
 _HOST = "127.0.0.1"
@@ -135,7 +137,7 @@ def namenode_spec(folder: Path, ports: HdfsPorts) -> ProcessSpec:
         _write_hadoop_conf(folder, ports)
         if not (folder / "name" / "current").exists():
             formatting = (*java, name, "-format", "-nonInteractive")
-            subprocess.run(formatting, check=True, capture_output=True, timeout=60)
+            subprocess.run(formatting, check=True, capture_output=True, timeout=patience_s(60))
 
     return ProcessSpec(
         name="namenode",

@@ -24,6 +24,7 @@ from rtolap.protocols.receiver.messages import CubeStats, PartialQuery, Snapshot
 from tests.support.cubes.builders import DIMENSIONS, PARTIALS, START_MS, Event, random_event, small_schema
 from tests.support.cubes.recount import Answer, from_table, recount
 from tests.support.cubes.services import wait_for
+from tests.support.waiting import patience_s
 
 PARTITIONS = 2
 TOKEN = "a-token-of-this-test"
@@ -104,7 +105,7 @@ class ReceiverWorld:
         process = self.processes.pop(receiver)
         self.addresses.pop(receiver, None)
         process.send_signal(number)
-        return process.wait(60)
+        return process.wait(patience_s(60))
 
     def close(self) -> None:
         for receiver in list(self.processes):

@@ -26,7 +26,7 @@ from rtolap.query.http import ARROW_STREAM
 from rtolap.stack.ports import free_port
 
 from tests.support.paths import PLUGINS
-from tests.support.waiting import until
+from tests.support.waiting import patience_s, until
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class Services:
         """SIGKILL, and wait until it is gone."""
         process = self._processes.pop(name)
         process.kill()
-        process.wait(30)
+        process.wait(patience_s(30))
 
     def stop(self, name: str, within_s: float = 60.0) -> None:
         """SIGTERM, and wait until it is gone. Raises subprocess.TimeoutExpired, and kills it."""
@@ -154,7 +154,7 @@ class Services:
             process.wait(within_s)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(30)
+            process.wait(patience_s(30))
             raise
 
     def signal(self, name: str, number: signal.Signals) -> None:
@@ -177,7 +177,7 @@ class Services:
         for process in self._processes.values():
             process.send_signal(signal.SIGKILL)
         for process in self._processes.values():
-            process.wait(30)
+            process.wait(patience_s(30))
         self.coordinator.close()
         self._http.close()
 
@@ -277,7 +277,7 @@ class Services:
             if kill_at is not None and f'"{kill_at}"' in line:
                 os.killpg(process.pid, signal.SIGKILL)
                 break
-        code = process.wait(300)
+        code = process.wait(patience_s(300))
         process.stdout.close()
         if kill_at is not None:
             assert code == -signal.SIGKILL, f"the driver ended with {code} before {kill_at!r}"

@@ -25,7 +25,7 @@ from rtolap.stack.process import ManagedProcess
 from rtolap.stack.servers.java import properties
 from rtolap.stack.servers.kafka import kafka_spec, new_cluster_id
 
-from tests.support.waiting import result_of, until
+from tests.support.waiting import patience_s, result_of, until
 
 _HOST = "127.0.0.1"
 _PROPERTIES, _CHECKPOINT = "meta.properties", "bootstrap.checkpoint"
@@ -188,7 +188,7 @@ def require_small_disks() -> None:
             [*with_disks([Path(folder) / "disk"], 1 << 20), "true"],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=patience_s(30),
         )
     if tried.returncode:
         pytest.skip(f"no file system of a process of its own: {tried.stderr.strip()}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from rtolap.stack.ports import free_port
 
 from tests.support.scrape import Scrape, scrape
+from tests.support.waiting import patience_s
 
 SERVE = ("fleet", "serve", "--look-every-s", "0.3")
 METRIC = "rtolap_fleet_mover"
@@ -34,7 +35,7 @@ class MoverProcess:
         if self._child is not None:
             self._child.send_signal(signal.SIGCONT)
             self._child.send_signal(signal.SIGTERM)
-            self._child.wait(30)
+            self._child.wait(patience_s(30))
 
     def start(self) -> None:
         with self._log.open("ab") as log:
@@ -49,7 +50,7 @@ class MoverProcess:
     def kill(self) -> None:
         assert self._child is not None
         self._child.kill()
-        self._child.wait(30)
+        self._child.wait(patience_s(30))
         self._child = None
 
     def pause(self) -> None:

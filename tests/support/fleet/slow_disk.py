@@ -9,6 +9,8 @@ from pathlib import Path
 
 from rtolap.base.files import write_atomic
 
+from tests.support.waiting import patience_s
+
 _SOURCE = Path(__file__).with_suffix(".c")
 
 
@@ -22,7 +24,7 @@ class SlowDisk:
             ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(_SOURCE), "-ldl"],
             check=True,
             capture_output=True,
-            timeout=60,
+            timeout=patience_s(60),
         )
         self._control = folder / "slow"
         self.environment: Mapping[str, str] = {

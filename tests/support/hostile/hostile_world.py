@@ -28,6 +28,7 @@ from tests.support.hostile.hostile_user import HostileUser, Task
 from tests.support.paths import PYTHONPATH
 from tests.support.scrape import scrape
 from tests.support.stored.stream_load_cluster import HOST, PASSWORD, TOKEN, StreamLoadCluster
+from tests.support.waiting import patience_s
 
 # Rights by user. GOOD_* behave; the others are hostile.
 GOOD, GOOD_LOADER, DEFINER = "good", "carrier", "dora"
@@ -263,4 +264,4 @@ class Attack:
     def close(self) -> None:
         for process in self._processes.values():
             process.kill()
-            process.wait(30)
+            process.wait(patience_s(30))

@@ -11,7 +11,7 @@ from pathlib import Path
 from rtolap.metadata.store import MetadataStore
 from rtolap.sep.subscriptions.kept import SubscriptionPaths
 
-from tests.support.waiting import until
+from tests.support.waiting import patience_s, until
 
 
 class ConsumerProcess:
@@ -56,7 +56,7 @@ class ConsumerProcess:
     def kill(self) -> None:
         """SIGKILL."""
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(patience_s(30))
 
     def pause(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
@@ -66,7 +66,7 @@ class ConsumerProcess:
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(60)
+        return self.process.wait(patience_s(60))
 
 
 def wait_for_leader(processes: list[ConsumerProcess]) -> ConsumerProcess:

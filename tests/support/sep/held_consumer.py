@@ -19,6 +19,7 @@ from rtolap.sep.consumer.limits import ConsumerSettings
 from rtolap.sep.events.edit_batch import EditBatch
 
 from tests.support.sep.consumer_harness import running_consumer
+from tests.support.waiting import patience_s
 
 
 class HeldState(NamedTuple):
@@ -46,7 +47,7 @@ class HeldConsumer:
 
     def close(self) -> None:
         self.process.kill()
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=patience_s(30))
 
     def _asked(self, what: str) -> str:
         assert self.process.stdin is not None
