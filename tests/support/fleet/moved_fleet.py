@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -156,12 +156,17 @@ def throttles_of(administration: FleetAdministration) -> dict[str, dict[str, str
 
 @contextmanager
 def moved_fleet(
-    brokers: Brokers, world: World, zookeeper: str, folder: Path, replicas: list[list[int]]
+    brokers: Brokers,
+    world: World,
+    zookeeper: str,
+    folder: Path,
+    replicas: list[list[int]],
+    sizes_bytes: Sequence[int] | None = None,
 ) -> Iterator[MovedFleet]:
     """A topic of these replicas, filled, and a mover that works; both are gone at the end."""
     topic = world.create(replicas)
-    for number in range(len(replicas)):
-        world.fill(Partition(topic, number), SIZE_BYTES)
+    for number, size_bytes in enumerate(sizes_bytes or [SIZE_BYTES] * len(replicas)):
+        world.fill(Partition(topic, number), size_bytes)
     token = folder / "token"
     token.write_text(secrets.token_urlsafe(20))
     env = {
