@@ -8,10 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 from rtolap.stack.ports import free_port
 
 from tests.support.scrape import Scrape, scrape
-from tests.support.waiting import patience_s
+from tests.support.waiting import patience_s, result_of
 
 SERVE = ("fleet", "serve", "--look-every-s", "0.3")
 METRIC = "rtolap_fleet_mover"
@@ -28,7 +29,9 @@ class MoverProcess:
         self._child: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> MoverProcess:
+        """Start it and wait until it serves: who asks it for something waits only for so long."""
         self.start()
+        result_of(self.metrics, httpx.TransportError)
         return self
 
     def __exit__(self, *_: object) -> None:
