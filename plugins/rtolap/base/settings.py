@@ -145,6 +145,11 @@ class Settings(BaseSettings):
         default_factory=lambda: shipped("spark_jobs"), description="folder of the jobs that builds submit"
     )
     spark_master: str = Field(default="local[2]", description="master of Spark that builds submit to")
+    spark_host: str = Field(
+        default="127.0.0.1",
+        description="address of this host at which drivers of builds listen, and executors call them back; "
+        "empty: as spark-defaults.conf says",
+    )
     airflow_hosts: str = Field(
         default="",
         description="names by which Airflow's pages may be asked for, comma-separated; empty: any",

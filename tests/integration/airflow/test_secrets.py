@@ -16,7 +16,7 @@ def test_no_process_carries_a_secret_in_its_environment_or_command_line(airflow:
     """Airflow's parts, what they start, and the receivers that the agent starts for a task."""
     secrets = secret_words(airflow.around.layout.secrets)
     assert airflow.token in secrets
-    parts = [psutil.Process(part.record().pid) for part in airflow.components.values()]
+    parts = [psutil.Process(part.pid()) for part in airflow.components.values()]
     started = [child for part in parts for child in part.children(recursive=True)]
     for key in ("receiver.r0",):
         started += [psutil.Process(pid) for pid in airflow.started_for(key)]
