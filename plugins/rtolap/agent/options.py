@@ -46,7 +46,10 @@ _SPARK_SETTINGS = tuple(
     (re.compile(name), re.compile(value))
     for name, value in (
         (r"spark\.sql\.adaptive\.(enabled|advisoryPartitionSizeInBytes)", _SCALAR),
-        (r"spark\.sql\.adaptive\.(coalescePartitions|skewJoin)\.\w+", _SCALAR),
+        (r"spark\.sql\.adaptive\.(coalescePartitions|skewJoin)\.enabled", _SWITCH),
+        (r"spark\.sql\.adaptive\.coalescePartitions\.(initialPartitionNum|minPartitionNum)", _COUNT),
+        (r"spark\.sql\.adaptive\.coalescePartitions\.(minPartitionSize|parallelismFirst)", _SCALAR),
+        (r"spark\.sql\.adaptive\.skewJoin\.skewedPartition(Factor|ThresholdInBytes)", _SCALAR),
         (r"spark\.sql\.shuffle\.partitions", _COUNT),
         (r"spark\.sql\.files\.(maxPartitionBytes|maxRecordsPerFile|openCostInBytes)", _SCALAR),
         (r"spark\.sql\.(autoBroadcastJoinThreshold|broadcastTimeout)", _SCALAR),

@@ -177,7 +177,7 @@ class LoginDelays:
             return None
 
     def _promise(self, key: bytes, known: _Failures, now_s: float) -> float:
-        delay_s = min(DELAY_MAX_S, FIRST_DELAY_S * 2 ** min(known.failures - FREE_FAILURES, 20))
+        delay_s = float(min(DELAY_MAX_S, FIRST_DELAY_S * 2 ** min(known.failures - FREE_FAILURES, 20)))
         at_s = max(now_s, known.next_s) + delay_s
         if at_s - now_s > DELAY_MAX_S:
             raise TooManyAtOnce(
