@@ -7,7 +7,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.process_secrets import readable, secret_words, showing
+from tests.support.hostile.process_secrets import readable, secret_words, showing
 
 pytestmark = pytest.mark.integration
 

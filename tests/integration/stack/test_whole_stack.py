@@ -23,7 +23,7 @@ from rtolap.stack.state import PORT_OWNERS, load_state
 from rtolap.stack.together import marked_processes
 
 from tests.support.demonstrated import Demonstrated, user_environment
-from tests.support.process_secrets import readable, secret_words, showing
+from tests.support.hostile.process_secrets import readable, secret_words, showing
 from tests.support.waiting import SLOWNESS, until
 
 pytestmark = [pytest.mark.integration]
