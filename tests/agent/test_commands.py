@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from rtolap.base.errors import DefinitionError
 from rtolap.model.build_spec import BuildPart, BuildSpec
 from rtolap.model.offsets import PartRange
 from rtolap.protocols.agent.messages import ProcessSpec
+from rtolap.stack.artifacts import pyspark_jars
 
+from tests.support.class_constants import spark_setting_names
 from tests.support.cubes.staging import CUBE, TABLE
 
 STORE = "file:///srv/rtolap/store"
@@ -67,8 +70,120 @@ def test_spark_submit_runs_a_job_by_name(commands: Commands) -> None:
     )
     assert Path(argv[0]).name == "spark-submit"
     assert Path(argv[0]).is_file()
-    assert Path(argv[5]).name == "build_segment.py"
-    assert argv[6:] == ("{files}/specs.json",)
+    assert Path(argv[-2]).name == "build_segment.py"
+    assert argv[-1] == "{files}/specs.json"
+
+
+def spark_settings(argv: tuple[str, ...]) -> dict[str, str]:
+    """As spark-submit understands them: of two values of a setting the last one counts."""
+    given = [argv[at + 1].partition("=") for at, word in enumerate(argv) if word == "--conf"]
+    return {name: value for name, _, value in given}
+
+
+@pytest.mark.parametrize(
+    ("master", "authenticated"),
+    [
+        (None, True),
+        ("local", True),
+        ("local[2]", True),
+        ("yarn", True),
+        ("k8s://https://here", True),
+        ("spark://master:7077", False),  # its secret is in the host's spark-defaults.conf
+    ],
+)
+def test_drivers_listen_where_the_host_says_and_know_who_connects(
+    tmp_path: Path, master: str | None, authenticated: bool
+) -> None:
+    (tmp_path / "own_job.py").write_text("")
+    named = () if master is None else ("--master", master)
+    for address in ("127.0.0.1", "10.1.2.3"):
+        host = Host(tmp_path, tmp_path, STORE, master or "local[2]", address)
+        found = Commands(host).resolve(("spark-submit", *named, "own_job.py"))
+        expected = {"spark.driver.host": address, "spark.driver.bindAddress": address}
+        expected["spark.ui.enabled"] = "false"
+        if authenticated:
+            expected["spark.authenticate"] = "true"
+        assert spark_settings(found) == expected
+        assert Commands(host).environment()["SPARK_LOCAL_IP"] == address
+    left = Host(tmp_path, tmp_path, STORE, spark_host="")
+    found = Commands(left).resolve(("spark-submit", "own_job.py"))
+    assert "spark.driver.bindAddress" not in spark_settings(found)
+    assert "SPARK_LOCAL_IP" not in Commands(left).environment()
+
+
+# All that a caller may set, of what Spark knows.
+LET_THROUGH = {
+    "spark.app.name",
+    "spark.cores.max",
+    "spark.default.parallelism",
+    "spark.driver.cores",
+    "spark.driver.maxResultSize",
+    "spark.driver.memory",
+    "spark.driver.memoryOverhead",
+    "spark.dynamicAllocation.enabled",
+    "spark.dynamicAllocation.executorIdleTimeout",
+    "spark.dynamicAllocation.initialExecutors",
+    "spark.dynamicAllocation.maxExecutors",
+    "spark.dynamicAllocation.minExecutors",
+    "spark.executor.cores",
+    "spark.executor.instances",
+    "spark.executor.memory",
+    "spark.executor.memoryOverhead",
+    "spark.kubernetes.namespace",
+    "spark.network.timeout",
+    "spark.shuffle.service.enabled",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes",
+    "spark.sql.adaptive.coalescePartitions.enabled",
+    "spark.sql.adaptive.coalescePartitions.initialPartitionNum",
+    "spark.sql.adaptive.coalescePartitions.minPartitionNum",
+    "spark.sql.adaptive.coalescePartitions.minPartitionSize",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst",
+    "spark.sql.adaptive.enabled",
+    "spark.sql.adaptive.skewJoin.enabled",
+    "spark.sql.adaptive.skewJoin.skewedPartitionFactor",
+    "spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes",
+    "spark.sql.autoBroadcastJoinThreshold",
+    "spark.sql.broadcastTimeout",
+    "spark.sql.files.maxPartitionBytes",
+    "spark.sql.files.maxRecordsPerFile",
+    "spark.sql.files.openCostInBytes",
+    "spark.sql.parquet.compression.codec",
+    "spark.sql.shuffle.partitions",
+    "spark.task.maxFailures",
+    "spark.ui.enabled",
+    "spark.ui.showConsoleProgress",
+    "spark.yarn.queue",
+}
+VALUES = ("true", "false", "7", "2g", "word")
+
+
+def test_of_all_settings_that_spark_knows_these_and_no_others_are_let_through(commands: Commands) -> None:
+    """The names stand in Spark's own classes: those that listen, read files or run code are among them."""
+    names = spark_setting_names(pyspark_jars().glob("spark-*.jar"))
+    assert len(names) > 800
+    assert {"spark.driver.bindAddress", "spark.blockManager.port", "spark.plugins", "spark.jars"} <= names
+
+    def is_taken(name: str) -> bool:
+        for value in VALUES:
+            try:
+                commands.resolve(("spark-submit", "--conf", f"{name}={value}", "own_job.py"))
+            except DefinitionError:
+                continue
+            return True
+        return False
+
+    assert {name for name in names if is_taken(name)} == LET_THROUGH
+
+
+def test_no_value_of_a_setting_says_more_than_a_plain_word(commands: Commands) -> None:
+    """Drawn: some values reach command lines of a cluster's executors."""
+    rng = random.Random(11)
+    for _ in range(3_000):
+        name, mark = rng.choice(sorted(LET_THROUGH)), rng.choice("$`\\\"'/;|&<>(){}*?!~#@%^=,\t\n\0")
+        text = "".join(rng.choices("abc012 .-", k=rng.randrange(5)))
+        value = text + mark + "".join(rng.choices("abc012 .-", k=rng.randrange(5)))
+        with pytest.raises(DefinitionError):
+            commands.resolve(("spark-submit", "--conf", f"{name}={value}", "own_job.py"))
 
 
 @pytest.mark.parametrize(
@@ -115,6 +230,15 @@ def test_spark_submit_runs_a_job_by_name(commands: Commands) -> None:
                 "spark.hadoop.fs.s3a.endpoint",
                 "spark.hadoop.fs.defaultFS",
                 "spark.kubernetes.container.image",
+                "spark.driver.host",
+                "spark.driver.bindAddress",
+                "spark.driver.port",
+                "spark.blockManager.port",
+                "spark.authenticate",
+                "spark.authenticate.secret",
+                "spark.ui.port",
+                "spark.ui.enabled",
+                "spark.driver.memory",
                 "spark.local.dir",
             )
         ),
@@ -222,6 +346,7 @@ def test_environment_additions_name_no_code_no_file_and_no_server(commands: Comm
     commands.check(with_env(RTOLAP_LOG_LEVEL="DEBUG", AWS_REGION="eu-west-1", TZ="Europe/Berlin"))
     for name in (
         *("LD_PRELOAD", "PYTHONPATH", "PATH", "SPARK_HOME", "PYSPARK_PYTHON", "JAVA_TOOL_OPTIONS"),
+        *("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_PUBLIC_DNS", "SPARK_CONF_DIR"),
         *("AWS_CONFIG_FILE", "AWS_PROFILE", "AWS_ENDPOINT_URL", "HADOOP_CONF_DIR", "KAFKA_OPTS"),
         *("RTOLAP_SPARK_JOBS_DIR", "RTOLAP_OBJECT_STORE", "RTOLAP_TOKEN_FILE", "SPARK_LOCAL_DIRS"),
     ):

@@ -20,6 +20,7 @@ import pytest
 import yaml
 from airflow.cli.cli_parser import get_parser
 from airflow.configuration import conf
+from cryptography.fernet import Fernet
 from rtolap.agent.server import create_app
 from rtolap.base.server_limits import HttpLimits
 from rtolap.base.settings import Settings
@@ -36,6 +37,7 @@ from rtolap.stored.metastore.dialects import checked_address
 
 _PROJECT = Path(__file__).resolve().parents[2]
 _DOCKER = _PROJECT / "docker"
+_PASSWORDS = ("/run/secrets/airflow_passwords", "/var/lib/airflow/passwords.json")  # Airflow writes to it
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +98,12 @@ def test_every_command_is_understood_with_its_options(services: dict[str, dict[s
                 load(group).commands[command].make_context(command, options)
             elif program == "airflow":
                 get_parser().parse_args(arguments)
+            elif program == "install":
+                assert arguments == ["-m", "0600", *_PASSWORDS]
             else:
                 assert [program, *arguments] in (["sleep", "infinity"], ["--bind-address=127.0.0.1"])
             understood.add((program, *arguments[:3]))
-    assert len(understood) == 14
+    assert len(understood) == 15
     with pytest.raises(Exception, match="No such option"):
         load("agent").commands["serve"].make_context("serve", ["--job-dir", "x"])
 
@@ -110,10 +114,99 @@ def test_every_airflow_variable_is_an_option_of_airflow(
     given = {name for service in services.values() for name in service.get("environment", ())}
     given |= {word.partition("=")[0] for words in instructions if words[0] == "ENV" for word in words[1:]}
     given |= set(re.findall(r"AIRFLOW__\w+", _page()))
-    options = {name: name.split("__")[1:] for name in given if name.startswith("AIRFLOW__")}
+    options = {
+        name: name.removesuffix("_CMD").split("__")[1:] for name in given if name.startswith("AIRFLOW__")
+    }
     assert len(options) > 5
     for name, (section, option) in options.items():
         assert option.lower() in conf.configuration_description[section.lower()]["options"], name
+
+
+def test_every_image_is_one_of_a_digest(
+    services: dict[str, dict[str, Any]], instructions: list[list[str]]
+) -> None:
+    """The tag beside it says which version that is; a stage of our own image would have none."""
+    images = {service["image"] for service in services.values() if "build" not in service}
+    images |= {words[1] for words in instructions if words[0] == "FROM"}
+    assert {image.partition(":")[0] for image in images} == {
+        *("python", "busybox", "zookeeper", "apache/kafka", "mariadb")
+    }
+    for image in images:
+        assert re.fullmatch(r"[a-z/]+:[a-z0-9.-]+@sha256:[0-9a-f]{64}", image), image
+
+
+def test_no_container_has_capabilities_gains_any_or_writes_beside_its_volumes(
+    services: dict[str, dict[str, Any]], instructions: list[list[str]]
+) -> None:
+    of_image = [words[1] for words in instructions if words[0] == "USER"][-1]
+    for name, service in services.items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["read_only"] is True, name
+        assert not {"privileged", "cap_add", "devices", "pid", "ipc", "userns_mode"} & set(service), name
+        user = str(service.get("user", of_image if "build" in service else "root"))
+        assert user.partition(":")[0] not in ("root", "0"), name
+        mounts = [str(mount).split(":") for mount in service.get("volumes", ())]
+        for source, *_ in mounts:  # a named volume, or one of the container's own: nothing of the host
+            assert source in ("/tmp", "/datalog", "/logs") or not source.startswith((".", "/", "~")), name
+        if name != "net":
+            assert ["/tmp"] in mounts, name
+
+
+def test_what_is_written_lies_in_a_volume(
+    services: dict[str, dict[str, Any]], instructions: list[list[str]]
+) -> None:
+    variables = {
+        name: value
+        for words in instructions
+        if words[0] == "ENV"
+        for name, _, value in (word.partition("=") for word in words[1:])
+    }
+    for name, service in services.items():
+        if "build" not in service:
+            continue
+        volumes = [mount.rpartition(":")[2] for mount in service["volumes"]]
+        written = {**variables, **service["environment"]}
+        folders = [written["RTOLAP_DATA_DIR"], written["RTOLAP_OBJECT_STORE"].removeprefix("file://")]
+        if name.startswith("airflow-"):
+            folders += [written["AIRFLOW_HOME"], written["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"][10:]]
+            folders.append(written["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"])
+        for folder in folders:
+            assert any(Path(folder).is_relative_to(volume) for volume in volumes), (name, folder)
+
+
+def test_airflows_keys_and_password_are_secrets_without_a_default(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    content = yaml.safe_load((_DOCKER / "compose.yaml").read_text())
+    declared = {name: secret["file"] for name, secret in content["secrets"].items()}
+    for name, service in services.items():
+        assert "env_file" not in service, name
+        if not name.startswith("airflow-"):
+            continue
+        environment = service["environment"]
+        for option in ("API_AUTH__JWT_SECRET", "API__SECRET_KEY", "CORE__FERNET_KEY"):
+            assert f"AIRFLOW__{option}" not in environment
+            program, path = shlex.split(environment[f"AIRFLOW__{option}_CMD"])
+            assert (program, Path(path).parent) == ("cat", Path("/run/secrets"))
+            assert Path(path).name in service["secrets"]
+            assert f"> docker/{declared[Path(path).name]}" in _page()
+        assert environment["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"] == _PASSWORDS[1]
+        assert environment["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS"] == "False"
+        assert Path(_PASSWORDS[0]).name in service["secrets"]
+    assert f"> docker/{declared['airflow_passwords']}" in _page()
+    assert {path.removeprefix("secrets/") for path in declared.values()} == set(
+        re.findall(r"> docker/secrets/(\w+)", _page())
+    )
+
+
+def test_the_recipe_for_airflows_key_makes_one_that_airflow_takes(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not on this machine")
+    (recipe,) = re.findall(r"^(openssl .*) > docker/secrets/airflow_fernet", _page(), re.MULTILINE)
+    done = subprocess.run(["sh", "-c", recipe], capture_output=True, text=True, timeout=30, check=True)
+    key = Fernet(done.stdout)  # with the end of the line, as Airflow reads it
+    assert key.decrypt(key.encrypt(b"a connection")) == b"a connection"
 
 
 def test_the_front_end_of_the_deployment_sends_loads_where_the_host_reaches_its_ports(

@@ -21,8 +21,10 @@ import psutil
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
+from hpack import Encoder
 from rtolap.base.errors import TooLarge, Unauthorized, Unavailable
 from rtolap.base.flight_guard import frames
+from rtolap.base.flight_guard.calls import BrokenConnection, Calls
 from rtolap.base.metrics import Metrics
 from rtolap.base.server_limits import FlightLimits
 from rtolap.protocols.flight.client import named
@@ -390,6 +392,9 @@ def after_a_call(what: bytes) -> Callable[[RawFlight], bytes]:
     "storm",
     [
         reset_storm,
+        after_a_call(frames.frame(frames.RST_STREAM, frames.ACK, 1, bytes(4))),
+        after_a_call(frames.frame(frames.PING, frames.ACK, 0, bytes(8))),
+        after_a_call(frames.frame(frames.WINDOW_UPDATE, 0, 0, struct.pack(">I", 1))),
         after_a_call(frames.frame(frames.PING, 0, 0, bytes(8))),
         after_a_call(frames.frame(frames.SETTINGS, 0, 0)),
         after_a_call(frames.frame(frames.PRIORITY, 0, 1, bytes(5))),
@@ -397,7 +402,18 @@ def after_a_call(what: bytes) -> Callable[[RawFlight], bytes]:
         after_a_call(frames.frame(0x77, 0, 0, bytes(8))),
         wrong_tokens,
     ],
-    ids=["resets", "pings", "settings", "priorities", "empty data", "unknown", "wrong tokens"],
+    ids=[
+        "resets",
+        "flagged resets",
+        "acknowledgements of nothing",
+        "windows",
+        "pings",
+        "settings",
+        "priorities",
+        "empty data",
+        "unknown",
+        "wrong tokens",
+    ],
 )
 def test_frames_that_bring_nothing_end_the_connection(storm: Callable[[RawFlight], bytes]) -> None:
     """All of it comes at once: gRPC itself ends a connection for a few pings, too."""
@@ -409,6 +425,71 @@ def test_frames_that_bring_nothing_end_the_connection(storm: Callable[[RawFlight
         assert server.ended("restless") == 1
         until(lambda: server.open_connections() == 0)
         check_good_client(server.port)
+
+
+def drawn_frame(rng: random.Random) -> tuple[int, bytes]:
+    """Return a frame that HTTP/2 lets a client send within a call and that brings nothing, and its kind.
+
+    All flags are drawn but those that have a frame refused or go on with another one.
+    """
+    kind = rng.choice([*range(frames.PRIORITY, 10), rng.randrange(10, 256), frames.DATA])
+    flags, stream = rng.randrange(256), rng.choice([0, 1])
+    size = rng.randrange(40)
+    if kind in (frames.PUSH_PROMISE, frames.CONTINUATION):
+        kind = frames.RST_STREAM
+    if kind == frames.DATA:
+        flags, size = flags & ~frames.PADDED, rng.randrange(frames.MESSAGE_PREFIX_BYTES)
+    size = {frames.PRIORITY: 5, frames.RST_STREAM: 4, frames.PING: 8, frames.WINDOW_UPDATE: 4}.get(kind, size)
+    if kind in (frames.SETTINGS, frames.PING, frames.GOAWAY):
+        stream = 0
+    elif kind in (frames.DATA, frames.PRIORITY, frames.RST_STREAM):
+        stream = 1
+    return kind, frames.frame(kind, flags, stream, bytes(size))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_frame_counts_whatever_its_kind_flags_and_length(seed: int) -> None:
+    """One kind at a time, and all of them together: the count ends the connection after its limit."""
+    rng = random.Random(seed)
+    drawn: dict[int, list[bytes]] = {}
+    for _ in range(40 * CALM):
+        kind, frame = drawn_frame(rng)
+        drawn.setdefault(kind, []).append(frame)
+    mixed = [frame for one in drawn.values() for frame in one]
+    rng.shuffle(mixed)
+    for storm in (mixed, *(one for one in drawn.values() if len(one) > 3 * CALM)):
+        calls = Calls(TOKEN, RESTLESS, lambda: 0.0)
+        head = encoded_head(TOKEN)
+        calls.feed(memoryview(frames.PREFACE + frames.frame(frames.HEADERS, frames.END_HEADERS, 1, head)))
+        for frame in storm[:CALM]:
+            cut = rng.randrange(len(frame) + 1)
+            calls.feed(memoryview(frame[:cut]))
+            calls.feed(memoryview(frame[cut:]))
+        with pytest.raises(BrokenConnection) as broken:
+            calls.feed(memoryview(b"".join(storm[CALM : CALM + FREE_OF_A_CALL + 1])))
+        assert broken.value.reason == "restless"
+
+
+FREE_OF_A_CALL = 6  # its end, four updates of windows, and the acknowledgement of the guard's own settings
+
+
+def encoded_head(token: str) -> bytes:
+    fields = [(":method", "POST"), (":path", "/x/DoGet"), ("authorization", f"Bearer {token}")]
+    return bytes(Encoder().encode(fields, huffman=False))
+
+
+def test_frames_that_are_due_do_not_count() -> None:
+    """Acknowledgements of what the server sent, and windows that grow by what it answered."""
+    calls = Calls(TOKEN, RESTLESS, lambda: 0.0)
+    head = frames.frame(frames.HEADERS, frames.END_HEADERS, 1, encoded_head(TOKEN))
+    calls.feed(memoryview(frames.PREFACE + frames.frame(frames.SETTINGS, frames.ACK, 0) + head))
+    for _ in range(5 * CALM):
+        for kind, payload in ((frames.PING, bytes(8)), (frames.SETTINGS, b"")):
+            calls.answered(kind, 0)
+            calls.feed(memoryview(frames.frame(kind, frames.ACK, 0, payload)))
+        calls.answered(frames.DATA, 0)
+        calls.feed(memoryview(frames.window_update(16_384)))
+        calls.feed(memoryview(frames.frame(frames.WINDOW_UPDATE, 0, 1, struct.pack(">I", 16_384))))
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,13 @@ from typing import Any
 import pymysql
 import pytest
 from rtolap.base.errors import Unavailable
+from rtolap.base.users import Users
 from rtolap.query.admission import AdmissionControl
 from rtolap.query.mysql import server as mysql_server
 from rtolap.query.mysql.server import MySqlLimits
 from rtolap.query.statement_service import Limits
 
+from tests.support import http_calls
 from tests.support.hostile.exhausted_listener import ExhaustedListener
 from tests.support.query.query_endpoints import OTHER_USER, PASSWORD, USER, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
@@ -177,8 +179,56 @@ def test_wrong_passwords_are_slowed_for_their_user_only(
         began_s = time.monotonic()
         with endpoints.connect(user=OTHER_USER) as other:
             assert answer(other) == ((800,),)
-        assert not endpoints.mysql._delays.delay_s(OTHER_USER, "127.0.0.1")
+        assert len(endpoints.mysql._users.delays) == 1  # the other has nothing to wait for
         with endpoints.connect(user=USER, password=PASSWORD) as connection:
             assert time.monotonic() - began_s >= 0.2
             assert answer(connection) == ((800,),)
-        assert not endpoints.mysql._delays.delay_s(USER, "127.0.0.1")
+        assert len(endpoints.mysql._users.delays) == 0
+
+
+def test_wrong_passwords_over_many_connections_of_both_protocols_are_looked_at_one_after_the_other(
+    world: QueryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slot_s = 0.5
+    monkeypatch.setattr("rtolap.base.users.FIRST_DELAY_S", slot_s)
+    monkeypatch.setattr("rtolap.base.users.DELAY_MAX_S", slot_s)
+    looks: list[float] = []
+    for name in ("verify_password", "verify_scramble"):
+
+        def counting(users: Users, *given: Any, verify: Any = getattr(Users, name)) -> None:
+            if given[0] == USER:
+                looks.append(time.monotonic())
+            verify(users, *given)
+
+        monkeypatch.setattr(Users, name, counting)
+    answers: list[object] = []
+    with opened(world) as endpoints:
+        url = f"http://127.0.0.1:{endpoints.http_port}/api/v1/query"
+
+        def over_mysql() -> None:
+            for _ in range(4):
+                try:
+                    endpoints.connect(password="wrong")
+                except pymysql.err.OperationalError as error:
+                    answers.append(error.args[0])
+
+        def over_http() -> None:
+            for _ in range(4):
+                body = {"sql": COUNT}
+                response = http_calls.post(url, json=body, auth=(USER, "wrong"), timeout=DEADLINE_S)
+                answers.append(response.status_code)
+
+        began_s = time.monotonic()
+        threads = [threading.Thread(target=each) for _ in range(15) for each in (over_mysql, over_http)]
+        for thread in threads:
+            thread.start()
+        for _ in range(5):
+            with endpoints.connect(user=OTHER_USER) as other:
+                assert answer(other) == ((800,),)
+        for thread in threads:
+            thread.join(DEADLINE_S)
+        lasted_s = time.monotonic() - began_s
+        assert len(answers) == 120
+        assert {1040, 503} <= set(answers) <= {1045, 1040, 401, 503}
+        assert len(looks) == answers.count(1045) + answers.count(401)
+        assert len(looks) <= 3 + 1 + lasted_s / slot_s

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
-from rtolap.base.errors import QueryError, RtolapError, Unavailable
+from rtolap.base.errors import QueryError, QueryTimeout, RtolapError, Unavailable
 from rtolap.query import http
 from rtolap.query.approval import bounds
 from rtolap.query.cancel import Cancellation
@@ -242,3 +242,22 @@ def test_json_is_bounded_by_its_bytes() -> None:
     endless_rows = Outcome(batch.schema, iter([batch] * 1_000))
     with pytest.raises(QueryError, match="too large for JSON"):
         http._json(endless_rows)
+
+
+@pytest.mark.parametrize("asked_ms", [None, 1_000_000, 86_400_000])
+def test_no_client_has_a_statement_run_longer_than_the_service_lets_it(
+    world: QueryWorld, asked_ms: int | None
+) -> None:
+    service = world.service(Limits(statement_ms_max=50))
+    ending = service.cancellation(asked_ms)
+
+    def has_ended() -> bool:
+        try:
+            ending.check()
+        except QueryTimeout:
+            return True
+        return False
+
+    wait_until(has_ended)
+    ending.close()
+    service.close()

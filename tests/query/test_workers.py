@@ -15,6 +15,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -23,6 +24,7 @@ from rtolap.base.errors import (
     Corrupted,
     QueryError,
     RtolapError,
+    TooLittleDisk,
     Unavailable,
     UnknownFunction,
     UnreadableValue,
@@ -560,6 +562,62 @@ def test_a_statement_that_cannot_spill_says_where_the_engine_wanted_to(
         with pytest.raises(Unavailable, match="could not spill") as caught:
             session.run("SELECT a FROM r ORDER BY a", {}).drain()
         assert str(folder) in str(caught.value.to_dict())
+        session.close()
+    ending.close()
+
+
+def test_a_statement_that_leaves_too_little_of_the_disk_free_ends_by_name_and_its_files_go(
+    tmp_path: Path, timeouts: Timeouts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is as large as the test says: free is what workers have not spilled."""
+    texts = [f"{number * 7919 % 2_000_000:020}" for number in range(0, 2_000_000, 4)]
+    rows = pa.table({"a": texts, "b": [text[::-1] for text in texts]})
+    ending = Cancellation(timeouts, 600_000)
+    folder = tmp_path / "spill"
+    disk_bytes, free_bytes_min = 24 << 20, 16 << 20
+
+    class Disk(NamedTuple):
+        f_frsize: int
+        f_bavail: int
+
+    def statvfs(path: Path) -> Disk:
+        used = sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
+        return Disk(1, max(0, disk_bytes - used))
+
+    options: dict[str, Any] = {"spill_folder": str(folder), "spill_free_bytes_min": free_bytes_min}
+    with WorkerPool(64 << 20, 1, 2, Metrics("query"), **options) as workers:
+        workers.bound_bytes = 1 << 30
+        monkeypatch.setattr("rtolap.query.workers.spills.os.statvfs", statvfs)
+        small, large = (workers.session(ending) for _ in range(2))
+        large.register("r", rows)
+        assert small.value("SELECT 1", {}) == 1
+        with pytest.raises(TooLittleDisk, match="more of the disk than it may have") as caught:
+            large.run("SELECT a, b FROM r ORDER BY a", {}).drain()
+        assert caught.value.code == "too_little_disk"
+        large.close()
+        wait_until(lambda: not [each for each in folder.rglob("*") if each.is_file()])
+        assert small.value("SELECT 2", {}) == 2  # it has spilled nothing, so it goes on
+        small.close()
+    ending.close()
+
+
+def test_a_disk_that_others_have_filled_ends_no_statement_that_spills_nothing(
+    tmp_path: Path, timeouts: Timeouts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending = Cancellation(timeouts, 120_000)
+    looks: list[Path] = []
+
+    def statvfs(path: Path, real: Any = os.statvfs) -> Any:
+        looks.append(path)
+        return real(path)
+
+    monkeypatch.setattr("rtolap.query.workers.spills.os.statvfs", statvfs)
+    options: dict[str, Any] = {"spill_folder": str(tmp_path / "spill"), "spill_free_bytes_min": 1 << 60}
+    with WorkerPool(MEMORY_BYTES, 1, 1, Metrics("query"), **options) as workers:
+        session = workers.session(ending)
+        session.register("r", pa.table({"a": list(range(1_000))}))
+        wait_until(lambda: len(looks) > 3)
+        assert session.value("SELECT count(*) FROM r AS x, r AS y", {}) == 1_000_000
         session.close()
     ending.close()
 

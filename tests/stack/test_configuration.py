@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import stat
 import subprocess
 from pathlib import Path
@@ -74,13 +75,19 @@ def test_settings_name_every_port_and_hold_no_secret(layout: StackLayout) -> Non
         assert read_secret(layout, secret) not in json.dumps(variables)
 
 
-def test_airflow_gets_one_secret_loopback_and_its_connections(layout: StackLayout) -> None:
+def test_airflow_gets_loopback_its_connections_and_no_secret(layout: StackLayout) -> None:
     env = airflow_env(layout, rtolap_settings(layout, DEFAULT_PORTS), DEFAULT_PORTS)
     assert env["AIRFLOW__API__HOST"] == "127.0.0.1"
     assert env["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:8081/execution/"
     connection = json.loads(env["AIRFLOW_CONN_RTOLAP_DEFAULT"])
     assert (connection["conn_type"], connection["port"]) == ("rtolap", 7070)
-    assert connection["password"] == read_secret(layout, "token")
+    assert "password" not in connection
+    for path in layout.secrets.iterdir():
+        assert read_secret(layout, path.name) not in json.dumps(env), path.name
+    for option in ("CORE__FERNET_KEY", "API__SECRET_KEY", "API_AUTH__JWT_SECRET"):
+        command = shlex.split(env[f"AIRFLOW__{option}_CMD"])
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert len(said.strip()) > 40
     assert connection["extra"]["agent_url"] == "http://127.0.0.1:7060"
 
 

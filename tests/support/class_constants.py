@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
 _UTF8 = 1
+_SETTING = re.compile(r"spark(\.[A-Za-z][A-Za-z0-9]*)+")
 _WIDE = (5, 6)  # a long or double takes two places
 _SIZES = {7: 3, 8: 3, 16: 3, 19: 3, 20: 3, 15: 4, 5: 9, 6: 9} | dict.fromkeys(
     (3, 4, 9, 10, 11, 12, 17, 18), 5
@@ -26,6 +28,17 @@ def class_texts(jars: Iterable[Path], class_name: str) -> set[str]:
                     for text in _constants(archive.read(entry))
                 }
     raise KeyError(class_name)
+
+
+def spark_setting_names(jars: Iterable[Path]) -> set[str]:
+    """Return every text of a class in these jars that looks like the name of a setting of Spark."""
+    names: set[str] = set()
+    for jar in jars:
+        with zipfile.ZipFile(jar) as archive:
+            for entry in archive.namelist():
+                if entry.endswith(".class") and b"spark." in (data := archive.read(entry)):
+                    names |= {text for text in _constants(data) if _SETTING.fullmatch(text)}
+    return names
 
 
 def _constants(data: bytes) -> Iterable[str]:

@@ -26,6 +26,8 @@ from rtolap.agent.options import (
     check_environment,
     check_name,
     check_options,
+    own_spark_options,
+    spark_environment,
 )
 from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
@@ -85,6 +87,7 @@ class Commands:
             "PYTHONUNBUFFERED": "1",
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
+            **spark_environment(self._host),
         }
 
     def _spark(self, arguments: Sequence[str]) -> tuple[str, ...]:
@@ -103,7 +106,8 @@ class Commands:
             )
         if name == BUILD_JOB:
             _check_build_arguments(rest)
-        return (str(_spark_submit()), *options, str(job), *rest)
+        own = own_spark_options(options, self._host)
+        return (str(_spark_submit()), *options, *own, str(job), *rest)
 
     def _rtolap(self, arguments: Sequence[str]) -> tuple[str, ...]:
         command, rest = tuple(arguments[:2]), list(arguments[2:])

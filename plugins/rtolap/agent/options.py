@@ -18,6 +18,8 @@ class Host(msgspec.Struct, frozen=True):
     data_dir       receivers keep their data below it
     object_store   the one whose segments are built
     spark_master   where builds run, beside `local`
+    spark_host     address of this host at which drivers of Spark listen and are called back; empty: as the
+                   host's spark-defaults.conf says
     fleet_sources  the file of sources of brokers' metrics; None where the host declares none
     """
 
@@ -25,6 +27,7 @@ class Host(msgspec.Struct, frozen=True):
     data_dir: Path
     object_store: str
     spark_master: str = "local[2]"
+    spark_host: str = "127.0.0.1"
     fleet_sources: Path | None = None
 
 
@@ -34,23 +37,47 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,9})?")
 _SIZE = re.compile(r"[0-9]{1,9}[kKmMgGtT]?[bB]?")
 _LOCAL = re.compile(r"local(\[(\*|[0-9]{1,4})(,[0-9]{1,4})?\])?")
-# Names no class, no jar, no interpreter, no file and no address but the driver's own.
-_SPARK_SETTING = re.compile(
-    r"spark\.("
-    r"sql\.(adaptive\.(enabled|advisoryPartitionSizeInBytes|coalescePartitions\.\w+|skewJoin\.\w+)"
-    r"|shuffle\.partitions|files\.(maxPartitionBytes|maxRecordsPerFile|openCostInBytes)"
-    r"|autoBroadcastJoinThreshold|broadcastTimeout|parquet\.compression\.codec)"
-    r"|(driver|executor)\.(memory|memoryOverhead|cores|instances|maxResultSize)"
-    r"|driver\.(host|bindAddress|port)|blockManager\.port|cores\.max|default\.parallelism"
-    r"|dynamicAllocation\.(enabled|minExecutors|maxExecutors|initialExecutors|executorIdleTimeout)"
-    r"|shuffle\.service\.enabled|ui\.(enabled|port|showConsoleProgress)|network\.timeout|task\.maxFailures"
-    r"|app\.name|yarn\.queue|kubernetes\.namespace|rtolap\.(rowsInMemoryMax|executorsRunPython))"
-    r"=[^\x00-\x1f]{0,256}"
+# Settings of Spark by name, and their values: none names a class, a jar, an interpreter, a file or an
+# address, and none has anything listen. Values are plain: some reach command lines of a cluster's executors.
+_SWITCH, _COUNT = "true|false", r"[0-9]{1,18}"
+_SCALAR = r"true|false|-?[0-9]{1,18}(\.[0-9]{1,9})?[a-zA-Z]{0,8}"
+_TEXT = r"[A-Za-z0-9][A-Za-z0-9 ._:+-]{0,127}"
+_SPARK_SETTINGS = tuple(
+    (re.compile(name), re.compile(value))
+    for name, value in (
+        (r"spark\.sql\.adaptive\.(enabled|advisoryPartitionSizeInBytes)", _SCALAR),
+        (r"spark\.sql\.adaptive\.(coalescePartitions|skewJoin)\.enabled", _SWITCH),
+        (r"spark\.sql\.adaptive\.coalescePartitions\.(initialPartitionNum|minPartitionNum)", _COUNT),
+        (r"spark\.sql\.adaptive\.coalescePartitions\.(minPartitionSize|parallelismFirst)", _SCALAR),
+        (r"spark\.sql\.adaptive\.skewJoin\.skewedPartition(Factor|ThresholdInBytes)", _SCALAR),
+        (r"spark\.sql\.shuffle\.partitions", _COUNT),
+        (r"spark\.sql\.files\.(maxPartitionBytes|maxRecordsPerFile|openCostInBytes)", _SCALAR),
+        (r"spark\.sql\.(autoBroadcastJoinThreshold|broadcastTimeout)", _SCALAR),
+        (r"spark\.sql\.parquet\.compression\.codec", r"[a-z0-9_]{1,16}"),
+        (r"spark\.(driver|executor)\.(memory|memoryOverhead|cores|maxResultSize)", _SCALAR),
+        (r"spark\.(executor\.instances|cores\.max|default\.parallelism|task\.maxFailures)", _COUNT),
+        (r"spark\.dynamicAllocation\.(enabled|(min|max|initial)Executors|executorIdleTimeout)", _SCALAR),
+        (r"spark\.shuffle\.service\.enabled", _SWITCH),
+        (r"spark\.ui\.enabled", "false"),
+        (r"spark\.ui\.showConsoleProgress", _SWITCH),
+        (r"spark\.network\.timeout", _SCALAR),
+        (r"spark\.(app\.name|yarn\.queue|kubernetes\.namespace)", _TEXT),
+        (r"spark\.rtolap\.rowsInMemoryMax", _COUNT),
+        (r"spark\.rtolap\.executorsRunPython", _SWITCH),
+    )
 )
 
 
 def _matches(pattern: re.Pattern[str]) -> Fits:
     return lambda value, host: pattern.fullmatch(value) is not None
+
+
+def _spark_setting(value: str, host: Host) -> bool:
+    name, _, given = value.partition("=")
+    return any(
+        known.fullmatch(name) is not None and fits.fullmatch(given) is not None
+        for known, fits in _SPARK_SETTINGS
+    )
 
 
 def _below_data_dir(value: str, host: Host) -> bool:
@@ -114,7 +141,7 @@ SPARK_OPTIONS: Mapping[str, Fits] = {
     "--executor-cores": _number,
     "--total-executor-cores": _number,
     "--num-executors": _number,
-    "--conf": _matches(_SPARK_SETTING),
+    "--conf": _spark_setting,
 }
 # What a process may be given beside the agent's own environment: nothing that names a file or a server.
 ENVIRONMENT: Mapping[str, re.Pattern[str]] = {
@@ -122,11 +149,31 @@ ENVIRONMENT: Mapping[str, re.Pattern[str]] = {
     "RTOLAP_SESSION_TIMEOUT_S": _NUMBER,
     "AWS_REGION": _NAME,
     "AWS_DEFAULT_REGION": _NAME,
-    "SPARK_LOCAL_IP": re.compile(r"[0-9a-fA-F.:]{1,45}"),
     "TZ": re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,2}"),
     "LANG": _NAME,
     "LC_ALL": _NAME,
 }
+
+
+def own_spark_options(options: Sequence[str], host: Host) -> tuple[str, ...]:
+    """Return the options of spark-submit that are the host's alone, for a caller's checked `options`.
+
+    Drivers listen at the host's address, serve no page, and take connections only of those who know a secret
+    of the job. Spark makes that secret itself, in memory, on all masters but standalone ones. Those have one
+    of their own, which stands in the host's spark-defaults.conf.
+    """
+    settings = {"spark.ui.enabled": "false"}
+    if host.spark_host:
+        settings |= {"spark.driver.host": host.spark_host, "spark.driver.bindAddress": host.spark_host}
+    master = dict(zip(options[::2], options[1::2], strict=True)).get("--master", "")
+    if not master.startswith("spark://"):
+        settings["spark.authenticate"] = "true"
+    return tuple(word for name, value in settings.items() for word in ("--conf", f"{name}={value}"))
+
+
+def spark_environment(host: Host) -> dict[str, str]:
+    """Return variables of this host's drivers: their address, for what goes by no setting of its own."""
+    return {"SPARK_LOCAL_IP": host.spark_host} if host.spark_host else {}
 
 
 def check_name(what: str, name: str) -> None:

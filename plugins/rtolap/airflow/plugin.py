@@ -1,7 +1,8 @@
 """The additions to Airflow's pages: links of tasks, the routes that they lead to, a check of the host.
 
 Airflow mounts plugin applications without authentication: every route here requires the right to read the
-task logs of the DAG that it is reached from. The cluster's token stays on the server.
+task logs of the DAG that it is reached from, and the name of one DAG. A process is shown under the DAG whose
+task waits for it, and under no other. The cluster's token stays on the server.
 """
 
 from __future__ import annotations
@@ -18,13 +19,23 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.links import URL_PREFIX, ProcessLogLink, SegmentsLink, WindowLink
 from rtolap.airflow.windows import explain, named_window
-from rtolap.base.errors import RtolapError
+from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.base.settings import Settings
-from rtolap.protocols.agent.messages import LOG_BYTES_MAX, check_key
+from rtolap.protocols.agent.client import AgentClient
+from rtolap.protocols.agent.messages import LOG_BYTES_MAX, WaitingTask, check_key
 
 app = FastAPI(title="rtolap", docs_url=None, redoc_url=None, openapi_url=None)
 
-_READER = [Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))]
+_ANY_DAG = "~"  # Airflow's routes take it for all DAGs that the caller may see
+
+
+def one_dag(dag_id: str) -> None:
+    """Raises NotFound for a name that stands for several: the right to it would be the right to any."""
+    if dag_id == _ANY_DAG:
+        raise NotFound("there is no such DAG", expected="the name of one DAG", found=dag_id)
+
+
+_READER = [Depends(one_dag), Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))]
 
 
 @app.exception_handler(RtolapError)
@@ -35,8 +46,25 @@ async def failed(_request: Request, error: Exception) -> JSONResponse:
 
 @app.get("/dags/{dag_id}/processes/{key}/log", dependencies=_READER)
 def process_log(dag_id: str, key: str) -> PlainTextResponse:
+    """The log of a process that a task of this DAG waits for, or the last one that did.
+
+    The process is looked at before and after: another DAG may take its key over meanwhile.
+    """
     with RtolapHook().agent() as agent:
-        return PlainTextResponse(agent.log(check_key(key), LOG_BYTES_MAX))
+        generation = _generation(agent, dag_id, check_key(key))
+        text = agent.log(key, LOG_BYTES_MAX)
+        if _generation(agent, dag_id, key) != generation:
+            raise Unavailable(f"process {key} has been replaced", action="look again")
+        return PlainTextResponse(text)
+
+
+def _generation(agent: AgentClient, dag_id: str, key: str) -> int:
+    """Return the generation of the process, whose task is of this DAG. Raises NotFound for any other."""
+    status = agent.get(key)
+    task = WaitingTask.of(status.labels)
+    if task is None or task.dag_id != dag_id:
+        raise NotFound(f"DAG {dag_id} has no process {key}", expected="a process of a task of this DAG")
+    return status.generation
 
 
 @app.get("/dags/{dag_id}/cubes/{cube}/segments", dependencies=_READER)

@@ -29,6 +29,7 @@ RtolapError
 │   ├── NotLeader          send the request to `leader_url`
 │   ├── NotReached         events that were answered before are not read yet: wait, or see the cube's problem
 │   ├── Unanswered         nobody serves what was asked for, and it is withdrawn: ask again when somebody does
+│   ├── TooLittleDisk      the disk has to have more free than this would leave: ask for less, or later
 │   └── TooManyAtOnce      others are at work, as many as the service or the user may: retry later
 ├── StaleSnapshot          the receiver no longer holds what the snapshot asks for: take a new one
 ├── Corrupted              bytes fail their checksum or structure
@@ -231,6 +232,10 @@ class NotReached(Unavailable):
 
 class TooManyAtOnce(Unavailable):
     code = "too_many_at_once"
+
+
+class TooLittleDisk(Unavailable):
+    code = "too_little_disk"
 
 
 class StaleSnapshot(RtolapError):

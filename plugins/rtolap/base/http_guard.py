@@ -12,6 +12,7 @@ the client reads the answer. Heads and connections are bounded below this: `http
 from __future__ import annotations
 
 import asyncio
+import functools
 import hmac
 import time
 from collections import Counter
@@ -28,7 +29,7 @@ from rtolap.base.errors import DefinitionError, RtolapError, TooLarge, TooSlow, 
 from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_http import serve_metrics
 from rtolap.base.server_limits import HttpLimits
-from rtolap.base.users import LoginDelays, Users, basic_credentials
+from rtolap.base.users import Users, basic_credentials
 
 HEALTH = frozenset({"/health"})
 BODY_BYTES_MAX = 8 << 20
@@ -223,10 +224,9 @@ class _Credentials:
     def __init__(self, token: str, users: Users | None) -> None:
         self._token = token.encode()
         self._users = users
-        self._delays = LoginDelays()
 
     async def verify(self, request: Request) -> Caller:
-        """Raises Unauthorized."""
+        """Raises Unauthorized, and TooManyAtOnce for a password beside too many wrong ones."""
         scheme, _, value = request.headers.get("authorization", "").partition(" ")
         scheme, value = scheme.lower(), value.strip()
         if scheme == "bearer":
@@ -239,15 +239,10 @@ class _Credentials:
             raise Unauthorized("credentials are missing or wrong", expected="Basic or Bearer authorization")
         name, password = basic_credentials(value)
         address = request.client.host if request.client is not None else ""
-        delay_s = self._delays.delay_s(name, address)
-        if delay_s:
-            await asyncio.sleep(delay_s)
-        try:
-            self._users.verify_password(name, password)
-        except Unauthorized:
-            self._delays.failed(name, address)
-            raise
-        self._delays.succeeded(name, address)
+        verify = functools.partial(self._users.verify_password, name, password)
+        attempt = self._users.delays.attempt(name, address, verify)
+        while wait_s := attempt.advance():
+            await asyncio.sleep(wait_s)
         return Caller(name)
 
 

@@ -75,6 +75,15 @@ class Settings(BaseSettings):
         default=None, description="PEM chain of both SQL endpoints; with query_tls_key"
     )
     query_tls_key: Path | None = Field(default=None, description="PEM of the key of query_tls_certificate")
+    query_statement_s_max: float = Field(
+        default=3600.0, gt=0, description="a statement runs at most so long, whatever its client sets"
+    )
+    query_spill_folder: Path | None = Field(
+        default=None, description="where statements spill what exceeds their memory; None: spill in data_dir"
+    )
+    query_spill_free_bytes_min: int = Field(
+        default=1 << 30, ge=0, description="of its disk; the statement that spilled most ends below it"
+    )
     query_require_tls: bool = Field(default=False, description="refuse MySQL clients without TLS")
     query_ca: Path | None = Field(default=None, description="PEM whom SQL clients trust; None: the system's")
     agent_port: int = Field(default=7060, description="HTTP port of the agent of this host")
@@ -145,6 +154,11 @@ class Settings(BaseSettings):
         default_factory=lambda: shipped("spark_jobs"), description="folder of the jobs that builds submit"
     )
     spark_master: str = Field(default="local[2]", description="master of Spark that builds submit to")
+    spark_host: str = Field(
+        default="127.0.0.1",
+        description="address of this host at which drivers of builds listen, and executors call them back; "
+        "empty: as spark-defaults.conf says",
+    )
     airflow_hosts: str = Field(
         default="",
         description="names by which Airflow's pages may be asked for, comma-separated; empty: any",

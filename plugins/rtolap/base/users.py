@@ -8,13 +8,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from rtolap.base.errors import DefinitionError, Forbidden, Unauthorized
+from rtolap.base.errors import DefinitionError, Forbidden, TooManyAtOnce, Unauthorized
 from rtolap.base.files import read_provided
 
 HASH_BYTES = 32
@@ -24,6 +25,7 @@ FREE_FAILURES = 3
 FIRST_DELAY_S = 0.25
 DELAY_MAX_S = 4.0  # less than a login may take
 FORGET_S = 300.0
+MIN_WAIT_S = 0.001
 REMEMBERED_MAX = 10_000
 
 
@@ -41,11 +43,14 @@ class Users:
 
     Everybody here may query; a right is for what changes something: `load` for rows of stored tables,
     `define` for the tables themselves. Who may define may load: truncating a table takes more.
+
+    `delays` slows wrong passwords down, over all servers that these users log in to.
     """
 
     def __init__(self, hashes: dict[str, bytes], rights: Mapping[str, Collection[str]] | None = None) -> None:
         self._hashes = dict(hashes)
         self._rights = {name: frozenset(each) for name, each in (rights or {}).items()}
+        self.delays = LoginDelays()
 
     @classmethod
     def load(cls, path: Path) -> Users:
@@ -116,15 +121,23 @@ def denied() -> Unauthorized:
 
 
 class _Failures(NamedTuple):
+    """`next_s`: the time from which no try is promised to be looked at yet."""
+
     failures: int
     last_s: float
+    next_s: float
+
+
+_NO_FAILURES = _Failures(0, -math.inf, -math.inf)
 
 
 class LoginDelays:
     """Wrong passwords cost time: more with each, for one user from one address. Nobody else waits for them.
 
-    Thread-safe. After FREE_FAILURES the next try waits FIRST_DELAY_S, then twice as long each time, at
-    most DELAY_MAX_S; a right password ends that, and so does FORGET_S without a wrong one.
+    Thread-safe. All servers and connections of a process share one, so that tries beside each other wait for
+    each other. After FREE_FAILURES the next try waits FIRST_DELAY_S, then twice as long each time, at most
+    DELAY_MAX_S, each behind the one before it. A try that would wait longer is refused, and does not count.
+    A right password ends that, and so does FORGET_S without a wrong one.
 
     The wait comes before the password is looked at, right ones too: a response that comes at once would
     reveal that it was right. REMEMBERED_MAX pairs are kept, those that failed last.
@@ -138,29 +151,69 @@ class LoginDelays:
     def __len__(self) -> int:
         return len(self._failures)
 
-    def delay_s(self, user: str, address: str) -> float:
-        if not self._failures:
-            return 0.0
-        with self._lock:
-            found = self._failures.get(_key(user, address))
-        if found is None or found.failures < FREE_FAILURES or self._monotonic_s() - found.last_s > FORGET_S:
-            return 0.0
-        return float(min(DELAY_MAX_S, FIRST_DELAY_S * 2 ** min(found.failures - FREE_FAILURES, 20)))
+    def attempt(self, user: str, address: str, verify: Callable[[], None]) -> LoginAttempt:
+        """`verify` looks at the password, and raises Unauthorized."""
+        return LoginAttempt(self, _key(user, address), verify)
 
-    def failed(self, user: str, address: str) -> None:
-        key, now_s = _key(user, address), self._monotonic_s()
+    def look(self, key: bytes, at_s: float | None, verify: Callable[[], None]) -> float | None:
+        """See `LoginAttempt.advance`. Return the time at which the password may be looked at; None where it
+        was looked at and is right. `at_s`: what was returned for the same try before."""
         with self._lock:
-            known = self._failures.pop(key, None)
-            before = 0 if known is None or now_s - known.last_s > FORGET_S else known.failures
-            self._failures[key] = _Failures(before + 1, now_s)
-            if len(self._failures) > REMEMBERED_MAX:
-                del self._failures[next(iter(self._failures))]
+            now_s = self._monotonic_s()
+            known = self._failures.get(key, _NO_FAILURES)
+            if now_s - known.last_s > FORGET_S:
+                known = _NO_FAILURES
+            if at_s is None and known.failures >= FREE_FAILURES:
+                return self._promise(key, known, now_s)
+            if at_s is not None and now_s < at_s:
+                return at_s
+            try:
+                verify()
+            except Unauthorized:
+                if at_s is None:  # one that had to wait has counted since then
+                    self._remember(key, known._replace(failures=known.failures + 1, last_s=now_s))
+                raise
+            self._failures.pop(key, None)
+            return None
 
-    def succeeded(self, user: str, address: str) -> None:
-        if not self._failures:
-            return
-        with self._lock:
-            self._failures.pop(_key(user, address), None)
+    def _promise(self, key: bytes, known: _Failures, now_s: float) -> float:
+        delay_s = float(min(DELAY_MAX_S, FIRST_DELAY_S * 2 ** min(known.failures - FREE_FAILURES, 20)))
+        at_s = max(now_s, known.next_s) + delay_s
+        if at_s - now_s > DELAY_MAX_S:
+            raise TooManyAtOnce(
+                "too many wrong passwords for this user from this address",
+                expected="one try after the other",
+                action=f"try again in {DELAY_MAX_S:g} s",
+            )
+        self._remember(key, _Failures(known.failures + 1, now_s, at_s))
+        return at_s
+
+    def _remember(self, key: bytes, failures: _Failures) -> None:
+        self._failures.pop(key, None)
+        self._failures[key] = failures
+        if len(self._failures) > REMEMBERED_MAX:
+            del self._failures[next(iter(self._failures))]
+
+    def now_s(self) -> float:
+        return self._monotonic_s()
+
+
+class LoginAttempt:
+    """A try of a password, which may have to wait before the password is looked at."""
+
+    def __init__(self, delays: LoginDelays, key: bytes, verify: Callable[[], None]) -> None:
+        self._delays = delays
+        self._key = key
+        self._verify = verify
+        self._at_s: float | None = None
+
+    def advance(self) -> float:
+        """Return the seconds to wait before the next call; 0 once the password was right.
+
+        Raises Unauthorized for a wrong one, and TooManyAtOnce where other tries wait as long as one may.
+        """
+        self._at_s = self._delays.look(self._key, self._at_s, self._verify)
+        return 0.0 if self._at_s is None else max(MIN_WAIT_S, self._at_s - self._delays.now_s())
 
 
 def _key(user: str, address: str) -> bytes:

@@ -45,6 +45,7 @@ def serve(
                     settings.data_dir,
                     settings.object_store,
                     settings.spark_master,
+                    settings.spark_host,
                     settings.fleet_sources,
                 )
             ),

@@ -75,6 +75,9 @@ def serve(
             threads=threads,
             queries_max=queries_max,
             queries_per_user_max=queries_per_user_max or None,
+            statement_ms_max=round(settings.query_statement_s_max * 1000),
+            spill_folder=str(settings.query_spill_folder or settings.data_dir / "spill"),
+            spill_free_bytes_min=settings.query_spill_free_bytes_min,
         )
         mysql_limits = MySqlLimits(
             connections_max,

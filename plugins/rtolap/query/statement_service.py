@@ -24,6 +24,7 @@ from rtolap.query.cubes.merge import merge
 from rtolap.query.cubes.merged_answer import merged_answer
 from rtolap.query.cubes.planner import narrowed
 from rtolap.query.cubes.realtime import Realtime, RealtimeSource
+from rtolap.query.engine import SPILL_FOLDER
 from rtolap.query.folding import fold
 from rtolap.query.information_schema import (
     INFORMATION_PREFIX,
@@ -53,7 +54,8 @@ SHARED_BYTES_MAX = 1 << 20  # of an answer: larger ones are sent piece by piece 
 class Limits:
     """The limits of one query service. `queue_wait_s`: how long a query waits for admission.
 
-    `queries_per_user_max`: of `queries_max`; None: three quarters of them.
+    `queries_per_user_max`: of `queries_max`; None: three quarters of them. `statement_ms_max`: whatever its
+    client asks for. `spill_free_bytes_min`: of the disk of `spill_folder`, left to others.
     """
 
     memory_bytes: int = 1 << 30
@@ -61,6 +63,9 @@ class Limits:
     queries_max: int = 16
     queue_wait_s: float = 2.0
     queries_per_user_max: int | None = None
+    statement_ms_max: int = 3_600_000
+    spill_folder: str = SPILL_FOLDER
+    spill_free_bytes_min: int = 0
 
     @property
     def turns_per_user(self) -> int:
@@ -94,7 +99,12 @@ class QueryService:
         self._realtime = Realtime(source, clock)
         self._fetcher = Fetcher(cluster, history, self._realtime)
         self._engine = engine or WorkerPool(
-            limits.memory_bytes, limits.threads, limits.queries_max, self.metrics.registry
+            limits.memory_bytes,
+            limits.threads,
+            limits.queries_max,
+            self.metrics.registry,
+            spill_folder=limits.spill_folder,
+            spill_free_bytes_min=limits.spill_free_bytes_min,
         )
         self._stored = stored or NoSource()
         self._tables = StoredReader(self._stored, limits.memory_bytes, clock)
@@ -119,7 +129,8 @@ class QueryService:
 
     def cancellation(self, timeout_ms: int | None = None, user: str = "") -> Cancellation:
         """`user`: whose turn its query takes; empty: that of all who have the cluster's token."""
-        return Cancellation(self._timeouts, timeout_ms or TIMEOUT_MS_DEFAULT, user)
+        bounded_ms = min(timeout_ms or TIMEOUT_MS_DEFAULT, self._limits.statement_ms_max)
+        return Cancellation(self._timeouts, bounded_ms, user)
 
     def prepare(self, sql: str, database: str | None = None) -> Statement:
         """Parsed once for equal texts, so that what it is rewritten to is found again. Raises QueryError.

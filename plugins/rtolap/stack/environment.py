@@ -74,6 +74,7 @@ def service_env(layout: StackLayout, settings: Mapping[str, str]) -> dict[str, s
 
 
 def airflow_env(layout: StackLayout, settings: Mapping[str, str], ports: Mapping[str, int]) -> dict[str, str]:
+    """Variables of Airflow's processes. Whatever they start inherits them, so they name files of secrets."""
     home = layout.airflow_home
     url = airflow_url(ports)
     root = checkout()
@@ -87,7 +88,7 @@ def airflow_env(layout: StackLayout, settings: Mapping[str, str], ports: Mapping
         "AIRFLOW__CORE__EXECUTOR": "rtolap.airflow.executor.OrderedLocalExecutor",
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{airflow_execution_url(ports)}/execution/",
-        "AIRFLOW__CORE__FERNET_KEY": read_secret(layout, "airflow-fernet"),
+        **_read_at_use(layout, "AIRFLOW__CORE__FERNET_KEY", "airflow-fernet"),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{AIRFLOW_USER}:admin",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(layout.secret(AIRFLOW_PASSWORDS)),
@@ -96,8 +97,8 @@ def airflow_env(layout: StackLayout, settings: Mapping[str, str], ports: Mapping
         "AIRFLOW__API__PORT": str(ports["airflow"]),
         "AIRFLOW__API__BASE_URL": url,
         "AIRFLOW__API__WORKERS": "1",
-        "AIRFLOW__API__SECRET_KEY": read_secret(layout, "airflow-api"),
-        "AIRFLOW__API_AUTH__JWT_SECRET": read_secret(layout, "airflow-jwt"),
+        **_read_at_use(layout, "AIRFLOW__API__SECRET_KEY", "airflow-api"),
+        **_read_at_use(layout, "AIRFLOW__API_AUTH__JWT_SECRET", "airflow-jwt"),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
         # a component waits for another's write instead of being refused: see docs/decisions/0014
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": "rtolap.airflow.database.SQLITE_ARGUMENTS",
@@ -108,6 +109,11 @@ def airflow_env(layout: StackLayout, settings: Mapping[str, str], ports: Mapping
         "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
         **airflow_connections(layout, ports),
     }
+
+
+def _read_at_use(layout: StackLayout, option: str, name: str) -> dict[str, str]:
+    """Have Airflow read an option from a file of secrets, each time it needs it."""
+    return {f"{option}_CMD": shlex.join(["cat", str(layout.secret(name))])}
 
 
 def airflow_url(ports: Mapping[str, int]) -> str:
@@ -124,12 +130,12 @@ def airflow_connections(layout: StackLayout, ports: Mapping[str, int]) -> dict[s
         "conn_type": "rtolap",
         "host": HOST,
         "port": ports["coordinator"],
-        "password": read_secret(layout, "token"),
         "extra": {
             "agent_url": f"http://{HOST}:{ports['agent']}",
             "query_url": f"http://{HOST}:{ports['query-http']}",
         },
     }
+    # No password: the token is read from RTOLAP_TOKEN_FILE, which only its owner reads.
     # No `kafka_default` and `spark_default`: without them RTOLAP_KAFKA and RTOLAP_SPARK_MASTER count, and who
     # makes them on Airflow's page is followed. A variable would win over the page.
     return {"AIRFLOW_CONN_RTOLAP_DEFAULT": json.dumps(rtolap)}

@@ -52,6 +52,17 @@ def test_who_may_read_task_logs_sees_process_and_segments(
     assert "closes by no application" in window.json()["message"]
 
 
+def test_a_process_is_shown_under_the_dag_of_its_task_only(airflow: Any, routes: list[str]) -> None:
+    """The administrator may read the logs of every DAG, so nothing but the process's own task decides."""
+    assert airflow.api.get(routes[0]).status_code == 200
+    for dag_id in ("rtolap_segment_build", "rtolap_window_approval", "~", "no_such_dag"):
+        answer = airflow.api.get(routes[0].replace("rtolap_receivers", dag_id))
+        assert answer.status_code == 404
+        assert "receiver.r0" not in answer.text.replace("no process receiver.r0", "")
+    for route in routes[1:]:
+        assert airflow.api.get("/rtolap/dags/~/" + route.split("/", 4)[4]).status_code == 404
+
+
 def test_what_does_not_exist_is_not_found(airflow: Any, routes: list[str]) -> None:
     answer = airflow.api.get("/rtolap/dags/rtolap_segment_build/cubes/nothing/segments")
     assert answer.status_code == 404

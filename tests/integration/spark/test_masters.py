@@ -38,7 +38,6 @@ DEADLINE_S = 150.0
 JOBS = Path(__file__).resolve().parents[3] / "spark_jobs"
 OPTIONS = (
     *("--driver-memory", "600m", "--executor-memory", "600m"),
-    *("--conf", f"spark.driver.host={HOST}", "--conf", f"spark.driver.bindAddress={HOST}"),
     *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2"),
     *("--conf", "spark.rtolap.rowsInMemoryMax=0"),  # files of executors, as of large segments
 )

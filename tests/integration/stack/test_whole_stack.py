@@ -23,6 +23,7 @@ from rtolap.stack.state import PORT_OWNERS, load_state
 from rtolap.stack.together import marked_processes
 
 from tests.support.demonstrated import Demonstrated, user_environment
+from tests.support.hostile.process_secrets import readable, secret_words, showing
 from tests.support.waiting import SLOWNESS, patience_s, until
 
 pytestmark = [pytest.mark.integration]
@@ -165,6 +166,9 @@ def test_the_second_start_is_usable_in_time_with_what_was_there_and_leaves_nothi
     members = {psutil.Process(pid) for record in records for pid in session_members(record)}
     assert len(members) > len(usual)  # Airflow's parts have children
     assert {address for member in members for address in listening(member)} <= {"127.0.0.1", "::1"}
+    texts = readable({*members, *marked_processes(stack.layout)})
+    assert len(texts) >= len(usual)
+    assert showing(texts.items(), secret_words(stack.layout.secrets)) == []
     assert refused_by_airflow(second["ports"]["airflow"]) == []
     assert stack.run("down") == {"swept": 0}
     assert marked_processes(stack.layout) == []

@@ -6,11 +6,16 @@ own: bytes in, bytes and refusals out.
 
 A call that is refused ends for the client with a status of gRPC, and for the server, if it has seen it, as
 cancelled; its further DATA is thrown away. What breaks HTTP/2 or is restless ends the connection.
+
+Every frame counts as restless, whatever its flags, except the beginning of a call, DATA that can hold a
+message's prefix, and frames that are due: the acknowledgement of a frame that the server has sent, the end
+of a call, and the window updates that a client sends for what it was answered.
 """
 
 from __future__ import annotations
 
 import hmac
+from collections import Counter
 from collections.abc import Callable
 
 from hpack import Decoder, HPACKError
@@ -22,6 +27,8 @@ from rtolap.base.server_limits import FlightLimits
 
 _STREAMS_OF_ROWS = ("/DoPut", "/DoExchange")
 _REFUSED_MAX = 1000
+_UPDATES_PER_CALL = 4  # of its window and the connection's, before there is an answer
+_UPDATES_PER_FRAME = 2  # of an answer: the call's window and the connection's
 _LENGTHS = {frames.PRIORITY: 5, frames.RST_STREAM: 4, frames.PING: 8, frames.WINDOW_UPDATE: 4}
 
 
@@ -62,6 +69,7 @@ class Calls:
         self._data_refused = False
         self._restless = float(limits.restless_frames_max)
         self._restless_at_s = now_s()
+        self._due: Counter[int] = Counter()  # kind of frame → how many the client may send uncounted
 
     def feed(self, data: memoryview) -> list[bytes | memoryview]:
         """Return the bytes to send on to the server, in order; parts of `data` among them. Raises
@@ -79,6 +87,13 @@ class Calls:
             else:
                 at = self._take_frame(data, at)
         return self._out
+
+    def answered(self, kind: int, flags: int) -> None:
+        """The server has sent a frame of this kind."""
+        if kind in (frames.DATA, frames.HEADERS):
+            self._owe(frames.WINDOW_UPDATE, _UPDATES_PER_FRAME)
+        elif kind in _ACKNOWLEDGED and not flags & frames.ACK:
+            self._owe(kind, 1)
 
     def answer_begun(self, stream: int) -> None:
         """The server has sent the head of its answer."""
@@ -169,12 +184,22 @@ class Calls:
                 if stream > self.last_stream:
                     raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "a call that was never begun")
                 self._calls.pop(stream, None)
-            if kind != frames.WINDOW_UPDATE and not flags & frames.ACK:
-                self._count_restless()
+            may_be_due = kind == frames.WINDOW_UPDATE or (kind in _ACKNOWLEDGED and flags & frames.ACK)
+            self._count(kind if may_be_due else None)
             if stream not in self._refused:
                 self._out.append(whole)
             elif kind == frames.RST_STREAM:
                 self._refused.pop(stream, None)
+
+    def _owe(self, kind: int, count: int) -> None:
+        self._due[kind] = min(self._due[kind] + count, self._limits.restless_frames_max)
+
+    def _count(self, due_kind: int | None) -> None:
+        """Count a frame. `due_kind`: the kind of which it may be due; None: it is never due."""
+        if due_kind is not None and self._due[due_kind]:
+            self._due[due_kind] -= 1
+        else:
+            self._count_restless()
 
     def _count_restless(self) -> None:
         now_s = self._now_s()
@@ -202,6 +227,7 @@ class Calls:
     def _go_on_with_head(self, flags: int, stream: int, whole: bytes) -> None:
         if self._block is None or stream != self._data_stream:
             raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "a head goes on that was not begun")
+        self._count_restless()
         self._block += whole
         self._fragments.append(whole[frames.HEADER_BYTES :])
         if len(self._block) > self._limits.head_bytes_max:
@@ -244,6 +270,8 @@ class Calls:
         if self._limits.batch_bytes_max is not None and path.endswith(_STREAMS_OF_ROWS):
             bytes_max = self._limits.batch_bytes_max
         self._calls[stream] = MessageBounds(bytes_max)
+        self._owe(frames.WINDOW_UPDATE, _UPDATES_PER_CALL)
+        self._owe(frames.DATA, 1)  # which ends it
         self._out.append(block)
 
     # -- messages ---------------------------------------------------------------------------------------
@@ -253,8 +281,8 @@ class Calls:
             raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "a call that was never begun")
         if flags & frames.PADDED:
             raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "padded messages are not taken")
-        if not size and not flags & frames.END_STREAM:
-            self._count_restless()
+        if size < frames.MESSAGE_PREFIX_BYTES:
+            self._count(frames.DATA if flags & frames.END_STREAM else None)
         self._data_left = size
         self._data_stream = stream
         self._data_thrown = stream in self._refused
@@ -294,5 +322,6 @@ class Calls:
         self._count_restless()
 
 
+_ACKNOWLEDGED = frozenset((frames.SETTINGS, frames.PING))
 _OF_CONNECTION = frozenset((frames.SETTINGS, frames.PING, frames.GOAWAY))
 _OF_STREAM = frozenset((frames.DATA, frames.HEADERS, frames.PRIORITY, frames.RST_STREAM, frames.CONTINUATION))

@@ -69,6 +69,7 @@ class _Answers:
 
     def _begin(self, data: bytearray | memoryview, at: int) -> None:
         self._left_bytes, kind, flags, stream = frames.parse_header(data, at)
+        self._calls.answered(kind, flags)
         if kind == frames.HEADERS:
             self._calls.answer_begun(stream)
             self._in_head = not flags & frames.END_HEADERS

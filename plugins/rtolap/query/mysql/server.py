@@ -23,7 +23,7 @@ from rtolap.base.errors import (
 )
 from rtolap.base.http_server import ACCEPT_AGAIN_S, EXHAUSTED
 from rtolap.base.server_limits import Connections, Place
-from rtolap.base.users import LoginDelays, Users
+from rtolap.base.users import Users
 from rtolap.query.mysql.answers import error_packet
 from rtolap.query.mysql.client_watch import ClientWatch
 from rtolap.query.mysql.connection import Connection
@@ -80,7 +80,6 @@ class MySqlServer:
         self._open: dict[int, tuple[Connection | None, PacketStream, threading.Thread]] = {}
         self._next_id = 1
         self._logins = Connections(total_max=limits.logins_max, per_address_max=limits.logins_per_address_max)
-        self._delays = LoginDelays()
         self._watch = ClientWatch()
         self._closing = threading.Event()
         self._listener: socket.socket | None = None
@@ -246,13 +245,11 @@ class MySqlServer:
             raise
 
     def _verify(self, host: str, user: str, scramble: bytes, nonce: bytes) -> None:
-        self._closing.wait(self._delays.delay_s(user, host))
-        try:
-            self._users.verify_scramble(user, scramble, nonce)
-        except Unauthorized:
-            self._delays.failed(user, host)
-            raise
-        self._delays.succeeded(user, host)
+        verify = functools.partial(self._users.verify_scramble, user, scramble, nonce)
+        attempt = self._users.delays.attempt(user, host, verify)
+        while wait_s := attempt.advance():
+            if self._closing.wait(wait_s):
+                raise Unavailable("the server stops")
 
     def facts(self) -> dict[str, str | int]:
         return {

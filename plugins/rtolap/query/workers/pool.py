@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from rtolap.base.errors import RtolapError, Unavailable
@@ -17,8 +15,9 @@ from rtolap.base.metrics import Family, Metrics
 from rtolap.query.cancel import Cancellation
 from rtolap.query.engine import SPILL_FOLDER
 from rtolap.query.session import Session, Sessions
-from rtolap.query.workers.process import SPILL_PREFIX, WorkerOptions
-from rtolap.query.workers.session import DEAF, DIED, DOUBTFUL, LEFT, MEMORY, SUM, WorkerSession
+from rtolap.query.workers.process import WorkerOptions
+from rtolap.query.workers.session import DEAF, DIED, DISK, DOUBTFUL, LEFT, MEMORY, SUM, WorkerSession
+from rtolap.query.workers.spills import Spills
 from rtolap.query.workers.starter import Starter
 from rtolap.query.workers.worker import Worker, WorkerGone
 
@@ -36,6 +35,7 @@ _WHY = {
     DEAF: "its statement was ended, and the engine did not hear it",
     LEFT: "nobody waited for its statement any more, and the engine did not hear it",
     MEMORY: "its statement needed more memory than it may have",
+    DISK: "its statement left too little of the disk free",
     SUM: "all queries together needed more memory than they may have, and it had the most",
     DOUBTFUL: "the engine failed",
     DIED: "its process ended",
@@ -65,15 +65,16 @@ class WorkerPool(Sessions):
         metrics: Metrics,
         *,
         spill_folder: str = SPILL_FOLDER,
+        spill_free_bytes_min: int = 0,
         warm: int | None = None,
     ) -> None:
-        """`warm`: workers that are kept though no statement needs them; None: as many as there are
-        processors."""
+        """`spill_free_bytes_min`: of the disk of `spill_folder`. `warm`: workers that are kept though no
+        statement needs them; None: as many as there are processors."""
         self.bound_bytes = bound_bytes(memory_bytes)
         self._grown_bytes = memory_bytes // 2 + _BEYOND_BYTES
         self._warm = min(warm if warm is not None else len(os.sched_getaffinity(0)), workers_max)
-        self._spill_folder = Path(spill_folder)
-        self._clear_spills()
+        self._spills = Spills(Path(spill_folder), spill_free_bytes_min)
+        self._spills.clear_left()
         self._starter = Starter(WorkerOptions(memory_bytes // 2, threads, self.bound_bytes, spill_folder))
         self._changed = threading.Condition()
         self._idle: list[Worker] = []  # the one that was used last is used first
@@ -169,7 +170,7 @@ class WorkerPool(Sessions):
         with self._changed:
             self._ended[reason] += 1
         if pid is not None:
-            shutil.rmtree(self._spill_folder / f"{SPILL_PREFIX}{pid}", ignore_errors=True)
+            self._spills.remove(pid)
         if reason not in (IDLE, CLOSED):
             how = "" if status is None else f", with status {status}"
             log.warning("worker %s is replaced: %s%s", pid or "that starts", _WHY.get(reason, reason), how)
@@ -201,9 +202,10 @@ class WorkerPool(Sessions):
                 working, idle = list(self._working), list(self._idle)
             try:
                 self._bound_sum(working, idle)
+                self._bound_disk(working)
                 self._end_surplus()
             except Exception:  # one look that fails must not end the watch
-                log.exception("the memory of the workers could not be looked at")
+                log.exception("what the workers take could not be looked at")
 
     def _bound_sum(self, working: list[Worker], idle: list[Worker]) -> None:
         taken = {worker: worker.private_bytes() for worker in (*working, *idle)}
@@ -225,6 +227,21 @@ class WorkerPool(Sessions):
                 *(largest.pid, taken[largest] >> 20, sum(taken.values()) >> 20, self.bound_bytes >> 20),
             )
             largest.kill(SUM)
+
+    def _bound_disk(self, working: list[Worker]) -> None:
+        """End the statement that has spilled the most, where the disk has too little free; its files go."""
+        missing_bytes = self._spills.missing_bytes()
+        if not missing_bytes:
+            return
+        spilled = {worker: self._spills.bytes_of(worker.pid) for worker in working if not worker.killed}
+        largest = max(spilled, key=lambda worker: spilled[worker], default=None)
+        if largest is None or not spilled[largest]:
+            return
+        log.warning(
+            "worker %s is ended, it has spilled %d MiB, and the disk lacks %d MiB of what has to be free",
+            *(largest.pid, spilled[largest] >> 20, missing_bytes >> 20),
+        )
+        largest.kill(DISK)
 
     def _end_surplus(self) -> None:
         before_s = time.monotonic() - IDLE_S
@@ -269,15 +286,6 @@ class WorkerPool(Sessions):
             counts = {"working": len(self._working), "idle": len(self._idle)}
             started, ended = self._started, dict(self._ended)
         return _families(metrics, counts, started, ended)
-
-    def _clear_spills(self) -> None:
-        """Remove the spill files of workers that were killed with their service."""
-        with suppress(OSError):
-            self._spill_folder.mkdir(parents=True, exist_ok=True)
-        for folder in self._spill_folder.glob(f"{SPILL_PREFIX}*"):
-            pid = folder.name.removeprefix(SPILL_PREFIX)
-            if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _families(

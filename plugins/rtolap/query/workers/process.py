@@ -22,9 +22,8 @@ import pyarrow as pa
 from rtolap.base.errors import Corrupted, QueryError, RtolapError, Unavailable
 from rtolap.query.engine import Engine
 from rtolap.query.session import BATCH_ROWS, Result, Session
-from rtolap.query.workers import messages, packing
+from rtolap.query.workers import messages, packing, spills
 
-SPILL_PREFIX = "worker-"  # and its process id: of its folder for what does not fit the limit on memory
 OUT_OF_MEMORY = 77  # exit code, where not even an answer could be made
 _OUT_OF_MEMORY_SCORE = 500  # of -1000 to 1000: before the service, where the whole machine has no memory left
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
@@ -47,7 +46,7 @@ def serve(data: socket.socket, control: socket.socket, options: WorkerOptions, d
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_OUT_OF_MEMORY_SCORE))
-    folder = Path(options.spill_folder) / f"{SPILL_PREFIX}{os.getpid()}"
+    folder = Path(options.spill_folder) / f"{spills.PREFIX}{os.getpid()}"
     engine = Engine(
         memory_limit_bytes=options.memory_limit_bytes,
         threads=options.threads,

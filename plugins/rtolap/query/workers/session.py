@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from rtolap.base.errors import Corrupted, RtolapError, Unavailable, from_dict
+from rtolap.base.errors import Corrupted, RtolapError, TooLittleDisk, Unavailable, from_dict
 from rtolap.query.cancel import Cancellation
 from rtolap.query.session import Session
 from rtolap.query.workers import messages, packing
@@ -42,7 +42,7 @@ GIVE_UP_S = 0.5  # within which most operators of the engine notice an interrupt
 T = TypeVar("T")
 Piece = tuple[pa.RecordBatch | None, bool]  # rows, and whether they are the last; None: there are no more
 
-DEAF, LEFT, MEMORY, SUM, DOUBTFUL, DIED = "deaf", "left", "memory", "sum", "doubtful", "died"
+DEAF, LEFT, MEMORY, SUM, DISK, DOUBTFUL, DIED = "deaf", "left", "memory", "sum", "disk", "doubtful", "died"
 
 
 class WorkerSession(Session):
@@ -174,6 +174,13 @@ class WorkerSession(Session):
                 expected=f"at most {self._bound_bytes >> 20} MiB for all queries together",
                 found="it took the most of them",
                 action="group by less, or ask again when fewer queries run",
+            )
+        if self._doubt == DISK:
+            return TooLittleDisk(
+                "the query needs more of the disk than it may have",
+                expected="as much free as the service leaves to others",
+                found="it had spilled the most",
+                action="group or sort less, or ask again when fewer queries run",
             )
         if status in (-signal.SIGABRT, OUT_OF_MEMORY):  # so ends what cannot tell that an allocation failed
             return Unavailable(
