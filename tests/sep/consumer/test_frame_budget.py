@@ -1,4 +1,4 @@
-"""The memory of frames: counted as it is filled, shared by who has sent before, given up by who stands still."""
+"""The memory of frames: counted as it is filled, kept for who has sent before, left by who stands still."""
 
 from __future__ import annotations
 

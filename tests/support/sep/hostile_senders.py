@@ -1,6 +1,7 @@
 """Clients on an allowed host that are no region servers: what each of them sends, drawn by a seed.
 
-They keep at it until they are stopped, each on connections of its own, and connect again when these are closed.
+They keep at it until they are stopped, each on connections of its own, and connect again when these are
+closed.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ FAR_AHEAD = 1 << 40
 def claims(server: RegionServer, rng: random.Random, stop: threading.Event) -> None:
     """Announce the largest frame, send a little of it, and wait."""
     server.send((1 << 20).to_bytes(4, "big") + bytes(rng.choice((0, 1, 1024, 20_000))))
-    stop.wait(rng.choice((0.2, 5.0)))
+    stop.wait(rng.choice((0.2, 2.0)))
 
 
 def half_frames(server: RegionServer, rng: random.Random, stop: threading.Event) -> None:
     frame = replicate(1, [Entry((Cell(b"h", value=bytes(rng.choice((100, 300_000, 900_000)))),))])
     server.send(frame[: len(frame) // 2])
-    stop.wait(rng.choice((0.2, 5.0)))
+    stop.wait(rng.choice((0.2, 2.0)))
 
 
 def trickles(server: RegionServer, rng: random.Random, stop: threading.Event) -> None:
@@ -39,7 +40,7 @@ def trickles(server: RegionServer, rng: random.Random, stop: threading.Event) ->
 
 
 def idles(server: RegionServer, rng: random.Random, stop: threading.Event) -> None:
-    stop.wait(rng.choice((0.5, 10.0)))
+    stop.wait(rng.choice((0.5, 3.0)))
 
 
 def forged_ids(server: RegionServer, rng: random.Random, stop: threading.Event) -> None:

@@ -116,8 +116,8 @@ class LogBounds:
                         f"{doubt.claim.region} of {doubt.claim.table}",
                         expected=doubt.expected,
                         found=f"{len(doubt.claim.places)} events, up to id {doubt.claim.highest}",
-                        action="look at who may connect; if the table was truncated or restored, they are set "
-                        f"apart after {self._doubt_s:g} s",
+                        action="look at who may connect; if the table was truncated or restored, they are "
+                        f"set apart after {self._doubt_s:g} s",
                     )
                 apart[doubt.claim.places] = True
         return apart if apart.any() else None

@@ -43,8 +43,8 @@ _PAUSE_S, _PAUSE_MAX_S = 0.5, 15.0
 
 
 class SubscriptionProcess:
-    """`open_delivery(leads)` and `make_server(deliver, set_apart, answers)` are called once a term. `host`: by which
-    region servers reach the ports. `cluster_id`: the one that HBase takes this for.
+    """`open_delivery(leads)` and `make_server(deliver, set_apart, answers)` are called once a term. `host`:
+    by which region servers reach the ports. `cluster_id`: the one that HBase takes this for.
 
     `is_wanted`: False where the subscription was dropped: then the process ends, and `forget` is called.
     """

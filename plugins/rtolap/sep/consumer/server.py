@@ -35,8 +35,8 @@ _OTHER_DESCRIPTORS: Final = 192  # of the process: Kafka, ZooKeeper, HBase, conn
 
 
 class ConsumerServer:
-    """For one event loop. `answers`: methods beside ReplicateWALEntry, by their names. `bounds`, which it closes, and
-    `set_apart`: see CallHandler."""
+    """For one event loop. `answers`: methods beside ReplicateWALEntry, by their names. `bounds`, which it
+    closes, and `set_apart`: see CallHandler."""
 
     def __init__(
         self,

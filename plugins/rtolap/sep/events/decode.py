@@ -55,8 +55,8 @@ class EditDecoder:
     """Decodes the calls of one subscription; keeps nothing between them, any thread may call.
 
     `start_ms`: entries written before are left out. `meta_cells`: "event" makes events of cells of METAFAMILY
-    too. `filters` apply in their order. `entries_max`, `cells_max`: of one call. An entry takes two bytes of a
-    message and hundreds in memory, so they are counted before they are parsed.
+    too. `filters` apply in their order. `entries_max`, `cells_max`: of one call. An entry takes two bytes of
+    a message and hundreds in memory, so they are counted before they are parsed.
     """
 
     def __init__(

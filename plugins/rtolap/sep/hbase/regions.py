@@ -110,7 +110,7 @@ class RegionClient(Closeable):
         return self._regions[table]
 
     def is_enabled(self, table: str) -> bool:
-        """Return False for a table that is disabled, or on its way to or from that, and for one that is gone."""
+        """Return False for a table that is disabled, on its way to or from that, or gone."""
         text = table_text(table_name(table)).encode()
         request = ScanRequest(
             region=_named(_META),
