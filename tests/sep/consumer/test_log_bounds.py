@@ -220,7 +220,7 @@ def test_claims_are_by_table_and_region() -> None:
 
 def delivery(deliver: Callable[[EditBatch], None]) -> tuple[Delivery, MemoryBroker]:
     broker = MemoryBroker()
-    MemoryAdmin(broker).create_topic("letters", 1, {})
+    MemoryAdmin(broker).create_topic("letters", 1)
     journal = Journal(
         "journal",
         open_producer=lambda transactional_id: MemoryTransactionalProducer(broker, transactional_id),

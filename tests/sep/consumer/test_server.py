@@ -83,8 +83,10 @@ def test_a_failed_delivery_is_an_exception_that_says_why_and_the_connection_stay
 def test_calls_of_a_connection_are_worked_on_together_and_answered_as_they_are_done(
     consumer: RunningConsumer,
 ) -> None:
-    consumer.gate.clear()
     with RegionServer(consumer.port) as server:
+        server.ship(0, ENTRIES)  # a connection that has sent no edits yet has one call at a time
+        consumer.batches.clear()
+        consumer.gate.clear()
         server.send(replicate(1, ENTRIES) + request(2, "Unknown") + replicate(3, ENTRIES))
         assert server.answer()[0].call_id == 2
         until(lambda: len(consumer.batches) == 2)

@@ -267,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
         self._consumer.budget.complete(memory)
         self._consumer.metrics.received(memory.size_bytes)
         self._calls += 1
-        if self._calls >= self._consumer.settings.calls_per_connection_max:
+        if self._calls >= (self._consumer.settings.calls_per_connection_max if self.is_proven else 1):
             self._pause("calls")
         self._expect_frame()
         self._consumer.spawn(self._answer(frame, memory, arrived_s))

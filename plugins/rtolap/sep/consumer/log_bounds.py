@@ -17,7 +17,7 @@ So edits of a region that was refused for `doubt_s` are set apart.
 from __future__ import annotations
 
 import asyncio
-import logging
+import math
 import time
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
@@ -36,14 +36,13 @@ from rtolap.base.errors import NotInLog, RtolapError, Unavailable
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.hbase.regions import Region, RegionClient
 
-log = logging.getLogger(__name__)
-
 Mask = NDArray[np.bool_]
 
 DOUBT_S: Final = 30.0
 _READ_POINT_WAIT_S: Final = 2.0  # readers see an edit a moment after it may be shipped
 _REGION_WAIT_S: Final = 5.0  # a region that moves is open again by then
 _PAUSE_S, _PAUSE_MAX_S = 0.002, 0.25
+_SHARED_S: Final = 0.05  # forged calls that wait ask no region more often than this
 _TURN_REGIONS: Final = 64  # are asked for one call before another call has its turn
 _REMEMBERED: Final = 100_000  # regions
 
@@ -94,6 +93,9 @@ class LogBounds:
         self._monotonic_s = monotonic_s
         self._executor = ThreadPoolExecutor(1, "sep-log-bounds")
         self._read_points: OrderedDict[str, int] = OrderedDict()
+        self._asked_s: dict[str, float] = {}  # the same regions → when their read points were asked for
+        self._forgot_s: dict[str, float] = {}  # tables → when their regions were looked up again
+        self._fresh_s = 0.0
         self._doubted_s: OrderedDict[str, float] = OrderedDict()
 
     def close(self) -> None:
@@ -144,12 +146,12 @@ class LogBounds:
     async def _doubts(self, claims: Sequence[Claim], deadline_s: float) -> list[Doubt]:
         """Ask until all is well, or as long as a read point or a region may be late."""
         loop = asyncio.get_running_loop()
-        began_s, pause_s = time.monotonic(), _PAUSE_S
+        began_s, pause_s, is_first = time.monotonic(), _PAUSE_S, True
         while True:
             away: RtolapError | None = None
             doubts: list[Doubt] = []
             try:
-                doubts = await loop.run_in_executor(self._executor, self._look, claims)
+                doubts = await loop.run_in_executor(self._executor, self._look, claims, is_first)
             except Unavailable as error:
                 away = error
             if away is None and not doubts:
@@ -163,18 +165,22 @@ class LogBounds:
                     raise away
                 return doubts
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+            pause_s, is_first = min(2 * pause_s, _PAUSE_MAX_S), False
 
     # -- on the thread -----------------------------------------------------------------------------------
 
-    def _look(self, claims: Sequence[Claim]) -> list[Doubt]:
-        """Return the claims that are beyond their bounds as they are now. Unavailable: a region is away."""
+    def _look(self, claims: Sequence[Claim], is_first: bool) -> list[Doubt]:
+        """Return the claims that are beyond their bounds as they are now. Unavailable: a region is away.
+
+        `is_first`: ask for every read point. Later a region is asked for all that wait together.
+        """
         doubts = []
+        self._fresh_s = 0.0 if is_first else _SHARED_S
         for claim in claims:
             try:
                 doubt = self._doubt(claim)
             except Unavailable:
-                self._client.forget(claim.table)
+                self._forget(claim.table)
                 if self._client.is_enabled(claim.table):
                     raise
                 self.unchecked += 1
@@ -188,7 +194,7 @@ class LogBounds:
         if own is None:
             if claim.highest <= self._read_points.get(claim.region, -1):
                 return None  # it was open with that id, and is split, merged or gone since
-            self._client.forget(claim.table)  # it may be younger than what is known
+            self._forget(claim.table)  # it may be younger than what is known
             own = self._own(claim)
         if own is not None:
             if claim.first < own.start or (own.end and claim.last >= own.end):
@@ -201,6 +207,14 @@ class LogBounds:
         doubts = (self._behind(claim, region) for region in _with_rows(regions, claim))
         return next((doubt for doubt in doubts if doubt is not None), None)
 
+    def _forget(self, table: str) -> None:
+        now_s = time.monotonic()
+        if now_s - self._forgot_s.get(table, -math.inf) >= _SHARED_S:
+            if len(self._forgot_s) > _REMEMBERED:
+                self._forgot_s.clear()
+            self._forgot_s[table] = now_s
+            self._client.forget(table)
+
     def _own(self, claim: Claim) -> Region | None:
         regions = self._client.regions(claim.table)
         return next((region for region in regions if region.encoded == claim.region), None)
@@ -208,13 +222,17 @@ class LogBounds:
     def _behind(self, claim: Claim, region: Region) -> Doubt | None:
         name = region.encoded
         if claim.highest > self._read_points.get(name, -1):
-            row = max(claim.first, region.start)
-            point = self._client.read_point(region, row)
-            self._read_points[name] = max(point, self._read_points.get(name, -1))
-            while len(self._read_points) > _REMEMBERED:
-                self._read_points.popitem(last=False)
+            if time.monotonic() - self._asked_s.get(name, -math.inf) >= self._fresh_s:
+                point = self._client.read_point(region, max(claim.first, region.start))
+                self._asked_s[name] = time.monotonic()
+                self._read_points[name] = max(point, self._read_points.get(name, -1))
+                while len(self._read_points) > _REMEMBERED:
+                    forgotten, _ = self._read_points.popitem(last=False)
+                    del self._asked_s[forgotten]
             if claim.highest > self._read_points[name]:
-                return Doubt(claim, f"ids of at most {point}, which region {name} has given")
+                return Doubt(
+                    claim, f"ids of at most {self._read_points[name]}, which region {name} has given"
+                )
         return None
 
 
