@@ -1,6 +1,6 @@
 """The consumer: ports to which region servers ship WAL edits, as to the region servers of another cluster.
 
-`server` listens and drains; a `connection` reads `frames` within the bounds of `limits`, into the memory of the
+`server` listens and drains; a `connection` reads `frames` within the bounds of `limits`, into memory of the
 `frame_budget`; `calls` decodes a call, holds its events against `log_bounds`, hands them to delivery and
 answers, by an exception of HBase where it failed. `allowed_addresses` says who may connect. `metrics` counts.
 
