@@ -95,6 +95,7 @@ class LogBounds:
         self._read_points: OrderedDict[str, int] = OrderedDict()
         self._asked_s: dict[str, float] = {}  # the same regions → when their read points were asked for
         self._forgot_s: dict[str, float] = {}  # tables → when their regions were looked up again
+        self._by_name: dict[str, tuple[list[Region], dict[str, Region]]] = {}
         self._fresh_s = 0.0
         self._doubted_s: OrderedDict[str, float] = OrderedDict()
 
@@ -202,6 +203,7 @@ class LogBounds:
             return self._behind(claim, own)
         regions = self._client.regions(claim.table)
         if not regions:
+            self._client.forget(claim.table)
             self.unchecked += 1
             return None
         doubts = (self._behind(claim, region) for region in _with_rows(regions, claim))
@@ -217,7 +219,12 @@ class LogBounds:
 
     def _own(self, claim: Claim) -> Region | None:
         regions = self._client.regions(claim.table)
-        return next((region for region in regions if region.encoded == claim.region), None)
+        known = self._by_name.get(claim.table)
+        if known is None or known[0] is not regions:
+            known = regions, {region.encoded: region for region in regions}
+            if regions:  # tables that are not there have endless names
+                self._by_name[claim.table] = known
+        return known[1].get(claim.region)
 
     def _behind(self, claim: Claim, region: Region) -> Doubt | None:
         name = region.encoded
