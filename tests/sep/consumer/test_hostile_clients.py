@@ -66,18 +66,24 @@ def test_idle_connections_of_one_address_keep_nobody_out() -> None:
         assert consumer.server.metrics.open_connections <= 42
 
 
-def test_connections_whose_address_is_looked_up_close_none_that_was_admitted() -> None:
+def test_connections_whose_address_is_looked_up_take_no_place_from_those_that_are_allowed() -> None:
+    gate = threading.Event()
+    gate.set()
+
+    def allowed() -> list[str]:
+        gate.wait(60)
+        return ["127.0.0.1"]
+
     settings = ConsumerSettings(connections_max=4)
-    with (
-        running_consumer(settings=settings, allowed=lambda: ["127.0.0.1"]) as consumer,
-        ExitStack() as opened,
-    ):
-        honest = opened.enter_context(RegionServer(consumer.port, greets=True))
-        until(lambda: consumer.server.metrics.open_connections == 1)
-        for _ in range(20):
-            stranger = opened.enter_context(closing_socket(consumer.port, "127.0.0.2"))
-            assert stranger.recv(1) == b""
-        assert not honest.ship(1, ENTRIES)[0].HasField("exception")
+    with running_consumer(settings=settings, allowed=allowed) as consumer, ExitStack() as opened:
+        gate.clear()
+        opened.callback(gate.set)
+        consumer.allowed._looked_up_s = -1e9  # as if the last look-up were long ago
+        for _ in range(10):
+            opened.enter_context(closing_socket(consumer.port, "127.0.0.2"))
+        until(lambda: consumer.server.metrics.open_connections == 10)
+        with RegionServer(consumer.port) as server:
+            assert not server.ship(1, ENTRIES)[0].HasField("exception")
 
 
 @contextlib.contextmanager
