@@ -18,6 +18,7 @@ RtolapError
 │   │   ├── OtherCluster   it was made for another cluster: submit it there
 │   │   └── PlanOutdated   the fleet is no longer what it was made of: plan again
 │   ├── RowsRefused        rows that a table does not take: mend them
+│   ├── NotInLog           edits that the logs of their source cannot hold: look at who sends them
 │   ├── TooLarge           more bytes than are taken: send less
 │   └── TooSlow            bytes that did not come in time: send them faster
 ├── Unauthorized           missing or wrong credentials
@@ -171,6 +172,10 @@ class PlanOutdated(PlanRefused):
 
 class RowsRefused(Refused):
     code = "rows_refused"
+
+
+class NotInLog(Refused):
+    code = "not_in_log"
 
 
 class TooLarge(Refused):

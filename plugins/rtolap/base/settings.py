@@ -133,6 +133,32 @@ class Settings(BaseSettings):
     http_requests_per_user_max: int = Field(
         default=384, ge=1, description="at a time, of one user of a service"
     )
+    sep_frame_bytes_max: int = Field(
+        default=256 << 20, ge=1, description="one call of a region server to a consumer of HBase's changes"
+    )
+    sep_bytes_in_flight_max: int = Field(
+        default=512 << 20, ge=1, description="all calls of a consumer that are read or worked on"
+    )
+    sep_connections_max: int = Field(default=1024, ge=1, description="of one consumer, over all its ports")
+    sep_connections_per_address_max: int = Field(
+        default=512, ge=1, description="of one consumer's connections, from one address"
+    )
+    sep_frame_grace_s: float = Field(
+        default=15.0, gt=0, description="then a call to a consumer has come at the speed below, on average"
+    )
+    sep_frame_bytes_per_s_min: int = Field(default=256 << 10, ge=1, description="of a call to a consumer")
+    sep_contended_grace_s: float = Field(
+        default=2.0, gt=0, description="a call that stands still is dropped after this while others wait"
+    )
+    sep_entries_max: int = Field(default=200_000, ge=1, description="WAL entries of one call to a consumer")
+    sep_cells_max: int = Field(default=2_000_000, ge=1, description="cells of one call to a consumer")
+    sep_log_bounds: bool = Field(
+        default=True,
+        description="a consumer refuses edits that HBase's logs cannot hold; false: it takes them unchecked",
+    )
+    sep_clock_ahead_max_s: float = Field(
+        default=3600.0, gt=0, description="edits whose write time is further ahead of a consumer are refused"
+    )
     flight_head_timeout_s: float = Field(
         default=10.0, gt=0, description="a call with the token comes in this"
     )

@@ -11,21 +11,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from rtolap.base.clock import SystemClock
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.model.subscription import HBaseSource, Subscription, SubscriptionListener
+from rtolap.sep.consumer.log_bounds import LogBounds
 from rtolap.sep.consumer.registration import Registration
 from rtolap.sep.events.decode import EditDecoder
 from rtolap.sep.events.edit_batch import CellType
 from rtolap.sep.events.filters import EditFilter, RowPrefixFilter
 from rtolap.sep.events.tags import ttl_ms
-from rtolap.sep.hbase.znodes import ServerName
+from rtolap.sep.hbase.regions import RegionClient
+from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName
 from rtolap.sep.subscriptions import commands
 from rtolap.sep.subscriptions.source import open_source
 
 from tests.support.hbase import mutations
 from tests.support.hbase.client import HBaseClient, Region
 from tests.support.sep.consumer_harness import RunningConsumer, running_consumer
-from tests.support.sep.wal_calls import events_of
+from tests.support.sep.replication_client import RegionServer
+from tests.support.sep.wal_calls import Cell, Entry, events_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -68,8 +72,9 @@ def captured_by(
         decoder = EditDecoder(start_ms=kept.start_ms, filters=filters)
         store = ZooKeeperStore(hbase, root="/")
         try:
+            bounds = LogBounds(RegionClient(HBaseZnodes(store, "/hbase")), SystemClock())
             with running_consumer(
-                decoder=decoder, allowed=lambda: region_servers(hbase), ports=2
+                decoder=decoder, allowed=lambda: region_servers(hbase), ports=2, bounds=bounds
             ) as consumer:
                 sinks = [ServerName("127.0.0.1", port, now_ms) for port in consumer.ports]
                 registration = Registration(store, kept.paths.root, sinks)
@@ -296,3 +301,46 @@ def _unhindered(request: pytest.FixtureRequest) -> Iterator[None]:
         capture: Captured = request.getfixturevalue("captured")
         capture.consumer.error = None
         capture.consumer.gate.set()
+
+
+def test_edits_that_hbase_has_not_written_are_refused_and_its_own_are_taken(
+    captured: Captured, client: HBaseClient
+) -> None:
+    client.write(TABLE, mutations.put(b"bound-1", {"cf:x": b"1"}))
+    (event,) = captured.wait(b"bound-", 1)
+    forged = {
+        "an id that is not given": Entry(
+            (Cell(b"bound-2"),), event["sequence_id"] + 50, TABLE, event["region"], event["write_time_ms"]
+        ),
+        "a row of another region": Entry(
+            (Cell(b"z-bound"),), event["sequence_id"], TABLE, event["region"], event["write_time_ms"]
+        ),
+        "an id of a region that is not there": Entry(
+            (Cell(b"bound-3"),), 1 << 50, TABLE, "0" * 32, event["write_time_ms"]
+        ),
+    }
+    for title, entry in forged.items():
+        with RegionServer(captured.consumer.port) as forger:
+            header, _ = forger.ship(1, [entry])
+        assert "HBase cannot have written" in header.exception.stack_trace, title
+    rows = [b"bound-4-%03d" % at for at in range(100)]  # their ids pass the forged one
+    for row in rows:
+        client.write(TABLE, mutations.put(row, {"cf:x": b"real"}))
+    events = captured.wait(b"bound-4-", 100)
+    assert sorted(event["row"] for event in events) == rows
+    assert max(each["sequence_id"] for each in events) > forged["an id that is not given"].sequence_id
+    assert not captured.events(b"bound-2")
+
+
+def test_whether_a_table_is_enabled_is_read_from_hbase(hbase: str, client: HBaseClient) -> None:
+    table = "bounded"
+    client.create_table(table, ("cf",))
+    store = ZooKeeperStore(hbase, root="/")
+    try:
+        with RegionClient(HBaseZnodes(store, "/hbase")) as regions:
+            assert regions.is_enabled(table)
+            assert not regions.is_enabled("absent")
+            client.disable_table(table)
+            assert not regions.is_enabled(table)
+    finally:
+        store.close()

@@ -11,7 +11,7 @@ from rtolap.sep.consumer.frames import (
     parse_request,
     result_frame,
 )
-from rtolap.sep.consumer.limits import ByteBudget, ConsumerSettings
+from rtolap.sep.consumer.limits import ConsumerSettings
 
 from tests.support.sep.replication_client import request
 
@@ -50,21 +50,6 @@ def test_a_request_is_taken_apart_and_a_torn_one_refused_wherever_it_is_torn() -
     with pytest.raises(Corrupted, match="a request is torn"):
         parse_request(frame + b"x")
     assert parse_request(bytearray(request(0)[4:])).call_id == 0
-
-
-def test_bytes_are_handed_out_in_turn_and_a_large_frame_is_not_overtaken() -> None:
-    budget, got = ByteBudget(10), list[str]()
-    assert budget.reserve(6, lambda: got.append("first"))
-    large = lambda: got.append("large")  # noqa: E731
-    assert not budget.reserve(8, large)
-    assert not budget.reserve(1, lambda: got.append("small"))
-    assert (got, budget.waiting, budget.taken_bytes) == (["first"], 2, 6)
-    budget.give_back(6)
-    assert (got, budget.taken_bytes) == (["first", "large", "small"], 9)
-    assert not budget.reserve(9, large)
-    assert not budget.reserve(1, lambda: got.append("next"))
-    budget.forget(large)
-    assert (got[-1], budget.waiting, budget.taken_bytes) == ("next", 0, 10)
 
 
 def test_a_frame_that_could_never_be_read_is_no_setting() -> None:

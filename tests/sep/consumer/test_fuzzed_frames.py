@@ -15,7 +15,8 @@ import psutil
 import pytest
 from rtolap.sep.consumer.calls import CallHandler
 from rtolap.sep.consumer.connection import Connection
-from rtolap.sep.consumer.limits import ByteBudget, ConsumerSettings, RefusalLog
+from rtolap.sep.consumer.frame_budget import FrameBudget
+from rtolap.sep.consumer.limits import ConsumerSettings, RefusalLog
 from rtolap.sep.consumer.metrics import ConsumerMetrics
 from rtolap.sep.events.decode import EditDecoder
 from rtolap.sep.events.edit_batch import EditBatch
@@ -60,7 +61,7 @@ class _Transport(asyncio.Transport):
 class _Consumer:
     def __init__(self, executor: ThreadPoolExecutor) -> None:
         self.settings = ConsumerSettings(frame_bytes_max=FRAME_BYTES_MAX, bytes_in_flight_max=FRAME_BYTES_MAX)
-        self.budget = ByteBudget(FRAME_BYTES_MAX)
+        self.budget = FrameBudget(FRAME_BYTES_MAX, FRAME_BYTES_MAX)
         self.metrics = ConsumerMetrics()
         self.refusals = RefusalLog()
         self.delivered = 0
@@ -117,6 +118,7 @@ async def push(consumer: _Consumer, stream: bytes, rng: random.Random) -> None:
         buffer = connection.get_buffer(-1)
         piece = stream[place : place + min(len(buffer), rng.choice((1, 7, 1 << 16)))]
         buffer[: len(piece)] = piece
+        buffer.release()  # as a transport's is by its next read
         connection.buffer_updated(len(piece))
         place += len(piece)
     await asyncio.gather(*consumer.tasks)

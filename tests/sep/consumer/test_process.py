@@ -47,7 +47,7 @@ class World:
             store,
             SystemClock(),
             open_delivery=self._open_delivery,
-            make_server=lambda deliver, answers: ConsumerServer(
+            make_server=lambda deliver, set_apart, answers: ConsumerServer(
                 EditDecoder(), deliver, allowed=AllowedAddresses(lambda: ["127.0.0.1"]), answers=answers
             ),
             cluster_id="5e0bd3a8-0c4d-4d58-9f0e-6d2f5d4f1c11",

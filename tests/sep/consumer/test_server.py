@@ -83,8 +83,10 @@ def test_a_failed_delivery_is_an_exception_that_says_why_and_the_connection_stay
 def test_calls_of_a_connection_are_worked_on_together_and_answered_as_they_are_done(
     consumer: RunningConsumer,
 ) -> None:
-    consumer.gate.clear()
     with RegionServer(consumer.port) as server:
+        server.ship(0, ENTRIES)  # a connection that has sent no edits yet has one call at a time
+        consumer.batches.clear()
+        consumer.gate.clear()
         server.send(replicate(1, ENTRIES) + request(2, "Unknown") + replicate(3, ENTRIES))
         assert server.answer()[0].call_id == 2
         until(lambda: len(consumer.batches) == 2)
@@ -232,7 +234,7 @@ def test_one_connection_too_many_is_closed() -> None:
 
 
 def test_silent_clients_are_closed_but_not_one_that_waits_for_its_answer() -> None:
-    settings = ConsumerSettings(handshake_timeout_s=0.2, frame_timeout_s=0.2, idle_timeout_s=0.4)
+    settings = ConsumerSettings(handshake_timeout_s=0.2, frame_grace_s=0.2, idle_timeout_s=0.4)
     with running_consumer(settings=settings) as consumer:
         consumer.gate.clear()
         with RegionServer(consumer.port) as waiting:
@@ -249,14 +251,19 @@ def test_silent_clients_are_closed_but_not_one_that_waits_for_its_answer() -> No
                 with RegionServer(consumer.port, greets=False) as silent:
                     silent.send(sent)
                     assert silent.is_closed(), sent
-            assert consumer.metric("connections_closed_total", reason="silent") == 6
+            assert consumer.metric("connections_closed_total", reason="silent") == 5
+            assert consumer.metric("connections_closed_total", reason="slow") == 1
             consumer.gate.set()
             assert not waiting.answer()[0].HasField("exception")
 
 
 def test_a_flood_fills_the_buffers_of_its_sender_and_not_ours() -> None:
     settings = ConsumerSettings(
-        frame_bytes_max=1 << 20, bytes_in_flight_max=2 << 20, calls_per_connection_max=4, idle_timeout_s=60
+        frame_bytes_max=1 << 20,
+        bytes_in_flight_max=2 << 20,
+        calls_per_connection_max=4,
+        contended_grace_s=FLOOD_TIMEOUT_S,
+        frame_grace_s=FLOOD_TIMEOUT_S,
     )
     frame = replicate(1, [Entry((Cell(b"r", value=b"x" * 900_000),))])
     with running_consumer(settings=settings) as consumer:
@@ -265,9 +272,9 @@ def test_a_flood_fills_the_buffers_of_its_sender_and_not_ours() -> None:
         senders = [threading.Thread(target=server.send, args=(frame * 8,)) for server in servers]
         for sender in senders:
             sender.start()
-        until(lambda: consumer.server.budget.waiting == 6)
+        until(lambda: consumer.server.budget.waiting == 5, "all but the one whose call is at work")
         assert consumer.server.budget.taken_bytes <= settings.bytes_in_flight_max
-        until(lambda: len(consumer.batches) == 2)
+        until(lambda: consumer.batches)
         small = replicate(1, ENTRIES)
         consumer.gate.set()
         answered = [server.answer()[0].HasField("exception") for server in servers for _ in range(8)]
@@ -315,9 +322,8 @@ def test_a_flood_leaves_the_memory_of_the_process_bounded(entries: list[Entry]) 
 
         def is_full() -> bool:
             state = consumer.state()
-            return state.waiting == connections and state.taken_bytes > settings.bytes_in_flight_max - len(
-                frame
-            )
+            all_stand = state.calls + state.waiting == connections + 1  # each is at work, or waits for memory
+            return all_stand and state.taken_bytes > settings.bytes_in_flight_max / 2
 
         # the listener stands still: as much as may be is in the process, the rest waits at its senders
         until(is_full, "a full consumer", timeout_s=FLOOD_TIMEOUT_S)

@@ -91,14 +91,17 @@ class HBaseClient(Closeable):
             client_pb2.ModifyTableRequest(table_name=schema.table_name, table_schema=schema),
         )
 
+    def disable_table(self, table: str) -> None:
+        self._change("DisableTable", client_pb2.TableNameRequest(table_name=table_name(table)))
+
     def drop_table(self, table: str) -> None:
         request = client_pb2.TableNameRequest(table_name=table_name(table))
-        self._change("DisableTable", request)
+        self.disable_table(table)
         self._change("DeleteTable", request)
         self._regions.pop(table, None)
 
     def truncate_table(self, table: str) -> None:
-        self._change("DisableTable", client_pb2.TableNameRequest(table_name=table_name(table)))
+        self.disable_table(table)
         self._change("truncateTable", client_pb2.TruncateTableRequest(tableName=table_name(table)))
         self._regions.pop(table, None)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
-from rtolap.sep.consumer.calls import Answer
+from rtolap.sep.consumer.calls import Answer, Bounds, SetApart
 from rtolap.sep.consumer.limits import ConsumerSettings
 from rtolap.sep.consumer.server import ConsumerServer
 from rtolap.sep.events.decode import EditDecoder
@@ -22,7 +22,8 @@ Deliver = Callable[[EditBatch, float], Awaitable[None]]
 
 
 class RunningConsumer:
-    """`batches`: all that was handed to delivery, with the seconds that were left until the deadline.
+    """`apart`: what was set apart. `batches`: all that was handed to delivery, with the seconds left until
+    the deadline.
 
     While `gate` is cleared, delivery waits; it raises `error` where that is set.
     """
@@ -35,7 +36,10 @@ class RunningConsumer:
         answers: Mapping[str, Answer] | None,
         ports: int,
         deliver: Deliver | None = None,
+        bounds: Bounds | None = None,
+        set_apart: SetApart | None = None,
     ) -> None:
+        self.apart: list[tuple[EditBatch, str]] = []
         self.batches: list[tuple[EditBatch, float]] = []
         self.gate = threading.Event()
         self.gate.set()
@@ -44,7 +48,9 @@ class RunningConsumer:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="consumer")
         self._thread.start()
-        self.server: ConsumerServer = self._run(self._made(settings, decoder, answers, deliver))
+        self.server: ConsumerServer = self._run(
+            self._made(settings, decoder, answers, deliver, bounds, set_apart)
+        )
         self.ports: list[int] = self._run(self.server.start("127.0.0.1", [0] * ports))
 
     @property
@@ -81,10 +87,21 @@ class RunningConsumer:
         decoder: EditDecoder,
         answers: Mapping[str, Answer] | None,
         deliver: Deliver | None,
+        bounds: Bounds | None,
+        set_apart: SetApart | None,
     ) -> ConsumerServer:
         return ConsumerServer(
-            decoder, deliver or self._deliver, allowed=self.allowed, settings=settings, answers=answers
+            decoder,
+            deliver or self._deliver,
+            allowed=self.allowed,
+            settings=settings,
+            answers=answers,
+            bounds=bounds,
+            set_apart=set_apart or self._set_apart,
         )
+
+    async def _set_apart(self, batch: EditBatch, reason: str) -> None:
+        self.apart.append((batch, reason))
 
     async def _deliver(self, batch: EditBatch, deadline_s: float) -> None:
         self.batches.append((batch, deadline_s - time.monotonic()))
@@ -106,6 +123,8 @@ def running_consumer(
     answers: Mapping[str, Answer] | None = None,
     ports: int = 1,
     deliver: Deliver | None = None,
+    bounds: Bounds | None = None,
+    set_apart: SetApart | None = None,
 ) -> Iterator[RunningConsumer]:
     consumer = RunningConsumer(
         settings or ConsumerSettings(),
@@ -114,6 +133,8 @@ def running_consumer(
         answers,
         ports,
         deliver,
+        bounds,
+        set_apart,
     )
     try:
         yield consumer

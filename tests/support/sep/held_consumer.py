@@ -71,7 +71,12 @@ def held_consumer(settings: ConsumerSettings) -> Iterator[HeldConsumer]:
 
 
 def _serve(bytes_in_flight_max: int, frame_bytes_max: int) -> None:
-    settings = ConsumerSettings(frame_bytes_max=frame_bytes_max, bytes_in_flight_max=bytes_in_flight_max)
+    settings = ConsumerSettings(  # a sender that a loaded machine holds up is none that stands still
+        frame_bytes_max=frame_bytes_max,
+        bytes_in_flight_max=bytes_in_flight_max,
+        contended_grace_s=600,
+        frame_grace_s=600,
+    )
     may_go = asyncio.Event()
 
     async def deliver(batch: EditBatch, deadline_s: float) -> None:

@@ -1,8 +1,8 @@
 """The consumer: ports to which region servers ship WAL edits, as to the region servers of another cluster.
 
-`server` listens and drains; a `connection` reads `frames` within the bounds of `limits`; `calls` decodes a
-call, hands its events to delivery and answers, by an exception of HBase where it failed. `allowed_addresses`
-says who may connect. `metrics` counts.
+`server` listens and drains; a `connection` reads `frames` within the bounds of `limits`, into memory of the
+`frame_budget`; `calls` decodes a call, holds its events against `log_bounds`, hands them to delivery and
+answers, by an exception of HBase where it failed. `allowed_addresses` says who may connect. `metrics` counts.
 
 `registration` makes the ports known in ZooKeeper, and answers what HBase 3 asks of a master. `process` stands
 for election and serves while it leads, with what `assembly` puts together.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotYet
@@ -12,6 +14,8 @@ from rtolap.kafka.clusters import KafkaClusters
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.subscription import Subscription
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
+from rtolap.sep.consumer.limits import ConsumerSettings
+from rtolap.sep.consumer.log_bounds import DOUBT_S, LogBounds
 from rtolap.sep.consumer.metrics import ConsumerMetrics
 from rtolap.sep.consumer.process import SubscriptionProcess
 from rtolap.sep.consumer.server import ConsumerServer
@@ -19,10 +23,13 @@ from rtolap.sep.events.columns import only_deletes
 from rtolap.sep.events.decode import EditDecoder
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.events.entry_points import load_filter
-from rtolap.sep.events.filters import EditFilter, RowPrefixFilter, TableFilter
+from rtolap.sep.events.filters import EditFilter, FollowedTables, RowPrefixFilter, TableFilter
+from rtolap.sep.hbase.regions import RegionClient
 from rtolap.sep.hbase.znodes import HBaseZnodes
 from rtolap.sep.listeners.assembly import delete_journal, open_delivery
 from rtolap.sep.subscriptions.kept import KeptSubscription, find, load
+
+_HBASE_TIMEOUT_S: Final = 5.0
 
 
 def open_process(
@@ -50,8 +57,13 @@ def open_process(
         )
     subscription = kept.subscription
     cluster = KafkaClusters.of_host(settings).get(subscription.listener.cluster)
+    limits = ConsumerSettings.of(settings)
     decoder = EditDecoder(
-        start_ms=kept.start_ms, meta_cells=subscription.meta_cells, filters=filters_of(subscription)
+        start_ms=kept.start_ms,
+        meta_cells=subscription.meta_cells,
+        filters=filters_of(subscription),
+        entries_max=limits.entries_max,
+        cells_max=limits.cells_max,
     )
     return SubscriptionProcess(
         name,
@@ -60,9 +72,12 @@ def open_process(
         open_delivery=lambda leads: open_delivery(
             subscription, kept.cluster_id, cluster, clock, settings, leads, store
         ),
-        make_server=lambda deliver, answers: ConsumerServer(
+        make_server=lambda deliver, set_apart, answers: ConsumerServer(
             decoder,
             deliver,
+            settings=limits,
+            bounds=log_bounds(subscription, store, clock, settings),
+            set_apart=set_apart,
             allowed=AllowedAddresses(allowed_addresses(subscription, store)),
             answers=answers,
             metrics=metrics,
@@ -79,6 +94,8 @@ def open_process(
 def filters_of(subscription: Subscription) -> list[EditFilter]:
     """Raises NotFound for a filter that no installed distribution declares."""
     filters: list[EditFilter] = []
+    if subscription.namespaces or not subscription.tables:
+        filters.append(FollowedTables(subscription))
     if subscription.tables and not subscription.namespaces:
         filters.append(
             TableFilter(
@@ -101,6 +118,23 @@ def allowed_addresses(subscription: Subscription, store: MetadataStore) -> Calla
         return lambda: subscription.allowed_addresses
     znodes = HBaseZnodes(store, subscription.source.parent)
     return lambda: {server.host for server in znodes.region_servers()}
+
+
+def log_bounds(
+    subscription: Subscription, store: MetadataStore, clock: Clock, settings: Settings
+) -> LogBounds | None:
+    """Return what edits are held against; None where the host has switched that off.
+
+    A subscription that stops at an event that it cannot deliver sets none apart.
+    """
+    if not settings.sep_log_bounds:
+        return None
+    return LogBounds(
+        RegionClient(HBaseZnodes(store, subscription.source.parent), timeout_s=_HBASE_TIMEOUT_S),
+        clock,
+        clock_ahead_max_s=settings.sep_clock_ahead_max_s,
+        doubt_s=math.inf if subscription.poison.policy == "stop" else DOUBT_S,
+    )
 
 
 def host_name() -> str:

@@ -11,9 +11,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol
 
-from rtolap.base.errors import Corrupted, RtolapError, TooLarge, TooSlow, Unavailable
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.base.errors import Corrupted, NotInLog, RtolapError, TooLarge, TooSlow, Unavailable
 from rtolap.sep.consumer.frames import Request
 from rtolap.sep.consumer.metrics import ConsumerMetrics
 from rtolap.sep.events.decode import DecodedCall, EditDecoder
@@ -30,6 +34,26 @@ Deliver = Callable[[EditBatch, float], Awaitable[None]]
 # From the serialized parameter of a call to its serialized result.
 Answer = Callable[[bytes], bytes]
 
+
+class Bounds(Protocol):
+    """Tells edits that the source cannot have written, see `log_bounds`."""
+
+    async def check(self, batch: EditBatch, deadline_s: float) -> NDArray[np.bool_] | None:
+        """Return which events are to be set apart, None for none. Raises NotInLog where the source cannot
+        have written an event, Unavailable where that cannot be told now."""
+        ...
+
+    def close(self) -> None: ...
+
+
+# Takes events that are not to be delivered; returns once they are kept with the reason.
+SetApart = Callable[[EditBatch, str], Awaitable[None]]
+
+# Outcomes after which a connection has to prove itself again.
+DISPROVING: Final = frozenset({"unreadable", "not_in_log", "unsupported", "unknown_method"})
+_NOT_IN_LOG: Final = "HBase's logs cannot hold this edit, or its table was truncated or restored"
+_PARAMETER_BYTES_MAX: Final = 64 << 10  # of calls that ship nothing
+
 _INLINE_BYTES_MAX: Final = 256 << 10  # smaller calls are decoded sooner than a thread takes them over
 
 _MESSAGE_MAX: Final = 2000
@@ -41,6 +65,7 @@ ACCESS_DENIED: Final = "org.apache.hadoop.hbase.security.AccessDeniedException"
 _OTHER: Final = "java.io.IOException"
 _CLASSES: Final[Mapping[type[RtolapError], str]] = {
     Corrupted: "org.apache.hadoop.hbase.DoNotRetryIOException",
+    NotInLog: "org.apache.hadoop.hbase.DoNotRetryIOException",
     TooLarge: "org.apache.hadoop.hbase.DoNotRetryIOException",
     TooSlow: "org.apache.hadoop.hbase.exceptions.TimeoutIOException",
     Unavailable: "org.apache.hadoop.hbase.regionserver.RegionServerStoppedException",
@@ -51,6 +76,14 @@ _CODECS: Final = frozenset(
         "org.apache.hadoop.hbase.codec.KeyValueCodecWithTags",
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The serialized result of a call that went well, and how many events of it were delivered."""
+
+    result: bytes = b""
+    events: int = 0
 
 
 class CallFailure(Exception):
@@ -96,6 +129,8 @@ class CallHandler:
     """Answers the calls of all connections of a consumer; for one event loop.
 
     `answers`: methods beside ReplicateWALEntry. `default_timeout_s`: of calls whose client names none.
+    `bounds`: what events have to keep before they are delivered; None: nothing. `set_apart`: takes those
+    that are to be set apart.
     """
 
     def __init__(
@@ -107,6 +142,8 @@ class CallHandler:
         *,
         default_timeout_s: float,
         answers: Mapping[str, Answer] | None = None,
+        bounds: Bounds | None = None,
+        set_apart: SetApart | None = None,
     ) -> None:
         self._decoder = decoder
         self._deliver = deliver
@@ -114,26 +151,35 @@ class CallHandler:
         self._executor = executor
         self._default_timeout_s = default_timeout_s
         self._answers = dict(answers or {})
+        self._bounds = bounds
+        self._set_apart = set_apart
 
-    async def handle(self, request: Request, arrived_s: float) -> bytes:
-        """Return the serialized result. `arrived_s`: when the first byte came, by time.monotonic().
+    async def handle(self, request: Request, arrived_s: float) -> Answered:
+        """Return the answer. `arrived_s`: when the first byte came, by time.monotonic().
 
         Raises CallFailure, and nothing else, for whatever goes wrong.
         """
         if request.method == REPLICATE:
             started_s = time.monotonic()
-            await self._replicate(request, arrived_s)
+            events = await self._replicate(request, arrived_s)
             self._metrics.call_seconds.observe(time.monotonic() - started_s)
-            return b""
+            return Answered(events=events)
         answer = self._answers.get(request.method)
         if answer is None:
             raise unknown_method(request.method, sorted((REPLICATE, *self._answers)))
         try:
-            return answer(bytes(request.parameter))
+            if len(request.parameter) > _PARAMETER_BYTES_MAX:
+                raise TooLarge(
+                    f"the parameter of {request.method} is too large",
+                    expected=f"at most {_PARAMETER_BYTES_MAX} bytes",
+                    found=len(request.parameter),
+                )
+            return Answered(answer(bytes(request.parameter)))
         except RtolapError as error:
             raise failure_of("unreadable", error) from error
 
-    async def _replicate(self, request: Request, arrived_s: float) -> None:
+    async def _replicate(self, request: Request, arrived_s: float) -> int:
+        """Return how many events were delivered."""
         timeout_s = request.timeout_ms / 1000 if request.timeout_ms else self._default_timeout_s
         deadline_s = arrived_s + timeout_s
         try:
@@ -143,7 +189,10 @@ class CallHandler:
             raise failure_of("unreadable", error) from error
         self._metrics.decoded(call)
         if not call.batch.num_events:
-            return
+            return 0
+        batch = call.batch if self._bounds is None else await self._checked(call.batch, deadline_s)
+        if not batch.num_events:
+            return 0
         if time.monotonic() >= deadline_s:
             late = TooSlow(
                 "the call was not begun, for its caller has given it up",
@@ -152,10 +201,28 @@ class CallHandler:
             )
             raise failure_of("late", late)
         try:
-            await self._deliver(call.batch, deadline_s)
+            await self._deliver(batch, deadline_s)
         except Exception as error:  # whatever a listener raises means: send it again
-            log.warning("the %d events of a call are not delivered: %s", call.batch.num_events, error)
+            log.warning("the %d events of a call are not delivered: %s", batch.num_events, error)
             raise failure_of("failed", error) from error
+        return batch.num_events
+
+    async def _checked(self, batch: EditBatch, deadline_s: float) -> EditBatch:
+        """Return the events that may be delivered; the others are set apart."""
+        assert self._bounds is not None
+        try:
+            apart = await self._bounds.check(batch, deadline_s)
+            if apart is None:
+                return batch
+            assert self._set_apart is not None, "who sets apart takes events"
+            await self._set_apart(batch.filter(apart), _NOT_IN_LOG)
+        except NotInLog as error:
+            log.warning("a call of ReplicateWALEntry is refused: %s", error)
+            raise failure_of("not_in_log", error) from error
+        except RtolapError as error:
+            raise failure_of("failed", error) from error
+        self._metrics.set_apart(int(apart.sum()))
+        return batch.filter(~apart)
 
     async def _decoded(self, request: Request) -> DecodedCall:
         parameter, cell_block = request.take_body()

@@ -1,8 +1,11 @@
 """One connection of a region server: its bytes become frames, its frames calls, and their answers bytes.
 
-A frame is read straight into memory of its own size, which is taken from the consumer's budget first. Reading
-stops while the budget is spent, while as many calls as may be are at work, and while the client does not take
-its answers; so a client that floods fills its own buffers, not ours.
+A frame is read straight into memory that grows as its bytes come, out of the consumer's budget. Reading stops
+while the budget is spent, while as many calls as may be are at work, and while the client does not take its
+answers; so a client that floods fills its own buffers, not ours.
+
+A connection is *proven* once edits that it has sent were delivered, and until it sends what cannot be read or
+cannot be true. Proven ones come first where memory or connections are scarce.
 """
 
 from __future__ import annotations
@@ -16,11 +19,13 @@ from typing import Any, Final, Protocol, cast
 from rtolap.base.errors import Corrupted, Unauthorized
 from rtolap.sep.consumer.calls import (
     ACCESS_DENIED,
+    DISPROVING,
     CallFailure,
     CallHandler,
     failure_of,
     unsupported_encoding,
 )
+from rtolap.sep.consumer.frame_budget import FrameBudget, FrameMemory
 from rtolap.sep.consumer.frames import (
     LENGTH_BYTES,
     PREAMBLE_BYTES,
@@ -32,7 +37,7 @@ from rtolap.sep.consumer.frames import (
     parse_request,
     result_frame,
 )
-from rtolap.sep.consumer.limits import ByteBudget, ConsumerSettings, RefusalLog
+from rtolap.sep.consumer.limits import ConsumerSettings, RefusalLog
 from rtolap.sep.consumer.metrics import ConsumerMetrics
 
 log = logging.getLogger(__name__)
@@ -44,7 +49,7 @@ class Consumer(Protocol):
     """The parts that all connections share."""
 
     settings: ConsumerSettings
-    budget: ByteBudget
+    budget: FrameBudget
     handler: CallHandler
     metrics: ConsumerMetrics
     refusals: RefusalLog
@@ -71,13 +76,15 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._phase = self._preamble_read
         self._arrived_s = 0.0
-        self._wanted_bytes = 0
-        self._reserved_bytes = 0
-        self._waits_for_bytes = False
+        self._frame: FrameMemory | None = None
+        self._waited_s = 0.0  # of the frame's time: until there was memory for it
+        self._waits_since_s: float | None = None
         # why nothing is read at the moment
         self._paused_for: set[str] = set()
         self._calls = 0
         self._failure: CallFailure | None = None
+        self.is_proven = False
+        self.active_s = time.monotonic()  # when bytes came last, by the monotonic clock
 
     # -- of asyncio --------------------------------------------------------------------------------------
 
@@ -91,14 +98,18 @@ class Connection(asyncio.BufferedProtocol):
         self._consumer.opened(self, self._address)
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        frame = self._frame
+        if frame is not None and self._filled == len(self._part) < frame.granted_bytes:
+            self._part += bytes(frame.granted_bytes - self._filled)
         return memoryview(self._part)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._closed:
             return
+        self.active_s = time.monotonic()
         if not self._filled and self._phase == self._length_read:
-            self._arrived_s = time.monotonic()
-            self._limit(self._consumer.settings.frame_timeout_s)
+            self._arrived_s = self.active_s
+            self._limit(self._consumer.settings.frame_grace_s)
         self._filled += nbytes
         if self._filled == len(self._part):
             self._phase()
@@ -113,10 +124,9 @@ class Connection(asyncio.BufferedProtocol):
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._waits_for_bytes:
-            self._consumer.budget.forget(self._bytes_are_free)
-        self._release(self._reserved_bytes)
-        self._reserved_bytes = 0
+        if self._frame is not None:
+            self._consumer.budget.end(self._frame)
+            self._frame = None
         self._part = bytearray()
         self._consumer.metrics.closed(self._reason)
         self._consumer.ended(self)
@@ -154,6 +164,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._reason = reason if not self._closed else self._reason
             self._closed = True
+            if self._frame is not None:
+                self._consumer.budget.end(self._frame)
+                self._frame = None
             self._transport.abort()
 
     # -- parts of the stream -----------------------------------------------------------------------------
@@ -201,31 +214,67 @@ class Connection(asyncio.BufferedProtocol):
         if not 0 < length <= self._consumer.settings.frame_bytes_max:
             self._refuse("oversized" if length > 0 else "torn", f"a frame of {length} bytes")
             return
-        self._wanted_bytes, self._waits_for_bytes = length, True
-        if not self._consumer.budget.reserve(length, self._bytes_are_free):
-            self._limit(None)  # it is not the client who is slow
-            self._pause("bytes")
+        self._waited_s = 0.0
+        frame = self._frame = self._consumer.budget.begin(
+            self._address,
+            length,
+            proven=self.is_proven,
+            at_work=self._calls > 0,
+            resume=self._chunk_granted,
+            drop=self._hold_up,
+        )
+        self._expect(bytearray(frame.granted_bytes), self._chunk_read)
+        if not frame.granted_bytes:
+            self._wait_for_chunk()
 
-    def _bytes_are_free(self) -> None:
-        self._waits_for_bytes = False
-        self._reserved_bytes = self._wanted_bytes
-        self._expect(bytearray(self._reserved_bytes), self._frame_read)
-        self._limit(self._consumer.settings.frame_timeout_s)
+    def _chunk_read(self) -> None:
+        frame = self._frame
+        assert frame is not None, "a frame is read"
+        if self._filled == frame.size_bytes:
+            self._frame_read(frame)
+        elif not self._consumer.budget.grow(frame):
+            self._wait_for_chunk()
+
+    def _wait_for_chunk(self) -> None:
+        self._waits_since_s = time.monotonic()
+        self._limit(None)  # it is not the client who is slow
+        self._pause("bytes")
+
+    def _chunk_granted(self) -> None:
+        if self._waits_since_s is not None:
+            self._waited_s += time.monotonic() - self._waits_since_s
+        self._waits_since_s = None
+        self._limit(self._frame_time_left_s())
         self._resume("bytes")
 
-    def _frame_read(self) -> None:
-        frame, size_bytes, arrived_s = self._part, self._reserved_bytes, self._arrived_s
-        self._reserved_bytes = 0
-        self._consumer.metrics.received(size_bytes)
+    def _frame_time_left_s(self) -> float:
+        """Return how long the frame may still stand still, below 0 where it came too slowly."""
+        settings = self._consumer.settings
+        took_s = time.monotonic() - self._arrived_s - self._waited_s
+        return settings.frame_grace_s + self._filled / settings.frame_bytes_per_s_min - took_s
+
+    def _hold_up(self) -> None:
+        """Others wait for memory that this frame holds and does not fill."""
+        self._too_slow("a frame stood still while others waited for memory")
+
+    def _too_slow(self, found: str) -> None:
+        self._consumer.refusals.refused(self._address, found)
+        self.abort("slow")
+
+    def _frame_read(self, memory: FrameMemory) -> None:
+        frame, arrived_s = self._part, self._arrived_s
+        self._frame = None
+        self._consumer.budget.complete(memory)
+        self._consumer.metrics.received(memory.size_bytes)
         self._calls += 1
-        if self._calls >= self._consumer.settings.calls_per_connection_max:
+        if self._calls >= (self._consumer.settings.calls_per_connection_max if self.is_proven else 1):
             self._pause("calls")
         self._expect_frame()
-        self._consumer.spawn(self._answer(frame, size_bytes, arrived_s))
+        self._consumer.spawn(self._answer(frame, memory, arrived_s))
 
     # -- calls -------------------------------------------------------------------------------------------
 
-    async def _answer(self, frame: bytearray, size_bytes: int, arrived_s: float) -> None:
+    async def _answer(self, frame: bytearray, memory: FrameMemory, arrived_s: float) -> None:
         try:
             request = parse_request(frame)
             del frame  # it is not needed any more once its events are columns
@@ -236,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
             if not self._closed and self._transport is not None:
                 self._transport.write(answer)
         finally:
-            self._release(size_bytes)
+            self._consumer.budget.end(memory)
             self._calls -= 1
             self._resume("calls")
 
@@ -244,23 +293,22 @@ class Connection(asyncio.BufferedProtocol):
         failure = self._failure
         if failure is None:
             try:
-                result = await self._consumer.handler.handle(request, arrived_s)
+                answered = await self._consumer.handler.handle(request, arrived_s)
             except CallFailure as error:
                 failure = error
             except Exception as error:  # a fault of ours is answered too, else its caller waits in vain
                 log.exception("a call of %s from %s ended unexpectedly", request.method[:100], self._address)
                 failure = failure_of("failed", error)
             else:
+                self.is_proven = self.is_proven or answered.events > 0
                 self._consumer.metrics.answered("done")
-                return result_frame(request.call_id, result)
+                return result_frame(request.call_id, answered.result)
+        if failure.outcome in DISPROVING:
+            self.is_proven = False
         self._consumer.metrics.answered(failure.outcome)
         return exception_frame(request.call_id, failure.class_name, failure.message)
 
     # -- bounds ------------------------------------------------------------------------------------------
-
-    def _release(self, size_bytes: int) -> None:
-        if size_bytes:
-            self._consumer.budget.give_back(size_bytes)
 
     def _refuse(self, reason: str, found: object, answer: bytes = b"") -> None:
         self._consumer.refusals.refused(self._address, found)
@@ -276,6 +324,13 @@ class Connection(asyncio.BufferedProtocol):
     def _time_is_over(self) -> None:
         if self._calls and not self._filled and self._phase == self._length_read:
             self._limit(self._consumer.settings.idle_timeout_s)  # it waits for answers of ours
+            return
+        if self._frame is not None:
+            left_s = self._frame_time_left_s()
+            if left_s > 0:
+                self._limit(left_s)
+            else:
+                self._too_slow(f"{self._filled} of {self._frame.size_bytes} bytes of a frame came too slowly")
             return
         self._consumer.refusals.refused(self._address, "nothing came for too long")
         self.abort("silent")

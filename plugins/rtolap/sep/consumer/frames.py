@@ -25,6 +25,7 @@ _NAME_AND_VERSION: Final = b"HBas\x00"
 _SECURITY_PREAMBLE: Final = b"Securi"
 _SASL_ERROR: Final = b"\x00\x00\x00\x01"
 _VARINT_BYTES_MAX: Final = 5
+_HEADER_BYTES_MAX: Final = 64 << 10
 
 NO_CALL: Final = 2**32 - 1  # -1: an answer to the connection, not to a call
 
@@ -76,6 +77,12 @@ def parse_request(frame: bytearray) -> Request:
     """`frame` is without its length. Corrupted: it is torn, or its parts are not as long as they say."""
     view = memoryview(frame)
     header, place = _delimited(view, 0, "header")
+    if len(header) > _HEADER_BYTES_MAX:
+        raise Corrupted(
+            "the header of a request is too large",
+            expected=f"at most {_HEADER_BYTES_MAX} bytes",
+            found=len(header),
+        )
     try:
         parsed = RequestHeader.FromString(bytes(header))
     except DecodeError as error:

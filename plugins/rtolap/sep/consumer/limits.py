@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from rtolap.base.errors import DefinitionError
+from rtolap.base.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -23,18 +22,29 @@ class ConsumerSettings(msgspec.Struct, frozen=True):
     """HBase ships at most 64 MiB of edits in a call by default (`replication.source.size.capacity`), and a
     single edit may be larger: `frame_bytes_max` holds both.
 
-    `bytes_in_flight_max`: of all frames that are read or worked on; beyond it nothing more is read.
-    `default_timeout_s`: of calls whose client names none.
+    Attributes:
+        bytes_in_flight_max: of all frames that are read or worked on, see `frame_budget`.
+        connections_per_address_max: of `connections_max`, for one address.
+        frame_grace_s: then a frame has come with `frame_bytes_per_s_min` on average. Time in which the
+            consumer itself does not read does not count.
+        contended_grace_s: a frame that fills nothing for so long is dropped while others wait for memory.
+        entries_max, cells_max: of one call.
+        default_timeout_s: of calls whose client names none.
     """
 
     frame_bytes_max: int = 256 * _MIB
     bytes_in_flight_max: int = 512 * _MIB
     connections_max: int = 1024
+    connections_per_address_max: int = 512
     calls_per_connection_max: int = 16
     handshake_timeout_s: float = 15.0
-    frame_timeout_s: float = 120.0
+    frame_grace_s: float = 15.0
+    frame_bytes_per_s_min: int = 256 << 10
+    contended_grace_s: float = 2.0
     idle_timeout_s: float = 900.0
     default_timeout_s: float = 60.0
+    entries_max: int = 200_000
+    cells_max: int = 2_000_000
     decode_threads: int = 2
 
     def __post_init__(self) -> None:
@@ -45,45 +55,20 @@ class ConsumerSettings(msgspec.Struct, frozen=True):
                 found=self.frame_bytes_max,
             )
 
-
-class ByteBudget:
-    """Hands out bytes in the order in which they are asked for; for one event loop.
-
-    Who waits is called once its bytes are its own. Nobody overtakes: small frames never starve a large one.
-    """
-
-    def __init__(self, size_bytes: int) -> None:
-        self.size_bytes = size_bytes
-        self.taken_bytes = 0
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
-
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
-    def reserve(self, count: int, then: Callable[[], None]) -> bool:
-        """Call `then` at once and return True, or once `count` bytes, at most the size, are free."""
-        if self._waiting or self.taken_bytes + count > self.size_bytes:
-            self._waiting.append((count, then))
-            return False
-        self.taken_bytes += count
-        then()
-        return True
-
-    def forget(self, then: Callable[[], None]) -> None:
-        """Wait no longer: `then` is not called any more."""
-        self._waiting = deque(waiting for waiting in self._waiting if waiting[1] != then)
-        self._hand_out()
-
-    def give_back(self, count: int) -> None:
-        self.taken_bytes -= count
-        self._hand_out()
-
-    def _hand_out(self) -> None:
-        while self._waiting and self.taken_bytes + self._waiting[0][0] <= self.size_bytes:
-            count, then = self._waiting.popleft()
-            self.taken_bytes += count
-            then()
+    @staticmethod
+    def of(settings: Settings) -> ConsumerSettings:
+        """Return the limits that the host has set."""
+        return ConsumerSettings(
+            frame_bytes_max=settings.sep_frame_bytes_max,
+            bytes_in_flight_max=settings.sep_bytes_in_flight_max,
+            connections_max=settings.sep_connections_max,
+            connections_per_address_max=settings.sep_connections_per_address_max,
+            frame_grace_s=settings.sep_frame_grace_s,
+            frame_bytes_per_s_min=settings.sep_frame_bytes_per_s_min,
+            contended_grace_s=settings.sep_contended_grace_s,
+            entries_max=settings.sep_entries_max,
+            cells_max=settings.sep_cells_max,
+        )
 
 
 class RefusalLog:

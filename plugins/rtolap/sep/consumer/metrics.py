@@ -6,23 +6,25 @@ from collections.abc import Iterator
 from typing import Final
 
 from rtolap.base.metrics import Family, Metrics
-from rtolap.sep.consumer.limits import ByteBudget
+from rtolap.sep.consumer.frame_budget import FrameBudget
 from rtolap.sep.events.decode import DecodedCall
 
 # Reasons for which a connection ends; any other is a programming error, found by its tests.
 CLOSED_REASONS: Final = (
     "client",  # the client left
     "address",  # its address is not allowed
-    "too_many",  # as many connections as there may be
+    "too_many",  # as many connections as there may be, and all are at work
+    "crowded",  # was idle for longest where another one came
     "kerberos",  # wants to log in
     "preamble",  # speaks no HBase
     "header",  # its connection header cannot be read
     "oversized",  # a frame beyond the bound
     "torn",  # a request that cannot be read
+    "slow",  # a frame that came too slowly, or stood still while others waited
     "silent",  # did not finish what it began, or did nothing at all, for too long
     "draining",  # the consumer stops
 )
-CALL_OUTCOMES: Final = ("done", "failed", "unreadable", "late", "unsupported", "unknown_method")
+CALL_OUTCOMES: Final = ("done", "failed", "unreadable", "not_in_log", "late", "unsupported", "unknown_method")
 
 
 class ConsumerMetrics:
@@ -42,6 +44,7 @@ class ConsumerMetrics:
         self.call_seconds = self.registry.histogram(
             "call_seconds", "A call of ReplicateWALEntry, from its first byte to its answer."
         )
+        self._set_apart = counter("set_apart_events", "Events that HBase's logs cannot hold, set apart.")
         self._open = 0
         for reason in CLOSED_REASONS:
             self._closed.labels(reason)
@@ -52,7 +55,7 @@ class ConsumerMetrics:
     def open_connections(self) -> int:
         return self._open
 
-    def follow(self, budget: ByteBudget) -> None:
+    def follow(self, budget: FrameBudget) -> None:
         def sample() -> Iterator[Family]:
             family = self.registry.gauge_family
             connections = family("connections", "Connections that are open.")
@@ -82,6 +85,9 @@ class ConsumerMetrics:
 
     def received(self, size_bytes: int) -> None:
         self._bytes.inc(size_bytes)
+
+    def set_apart(self, events: int) -> None:
+        self._set_apart.inc(events)
 
     def decoded(self, call: DecodedCall) -> None:
         self._entries.inc(call.entries)

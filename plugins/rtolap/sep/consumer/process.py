@@ -25,7 +25,7 @@ from rtolap.base.errors import (
     Unavailable,
 )
 from rtolap.metadata.store import Election, MetadataStore
-from rtolap.sep.consumer.calls import Answer, Deliver
+from rtolap.sep.consumer.calls import Answer, Deliver, SetApart
 from rtolap.sep.consumer.registration import Registration, small_master
 from rtolap.sep.consumer.server import ConsumerServer
 from rtolap.sep.delivery.delivery import Delivery
@@ -43,8 +43,8 @@ _PAUSE_S, _PAUSE_MAX_S = 0.5, 15.0
 
 
 class SubscriptionProcess:
-    """`open_delivery(leads)` and `make_server(deliver, answers)` are called once a term. `host`: by which
-    region servers reach the ports. `cluster_id`: the one that HBase takes this for.
+    """`open_delivery(leads)` and `make_server(deliver, set_apart, answers)` are called once a term. `host`:
+    by which region servers reach the ports. `cluster_id`: the one that HBase takes this for.
 
     `is_wanted`: False where the subscription was dropped: then the process ends, and `forget` is called.
     """
@@ -56,7 +56,7 @@ class SubscriptionProcess:
         clock: Clock,
         *,
         open_delivery: Callable[[Callable[[], bool]], Delivery],
-        make_server: Callable[[Deliver, Mapping[str, Answer]], ConsumerServer],
+        make_server: Callable[[Deliver, SetApart, Mapping[str, Answer]], ConsumerServer],
         cluster_id: str,
         host: str,
         bind: str,
@@ -165,7 +165,9 @@ class SubscriptionProcess:
 
         thread = DeliveryThread(delivery, self._clock, ended=over)
         sinks: list[ServerName] = []
-        server = self._make_server(thread.deliver, small_master(self._cluster_id, lambda: sinks))
+        server = self._make_server(
+            thread.deliver, thread.set_apart, small_master(self._cluster_id, lambda: sinks)
+        )
         registration: Registration | None = None
         show = StateNode(self._store, self.paths.delivery)
         requests = RequestNodes(self._store, self.paths.requests)

@@ -162,6 +162,17 @@ class Delivery:
         for row, reason in failed.items():
             log.warning("row %r of %s is not taken: %s", row, table, reason)
 
+    def set_apart(self, batch: EditBatch, reason: str) -> None:
+        """Keep events as dead letters without a memory of them: an edit that comes under their ids is new.
+        Raises NotLeader; Unavailable where it is to be tried again."""
+        self._ready()
+        reasons = dict.fromkeys(range(batch.num_events), reason)
+        for some, columns in letters_skipped(
+            self._dead_letter_topic, batch, np.ones(batch.num_events, bool), reasons
+        ):
+            self._journal.write([Delivered(())], [columns])
+            self.counts.dead_letters += len(some)
+
     def close(self) -> None:
         self._listener.close()
         self._journal.close()

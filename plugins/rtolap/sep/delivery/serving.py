@@ -86,6 +86,32 @@ class DeliveryThread:
             self._changed.notify()
         await call.done
 
+    async def set_apart(self, batch: EditBatch, reason: str) -> None:
+        """Keep events as dead letters, see Delivery; return once they are kept. Raises RtolapError."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def settle(error: RtolapError | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        def act() -> None:
+            try:
+                self._delivery.set_apart(batch, reason)
+            except RtolapError as error:
+                loop.call_soon_threadsafe(settle, error)
+                raise
+            loop.call_soon_threadsafe(settle, None)
+
+        if self._over is not None:
+            raise self._over
+        self.request(act)
+        await done
+
     def request(self, act: Callable[[], None]) -> None:
         """Have it done between two groups. What it raises is logged; NotLeader ends delivery."""
         with self._changed:

@@ -75,13 +75,14 @@ class CellBlock:
         return self._parts.take(pa.array(chosen * _PARTS + part))
 
 
-def decode_cells(block: bytes | bytearray | memoryview) -> CellBlock:
+def decode_cells(block: bytes | bytearray | memoryview, cells_max: int | None = None) -> CellBlock:
     """Decode a whole cell block, with or without tags; it is kept alive by the answer.
 
-    Corrupted: a cell is torn, or its lengths or its type contradict the format. TooLarge: 2 GiB or more.
+    Corrupted: a cell is torn, or its lengths or its type contradict the format. TooLarge: 2 GiB or more, or
+    more cells than `cells_max`.
     """
     view = memoryview(block).cast("B")
-    starts = _cell_starts(view)
+    starts = _cell_starts(view, cells_max)
     if not len(starts):
         return CellBlock(np.empty(0, np.int64), np.empty(0, np.uint8), False, pa.array([], pa.binary()))
     size_bytes = view.nbytes
@@ -134,13 +135,14 @@ def decode_cells(block: bytes | bytearray | memoryview) -> CellBlock:
     return CellBlock(_at_any_byte(view, ">i8")[key_end - 9].astype(np.int64), types, has_tags, parts)
 
 
-def _cell_starts(view: memoryview) -> Places:
+def _cell_starts(view: memoryview, cells_max: int | None = None) -> Places:
     """Find where each cell begins: from cell to cell, and in one step over cells of one length."""
     starts: list[int] = []
     append, size_bytes, place = starts.append, view.nbytes, 0
     if size_bytes >= _BLOCK_BYTES_MAX:
         raise TooLarge("a cell block is too large", expected="less than 2 GiB", found=f"{size_bytes} bytes")
     last = size_bytes - _CELL_BYTES_MIN - 4
+    most = size_bytes if cells_max is None else cells_max
     before, same = 0, 0
     while place <= last:
         append(place)
@@ -154,6 +156,8 @@ def _cell_starts(view: memoryview) -> Places:
         place += 4 + length
         if length != before:
             before, same = length, 0
+            if len(starts) > most:
+                raise _too_many_cells(most)
             continue
         same += 1
         if same == _SAME_MIN:
@@ -161,6 +165,8 @@ def _cell_starts(view: memoryview) -> Places:
             behind = _end_of_equal_cells(view, place, length)
             starts.extend(range(place, behind, 4 + length))
             place = behind
+        if len(starts) > most:
+            raise _too_many_cells(most)
     if place != size_bytes:
         raise Corrupted(
             "a cell block is torn",
@@ -168,6 +174,15 @@ def _cell_starts(view: memoryview) -> Places:
             found=f"an end at byte {place}",
         )
     return np.array(starts, np.int64)
+
+
+def _too_many_cells(most: int) -> TooLarge:
+    return TooLarge(
+        "a call holds too many cells",
+        expected=f"at most {most}",
+        found="more",
+        action="lower replication.source.size.capacity of the region servers, or raise RTOLAP_SEP_CELLS_MAX",
+    )
 
 
 def _end_of_equal_cells(view: memoryview, place: int, length: int) -> int:

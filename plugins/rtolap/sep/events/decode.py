@@ -18,13 +18,19 @@ import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from rtolap.base.errors import Corrupted
+from rtolap.base.errors import Corrupted, TooLarge
 from rtolap.sep.events.cells import CellBlock, decode_cells
 from rtolap.sep.events.edit_batch import CELLS_SCHEMA, EVENTS_SCHEMA, EditBatch, empty_batch
 from rtolap.sep.events.filters import EditFilter
 from rtolap.sep.hbase.replication_pb2 import UUID, ReplicateWALEntryRequest, WALKey
 
 METAFAMILY: Final = b"METAFAMILY"
+
+_UNCOUNTED_BYTES: Final = 512 << 10  # what so few bytes become is small enough
+_PARAMETER_BYTES_MAX: Final = 64 << 20
+_OTHER_FIELDS_BYTES_MAX: Final = 64 << 10
+_ENTRY_TAG: Final = 0x0A  # field 1, with a length
+_CLUSTERS_MAX: Final = 64
 
 MetaCells = Literal["skip", "event"]
 Places = NDArray[np.int64]
@@ -49,7 +55,8 @@ class EditDecoder:
     """Decodes the calls of one subscription; keeps nothing between them, any thread may call.
 
     `start_ms`: entries written before are left out. `meta_cells`: "event" makes events of cells of METAFAMILY
-    too. `filters` apply in their order.
+    too. `filters` apply in their order. `entries_max`, `cells_max`: of one call. An entry takes two bytes of
+    a message and hundreds in memory, so they are counted before they are parsed.
     """
 
     def __init__(
@@ -58,19 +65,24 @@ class EditDecoder:
         start_ms: int | None = None,
         meta_cells: MetaCells = "skip",
         filters: Sequence[EditFilter] = (),
+        entries_max: int = 200_000,
+        cells_max: int = 2_000_000,
     ) -> None:
         self._start_ms = start_ms
         self._skips_meta_cells = meta_cells == "skip"
         self._filters = tuple(filters)
+        self._entries_max, self._cells_max = entries_max, cells_max
 
     def decode(
         self, parameter: bytes | bytearray | memoryview, cell_block: bytes | bytearray | memoryview
     ) -> DecodedCall:
         """`parameter` is the call's ReplicateWALEntryRequest as bytes.
 
-        Corrupted: either of both cannot be read, or they contradict each other.
+        Corrupted: either of both cannot be read, or they contradict each other. TooLarge: more entries or
+        cells than there may be.
         """
-        entries, cells = _decode_entries(parameter), decode_cells(cell_block)
+        _check_entries(parameter, self._entries_max)
+        entries, cells = _decode_entries(parameter), decode_cells(cell_block, self._cells_max)
         claimed = int(entries.cell_count.sum())
         if claimed != len(cells):
             raise Corrupted(
@@ -217,6 +229,47 @@ class _EntryColumns:
         return len(self.sequence_id)
 
 
+def _check_entries(parameter: bytes | bytearray | memoryview, entries_max: int) -> None:
+    """TooLarge: more parts than entries may be. Torn messages are left to the parser."""
+    if len(parameter) > _PARAMETER_BYTES_MAX:
+        raise TooLarge(
+            "the keys of a call's WAL entries are too large",
+            expected=f"at most {_PARAMETER_BYTES_MAX} bytes",
+            found=len(parameter),
+            action="lower replication.source.nb.capacity of the region servers",
+        )
+    if len(parameter) <= _UNCOUNTED_BYTES:
+        return
+    view = memoryview(parameter)
+    place, end, count = 0, len(view), 0
+    while place < end and view[place] == _ENTRY_TAG:
+        place += 1
+        length = shift = 0
+        while place < end:
+            byte = view[place]
+            place += 1
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80 or shift > 63:
+                break
+        place += length
+        count += 1
+        if count > entries_max:
+            raise TooLarge(
+                "a call holds too many WAL entries",
+                expected=f"at most {entries_max}",
+                found="more",
+                action="lower replication.source.nb.capacity of the region servers, or raise "
+                "RTOLAP_SEP_ENTRIES_MAX",
+            )
+    if end - place > _OTHER_FIELDS_BYTES_MAX:
+        raise Corrupted(
+            "a ReplicateWALEntryRequest has much behind its entries",
+            expected=f"its other fields, at most {_OTHER_FIELDS_BYTES_MAX} bytes",
+            found=f"{end - place} bytes",
+        )
+
+
 def _decode_entries(parameter: bytes | bytearray | memoryview) -> _EntryColumns:
     """`parameter` is a serialized ReplicateWALEntryRequest. Corrupted: it is not, or contradicts itself."""
     request = ReplicateWALEntryRequest()
@@ -230,6 +283,8 @@ def _decode_entries(parameter: bytes | bytearray | memoryview) -> _EntryColumns:
         ) from error
     entries = list(request.entry)
     keys = [entry.key for entry in entries]
+    if any(len(key.cluster_ids) > _CLUSTERS_MAX for key in keys):
+        raise Corrupted("a WAL entry names too many clusters", expected=f"at most {_CLUSTERS_MAX}")
     cell_counts = [entry.associated_cell_count for entry in entries]
     if min(cell_counts, default=0) < 0 or any(entry.key_value_bytes for entry in entries):
         raise Corrupted(

@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
+from rtolap.model.subscription import Subscription
 from rtolap.sep.events.edit_batch import EditBatch
+from rtolap.sep.hbase.peers import DEFAULT_NAMESPACE
 
 EditFilter = Callable[[EditBatch], EditBatch]
 
@@ -41,6 +43,29 @@ class TableFilter:
     def _wants(self, table: str, family: bytes) -> bool:
         families = self._tables.get(table)
         return families is not None and (not families or family in families)
+
+
+class FollowedTables:
+    """Keeps events of tables that a subscription to namespaces, or to everything but some, follows.
+
+    HBase ships no others. What somebody else sends of them is left out here.
+    """
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+
+    def __call__(self, batch: EditBatch) -> EditBatch:
+        tables = batch.events["table"]
+        wanted = np.array([self._follows(table) for table in tables.dictionary.to_pylist()], bool)
+        return batch if wanted.all() else batch.filter(wanted[tables.indices.to_numpy()])
+
+    def _follows(self, table: str) -> bool:
+        subscription = self._subscription
+        namespace = table.rpartition(":")[0] or DEFAULT_NAMESPACE
+        if not subscription.follows_everything:
+            return table in subscription.tables or namespace in subscription.namespaces
+        families = subscription.exclude_tables.get(table)
+        return families != () and namespace not in subscription.exclude_namespaces
 
 
 class RowPrefixFilter:

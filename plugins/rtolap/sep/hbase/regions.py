@@ -44,6 +44,7 @@ _META = b"hbase:meta,,1"
 _META_ROWS = 1000
 _ROW_PRIORITY = 0
 _SCAN_BYTES = 8 << 20  # of one answer: rows may be wide
+_TABLE_STATE, _ENABLED = (b"table", b"state"), b"\x08\x00"
 _INFO, _SERVER, _START_CODE = (b"info", b"regioninfo"), (b"info", b"server"), (b"info", b"serverstartcode")
 M = TypeVar("M", bound=Message)
 
@@ -107,6 +108,19 @@ class RegionClient(Closeable):
         if not self._regions.get(table):  # a table that was not there may be by now
             self._regions[table] = self._meta_regions(table)
         return self._regions[table]
+
+    def is_enabled(self, table: str) -> bool:
+        """Return False for a table that is disabled, on its way to or from that, or gone."""
+        text = table_text(table_name(table)).encode()
+        request = ScanRequest(
+            region=_named(_META),
+            scan=Scan(start_row=text, stop_row=text + b"\0", caching=1),
+            number_of_rows=1,
+            close_scanner=True,
+        )
+        response, _ = self._call(self._znodes.meta_server(), "Scan", request, ScanResponse, codec=None)
+        cells = {(cell.family, cell.qualifier): cell.value for row in response.results for cell in row.cell}
+        return cells.get(_TABLE_STATE) == _ENABLED
 
     def region_of(self, table: str, row: bytes) -> Region | None:
         """Return None where the table has no regions. Unavailable: the row's region is on its way."""
