@@ -21,6 +21,9 @@ RtolapError
 │   ├── TooLarge           more bytes than are taken: send less
 │   └── TooSlow            bytes that did not come in time: send them faster
 ├── Unauthorized           missing or wrong credentials
+│   ├── SessionOffered     the first half of a mutual proof: it is not an error of the caller
+│   ├── SessionUnknown     the server has forgotten the session: open another, nothing was done
+│   └── Impostor           who answers does not know the cluster's secret: its answer does not count
 ├── Forbidden              right credentials, but not for this
 ├── CommitConflict         somebody else changed the record first: re-read and retry
 ├── CommitUnknown          the connection broke during a commit: read back before acting
@@ -32,6 +35,7 @@ RtolapError
 │   └── TooManyAtOnce      others are at work, as many as the service or the user may: retry later
 ├── StaleSnapshot          the receiver no longer holds what the snapshot asks for: take a new one
 ├── Corrupted              bytes fail their checksum or structure
+│   └── Forged             a record without the cluster's signature, or changed since: whoever wrote it
 ├── QueryError             SQL that is wrong, or that a cube cannot answer
 │   ├── SqlSyntaxError     no statement at all, or one with wrong arguments
 │   ├── UnsupportedSql     a statement, or part of one, that others may know
@@ -187,6 +191,18 @@ class Unauthorized(RtolapError):
     http_status = 401
 
 
+class SessionOffered(Unauthorized):
+    code = "session_offered"
+
+
+class SessionUnknown(Unauthorized):
+    code = "session_unknown"
+
+
+class Impostor(Unauthorized):
+    code = "impostor"
+
+
 class Forbidden(RtolapError):
     code = "forbidden"
     http_status = 403
@@ -240,6 +256,10 @@ class StaleSnapshot(RtolapError):
 
 class Corrupted(RtolapError):
     code = "corrupted"
+
+
+class Forged(Corrupted):
+    code = "forged"
 
 
 class QueryError(RtolapError):
