@@ -8,6 +8,7 @@ import pytest
 from rtolap.base import mutual_proof
 from rtolap.base.errors import SessionUnknown, Unauthorized
 from rtolap.base.mutual_proof import CALL, ClientSession, Hello, ServerSessions
+
 from tests.support.seeds import so_many
 
 TOKEN = "a-token-of-this-test"

@@ -259,7 +259,22 @@ class Corrupted(RtolapError):
 
 
 class Forged(Corrupted):
+    """`version`: of the node that holds the record, for who writes it anew."""
+
     code = "forged"
+    version: int = -1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: object = None,
+        found: object = None,
+        action: str | None = None,
+        version: int = -1,
+    ) -> None:
+        super().__init__(message, expected=expected, found=found, action=action)
+        self.version = version
 
 
 class QueryError(RtolapError):

@@ -211,8 +211,8 @@ class Cluster:
 
     def _look_catalogue(self) -> Catalogue:
         catalogue = Catalogue(
-            cubes={name: self._metadata.schema(name) for name in self._metadata.cubes()},
-            lookups={name: self._metadata.lookup(name) for name in self._metadata.lookups()},
+            cubes=genuine(self._metadata.cubes(), self._metadata.schema),
+            lookups=genuine(self._metadata.lookups(), self._metadata.lookup),
             stored={} if self._stored is None else self._stored.tables(fresh=True),
             created=() if self._stored is None else self._stored.databases,
         )

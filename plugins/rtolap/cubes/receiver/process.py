@@ -82,6 +82,7 @@ class ReceiverService:
         self._stopping = threading.Event()
         metrics = ReceiverMetrics(self.stats).registry
         show_clients(metrics)
+        show_refused(metrics, metadata.store)
         self._server = ReceiverFlightServer(
             self, host=host, port=port, token=token, metrics=metrics, limits=flight_limits
         )
