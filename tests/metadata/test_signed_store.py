@@ -96,7 +96,8 @@ def test_a_record_of_somebody_else_is_refused_by_its_path(neighbour: Neighbour, 
 def test_a_genuine_record_counts_in_its_own_place_and_time_only(neighbour: Neighbour) -> None:
     neighbour.store.commit([Create("/a", b"first"), Create("/b", b"of b")])
     first, of_b = neighbour.raw.get("/a"), neighbour.raw.get("/b")
-    assert first is not None and of_b is not None
+    assert first is not None
+    assert of_b is not None
     neighbour.store.commit([Put("/a", b"second", 0)])
     neighbour.alter("/a", first.data)
     with pytest.raises(Forged):
@@ -132,7 +133,8 @@ def test_announcements_of_others_are_left_out_counted_and_named(
     assert b"rtolap_test_metadata_records_refused_total 3.0" in metrics.render()[0]
     said = [record.message for record in caplog.records if "/receivers/made-up" in record.message]
     assert len(said) == 1
-    assert "evil" not in said[0] and TOKEN not in said[0]
+    assert "evil" not in said[0]
+    assert TOKEN not in said[0]
 
 
 def test_a_candidate_without_the_token_is_no_coordinator(neighbour: Neighbour) -> None:
@@ -178,6 +180,7 @@ def test_no_alteration_of_a_record_is_read(seed: int) -> None:
             read = one.store.get(path)
         except Forged:
             continue
-        assert read is not None and read.data == record, "capitals of the same digits at most"
+        assert read is not None
+        assert read.data == record, "capitals of the same digits at most"
     one.store.close()
     one.raw.close()

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
-from hpack import Decoder
-from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Impostor, QueryError, RtolapError, Unauthorized
 from rtolap.base.flight_guard import frames
 from rtolap.base.metrics import Metrics
@@ -24,10 +19,11 @@ from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import StorageClient
 
 from tests.support.hostile.flight_frames import RawFlight
+from tests.support.hostile.impostors import Between, Pretender, credentials
+from tests.support.stored.storage_rows import SCHEMA, rows, tablet
 
 TOKEN = "the-secret-of-this-cluster"
 QUERY = PartialQuery("cube", (), (), Snapshot({}))
-Headers = dict[str, list[str]]
 
 
 class Genuine(GuardedFlightServer):
@@ -52,101 +48,12 @@ def _fail() -> None:
     raise QueryError("this is the server's own error")
 
 
-class _Recording(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
-    def __init__(self, seen: list[Headers]) -> None:
-        self._seen = seen
-
-    def start_call(self, info: Any, headers: Headers) -> None:
-        self._seen.append(headers)
-
-
-class Pretender(flight.FlightServerBase):  # type: ignore[misc]
-    """Answers whatever it is asked, without the secret; keeps the heads of all calls."""
-
-    def __init__(self, port: int = 0, error: str = "") -> None:
-        self.seen: list[Headers] = []
-        self._error = error
-        super().__init__(f"grpc+tcp://127.0.0.1:{port}", middleware={"all": _Recording(self.seen)})
-
-    def _answer(self) -> None:
-        if self._error:
-            raise flight.FlightUnauthenticatedError(self._error)
-
-    def list_actions(self, context: Any) -> Any:
-        self._answer()
-        return []
-
-    def do_get(self, context: Any, ticket: Any) -> Any:
-        self._answer()
-        return flight.RecordBatchStream(pa.table({"forged": [1]}))
-
-    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
-        self._answer()
-        return iter([flight.Result(b'{"cubes": []}')])
-
-    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        self._answer()
-        writer.begin(pa.schema([]))
-
-
-class Between(Closeable):
-    """Hands everything on to `port`, and keeps what clients have sent."""
-
-    def __init__(self, port: int) -> None:
-        self._target = port
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listening.getsockname()[1]
-        self.sent = bytearray()
-        self._open = [self._listening]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        for sock in self._open:
-            sock.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client = self._listening.accept()[0]
-            except OSError:
-                return
-            server = socket.create_connection(("127.0.0.1", self._target))
-            self._open += [client, server]
-            threading.Thread(target=self._hand_on, args=(client, server, self.sent), daemon=True).start()
-            threading.Thread(target=self._hand_on, args=(server, client, bytearray()), daemon=True).start()
-
-    def _hand_on(self, source: socket.socket, target: socket.socket, kept: bytearray) -> None:
-        try:
-            while data := source.recv(65_536):
-                kept += data
-                target.sendall(data)
-        except OSError:
-            return
-        finally:
-            target.close()
-
-
-def credentials(sent: bytes) -> list[str]:
-    """Return the credentials in the heads of what one connection has sent, unpacked."""
-    decoder, found = Decoder(), []
-    at = len(frames.PREFACE)
-    while at + frames.HEADER_BYTES <= len(sent):
-        size, kind, _, _ = frames.parse_header(sent, at)
-        at += frames.HEADER_BYTES
-        if kind == frames.HEADERS:
-            found += [
-                str(value) for name, value in decoder.decode(sent[at : at + size]) if name == "authorization"
-            ]
-        at += size
-    return found
-
-
 CALLS: dict[str, Callable[[ReceiverClient, StorageClient], object]] = {
     "partial answers": lambda receiver, node: receiver.query(QUERY),
     "stats": lambda receiver, node: receiver.stats(),
     "a ping": lambda receiver, node: receiver.ping(10.0),
-    "rows of a load": lambda receiver, node: node.put(wire.PutHead(1, SCHEMA), ROWS),
-    "a scan": lambda receiver, node: node.scan(wire.ScanRequest((), SCHEMA, (), None, 0), 10.0),
+    "rows of a load": lambda receiver, node: node.put(wire.PutHead(1, SCHEMA), rows().schema),
+    "a scan": lambda receiver, node: node.scan(wire.ScanRequest(tablet(), SCHEMA, 1), 10.0),
     "a node's status": lambda receiver, node: node.status(),
 }
 
@@ -159,9 +66,12 @@ def test_who_answers_without_the_secret_is_refused_by_name_and_learns_nothing(na
     )
     with Pretender(error=said) as pretender:
         address = f"127.0.0.1:{pretender.port}"
-        with ReceiverClient(address, TOKEN) as receiver, StorageClient(address, TOKEN) as node:
-            with pytest.raises(Unauthorized, match=address) as caught:
-                CALLS[name](receiver, node)
+        with (
+            ReceiverClient(address, TOKEN) as receiver,
+            StorageClient(address, TOKEN) as node,
+            pytest.raises(Unauthorized, match=address) as caught,
+        ):
+            CALLS[name](receiver, node)
         if error != "no sense":
             assert isinstance(caught.value, Impostor)
         assert pretender.seen
@@ -170,9 +80,11 @@ def test_who_answers_without_the_secret_is_refused_by_name_and_learns_nothing(na
 
 def test_who_stands_between_gets_no_proof_and_no_call() -> None:
     with Genuine() as server, Between(server.port) as between:
-        with ReceiverClient(f"127.0.0.1:{between.port}", TOKEN) as client:
-            with pytest.raises(Unauthorized, match="another address"):
-                client.stats()
+        with (
+            ReceiverClient(f"127.0.0.1:{between.port}", TOKEN) as client,
+            pytest.raises(Unauthorized, match="another address"),
+        ):
+            client.stats()
         (hello,) = credentials(bytes(between.sent))
         assert hello.startswith("Rtolap-Hello ")
         assert TOKEN not in hello

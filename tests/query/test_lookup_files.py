@@ -6,7 +6,6 @@ import os
 import random
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from rtolap.base.errors import Corrupted, QueryError, RtolapError
 from rtolap.model.table import Column, Lookup
@@ -148,10 +147,14 @@ def test_no_name_reads_anything_but_the_lookups(folder: Path, seed: int) -> None
     for _ in range(200):
         parts = random_.choices(pieces, k=random_.randrange(1, 6))
         file = random_.choice(["", "/", str(folder) + "/", "./"]) + "/".join(parts)
-        try:
-            table: pa.Table = Lookups(folder).read(lookup(file))
-        except RtolapError as error:
-            assert SECRET not in str(error)
-            continue
-        assert (folder / file).resolve() == folder / "lookups" / "good.csv"
-        assert SECRET not in str(table.to_pylist())
+        said = _read(folder, file)
+        assert SECRET not in said
+        assert "'one'" not in said or (folder / file).resolve() == folder / "lookups" / "good.csv"
+
+
+def _read(folder: Path, file: str) -> str:
+    """Return all that comes of reading it."""
+    try:
+        return str(Lookups(folder).read(lookup(file)).to_pylist())
+    except RtolapError as error:
+        return type(error).__name__ + str(error).replace(file, "")

@@ -92,8 +92,8 @@ class SignedStore:
                 f"the record {path} in ZooKeeper is not what a service of this cluster wrote",
                 expected="a signature that the cluster's token gives for this path and version",
                 found="another one" if SIGNATURE_MARK in node.data else "none",
-                action="see who may write to ZooKeeper; restart the service that announces itself there, restore "
-                "the node, or sign a cluster that was made without signatures: `rtolap coordinator protect`",
+                action="see who may write to ZooKeeper; restart the service that announces itself there, or "
+                "restore the node; a cluster made without signatures needs `rtolap coordinator protect`",
                 version=node.version,
             )
         return Versioned(record, node.version)

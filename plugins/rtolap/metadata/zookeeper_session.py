@@ -36,7 +36,7 @@ _POLL_S = 0.05
 
 
 class Credentials(NamedTuple):
-    """Whom ZooKeeper lets to the nodes that are made with them, and nobody else. Not what it lets in itself."""
+    """The nodes that are made with them are theirs alone; ZooKeeper lets others in all the same."""
 
     user: str
     password: str

@@ -18,6 +18,7 @@ from rtolap.base.closeable import Closeable
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.metadata.updates import genuine
 from rtolap.metadata.view import SegmentView
 from rtolap.protocols.stored_tables.messages import TableInfo
 from rtolap.query.catalogue import Catalogue, relation_key

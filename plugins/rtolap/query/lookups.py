@@ -62,7 +62,7 @@ class Lookups:
         return table
 
     def _resolved(self, name: str, file: str) -> Path:
-        """Return where the file is. Raises QueryError for one that is elsewhere, OSError for a missing one."""
+        """Return where the file is. Raises QueryError for one that lies elsewhere, OSError for none."""
         folder = self._folder.resolve()
         expected = relative_file_expectation(file)
         if expected is None and not file.endswith((".csv", ".parquet")):

@@ -37,11 +37,11 @@ from rtolap.fleet.planning.plan_file import kafka_json, plan_from, plan_json
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.kafka.administration.values import Partition
-from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.object_store.store import open_store
 from rtolap.stack.artifacts import JavaArtifacts
 
 from tests.integration.fleet.conftest import world_of
+from tests.support.cluster_store import store_of
 from tests.support.fleet.administration_contract import World
 from tests.support.fleet.brokers import Brokers, require_small_disks
 from tests.support.fleet.counted_records import recounted
@@ -169,7 +169,7 @@ def fleet(airflow: Any, java: JavaArtifacts, server_folder: Path) -> Iterator[Ca
         connection = {"bootstrap.servers": brokers.cluster.servers}
         body = {"connection_id": "kafka_default", "conn_type": "kafka", "extra": json.dumps(connection)}
         airflow.api.post(CONNECTION, json=body).raise_for_status()
-        store = ZooKeeperStore(settings["RTOLAP_ZOOKEEPER"], root=settings["RTOLAP_ZOOKEEPER_ROOT"])
+        store = store_of(settings)
         opened = OpenedFleet(
             world.administration,
             store,

@@ -36,7 +36,7 @@ class BrokenConnection(Exception):
 
 
 class Calls:
-    """The calls of one connection. `authorized` from the first call that had the token, or was of a session."""
+    """The calls of one connection. `authorized` from the first call that had the token, or of a session."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Calls:
         now_s: Callable[[], float],
         sessions: ServerSessions | None = None,
     ) -> None:
-        """`sessions`: with clients that prove that they know the token; None: the token itself is asked for."""
+        """`sessions`: with clients that prove that they know the token; None: all have to send it."""
         self.authorized = False
         self.last_stream = 0
         self.refusals: list[Refusal] = []

@@ -32,6 +32,7 @@ from rtolap.cubes.receiver.reports import Heartbeats, cube_stats
 from rtolap.cubes.receiver.runner import CubeRunner
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata import paths
+from rtolap.metadata.cluster_store import show_refused
 from rtolap.metadata.records import ChangeLog, ReceiverRecord
 from rtolap.metadata.store import Election
 from rtolap.metadata.updates import read

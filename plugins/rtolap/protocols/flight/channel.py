@@ -122,8 +122,8 @@ class FlightChannel(Closeable):
 
     def _impostor(self, operation: str) -> RtolapError:
         return Impostor(
-            f"{self._peer} does not prove that it knows the secret of this cluster; its answer to {operation} "
-            "does not count",
+            f"{self._peer} does not prove that it knows the secret of this cluster: its answer to "
+            f"{operation} does not count",
             action="see who listens at that address, and whether it has the same token file",
         )
 

@@ -48,7 +48,7 @@ class LeaderFinder:
 
     @contextmanager
     def asking(self, url: str) -> Iterator[None]:
-        """Around one attempt: silence, or somebody else at the address, is noted, and the next one follows."""
+        """Around one attempt: silence, or an impostor at the address, is noted, and the next one follows."""
         try:
             yield
         except (httpx.TransportError, Impostor) as error:

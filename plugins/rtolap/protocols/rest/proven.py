@@ -1,4 +1,4 @@
-"""Credentials for HTTP servers whose addresses were read somewhere: both ends prove that they know the secret.
+"""Credentials for HTTP servers whose addresses were read somewhere: both ends prove that they know a secret.
 
 The lines are those of `base.mutual_proof`; the token is never sent. A session with a server is opened by one
 request more, before the first; an answer without the server's proof is refused by name. Servers at addresses
