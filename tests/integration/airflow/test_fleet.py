@@ -41,7 +41,7 @@ from rtolap.object_store.store import open_store
 from rtolap.stack.artifacts import JavaArtifacts
 
 from tests.integration.fleet.conftest import world_of
-from tests.support.cluster_store import store_of
+from tests.support.cubes.cluster_store import store_of
 from tests.support.fleet.administration_contract import World
 from tests.support.fleet.brokers import Brokers, require_small_disks
 from tests.support.fleet.counted_records import recounted

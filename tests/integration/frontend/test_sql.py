@@ -28,7 +28,7 @@ from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.messages import SendOptions
 from typer.testing import CliRunner
 
-from tests.support.cluster_store import store_of
+from tests.support.cubes.cluster_store import store_of
 from tests.support.cubes.services import wait_for
 from tests.support.query.same_statements import STATEMENTS, all_servers, asked_of_each
 from tests.support.stored.stored_cluster import DEFINING_USER, StoredCluster

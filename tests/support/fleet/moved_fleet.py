@@ -27,7 +27,7 @@ from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.kafka.administration.values import ALL_BROKERS, ConfigKind, ConfigResource, Partition
 
-from tests.support.cluster_store import store_of
+from tests.support.cubes.cluster_store import store_of
 from tests.support.fleet.administration_contract import World
 from tests.support.fleet.brokers import Brokers
 from tests.support.fleet.counted_records import recounted
