@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from tests.support.cubes.metadata_contract import eventually
 pytestmark = pytest.mark.integration
 
 TOKEN = "the-secret-of-this-cluster"
+Fill = Callable[[Settings], None]
 RECORD = ReceiverRecord("r1", "127.0.0.1", 7080, "left")
 
 
@@ -50,9 +52,16 @@ def anybody(zookeeper: str) -> Iterator[KazooClient]:
     client.close()
 
 
-def fill(settings: Settings) -> None:
-    """Let every kind of writing make nodes: records, ephemerals, candidates."""
+@pytest.fixture
+def fill() -> Iterator[Fill]:
+    """Let every kind of writing make nodes: records, ephemerals, candidates; until the test's end."""
+    with ExitStack() as opened:
+        yield lambda settings: _fill(settings, opened)
+
+
+def _fill(settings: Settings, opened: ExitStack) -> None:
     store = open_cluster_store(settings)
+    opened.callback(store.close)
     metadata = ClusterMetadata(store, SystemClock())
     metadata.register_receiver(RECORD)
     metadata.announce_live("r1", "instance")
@@ -75,7 +84,9 @@ def every_node(settings: Settings) -> list[str]:
     return found
 
 
-def test_nobody_without_the_password_reads_or_writes_a_node(settings: Settings, anybody: KazooClient) -> None:
+def test_nobody_without_the_password_reads_or_writes_a_node(
+    settings: Settings, anybody: KazooClient, fill: Fill
+) -> None:
     fill(settings)
     nodes = every_node(settings)
     assert len(nodes) > 10
@@ -93,7 +104,9 @@ def test_nobody_without_the_password_reads_or_writes_a_node(settings: Settings, 
                 ask(node)
 
 
-def test_a_service_with_another_token_is_refused_by_name(settings: Settings, tmp_path: Path) -> None:
+def test_a_service_with_another_token_is_refused_by_name(
+    settings: Settings, tmp_path: Path, fill: Fill
+) -> None:
     fill(settings)
     (tmp_path / "another").write_text("another")
     with pytest.raises(Unauthorized, match="closed to this process") as caught:
@@ -101,7 +114,9 @@ def test_a_service_with_another_token_is_refused_by_name(settings: Settings, tmp
     assert TOKEN not in str(caught.value)
 
 
-def test_a_password_of_its_own_is_used_where_one_is_declared(settings: Settings, tmp_path: Path) -> None:
+def test_a_password_of_its_own_is_used_where_one_is_declared(
+    settings: Settings, tmp_path: Path, fill: Fill
+) -> None:
     (tmp_path / "password").write_text("of ZooKeeper alone\n")
     own = settings.model_copy(update={"zookeeper_password_file": tmp_path / "password"})
     fill(own)
@@ -150,7 +165,7 @@ def test_a_cluster_that_was_open_is_said_to_be_so_and_is_closed_by_a_command(
 
 
 def test_nodes_of_others_in_the_same_zookeeper_stay_as_they_are(
-    settings: Settings, anybody: KazooClient, unique_name: str
+    settings: Settings, anybody: KazooClient, unique_name: str, fill: Fill
 ) -> None:
     """HBase and Kafka have nodes of their own there, which rtolap reads and writes without a password."""
     fill(settings)
