@@ -41,7 +41,6 @@ from rtolap.object_store.store import open_store
 from rtolap.stack.artifacts import JavaArtifacts
 
 from tests.integration.fleet.conftest import world_of
-from tests.support.cubes.cluster_store import store_of
 from tests.support.fleet.administration_contract import World
 from tests.support.fleet.brokers import Brokers, require_small_disks
 from tests.support.fleet.counted_records import recounted
@@ -49,6 +48,7 @@ from tests.support.fleet.kafka_tools import verify_plan
 from tests.support.fleet.moved_fleet import throttles_of
 from tests.support.fleet.mover_process import MoverProcess
 from tests.support.fleet.registries import registered
+from tests.support.hostile.cluster_store import store_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration

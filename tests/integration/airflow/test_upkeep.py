@@ -13,7 +13,7 @@ from rtolap.coordinator.purge import GRACE_MS
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import SegmentRecord
 
-from tests.support.cubes.cluster_store import store_of
+from tests.support.hostile.cluster_store import store_of
 
 pytestmark = pytest.mark.integration
 

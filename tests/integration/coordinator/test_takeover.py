@@ -28,9 +28,9 @@ from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, 
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
 
-from tests.support.cubes.cluster_store import store_of
 from tests.support.cubes.coordinator_harness import CUBE, HOUR_MS, TABLE, TOKEN
 from tests.support.cubes.metadata_contract import eventually
+from tests.support.hostile.cluster_store import store_of
 
 pytestmark = pytest.mark.integration
 

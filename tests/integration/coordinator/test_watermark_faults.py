@@ -25,9 +25,9 @@ from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.stack.ports import free_port
 from rtolap.watermark_client.client import WatermarkClient
 
-from tests.support.cubes.cluster_store import store_of
 from tests.support.cubes.coordinator_harness import TOKEN
 from tests.support.cubes.metadata_contract import eventually
+from tests.support.hostile.cluster_store import store_of
 from tests.support.waiting import until
 from tests.support.watermarks.definitions import hosts_source
 

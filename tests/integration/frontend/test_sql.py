@@ -28,8 +28,8 @@ from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.messages import SendOptions
 from typer.testing import CliRunner
 
-from tests.support.cubes.cluster_store import store_of
 from tests.support.cubes.services import wait_for
+from tests.support.hostile.cluster_store import store_of
 from tests.support.query.same_statements import STATEMENTS, all_servers, asked_of_each
 from tests.support.stored.stored_cluster import DEFINING_USER, StoredCluster
 from tests.support.stored.stream_load_cluster import PASSWORD, USER

@@ -23,9 +23,9 @@ from rtolap.metadata.cluster_store import open_zookeeper
 from rtolap.metadata.store import Create, Delete, Put
 from rtolap.metadata.zookeeper import ZooKeeperStore
 
-from tests.support.cubes.cluster_store import cluster_settings
 from tests.support.cubes.service_world import LOOKUP, PARTITIONS, World
 from tests.support.cubes.services import Services, wait_for
+from tests.support.hostile.cluster_store import cluster_settings
 from tests.support.hostile.impostors import HttpPretender, Pretender
 from tests.support.seeds import so_many
 

@@ -21,9 +21,9 @@ from rtolap.protocols.receiver.client import ReceiverClient
 from rtolap.protocols.receiver.messages import CubeStats, PartialQuery, Snapshot
 
 from tests.support.cubes.builders import DIMENSIONS, PARTIALS, START_MS, Event, random_event, small_schema
-from tests.support.cubes.cluster_store import store_of
 from tests.support.cubes.recount import Answer, from_table, recount
 from tests.support.cubes.services import wait_for
+from tests.support.hostile.cluster_store import store_of
 
 PARTITIONS = 2
 TOKEN = "a-token-of-this-test"

@@ -27,11 +27,11 @@ from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.kafka.administration.values import ALL_BROKERS, ConfigKind, ConfigResource, Partition
 
-from tests.support.cubes.cluster_store import store_of
 from tests.support.fleet.administration_contract import World
 from tests.support.fleet.brokers import Brokers
 from tests.support.fleet.counted_records import recounted
 from tests.support.fleet.mover_process import MoverProcess
+from tests.support.hostile.cluster_store import store_of
 from tests.support.waiting import until
 
 SIZE_BYTES = 2_000_000

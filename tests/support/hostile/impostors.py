@@ -99,9 +99,8 @@ def credentials(sent: bytes) -> list[str]:
         size, kind, _, _ = frames.parse_header(sent, at)
         at += frames.HEADER_BYTES
         if kind == frames.HEADERS:
-            found += [
-                str(value) for name, value in decoder.decode(sent[at : at + size]) if name == "authorization"
-            ]
+            fields = decoder.decode(sent[at : at + size], raw=True)
+            found += [bytes(value).decode() for name, value in fields if bytes(name) == b"authorization"]
         at += size
     return found
 

@@ -29,8 +29,8 @@ def source_problems(lookup: Lookup) -> Iterator[Problem]:
         if not lookup.file.endswith((".csv", ".parquet")):
             expected = "*.csv or *.parquet"
             yield Problem(("file",), "unknown kind of file", expected=expected, found=repr(lookup.file))
-        if (expected := relative_file_expectation(lookup.file)) is not None:
-            yield Problem(("file",), "not a file of a lookup", expected=expected, found=repr(lookup.file))
+        if (below := relative_file_expectation(lookup.file)) is not None:
+            yield Problem(("file",), "not a file of a lookup", expected=below, found=repr(lookup.file))
         if lookup.keys:
             yield Problem(("keys",), "only a lookup over a stored table has keys", found=str(lookup.keys))
         return
