@@ -18,6 +18,7 @@ import httpx
 import msgspec
 import pytest
 from rtolap.base.errors import RtolapError
+from rtolap.base.undecodable import UNDECODABLE
 from rtolap.metadata import paths
 from rtolap.metadata.cluster_store import open_zookeeper
 from rtolap.metadata.store import Create, Delete, Put
@@ -220,7 +221,7 @@ def _altered(random_: random.Random, data: bytes, outside: list[str], flight: in
     record, mark, signature = data.partition(b"\nrtolap-signature:")
     try:
         value = msgspec.json.decode(record)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         value = None
     if isinstance(value, dict) and value and random_.random() < 0.8:
         for key in value:

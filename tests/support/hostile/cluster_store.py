@@ -19,7 +19,7 @@ def cluster_settings(environment: Mapping[str, str], **changes: object) -> Setti
         if name.startswith(_PREFIX)
     }
     fields = {name: value for name, value in known.items() if name in Settings.model_fields}
-    return Settings(**{**fields, **changes})
+    return Settings.model_validate({**fields, **changes})
 
 
 def store_of(environment: Mapping[str, str], **changes: object) -> SignedStore:
