@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 from rtolap.base.metrics import Metrics
+from rtolap.base.mutual_proof import ServerSessions
 from rtolap.cli.serving import switch_often
 from rtolap.protocols.flight.server import GuardedFlightServer, TokenFactory
 
@@ -44,7 +45,9 @@ class _Answers:
 
 class _Bare(_Answers, flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
     def __init__(self) -> None:
-        super().__init__("grpc://127.0.0.1:0", middleware={"token": TokenFactory(TOKEN)})
+        super().__init__(
+            "grpc://127.0.0.1:0", middleware={"token": TokenFactory(TOKEN, ServerSessions(TOKEN, "bare"))}
+        )
 
 
 class _Guarded(_Answers, GuardedFlightServer):

@@ -203,6 +203,21 @@ def test_all_problems_come_in_one_error() -> None:
     ("lookup", "message"),
     [
         (Lookup(name="l", file="x.json", columns=(Column("a", "int"),)), "unknown kind of file"),
+        *(
+            (Lookup(name="l", file=file, columns=(Column("a", "int"),)), "not a file of a lookup")
+            for file in (
+                *(
+                    "/etc/passwd.csv",
+                    "../x.csv",
+                    "a/../../x.csv",
+                    "a/./x.csv",
+                    "a//x.csv",
+                    ".x.csv",
+                    "~/x.csv",
+                ),
+                *(".ssh/x.csv", "a\\..\\x.csv", "a\0/x.csv", "./x.csv", "a\n.csv"),
+            )
+        ),
         (Lookup(name="l", file="x.csv", columns=(Column("a", "int", "b.c"),)), "no nested values"),
         (Lookup(name="l", columns=(Column("a", "int"),)), "either file or stored_table; found neither"),
         (

@@ -22,6 +22,9 @@ RtolapError
 │   ├── TooLarge           more bytes than are taken: send less
 │   └── TooSlow            bytes that did not come in time: send them faster
 ├── Unauthorized           missing or wrong credentials
+│   ├── SessionOffered     the first half of a mutual proof: it is not an error of the caller
+│   ├── SessionUnknown     the server has forgotten the session: open another, nothing was done
+│   └── Impostor           who answers does not know the cluster's secret: its answer does not count
 ├── Forbidden              right credentials, but not for this
 ├── CommitConflict         somebody else changed the record first: re-read and retry
 ├── CommitUnknown          the connection broke during a commit: read back before acting
@@ -34,6 +37,7 @@ RtolapError
 │   └── TooManyAtOnce      others are at work, as many as the service or the user may: retry later
 ├── StaleSnapshot          the receiver no longer holds what the snapshot asks for: take a new one
 ├── Corrupted              bytes fail their checksum or structure
+│   └── Forged             a record without the cluster's signature, or changed since: whoever wrote it
 ├── QueryError             SQL that is wrong, or that a cube cannot answer
 │   ├── SqlSyntaxError     no statement at all, or one with wrong arguments
 │   ├── UnsupportedSql     a statement, or part of one, that others may know
@@ -193,6 +197,18 @@ class Unauthorized(RtolapError):
     http_status = 401
 
 
+class SessionOffered(Unauthorized):
+    code = "session_offered"
+
+
+class SessionUnknown(Unauthorized):
+    code = "session_unknown"
+
+
+class Impostor(Unauthorized):
+    code = "impostor"
+
+
 class Forbidden(RtolapError):
     code = "forbidden"
     http_status = 403
@@ -250,6 +266,25 @@ class StaleSnapshot(RtolapError):
 
 class Corrupted(RtolapError):
     code = "corrupted"
+
+
+class Forged(Corrupted):
+    """`version`: of the node that holds the record, for who writes it anew."""
+
+    code = "forged"
+    version: int = -1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: object = None,
+        found: object = None,
+        action: str | None = None,
+        version: int = -1,
+    ) -> None:
+        super().__init__(message, expected=expected, found=found, action=action)
+        self.version = version
 
 
 class QueryError(RtolapError):

@@ -25,9 +25,18 @@ from fastapi.responses import JSONResponse, Response
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rtolap.base.errors import DefinitionError, RtolapError, TooLarge, TooSlow, Unauthorized, Unavailable
+from rtolap.base.errors import (
+    DefinitionError,
+    RtolapError,
+    SessionOffered,
+    TooLarge,
+    TooSlow,
+    Unauthorized,
+    Unavailable,
+)
 from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_http import serve_metrics
+from rtolap.base.mutual_proof import ANSWER_HEADER, CALL, HELLO, ServerSessions
 from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users, basic_credentials
 
@@ -75,12 +84,16 @@ def guard(
     body_bytes_max: BodyBound = lambda path: BODY_BYTES_MAX,
     answer: Answer = json_answer,
     limits: HttpLimits,
+    sessions: ServerSessions | None = None,
 ) -> None:
     """Guard all of `app`, count its requests and serve `/metrics`; before it serves.
 
     Everybody has to have the cluster's token, or a password where there are `users`; what a route asks beyond
     that it finds in `caller_of`. A request that is not what its route takes is answered as a DefinitionError,
     which says where it is wrong, and never repeats its values: no answer may be built of any bytes.
+
+    `sessions`: with services that found the address in ZooKeeper. They prove that they know the token instead
+    of sending it, and every answer to them proves that the server does.
     """
 
     async def malformed(request: Request, error: Exception) -> Response:
@@ -94,7 +107,7 @@ def guard(
     app.add_exception_handler(RequestValidationError, malformed)
     app.add_middleware(
         HttpGuard,
-        credentials=_Credentials(token, users),
+        credentials=_Credentials(token, users, sessions),
         open_paths=frozenset(open_paths),
         body_bytes_max=body_bytes_max,
         answer=answer,
@@ -134,6 +147,7 @@ class HttpGuard:
         try:
             if scope["path"] not in self._open_paths:
                 caller = scope[_CALLER] = await self._credentials.verify(request)
+                send = self._credentials.proving(request, send)
             self._check_turn(caller)
             _check_length(request, bytes_max)
         except RtolapError as error:
@@ -221,12 +235,19 @@ class _Body:
 
 
 class _Credentials:
-    def __init__(self, token: str, users: Users | None) -> None:
+    def __init__(self, token: str, users: Users | None, sessions: ServerSessions | None = None) -> None:
         self._token = token.encode()
+        self._sessions = sessions
         self._users = users
 
     async def verify(self, request: Request) -> Caller:
         """Raises Unauthorized, and TooManyAtOnce for a password beside too many wrong ones."""
+        sent = request.headers.get("authorization", "").encode("latin-1")
+        if self._sessions is not None and sent.startswith(HELLO):
+            raise SessionOffered(self._sessions.offer(sent))
+        if self._sessions is not None and sent.startswith(CALL):
+            self._sessions.admit(sent)
+            return Caller()
         scheme, _, value = request.headers.get("authorization", "").partition(" ")
         scheme, value = scheme.lower(), value.strip()
         if scheme == "bearer":
@@ -244,6 +265,20 @@ class _Credentials:
         while wait_s := attempt.advance():
             await asyncio.sleep(wait_s)
         return Caller(name)
+
+    def proving(self, request: Request, send: Send) -> Send:
+        """Return `send`, so that the answer to a call of a session shows the server's proof."""
+        sent = request.headers.get("authorization", "").encode("latin-1")
+        if self._sessions is None or not sent.startswith(CALL):
+            return send
+        proof = (ANSWER_HEADER.encode(), self._sessions.answer(sent).encode())
+
+        async def proven(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), proof]}
+            await send(message)
+
+        return proven
 
 
 def _check_length(request: Request, bytes_max: int | None) -> None:

@@ -27,6 +27,10 @@ class Settings(BaseSettings):
     zookeeper_root: str = Field(
         default="/rtolap", description="node below which everything of the cluster stands"
     )
+    zookeeper_password_file: Path | None = Field(
+        default=None,
+        description="password that the cluster's nodes are closed with; None: one derived from the token",
+    )
     session_timeout_s: float = Field(
         default=6.0, description="a process that ZooKeeper has not heard of for so long counts as gone"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Annotated
 
 import typer
 
@@ -13,6 +14,8 @@ from rtolap.cli.kafka_access import kafka_connections
 from rtolap.cli.output import JsonOption, print_json, print_table
 from rtolap.cli.serving import service_settings
 from rtolap.coordinator.server import run
+from rtolap.metadata.cluster_store import open_zookeeper
+from rtolap.metadata.protection import protect_cluster
 
 app = typer.Typer(no_args_is_help=True, help="The coordinator: cubes, segments, builds, watermarks.")
 
@@ -23,6 +26,33 @@ def serve() -> None:
     settings = service_settings()
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     run(settings, kafka_connections(settings, "rtolap-coordinator").admin)
+
+
+@app.command()
+def protect(
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only show.")] = False,
+) -> None:
+    """Close the nodes in ZooKeeper of a cluster that was made when they were anybody's, and sign them.
+
+    What stands there now is trusted by that: stop all services first, and look at what is shown.
+    """
+    settings = Settings()
+    store = open_zookeeper(settings)
+    try:
+        done = protect_cluster(store, settings.token(), apply=apply)
+    finally:
+        store.close()
+    print_table(("node", "open", "unsigned"), [(node.path or "/", node.open, node.unsigned) for node in done])
+    _print_result(len(done), apply)
+
+
+def _print_result(nodes: int, applied: bool) -> None:
+    if not nodes:
+        typer.echo("every node is closed to others, and every record is signed")
+    elif applied:
+        typer.echo(f"{nodes} nodes are closed and signed: start the services")
+    else:
+        typer.echo(f"{nodes} nodes: repeat the command with --apply to close and sign them")
 
 
 @app.command()

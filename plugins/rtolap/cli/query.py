@@ -11,7 +11,7 @@ import typer
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, console, end_now, print_json, print_table, warn
 from rtolap.cli.serving import service_settings
-from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.metadata.cluster_store import open_cluster_store
 from rtolap.model.quantities import instant_text, size_text
 from rtolap.protocols.query.client import QueryClient
 from rtolap.protocols.query.messages import HISTORY_CACHE_OFF, HistoryCacheReport
@@ -66,9 +66,7 @@ def serve(
             "query_require_tls": require_tls or settings.query_require_tls,
         }
     )
-    store = ZooKeeperStore(
-        settings.zookeeper, root=settings.zookeeper_root, session_timeout_s=settings.session_timeout_s
-    )
+    store = open_cluster_store(settings)
     try:
         limits = Limits(
             memory_bytes=memory_mb << 20,

@@ -16,8 +16,8 @@ from rtolap.cli.serving import service_settings, switch_often
 from rtolap.cubes.receiver.assembly import CubeAssembly
 from rtolap.cubes.receiver.process import ReceiverService
 from rtolap.cubes.receiver.settings import ReceiverSettings
+from rtolap.metadata.cluster_store import open_cluster_store
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.object_store.store import open_store
 
 app = typer.Typer(no_args_is_help=True, help="Receivers.")
@@ -66,9 +66,7 @@ def serve(
     clock = SystemClock()
     stopping = stop_event()
     connections = kafka_connections(settings, f"rtolap-{receiver_id}")
-    store = ZooKeeperStore(
-        settings.zookeeper, root=settings.zookeeper_root, session_timeout_s=settings.session_timeout_s
-    )
+    store = open_cluster_store(settings)
     cubes = CubeAssembly(
         receiver_id=receiver_id,
         replica_set=replica_set,

@@ -18,6 +18,7 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotLeader, RtolapError, Unavailable
 from rtolap.base.http_guard import guard, json_answer
 from rtolap.base.http_server import HttpConnections, HttpServer
+from rtolap.base.mutual_proof import ServerSessions
 from rtolap.base.server_limits import HttpLimits
 from rtolap.base.settings import Settings
 from rtolap.coordinator.applications.host_lists import ListPlaces
@@ -25,8 +26,8 @@ from rtolap.coordinator.applications.routes import add_application_routes
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.routes import add_routes
+from rtolap.metadata.cluster_store import open_cluster_store, show_refused
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.protocols.coordinator import messages as wire
 
 log = logging.getLogger(__name__)
@@ -69,7 +70,14 @@ def build_app(coordinator: Coordinator, token: str, limits: HttpLimits) -> FastA
     add_application_routes(api, coordinator)
     app.include_router(api)
 
-    guard(app, coordinator.metrics.registry, token, body_bytes_max=_body_bytes_max, limits=limits)
+    guard(
+        app,
+        coordinator.metrics.registry,
+        token,
+        body_bytes_max=_body_bytes_max,
+        limits=limits,
+        sessions=ServerSessions(token, urlsplit(coordinator.url).netloc),
+    )
 
     @app.get("/health")
     def health() -> wire.Health:
@@ -134,9 +142,7 @@ def run(settings: Settings, topics: TopicsOf) -> None:
     replaced when its session times out.
     """
     token = settings.token()
-    store = ZooKeeperStore(
-        settings.zookeeper, root=settings.zookeeper_root, session_timeout_s=settings.session_timeout_s
-    )
+    store = open_cluster_store(settings)
     try:
         coordinator = Coordinator(
             ClusterMetadata(store, SystemClock()),
@@ -146,6 +152,7 @@ def run(settings: Settings, topics: TopicsOf) -> None:
             url=f"http://{settings.reached_at()}:{settings.coordinator_port}",
         )
         try:
+            show_refused(coordinator.metrics.registry, store)
             limits = settings.http_limits()
             server = HttpServer(
                 build_app(coordinator, token, limits),

@@ -26,7 +26,7 @@ from rtolap.metadata.records import (
     WatermarkRecord,
 )
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Versioned
-from rtolap.metadata.updates import put_or_create, read, retrying, update
+from rtolap.metadata.updates import genuine, put_or_create, read, replace, retrying, update
 from rtolap.model.offsets import Offsets
 from rtolap.model.segment import SegmentRange
 
@@ -38,8 +38,9 @@ class Members:
         self.store = store
 
     def receivers(self) -> dict[str, ReceiverRecord]:
+        """By name. What no receiver of the cluster announced, or somebody altered, is left out."""
         names = self.store.children(paths.RECEIVERS)
-        records = {name: read(self.store, paths.receiver(name), ReceiverRecord) for name in names}
+        records = genuine(names, lambda name: read(self.store, paths.receiver(name), ReceiverRecord))
         return {name: record for name, record in records.items() if record is not None}
 
     def register_receiver(self, record: ReceiverRecord) -> None:
@@ -47,7 +48,7 @@ class Members:
         for name, other in self.replica_sets().items():
             if name != record.replica_set and record.receiver_id in other.receivers:
                 self.put_replica_set(name, tuple(r for r in other.receivers if r != record.receiver_id))
-        update(self.store, paths.receiver(record.receiver_id), ReceiverRecord, lambda _: record)
+        replace(self.store, paths.receiver(record.receiver_id), record)
 
         def joined(before: ReplicaSetRecord | None) -> ReplicaSetRecord:
             members = () if before is None else before.receivers

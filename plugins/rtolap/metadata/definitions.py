@@ -13,7 +13,7 @@ from rtolap.metadata import codec, paths
 from rtolap.metadata.records import ChangeLog, CubeControl
 from rtolap.metadata.requests import Note
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Versioned
-from rtolap.metadata.updates import read, retrying
+from rtolap.metadata.updates import genuine, read, retrying
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.table import Lookup, Table
 
@@ -61,7 +61,8 @@ class Definitions:
 
     def cubes(self) -> tuple[str, ...]:
         names = self.store.children(paths.CUBES)
-        return tuple(name for name in names if self.store.get(paths.cube_definition(name)) is not None)
+        nodes = genuine(names, lambda name: self.store.get(paths.cube_definition(name)))
+        return tuple(name for name, node in nodes.items() if node is not None)
 
     def cube(self, name: str) -> Cube:
         return self._required(paths.cube_definition(name), Cube, f"cube {name}")

@@ -15,6 +15,7 @@ from typing import Protocol
 from rtolap.base.errors import CommitConflict
 from rtolap.metadata.dispatch import Dispatcher
 from rtolap.metadata.store import Delete, MetadataStore, Operation, Versioned, Watch
+from rtolap.metadata.updates import genuine
 
 
 class SessionStore(Protocol):
@@ -45,9 +46,9 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def identities(store: MetadataStore, path: str) -> tuple[str, ...]:
-    """Return the candidates of the election at `path`, leader first."""
-    nodes = (store.get(f"{path}/{name}") for name in in_order(store.children(path)))
-    return tuple(node.data.decode() for node in nodes if node is not None)
+    """Return the candidates of the election at `path`, leader first, without those that are forged."""
+    nodes = genuine(in_order(store.children(path)), lambda name: store.get(f"{path}/{name}"))
+    return tuple(node.data.decode() for node in nodes.values() if node is not None)
 
 
 class Candidacy:

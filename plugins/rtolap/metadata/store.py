@@ -14,6 +14,9 @@ import msgspec
 from rtolap.base.errors import Refused
 
 COMMIT_BYTES_MAX = 1_000_000  # a server takes 1 048 575 of a request, which also says where and for whom
+SIGNATURE_MARK = b"\nrtolap-signature:"  # see `metadata.signed`
+SIGNATURE_BYTES = len(SIGNATURE_MARK) + 64
+SIGNATURES_MAX = 400  # of one commit, that come on top of its size
 
 
 class Versioned(msgspec.Struct, frozen=True):
@@ -137,12 +140,13 @@ class MetadataStore(Protocol):
 
 
 def check_size(operations: Sequence[Operation]) -> None:
-    """Raises Refused."""
+    """Raises Refused. Signatures do not count, so that a record is as large with one as without."""
+    signed = sum(isinstance(op, Create | Put) and _is_signed(op.data) for op in operations)
     sizes = {
         operation.path: len(operation.data) for operation in operations if isinstance(operation, Create | Put)
     }
     total = sum(sizes.values()) + sum(len(operation.path.encode()) for operation in operations)
-    if total <= COMMIT_BYTES_MAX:
+    if total - SIGNATURE_BYTES * min(signed, SIGNATURES_MAX) <= COMMIT_BYTES_MAX:
         return
     largest = max(sizes, key=sizes.__getitem__, default=operations[0].path)
     raise Refused(
@@ -151,3 +155,7 @@ def check_size(operations: Sequence[Operation]) -> None:
         found=total,
         action="keep fewer or shorter entries in it",
     )
+
+
+def _is_signed(data: bytes) -> bool:
+    return data[-SIGNATURE_BYTES:].startswith(SIGNATURE_MARK)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from rtolap.base.errors import CommitConflict, CommitUnknown
+from rtolap.base.errors import CommitConflict, CommitUnknown, Forged
 from rtolap.metadata import codec
 from rtolap.metadata.store import Create, Delete, MetadataStore, Operation, Put, Versioned
 
@@ -49,8 +49,35 @@ def read(store: MetadataStore, path: str, kind: type[S]) -> S | None:
     return None if node is None else codec.decode(node.data, kind, path)
 
 
+def genuine(names: Iterable[str], reader: Callable[[str], R]) -> dict[str, R]:
+    """Return what `reader` returns for each name, without those whose records are forged: the store has
+    counted and logged them."""
+    found: dict[str, R] = {}
+    for name in names:
+        try:
+            found[name] = reader(name)
+        except Forged:
+            continue
+    return found
+
+
 def put_or_create(path: str, data: bytes, node: Versioned | None) -> Operation:
     return Create(path, data) if node is None else Put(path, data, node.version)
+
+
+def replace(store: MetadataStore, path: str, record: msgspec.Struct) -> None:
+    """Write the record, whatever stands there, also what somebody has forged. An equal one writes nothing."""
+    data = codec.encode(record)
+
+    def attempt() -> None:
+        try:
+            node = store.get(path)
+        except Forged as forged:
+            node = Versioned(b"", forged.version)
+        if node is None or node.data != data:
+            store.commit([put_or_create(path, data, node)])
+
+    retrying(attempt)
 
 
 def update(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.exceptions import (
     BadVersionError,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -18,10 +20,18 @@ from kazoo.exceptions import (
 from rtolap.base.errors import CommitConflict, RtolapError
 from rtolap.metadata.election import Candidacy
 from rtolap.metadata.store import Check, Create, Delete, Operation, Put, Versioned, check_size
-from rtolap.metadata.zookeeper_session import OneShotWatch, ZooKeeperSession
+from rtolap.metadata.zookeeper_session import (
+    Credentials,
+    OneShotWatch,
+    ZooKeeperSession,
+    closed_to_us,
+)
 
 _REFUSED = (NodeExistsError, NoNodeError, BadVersionError, NotEmptyError)
 _PARENT_ATTEMPTS = 3
+_READ = 1  # of ZooKeeper's permissions
+
+log = logging.getLogger(__name__)
 
 
 class ZooKeeperStore:
@@ -35,9 +45,11 @@ class ZooKeeperStore:
         root: str = "/rtolap",
         session_timeout_s: float = 6.0,
         named_in: str = "RTOLAP_ZOOKEEPER",
+        credentials: Credentials | None = None,
     ) -> None:
+        """`credentials`: nodes are made for them alone; None: for everybody, as others' nodes have to be."""
         self._root = "/" + root.strip("/") if root.strip("/") else ""
-        self._session = ZooKeeperSession(hosts, session_timeout_s, named_in)
+        self._session = ZooKeeperSession(hosts, session_timeout_s, named_in, credentials)
         self._client = self._session.client
         try:
             self._make_parents(self._root)
@@ -83,6 +95,8 @@ class ZooKeeperStore:
                 raise CommitConflict(
                     f"{type(operation).__name__} {operation.path} was refused", found=type(error).__name__
                 )
+            if isinstance(error, NoAuthError):
+                raise closed_to_us(operation.path) from error
             raise error
         raise AssertionError("unreachable: the last attempt returns or raises")
 
@@ -112,6 +126,27 @@ class ZooKeeperStore:
     def close(self) -> None:
         """Ends the session: candidacies and ephemerals go at once."""
         self._session.close()
+
+    # -- who may do what ----------------------------------------------------------------------------------
+
+    def is_open(self, path: str) -> bool:
+        """Whether anybody may change the node, or what stands below it."""
+        acls = self._session.read(lambda: self._client.get_acls_async(self._root + path or "/"), path)[0]
+        return any(acl.id.scheme == "world" and acl.perms & ~_READ for acl in acls)
+
+    def close_to_others(self, path: str) -> None:
+        """Give the node, which may be anybody's, to the credentials of this store alone."""
+        acl = self._session.acl
+        assert acl is not None, "a store without credentials closes nothing"
+        self._session.write(lambda: self._client.set_acls_async(self._root + path or "/", acl), path)
+
+    def warn_of_open_nodes(self) -> None:
+        if self.is_open(""):
+            log.warning(
+                "anybody who reaches ZooKeeper may change the nodes below %s: they were made without "
+                "credentials; close them by `rtolap coordinator protect`",
+                self._root or "/",
+            )
 
     # -- what elections and watches need ----------------------------------------------------------------
 

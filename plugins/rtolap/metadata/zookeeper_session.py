@@ -11,19 +11,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
+    NoAuthError,
     OperationTimeoutError,
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
+from kazoo.security import make_digest_acl
 
-from rtolap.base.errors import CommitUnknown, SessionLost, Unavailable
+from rtolap.base.errors import CommitUnknown, SessionLost, Unauthorized, Unavailable
 from rtolap.metadata.dispatch import Dispatcher
 from rtolap.metadata.election import Candidacy
 
@@ -31,6 +33,13 @@ log = logging.getLogger(__name__)
 
 _BROKEN = (ConnectionLoss, OperationTimeoutError, KazooTimeoutError, ConnectionClosedError)
 _POLL_S = 0.05
+
+
+class Credentials(NamedTuple):
+    """The nodes that are made with them are theirs alone; ZooKeeper lets others in all the same."""
+
+    user: str
+    password: str
 
 
 class _OneShotStore(Protocol):
@@ -69,10 +78,20 @@ class OneShotWatch:
             self._store.wake(self)
 
 
+def closed_to_us(subject: str) -> Unauthorized:
+    return Unauthorized(
+        f"ZooKeeper's node {subject} is closed to this process",
+        expected="the cluster's own credentials",
+        action="use the token file of the cluster, and its RTOLAP_ZOOKEEPER_PASSWORD_FILE where it has one",
+    )
+
+
 class ZooKeeperSession:
     """`watches` and `elections` are notified of every change of the connection; change them under `lock`."""
 
-    def __init__(self, hosts: str, session_timeout_s: float, named_in: str) -> None:
+    def __init__(
+        self, hosts: str, session_timeout_s: float, named_in: str, credentials: Credentials | None = None
+    ) -> None:
         self.lock = threading.Lock()
         self.number = 0  # grows with every lost session
         self.lost: list[Callable[[], None]] = []
@@ -83,9 +102,12 @@ class ZooKeeperSession:
         self._connected = threading.Event()
         self._closed = False
         self._lost_pending = False
+        self.acl = None if credentials is None else [make_digest_acl(*credentials, all=True)]
         self.client = KazooClient(
             hosts=hosts,
             timeout=session_timeout_s,
+            auth_data=None if credentials is None else [("digest", ":".join(credentials))],
+            default_acl=self.acl,
             connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
         )
         self.client.add_listener(self._state_changed)
@@ -118,6 +140,8 @@ class ZooKeeperSession:
             self._wait_connected(left_s, subject)
             try:
                 return request().get(timeout=max(left_s, _POLL_S))
+            except NoAuthError as error:
+                raise closed_to_us(subject) from error
             except (*_BROKEN, SessionExpiredError) as error:
                 if self._closed:
                     raise SessionLost("the session is closed") from error
@@ -132,6 +156,8 @@ class ZooKeeperSession:
         self._wait_connected(self._wait_s, subject)
         try:
             return request().get(timeout=self._wait_s)
+        except NoAuthError as error:
+            raise closed_to_us(subject) from error
         except SessionExpiredError as error:
             raise SessionLost(f"the session ended before {subject} was written") from error
         except _BROKEN as error:

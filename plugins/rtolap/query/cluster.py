@@ -18,6 +18,7 @@ from rtolap.base.closeable import Closeable
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.metadata.updates import genuine
 from rtolap.metadata.view import SegmentView
 from rtolap.protocols.stored_tables.messages import TableInfo
 from rtolap.query.catalogue import Catalogue, relation_key
@@ -211,8 +212,8 @@ class Cluster:
 
     def _look_catalogue(self) -> Catalogue:
         catalogue = Catalogue(
-            cubes={name: self._metadata.schema(name) for name in self._metadata.cubes()},
-            lookups={name: self._metadata.lookup(name) for name in self._metadata.lookups()},
+            cubes=genuine(self._metadata.cubes(), self._metadata.schema),
+            lookups=genuine(self._metadata.lookups(), self._metadata.lookup),
             stored={} if self._stored is None else self._stored.tables(fresh=True),
             created=() if self._stored is None else self._stored.databases,
         )

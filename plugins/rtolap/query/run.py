@@ -15,6 +15,7 @@ from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.settings import Settings
 from rtolap.base.tls import load_context
 from rtolap.base.users import Users
+from rtolap.metadata.cluster_store import show_refused
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import MetadataStore
 from rtolap.object_store.store import ObjectStore, open_store
@@ -80,6 +81,7 @@ class QueryProcess:
             tls=None if context is None else Tls(context, settings.query_require_tls),
             limits=mysql_limits,
         )
+        show_refused(self.service.metrics.registry, store)
         self.service.metrics.follow(
             self.mysql.connections,
             lambda: self.service.rewrites,

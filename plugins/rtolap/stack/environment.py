@@ -11,7 +11,14 @@ from pathlib import Path
 
 from rtolap.base.files import checkout, shipped, write_atomic
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.secrets import AIRFLOW_PASSWORD, AIRFLOW_PASSWORDS, AIRFLOW_USER, SQL_USER, read_secret
+from rtolap.stack.secrets import (
+    AIRFLOW_PASSWORD,
+    AIRFLOW_PASSWORDS,
+    AIRFLOW_USER,
+    SQL_USER,
+    ZOOKEEPER_PASSWORD,
+    read_secret,
+)
 from rtolap.stack.servers.java import spark_submit_options
 
 # In the environment of everything the stack starts, and so of what those start: `down` finds them by it.
@@ -51,6 +58,7 @@ def rtolap_settings(
         "RTOLAP_DATA_DIR": str(layout.data),
         "RTOLAP_OBJECT_STORE": layout.store.as_uri(),
         "RTOLAP_TOKEN_FILE": str(layout.secret("token")),
+        "RTOLAP_ZOOKEEPER_PASSWORD_FILE": str(layout.secret(ZOOKEEPER_PASSWORD)),
         "RTOLAP_USERS_FILE": str(layout.secret("users")),
         # definitions are the user's own: beside an installed package they are in the working folder
         "RTOLAP_INCLUDE_DIR": str((checkout() or Path.cwd()) / "include"),

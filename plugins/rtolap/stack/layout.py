@@ -8,6 +8,7 @@
 <root>/secrets/users            SQL users: name:sha256(sha256(password)) in hex:rights
 <root>/secrets/sql-password     password of the SQL user `rtolap`
 <root>/secrets/netrc            the same user and password, for curl
+<root>/secrets/zookeeper-password   password of rtolap's nodes in ZooKeeper
 <root>/secrets/mariadb-password password of MariaDB's user `rtolap`
 <root>/secrets/airflow-jwt      signs the tokens between Airflow's components
 <root>/secrets/airflow-api      signs Airflow's web sessions

@@ -13,6 +13,7 @@ from rtolap.stack.layout import StackLayout
 SQL_USER = "rtolap"
 AIRFLOW_USER = "admin"
 AIRFLOW_PASSWORD, AIRFLOW_PASSWORDS = "airflow-password", "airflow-passwords.json"
+ZOOKEEPER_PASSWORD = "zookeeper-password"
 _ENDPOINTS = "127.0.0.1"  # where all endpoints of a stack listen
 
 
@@ -23,6 +24,7 @@ def ensure_secrets(layout: StackLayout) -> None:
     layout.secrets.chmod(0o700)
     _ensure(layout, "token", secrets.token_urlsafe(32))
     _ensure(layout, "sql-password", secrets.token_urlsafe(18))
+    _ensure(layout, ZOOKEEPER_PASSWORD, secrets.token_urlsafe(32))
     _ensure(layout, "mariadb-password", secrets.token_urlsafe(18))
     _ensure(layout, "airflow-jwt", secrets.token_hex(64))  # Airflow asks for at least 64 bytes
     _ensure(layout, "airflow-api", secrets.token_hex(32))

@@ -37,9 +37,10 @@ import msgspec
 
 from rtolap.base.clock import Clock
 from rtolap.base.closeable import Closeable
-from rtolap.base.errors import DefinitionError, Refused, RtolapError, Unavailable
+from rtolap.base.errors import DefinitionError, Impostor, Refused, RtolapError, Unavailable
 from rtolap.base.tls import trust
 from rtolap.protocols.rest.leader_finder import LeaderFinder
+from rtolap.protocols.rest.proven import ProvenAuth
 from rtolap.protocols.rest.request import headers, path
 from rtolap.protocols.watermark.messages import MSGPACK, Refusal, ReportAnswer, ReportBatch
 from rtolap.watermark_client.session import WatermarkSession
@@ -54,7 +55,7 @@ _ANSWER = msgspec.msgpack.Decoder(ReportAnswer)
 
 class WatermarkClient(WatermarkSession, Closeable):
     """Thread-safe. `urls`: base URLs of all coordinators. `problem` is what the last batch met; None if
-    nothing."""
+    nothing. `learnt`: the URLs were read in ZooKeeper, so that the token is proven and not sent."""
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class WatermarkClient(WatermarkSession, Closeable):
         token: str,
         application: str,
         *,
+        learnt: bool = False,
         client_id: str | None = None,
         every_s: float = EVERY_S,
         timeout_s: float = TIMEOUT_S,
@@ -75,8 +77,13 @@ class WatermarkClient(WatermarkSession, Closeable):
         self._every_s = every_s
         self._leader = LeaderFinder(urls)
         self._path = path("applications", application, "reports")
-        packed = {**headers(token), "Content-Type": MSGPACK}
-        self._http = httpx.Client(headers=packed, timeout=timeout_s, transport=transport, verify=trust(None))
+        self._http = httpx.Client(
+            headers={"Content-Type": MSGPACK, **({} if learnt else headers(token))},
+            auth=ProvenAuth(token) if learnt else None,
+            timeout=timeout_s,
+            transport=transport,
+            verify=trust(None),
+        )
         self._give_up_s = float("inf")
         self._wake = threading.Event()
         self._closing = False
@@ -175,7 +182,7 @@ class WatermarkClient(WatermarkSession, Closeable):
         for url in self._leader.attempts():
             try:
                 response = self._http.post(url + self._path, content=body)
-            except httpx.TransportError as error:
+            except (httpx.TransportError, Impostor) as error:
                 self._leader.failed(url, error)
                 continue
             if self._leader.answered(url, response):

@@ -37,7 +37,6 @@ from rtolap.fleet.planning.plan_file import kafka_json, plan_from, plan_json
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.kafka.administration.values import Partition
-from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.object_store.store import open_store
 from rtolap.stack.artifacts import JavaArtifacts
 
@@ -49,6 +48,7 @@ from tests.support.fleet.kafka_tools import verify_plan
 from tests.support.fleet.moved_fleet import throttles_of
 from tests.support.fleet.mover_process import MoverProcess
 from tests.support.fleet.registries import registered
+from tests.support.hostile.cluster_store import store_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
@@ -169,7 +169,7 @@ def fleet(airflow: Any, java: JavaArtifacts, server_folder: Path) -> Iterator[Ca
         connection = {"bootstrap.servers": brokers.cluster.servers}
         body = {"connection_id": "kafka_default", "conn_type": "kafka", "extra": json.dumps(connection)}
         airflow.api.post(CONNECTION, json=body).raise_for_status()
-        store = ZooKeeperStore(settings["RTOLAP_ZOOKEEPER"], root=settings["RTOLAP_ZOOKEEPER_ROOT"])
+        store = store_of(settings)
         opened = OpenedFleet(
             world.administration,
             store,

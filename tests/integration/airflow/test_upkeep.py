@@ -12,14 +12,15 @@ from rtolap.base.clock import SystemClock
 from rtolap.coordinator.purge import GRACE_MS
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import SegmentRecord
-from rtolap.metadata.zookeeper import ZooKeeperStore
+
+from tests.support.hostile.cluster_store import store_of
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def metadata(airflow: Any, zookeeper: str) -> Iterator[ClusterMetadata]:
-    store = ZooKeeperStore(zookeeper, root=airflow.around.settings["RTOLAP_ZOOKEEPER_ROOT"])
+def metadata(airflow: Any) -> Iterator[ClusterMetadata]:
+    store = store_of(airflow.around.settings)
     yield ClusterMetadata(store, SystemClock())
     store.close()
 

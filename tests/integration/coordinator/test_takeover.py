@@ -22,7 +22,6 @@ from rtolap.kafka.producer import KafkaAdmin
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import ReceiverRecord
-from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.model.segment import SegmentRange
 from rtolap.protocols.coordinator.client import AsyncCoordinatorClient, CoordinatorClient
 from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, PartitionReport
@@ -31,6 +30,7 @@ from rtolap.stack.process import ManagedProcess
 
 from tests.support.cubes.coordinator_harness import CUBE, HOUR_MS, TABLE, TOKEN
 from tests.support.cubes.metadata_contract import eventually
+from tests.support.hostile.cluster_store import store_of
 from tests.support.waiting import patience_s
 
 pytestmark = pytest.mark.integration
@@ -114,8 +114,8 @@ def coordinators(tmp_path: Path, zookeeper: str, kafka: str, unique_name: str) -
 
 
 @pytest.fixture
-def metadata(zookeeper: str, unique_name: str) -> Iterator[ClusterMetadata]:
-    store = ZooKeeperStore(zookeeper, root=f"/{unique_name}", session_timeout_s=SESSION_S)
+def metadata(coordinators: Coordinators) -> Iterator[ClusterMetadata]:
+    store = store_of(coordinators.environment)
     yield ClusterMetadata(store, SystemClock())
     store.close()
 

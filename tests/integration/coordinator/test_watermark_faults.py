@@ -21,13 +21,13 @@ import httpx
 import pytest
 from rtolap.base.errors import Unavailable
 from rtolap.metadata.applications import ApplicationRecords
-from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.stack.ports import free_port
 from rtolap.watermark_client.client import WatermarkClient
 
 from tests.support.cubes.coordinator_harness import TOKEN
 from tests.support.cubes.metadata_contract import eventually
+from tests.support.hostile.cluster_store import store_of
 from tests.support.waiting import patience_s, until
 from tests.support.watermarks.definitions import hosts_source
 
@@ -236,11 +236,9 @@ def pair(tmp_path: Path, zookeeper: str, unique_name: str) -> Iterator[Pair]:
     pair.stop()
 
 
-def test_killed_stopped_and_repeated_it_never_falls_and_is_never_early(
-    pair: Pair, zookeeper: str, unique_name: str
-) -> None:
+def test_killed_stopped_and_repeated_it_never_falls_and_is_never_early(pair: Pair) -> None:
     world = World(pair, seed=7)
-    store = ZooKeeperStore(zookeeper, root=f"/{unique_name}", session_timeout_s=SESSION_S)
+    store = store_of(pair.environment)
     records = ApplicationRecords(store)
     try:
         world.go_on_until_it_advances()

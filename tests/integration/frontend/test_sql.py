@@ -22,7 +22,6 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound, Refused
 from rtolap.cli import definitions, tables
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.model.table import Column, Lookup
 from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.protocols.stream_load.client import StreamLoadClient
@@ -30,6 +29,7 @@ from rtolap.protocols.stream_load.messages import SendOptions
 from typer.testing import CliRunner
 
 from tests.support.cubes.services import wait_for
+from tests.support.hostile.cluster_store import store_of
 from tests.support.query.same_statements import STATEMENTS, all_servers, asked_of_each
 from tests.support.stored.stored_cluster import DEFINING_USER, StoredCluster
 from tests.support.stored.stream_load_cluster import PASSWORD, USER
@@ -63,7 +63,7 @@ def cluster(owned: None, server_folder: Path, zookeeper: str) -> Iterator[Stored
 @pytest.fixture
 def metadata(cluster: StoredCluster, zookeeper: str) -> Iterator[ClusterMetadata]:
     """Of the query service."""
-    store = ZooKeeperStore(zookeeper, root=_ROOT)
+    store = store_of(cluster.settings(), zookeeper=zookeeper, zookeeper_root=_ROOT)
     yield ClusterMetadata(store, SystemClock())
     store.close()
 

@@ -16,7 +16,6 @@ from rtolap.base.errors import RtolapError
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.kafka.producer import KafkaProducer
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.model.cube import Schema
 from rtolap.protocols.receiver.client import ReceiverClient
 from rtolap.protocols.receiver.messages import CubeStats, PartialQuery, Snapshot
@@ -24,6 +23,7 @@ from rtolap.protocols.receiver.messages import CubeStats, PartialQuery, Snapshot
 from tests.support.cubes.builders import DIMENSIONS, PARTIALS, START_MS, Event, random_event, small_schema
 from tests.support.cubes.recount import Answer, from_table, recount
 from tests.support.cubes.services import wait_for
+from tests.support.hostile.cluster_store import store_of
 from tests.support.waiting import patience_s
 
 PARTITIONS = 2
@@ -52,10 +52,6 @@ class ReceiverWorld:
         self.schema = Schema(table, msgspec.structs.replace(schema.cube, table=name))
         self.cube, self.folder, self.kafka = name, folder, kafka
         create_topic(name, PARTITIONS)
-        self.zookeeper = ZooKeeperStore(zookeeper, root=f"/{name}")
-        self.metadata = ClusterMetadata(self.zookeeper, SystemClock())
-        self.metadata.create_table(table)
-        self.metadata.create_cube(self.schema.cube)
         self.producer = KafkaProducer(kafka, client_id="test")
         self.log: dict[int, list[Event | None]] = {p: [] for p in range(PARTITIONS)}
         self.random = random.Random(7)
@@ -72,6 +68,10 @@ class ReceiverWorld:
             "RTOLAP_TOKEN_FILE": str(token_file),
             "RTOLAP_SESSION_TIMEOUT_S": "3",
         }
+        self.zookeeper = store_of(self.environment, session_timeout_s=6.0)
+        self.metadata = ClusterMetadata(self.zookeeper, SystemClock())
+        self.metadata.create_table(table)
+        self.metadata.create_cube(self.schema.cube)
 
     def assign(self, first: dict[int, int] | None = None) -> None:
         """Give all partitions of the log to the replica set; by default from offset 0."""

@@ -26,12 +26,12 @@ from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.kafka.administration.values import ALL_BROKERS, ConfigKind, ConfigResource, Partition
-from rtolap.metadata.zookeeper import ZooKeeperStore
 
 from tests.support.fleet.administration_contract import World
 from tests.support.fleet.brokers import Brokers
 from tests.support.fleet.counted_records import recounted
 from tests.support.fleet.mover_process import MoverProcess
+from tests.support.hostile.cluster_store import store_of
 from tests.support.waiting import until
 
 SIZE_BYTES = 2_000_000
@@ -176,7 +176,7 @@ def moved_fleet(
         "RTOLAP_TOKEN_FILE": str(token),
         "RTOLAP_SESSION_TIMEOUT_S": str(SESSION_TIMEOUT_S),
     }
-    store = ZooKeeperStore(zookeeper, root=f"/{topic}", session_timeout_s=6.0)
+    store = store_of(env, session_timeout_s=6.0)
     kept = KeptFleet(store, world.administration.describe_cluster().cluster_id)
     requests = MoverRequests(kept, SystemClock(), token.read_text(), "ada")
     log = folder / "mover.log"

@@ -34,8 +34,8 @@ from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.fleet.snapshot.rates import RateReader
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.kafka.administration.interface import FleetAdministration
+from rtolap.metadata.cluster_store import open_cluster_store
 from rtolap.metadata.store import MetadataStore
-from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.object_store.store import ObjectStore, open_store
 
 _FOLDER = "fleet/plans"
@@ -168,11 +168,7 @@ class FleetHook:
         rates = None if file is None else SourceRates(read_sources(file))
         administration = KafkaAdministration(hook.cluster)
         try:
-            store = ZooKeeperStore(
-                settings.zookeeper,
-                root=settings.zookeeper_root,
-                session_timeout_s=settings.session_timeout_s,
-            )
+            store = open_cluster_store(settings)
             try:
                 plans = open_store(settings.object_store)
                 yield OpenedFleet(

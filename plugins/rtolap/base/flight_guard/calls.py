@@ -20,9 +20,10 @@ from collections.abc import Callable
 
 from hpack import Decoder, HPACKError
 
-from rtolap.base.errors import Unauthorized
+from rtolap.base.errors import SessionOffered, Unauthorized
 from rtolap.base.flight_guard import frames
 from rtolap.base.flight_guard.frames import CallRefused, MessageBounds, Refusal
+from rtolap.base.mutual_proof import CALL, HELLO, ServerSessions
 from rtolap.base.server_limits import FlightLimits
 
 _STREAMS_OF_ROWS = ("/DoPut", "/DoExchange")
@@ -42,15 +43,23 @@ class BrokenConnection(Exception):
 
 
 class Calls:
-    """The calls of one connection. `authorized` from the first call that had the token."""
+    """The calls of one connection. `authorized` from the first call that had the token, or of a session."""
 
-    def __init__(self, token: str, limits: FlightLimits, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        token: str,
+        limits: FlightLimits,
+        now_s: Callable[[], float],
+        sessions: ServerSessions | None = None,
+    ) -> None:
+        """`sessions`: with clients that prove that they know the token; None: all have to send it."""
         self.authorized = False
         self.last_stream = 0
         self.refusals: list[Refusal] = []
         self.thrown_away_bytes = 0  # the client's window has to grow by them again
         self._expected = f"Bearer {token}".encode()
         self._limits = limits
+        self._sessions = sessions
         self._now_s = now_s
         self._decoder = Decoder(max_header_list_size=limits.head_bytes_max)
         self._calls: dict[int, MessageBounds] = {}
@@ -254,12 +263,17 @@ class Calls:
             raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "calls have odd numbers")
         self.last_stream = stream
         given = next((bytes(value) for name, value in fields if name == b"authorization"), b"")
-        if not hmac.compare_digest(given, self._expected):
-            why = Unauthorized("the token is missing or wrong")
+        try:
+            offer = self._admit(given)
+        except Unauthorized as why:
             self._refuse(stream, CallRefused(frames.UNAUTHENTICATED, "unauthorized", why))
             if not self.authorized:
-                raise BrokenConnection("unauthorized", frames.NO_ERROR, "the token is missing or wrong")
+                raise BrokenConnection("unauthorized", frames.NO_ERROR, why.message) from why
             # The server's table of headers has to know of it all the same.
+            self._out += [block, frames.reset(stream, frames.CANCEL)]
+            return
+        if offer is not None:
+            self._refuse(stream, CallRefused(frames.UNAUTHENTICATED, "session_offered", offer))
             self._out += [block, frames.reset(stream, frames.CANCEL)]
             return
         self.authorized = True
@@ -273,6 +287,16 @@ class Calls:
         self._owe(frames.WINDOW_UPDATE, _UPDATES_PER_CALL)
         self._owe(frames.DATA, 1)  # which ends it
         self._out.append(block)
+
+    def _admit(self, given: bytes) -> SessionOffered | None:
+        """None: the call may go on. A hello is answered instead. Raises Unauthorized."""
+        if self._sessions is not None and given.startswith(HELLO):
+            return SessionOffered(self._sessions.offer(given))
+        if self._sessions is not None and given.startswith(CALL):
+            self._sessions.admit(given)
+        elif not hmac.compare_digest(given, self._expected):
+            raise Unauthorized("the token is missing or wrong")
+        return None
 
     # -- messages ---------------------------------------------------------------------------------------
 

@@ -246,6 +246,7 @@ class Connection:
         if self._server is None:
             self._early += [bytes(piece) for piece in pieces]
             if not self._calls.authorized:
+                self._answer_refused()
                 return
             pieces, self._early = list(self._early), []
             if not self._connect():

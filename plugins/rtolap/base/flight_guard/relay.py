@@ -13,7 +13,8 @@ rtolap_<service>_flight_connections_ended_total{reason}
     refused                                              as many as are allowed were at work
     no_descriptors                                       the process had none left; accepting goes on
     no_server                                            the server behind took no connection
-rtolap_<service>_flight_calls_refused_total{reason}      unauthorized, too_large, compressed
+rtolap_<service>_flight_calls_refused_total{reason}      unauthorized, too_large, compressed; and
+    session_offered                                      a client has begun a session, which is no fault
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from rtolap.base.flight_guard.calls import Calls
 from rtolap.base.flight_guard.connection import Connection
 from rtolap.base.http_server import ACCEPT_AGAIN_S, BACKLOG, EXHAUSTED
 from rtolap.base.metrics import Family, Metrics
+from rtolap.base.mutual_proof import ServerSessions
 from rtolap.base.server_limits import Connections, FlightLimits
 
 log = logging.getLogger(__name__)
@@ -60,6 +62,7 @@ class FlightRelay(Closeable):
         limits: FlightLimits,
         metrics: Metrics,
         error_text: Callable[[RtolapError], str],
+        sessions: ServerSessions | None = None,
     ) -> None:
         self.watcher: selectors.BaseSelector = selectors.DefaultSelector()
         self.buffer = memoryview(bytearray(BUFFER_BYTES))
@@ -67,6 +70,7 @@ class FlightRelay(Closeable):
         self._listening = list(listening)
         self._backend = backend
         self._token = token
+        self._sessions = sessions
         self._limits = limits
         self._own_settings = frames.settings(limits.calls_max)
         self._places = Connections(
@@ -283,7 +287,7 @@ class FlightRelay(Closeable):
             for option, value in _KEEPALIVE:
                 if hasattr(socket, option):
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-            calls = Calls(self._token, self._limits, time.monotonic)
+            calls = Calls(self._token, self._limits, time.monotonic, self._sessions)
             connection = Connection(self, sock, place, calls, self._own_settings)
         except OSError:
             place.leave()

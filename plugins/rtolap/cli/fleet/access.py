@@ -24,8 +24,8 @@ from rtolap.fleet.isolation.registry import read_registry as read_declared_fleet
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.kafka.administration.interface import FleetAdministration
+from rtolap.metadata.cluster_store import open_cluster_store
 from rtolap.metadata.store import MetadataStore
-from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.model.fleet import KafkaFleet
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 from rtolap.model.yaml_files import read_definitions
@@ -60,9 +60,7 @@ def open_administration(cluster: str = DEFAULT_KAFKA_CLUSTER) -> Iterator[FleetA
 
 @contextmanager
 def open_metadata(settings: Settings) -> Iterator[MetadataStore]:
-    store = ZooKeeperStore(
-        settings.zookeeper, root=settings.zookeeper_root, session_timeout_s=settings.session_timeout_s
-    )
+    store = open_cluster_store(settings)
     try:
         yield store
     finally:

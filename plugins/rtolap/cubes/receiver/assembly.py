@@ -133,7 +133,7 @@ class CubeAssembly:
         )
 
     def _watermark_client(self, coordinators: tuple[str, ...], application: str) -> WatermarkClient:
-        return WatermarkClient(coordinators, self.token, application)
+        return WatermarkClient(coordinators, self.token, application, learnt=True)
 
     def close(self) -> None:
         self.connections.close()

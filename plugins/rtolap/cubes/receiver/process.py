@@ -32,6 +32,7 @@ from rtolap.cubes.receiver.reports import Heartbeats, cube_stats
 from rtolap.cubes.receiver.runner import CubeRunner
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata import paths
+from rtolap.metadata.cluster_store import show_refused
 from rtolap.metadata.records import ChangeLog, ReceiverRecord
 from rtolap.metadata.store import Election
 from rtolap.metadata.updates import read
@@ -82,6 +83,7 @@ class ReceiverService:
         self._stopping = threading.Event()
         metrics = ReceiverMetrics(self.stats).registry
         show_clients(metrics)
+        show_refused(metrics, metadata.store)
         self._server = ReceiverFlightServer(
             self, host=host, port=port, token=token, metrics=metrics, limits=flight_limits
         )

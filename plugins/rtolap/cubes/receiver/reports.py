@@ -211,5 +211,5 @@ class Heartbeats:
                 if self._client is not None:
                     self._client.close()
                 self._coordinators = tuple(urls)
-                self._client = CoordinatorClient(urls, self._token)
+                self._client = CoordinatorClient(urls, self._token, learnt=True)
         return self._client

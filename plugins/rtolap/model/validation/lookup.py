@@ -29,6 +29,8 @@ def source_problems(lookup: Lookup) -> Iterator[Problem]:
         if not lookup.file.endswith((".csv", ".parquet")):
             expected = "*.csv or *.parquet"
             yield Problem(("file",), "unknown kind of file", expected=expected, found=repr(lookup.file))
+        if (below := relative_file_expectation(lookup.file)) is not None:
+            yield Problem(("file",), "not a file of a lookup", expected=below, found=repr(lookup.file))
         if lookup.keys:
             yield Problem(("keys",), "only a lookup over a stored table has keys", found=str(lookup.keys))
         return
@@ -36,6 +38,20 @@ def source_problems(lookup: Lookup) -> Iterator[Problem]:
         found = repr(lookup.stored_table)
         yield Problem(("stored_table",), "not a stored table", expected="database.table", found=found)
     yield from _key_problems(lookup)
+
+
+def relative_file_expectation(file: str) -> str | None:
+    """Return what the name of a lookup's file should be, None where it is so.
+
+    It is relative to a declared folder and stays below it. Dot files, which hold secrets of programs, and
+    characters that stand for something else in paths are in no such name.
+    """
+    parts = file.split("/")
+    if file.startswith("/") or "\\" in file or any(ord(character) < 32 for character in file):
+        return "a path relative to the include folder"
+    if any(part == "" or part.startswith((".", "~")) for part in parts):
+        return "a path below the include folder, without '..' and dot files"
+    return None
 
 
 def stored_lookup_problems(lookup: Lookup, schema: StoredSchema) -> tuple[Problem, ...]:

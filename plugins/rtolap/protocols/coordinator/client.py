@@ -22,6 +22,7 @@ from rtolap.protocols.coordinator import calls
 from rtolap.protocols.coordinator import messages as wire
 from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.protocols.rest.pooling import SHARED_BY_THREADS
+from rtolap.protocols.rest.proven import ProvenAuth
 from rtolap.protocols.rest.request import PASSING, PAUSE, RETRY_S, TIMEOUT_S, Call, Method, headers
 
 __all__ = ["AsyncCoordinatorClient", "CoordinatorClient"]
@@ -41,13 +42,18 @@ class _Sent(Method[P, T]):
 
 
 class CoordinatorClient(Closeable):
-    """Synchronous and thread-safe. `urls` are base URLs of all coordinators, in any order."""
+    """Synchronous and thread-safe. `urls` are base URLs of all coordinators, in any order.
+
+    `learnt`: the URLs were read in ZooKeeper and not configured. The token is then not sent: coordinators and
+    client prove to each other that they know it, and one that does not is passed by.
+    """
 
     def __init__(
         self,
         urls: Sequence[str],
         token: str,
         *,
+        learnt: bool = False,
         timeout_s: float = TIMEOUT_S,
         retry_s: float = RETRY_S,
         transport: httpx.BaseTransport | None = None,
@@ -55,7 +61,8 @@ class CoordinatorClient(Closeable):
         self._leader = LeaderFinder(urls)
         self._retry_s = retry_s
         self._http = httpx.Client(
-            headers=headers(token),
+            headers={} if learnt else headers(token),
+            auth=ProvenAuth(token) if learnt else None,
             timeout=timeout_s,
             transport=transport,
             verify=trust(None),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Generic, TypeVar
 
 import pyarrow.flight as flight
@@ -31,12 +31,16 @@ _RECONNECT = [
 ]
 
 
-def open_channel(address: str, ca: bytes | None) -> flight.FlightClient:
+def open_channel(
+    address: str, ca: bytes | None, middleware: Sequence[flight.ClientMiddlewareFactory] = ()
+) -> flight.FlightClient:
     """`address` is host:port, `ca` the PEM of a TLS authority. Connects on the first call, and again at once
     when a peer that was away has come back."""
     scheme = "grpc+tls" if ca else "grpc+tcp"
     options: dict[str, Any] = {"tls_root_certs": ca} if ca else {}
-    return flight.FlightClient(f"{scheme}://{address}", generic_options=list(_RECONNECT), **options)
+    return flight.FlightClient(
+        f"{scheme}://{address}", generic_options=list(_RECONNECT), middleware=list(middleware), **options
+    )
 
 
 def answers(client: flight.FlightClient, headers: list[tuple[bytes, bytes]], within_s: float) -> None:

@@ -29,6 +29,7 @@ from rtolap.base.errors import QueryError, RtolapError, Unauthorized
 from rtolap.base.flight_guard.relay import FlightRelay
 from rtolap.base.http_server import listening_sockets
 from rtolap.base.metrics import Metrics
+from rtolap.base.mutual_proof import ANSWER_HEADER, CALL, ServerSessions
 from rtolap.base.server_limits import FlightLimits
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.flight.client import named
@@ -64,6 +65,7 @@ class GuardedFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pya
         token, metrics = options["token"], options["metrics"]
         listening = listening_sockets("Flight", options["host"], options["port"])
         self._port: int = listening[0].getsockname()[1]
+        sessions = ServerSessions(token, f"{options['host']}:{self._port}")
         with contextlib.ExitStack() as undo:
             for sock in listening:
                 undo.callback(sock.close)
@@ -73,7 +75,7 @@ class GuardedFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pya
             super().__init__(
                 f"grpc+unix://{path}",
                 auth_handler=None,
-                middleware={"token": TokenFactory(token), "metrics": FlightCalls(metrics)},
+                middleware={"token": TokenFactory(token, sessions), "metrics": FlightCalls(metrics)},
             )
             undo.callback(super().shutdown)
             self._relay = FlightRelay(
@@ -83,6 +85,7 @@ class GuardedFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pya
                 limits=options.get("limits", FlightLimits()),
                 metrics=metrics,
                 error_text=error_text,
+                sessions=sessions,
             )
             undo.pop_all()
 
@@ -133,16 +136,32 @@ def _remove_left(parent: Path) -> None:
 
 
 class TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
-    """Refuses every call without the cluster's token, before anything else is looked at."""
+    """Refuses every call without the cluster's token or a session, before anything else is looked at, and has
+    the answers of a session prove the server."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, sessions: ServerSessions) -> None:
         self._expected = f"Bearer {token}".encode()
+        self._sessions = sessions
 
-    def start_call(self, info: Any, headers: dict[str, list[str] | list[bytes]]) -> None:
+    def start_call(self, info: Any, headers: dict[str, list[str] | list[bytes]]) -> _Proof | None:
         given = next((v for k, vs in headers.items() if k.lower() == "authorization" for v in vs), "")
         sent = given if isinstance(given, bytes) else given.encode()
-        if not hmac.compare_digest(sent, self._expected):
-            raise flight.FlightUnauthenticatedError(error_text(Unauthorized("the token is missing or wrong")))
+        try:
+            if sent.startswith(CALL):
+                return _Proof(self._sessions.answer(sent))
+            if hmac.compare_digest(sent, self._expected):
+                return None
+        except Unauthorized as error:
+            raise flight.FlightUnauthenticatedError(error_text(error)) from error
+        raise flight.FlightUnauthenticatedError(error_text(Unauthorized("the token is missing or wrong")))
+
+
+class _Proof(flight.ServerMiddleware):  # type: ignore[misc]
+    def __init__(self, proof: str) -> None:
+        self._proof = proof
+
+    def sending_headers(self) -> dict[str, str]:
+        return {ANSWER_HEADER: self._proof}
 
 
 def shut_down(server: flight.FlightServerBase, within_s: float = DRAIN_S) -> bool:

@@ -6,7 +6,7 @@ Imports pyarrow; DAGs never load it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -14,10 +14,10 @@ import pyarrow.flight as flight
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Corrupted
-from rtolap.protocols.flight.client import FlightClients, answers, named, open_channel
+from rtolap.protocols.flight.channel import FlightChannel, Headers
+from rtolap.protocols.flight.client import FlightClients
 from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, ReceiverStats
 
-T = TypeVar("T")
 ACTION_TIMEOUT_S = 10.0
 GRACE_S = 1.0  # the receiver gives up by itself at `timeout_ms`: its words are better than a broken call
 
@@ -31,27 +31,30 @@ class ReceiverClient(Closeable):
 
     def __init__(self, address: str, token: str, *, ca: bytes | None = None) -> None:
         self.address = address
-        self._headers: Any = [(b"authorization", f"Bearer {token}".encode())]
-        self._client = open_channel(address, ca)
+        self._channel = FlightChannel(f"receiver {address}", address, token, ca=ca)
 
     def query(
         self, query: PartialQuery, *, on_start: Callable[[Callable[[], None]], None] | None = None
     ) -> tuple[pa.Table, PartialAnswer]:
         """The partials and what they hold. `on_start` is given a function that cancels the call."""
-        options = self._options(query.timeout_ms / 1000 + GRACE_S)
+        timeout_s = query.timeout_ms / 1000 + GRACE_S
 
-        def ask() -> tuple[pa.Table, PartialAnswer]:
-            reader = self._client.do_get(flight.Ticket(msgspec.json.encode(query)), options)
+        def ask(headers: Headers) -> tuple[pa.Table, PartialAnswer | None]:
+            options = flight.FlightCallOptions(timeout=timeout_s, headers=headers)
+            reader = self._channel.client.do_get(flight.Ticket(msgspec.json.encode(query)), options)
             if on_start is not None:
                 on_start(reader.cancel)
             batches = list(iter(lambda: _next_batch(reader), None))
             metadata = reader.schema.metadata or {}
-            if ANSWER_KEY not in metadata:
-                raise Corrupted(f"receiver {self.address} answered without saying what its answer holds")
-            answer = msgspec.json.decode(metadata[ANSWER_KEY], type=PartialAnswer)
+            answer = None
+            if ANSWER_KEY in metadata:
+                answer = msgspec.json.decode(metadata[ANSWER_KEY], type=PartialAnswer)
             return pa.Table.from_batches(batches, reader.schema).replace_schema_metadata(None), answer
 
-        return self._translate("query", ask)
+        table, answer = self._channel.call("query", ask, within_s=timeout_s)
+        if answer is None:
+            raise Corrupted(f"receiver {self.address} answered without saying what its answer holds")
+        return table, answer
 
     def stats(self) -> ReceiverStats:
         return msgspec.json.decode(self.action("stats"), type=ReceiverStats)
@@ -60,27 +63,19 @@ class ReceiverClient(Closeable):
         """A control action; its result as JSON bytes."""
         message = flight.Action(name, msgspec.json.encode({} if body is None else body))
 
-        def act() -> bytes:
-            results = list(self._client.do_action(message, self._options(ACTION_TIMEOUT_S)))
+        def act(headers: Headers) -> bytes:
+            options = flight.FlightCallOptions(timeout=ACTION_TIMEOUT_S, headers=headers)
+            results = list(self._channel.client.do_action(message, options))
             return bytes(results[0].body) if results else b"{}"
 
-        return self._translate(name, act)
+        return self._channel.call(name, act, within_s=ACTION_TIMEOUT_S)
 
     def ping(self, within_s: float) -> None:
         """Raises Unavailable when it does not answer even this in time."""
-        self._translate("a ping", lambda: answers(self._client, self._headers, within_s))
+        self._channel.answers(within_s)
 
     def close(self) -> None:
-        self._client.close()
-
-    def _options(self, timeout_s: float) -> flight.FlightCallOptions:
-        return flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
-
-    def _translate(self, operation: str, call: Callable[[], T]) -> T:
-        try:
-            return call()
-        except (flight.FlightError, pa.ArrowException, OSError) as error:
-            raise named(f"receiver {self.address}", operation, error) from error
+        self._channel.close()
 
 
 def _next_batch(reader: Any) -> pa.RecordBatch | None:

@@ -1,7 +1,7 @@
 """Finds the coordinator that leads, from the answers: 307 and 503 name the leader, silence unseats it.
 
-Only configured addresses get requests: they carry the cluster's token, and who leads is reported by whoever
-stands for election in ZooKeeper.
+Only the addresses that it was made with get requests: who leads is reported by whoever stands for election in
+ZooKeeper, and requests to configured addresses carry the cluster's token.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import httpx
 
 from rtolap.base.errors import (
     DefinitionError,
+    Impostor,
     RtolapError,
     Unauthorized,
     Unavailable,
@@ -47,10 +48,10 @@ class LeaderFinder:
 
     @contextmanager
     def asking(self, url: str) -> Iterator[None]:
-        """Around one attempt: silence is noted, and the next one follows."""
+        """Around one attempt: silence, or an impostor at the address, is noted, and the next one follows."""
         try:
             yield
-        except httpx.TransportError as error:
+        except (httpx.TransportError, Impostor) as error:
             self.failed(url, error)
 
     def failed(self, url: str, error: Exception) -> None:

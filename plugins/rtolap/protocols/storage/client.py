@@ -11,7 +11,8 @@ import pyarrow.flight as flight
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import DefinitionError, Unavailable
-from rtolap.protocols.flight.client import FlightClients, answers, named, open_channel
+from rtolap.protocols.flight.channel import FAILURES, FlightChannel, Headers
+from rtolap.protocols.flight.client import FlightClients, named
 from rtolap.protocols.storage import messages as wire
 
 T = TypeVar("T")
@@ -88,15 +89,22 @@ class StorageClient(Closeable):
 
     def __init__(self, address: str, token: str, *, ca: bytes | None = None) -> None:
         self.address = address
-        self._headers: Any = [(b"authorization", f"Bearer {token}".encode())]
-        self._client = open_channel(address, ca)
+        self._peer = f"storage node {address}"
+        self._channel = FlightChannel(self._peer, address, token, ca=ca)
 
     def put(self, head: wire.PutHead, columns: pa.Schema) -> _Put:
+        """The node proves itself in an exchange before any row leaves: rows go before an answer comes."""
         descriptor = flight.FlightDescriptor.for_command(msgspec.json.encode(head))
-        options = flight.FlightCallOptions(headers=self._headers)
-        writer, reader = self._translate("take rows", lambda: self._client.do_exchange(descriptor, options))
-        self._translate("take rows", lambda: writer.begin(columns))
-        return _Put(self, columns, writer, reader)
+        self._channel.answers(ACTION_TIMEOUT_S)
+
+        def begin(headers: Headers) -> tuple[Any, Any]:
+            options = flight.FlightCallOptions(headers=headers)
+            writer, reader = self._channel.client.do_exchange(descriptor, options)
+            writer.begin(columns)
+            return writer, reader
+
+        (writer, reader), check = self._channel.begin("take rows", begin)
+        return _Put(self, columns, writer, reader, check)
 
     def scan(self, request: wire.ScanRequest, timeout_s: float | None = None) -> BatchStream:
         """`timeout_s` is for all of its rows."""
@@ -130,40 +138,46 @@ class StorageClient(Closeable):
         return self._act("status", wire.AskStatus(), wire.NodeStatus)
 
     def ping(self, within_s: float) -> None:
-        self._translate("a ping", lambda: answers(self._client, self._headers, within_s))
+        self._channel.answers(within_s)
 
     def close(self) -> None:
-        self._client.close()
+        self._channel.close()
 
     def _get(
         self, purpose: str, request: wire.ScanRequest | wire.CopyRequest, timeout_s: float | None
     ) -> BatchStream:
         ticket = flight.Ticket(msgspec.json.encode(request))
-        options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
-        reader = self._translate(purpose, lambda: self._client.do_get(ticket, options))
-        schema = self._translate(purpose, lambda: reader.schema)
-        return _Batches(self, purpose, reader, schema)
+
+        def begin(headers: Headers) -> tuple[Any, pa.Schema]:
+            options = flight.FlightCallOptions(timeout=timeout_s, headers=headers)
+            reader = self._channel.client.do_get(ticket, options)
+            return reader, reader.schema
+
+        return _Batches(self, purpose, *self._channel.call(purpose, begin, within_s=timeout_s))
 
     def _act(self, name: str, body: msgspec.Struct, answer: type[M]) -> M:
-        options = flight.FlightCallOptions(timeout=ACTION_TIMEOUT_S, headers=self._headers)
         action = flight.Action(name, msgspec.json.encode(body))
 
-        def act() -> M:
-            (result,) = self._client.do_action(action, options)
-            return msgspec.json.decode(bytes(result.body), type=answer)
+        def act(headers: Headers) -> bytes:
+            options = flight.FlightCallOptions(timeout=ACTION_TIMEOUT_S, headers=headers)
+            (result,) = self._channel.client.do_action(action, options)
+            return bytes(result.body)
 
-        return self._translate(name, act)
+        return msgspec.json.decode(self._channel.call(name, act, within_s=ACTION_TIMEOUT_S), type=answer)
 
     def _translate(self, operation: str, call: Callable[[], T]) -> T:
         try:
             return call()
-        except (flight.FlightError, pa.ArrowException, OSError) as error:
-            raise named(f"storage node {self.address}", operation, error) from error
+        except FAILURES as error:
+            raise named(self._peer, operation, error) from error
 
 
 class _Put:
-    def __init__(self, client: StorageClient, columns: pa.Schema, writer: Any, reader: Any) -> None:
+    def __init__(
+        self, client: StorageClient, columns: pa.Schema, writer: Any, reader: Any, check: Callable[[], None]
+    ) -> None:
         self._client, self._columns, self._writer, self._reader = client, columns, writer, reader
+        self._check = check
 
     def write(self, tablet: wire.TabletId, batch: pa.RecordBatch) -> None:
         if batch.schema != self._columns:  # said here: the stream itself would be as it was
@@ -173,7 +187,7 @@ class _Put:
         metadata = pa.py_buffer(msgspec.json.encode(tablet))
         try:
             self._writer.write_with_metadata(batch, metadata)
-        except (flight.FlightError, pa.ArrowException, OSError) as error:
+        except FAILURES as error:
             raise self._reason(error) from error
 
     def finish(self, end: wire.PutEnd) -> wire.PutAnswer:
@@ -182,8 +196,9 @@ class _Put:
             self._writer.done_writing()
             answer = self._reader.read_chunk().app_metadata
             self._writer.close()
-        except (flight.FlightError, pa.ArrowException, OSError, StopIteration) as error:
+        except (*FAILURES, StopIteration) as error:
             raise self._reason(error) from error
+        self._check()
         return msgspec.json.decode(answer.to_pybytes(), type=wire.PutAnswer)
 
     def cancel(self) -> None:
@@ -195,7 +210,7 @@ class _Put:
             self._reader.read_chunk()
         except StopIteration:
             return Unavailable(f"storage node {self._client.address} has ended a load", found=str(error))
-        except (flight.FlightError, pa.ArrowException, OSError) as reason:
+        except FAILURES as reason:
             error = reason
         return named(f"storage node {self._client.address}", "take rows", error)
 

@@ -54,7 +54,7 @@ def zookeeper_config(data: Path, host: str, port: int, tick_ms: int) -> str:
             "clientPort": port,
             "clientPortAddress": host,
             "admin.enableServer": "false",
-            "4lw.commands.whitelist": "srvr,ruok",
+            "4lw.commands.whitelist": "srvr",
             "maxClientCnxns": 0,
             "autopurge.snapRetainCount": 3,
             "autopurge.purgeInterval": 1,
@@ -63,7 +63,7 @@ def zookeeper_config(data: Path, host: str, port: int, tick_ms: int) -> str:
 
 
 def zookeeper_missing(host: str, port: int) -> str | None:
-    """None when it serves: `srvr` names its mode. (`ruok` answers before it serves.)"""
+    """None when it serves: `srvr` names its mode."""
     try:
         with socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S) as connection:
             connection.sendall(b"srvr")

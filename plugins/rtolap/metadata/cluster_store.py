@@ -1,0 +1,60 @@
+"""Open the metadata of a cluster in ZooKeeper: its nodes are closed to others, its records are signed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rtolap.base.cluster_secret import ZOOKEEPER, derived_key
+from rtolap.base.files import read_password
+from rtolap.base.metrics import Family, Metrics
+from rtolap.base.settings import Settings
+from rtolap.metadata.signed import SignedStore
+from rtolap.metadata.store import MetadataStore
+from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.metadata.zookeeper_session import Credentials
+
+ZOOKEEPER_USER = "rtolap"
+
+
+def zookeeper_credentials(settings: Settings) -> Credentials:
+    """Return the name and the password that the cluster's nodes are closed with.
+
+    The password is in the file that is declared, or is derived from the cluster's token, which it does not
+    give away. Raises DefinitionError.
+    """
+    file = settings.zookeeper_password_file
+    if file is not None:
+        return Credentials(ZOOKEEPER_USER, read_password(file, f"ZooKeeper's user {ZOOKEEPER_USER}"))
+    return Credentials(ZOOKEEPER_USER, derived_key(settings.token(), ZOOKEEPER).hex())
+
+
+def open_zookeeper(settings: Settings) -> ZooKeeperStore:
+    """Without signatures. Raises Unavailable where ZooKeeper does not answer, DefinitionError."""
+    return ZooKeeperStore(
+        settings.zookeeper,
+        root=settings.zookeeper_root,
+        session_timeout_s=settings.session_timeout_s,
+        credentials=zookeeper_credentials(settings),
+    )
+
+
+def open_cluster_store(settings: Settings) -> SignedStore:
+    """Return the store of the cluster that the settings name. Raises as `open_zookeeper`."""
+    store = open_zookeeper(settings)
+    store.warn_of_open_nodes()
+    return SignedStore(store, settings.token())
+
+
+def show_refused(metrics: Metrics, store: MetadataStore) -> None:
+    """Add to a service's metrics how many records were refused. Stores without signatures refuse none."""
+    if not isinstance(store, SignedStore):
+        return
+
+    def sample() -> Iterable[Family]:
+        family = metrics.counter_family(
+            "metadata_records_refused", "Records in ZooKeeper without the cluster's signature, as read."
+        )
+        family.add_metric((), store.refused_records)
+        yield family
+
+    metrics.sampled(sample)
