@@ -212,7 +212,7 @@ def test_nothing_that_is_altered_gives_a_secret_away_or_a_file(attacked: Attacke
     for kind in ("/receivers/r0", "/replica_sets/both", "/cubes/*/definition", "/cubes/*/control"):
         assert kind in kinds
     assert f"/definitions/lookups/{LOOKUP}" in kinds
-    assert "/definitions/tables/*" in kinds
+    assert any(kind.startswith("/definitions/tables/") for kind in kinds)
     assert world.services.ended() == [], "and no service ended of it"
 
 
