@@ -2,11 +2,12 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 BIN := .venv/bin
-# Four processes: most tests on real servers wait for half of their time, and each process has servers of its own;
-# of those without servers, too, one works while another waits.
+# Three processes: tests on real servers wait for much of their time, and of those without servers, too, one works
+# while another waits. Each process has servers of its own, which take processor time also while they are idle: on
+# two slow cores, those of four processes leave too little to the tests.
 # A process that dies ends with the tests that it had: what comes after one that killed it would be killed, too.
-PYTEST_FLAGS ?= --numprocesses 4 --dist loadscope --no-loadscope-reorder --max-worker-restart 0
-# What four processes at once make of the limit on the start of a stack.
+PYTEST_FLAGS ?= --numprocesses 3 --dist loadscope --no-loadscope-reorder --max-worker-restart 0
+# What several processes at once make of the limit on the start of a stack.
 export RTOLAP_TEST_SLOWNESS ?= 2
 
 SEEDS ?= 10
