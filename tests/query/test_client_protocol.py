@@ -9,6 +9,7 @@ from datetime import datetime, time, timedelta
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import QueryError, Refused
+from rtolap.query.memory_budget import MemoryBudget
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.answers import Answers
 from rtolap.query.mysql.packets import FRAME_MAX, Fields, PacketStream
@@ -47,7 +48,7 @@ def wire() -> Wire:
 
 
 def statement(*names: str) -> tuple[PreparedStatements, int]:
-    prepared = PreparedStatements()
+    prepared = PreparedStatements(MemoryBudget().account("ann"))
     return prepared, prepared.add_statement(Prepared("show tables", NAMES, names))
 
 

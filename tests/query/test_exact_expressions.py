@@ -328,5 +328,5 @@ def test_moments_up_to_the_last_of_the_calendar_are_shown(engine: Engine) -> Non
 
 
 def test_div_by_a_value_that_is_bound_later_is_prepared(service: QueryService) -> None:
-    statement = service.prepare("select 7 div ? as x")
+    statement = service.check("select 7 div ? as x")
     assert our_rows(service.execute(statement, (2.5,)).table()) == [(2,)]

@@ -105,6 +105,6 @@ def test_parameters_and_previews_are_planned_too(service: QueryService) -> None:
 
 
 def test_explain_is_described_before_it_is_run(service: QueryService) -> None:
-    schema, parameters = service.describe(f"explain analyze {SQL.replace('1', '?', 0)}")
+    schema, statement = service.describe(f"explain analyze {SQL.replace('1', '?', 0)}")
     assert schema.names == ["item", "value"]
-    assert parameters == ()
+    assert statement.parameters == ()

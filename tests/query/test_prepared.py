@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 from rtolap.query import prepared as prepared_statements
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.plan import Rewritten
 from rtolap.query.prepared import PreparedStatements
-from rtolap.query.sql.rules import Context
-from sqlglot import exp
+from rtolap.query.sql.planner import Planner
 
 from tests.support.cubes.builders import small_schema
 
@@ -22,20 +21,29 @@ def catalogue() -> Catalogue:
     return Catalogue(cubes={schema.cube.name: schema})
 
 
-Ask = Callable[[str, Catalogue], Rewritten]
+Ask = Callable[..., Rewritten]
+
+
+def value_of(sql: str, parameters: Mapping[str, object]) -> object:
+    return "2023-11-14 22:14:00"
+
+
+def asking(prepared: PreparedStatements) -> Ask:
+    planner = Planner()
+
+    def ask(sql: str, known: Catalogue, **values: object) -> Rewritten:
+        statement = prepared.statement(sql, None, planner.read)
+        return prepared.rewritten(
+            *(statement, known, values),
+            lambda: planner.plan(statement, values, known, value_of, lambda: None),
+        )
+
+    return ask
 
 
 @pytest.fixture
 def ask() -> Ask:
-    prepared = PreparedStatements()
-
-    def fold(expression: exp.Expr) -> object:
-        return expression.to_py() if isinstance(expression, exp.Literal) else "2023-11-14 22:14:00"
-
-    def rewrite(sql: str, known: Catalogue) -> Rewritten:
-        return prepared.rewrite(prepared.parse(sql), Context(catalogue=known, fold=fold))
-
-    return rewrite
+    return asking(PreparedStatements())
 
 
 def test_the_same_text_is_rewritten_once(ask: Ask) -> None:
@@ -59,15 +67,11 @@ def test_what_depends_on_the_moment_is_rewritten_each_time(ask: Ask) -> None:
 
 def test_parameters_are_rewritten_once_for_the_same_values() -> None:
     prepared, known = PreparedStatements(), catalogue()
-    statement = prepared.parse("SELECT COUNT(*) FROM sales_by_kind WHERE place = ? AND kind <> ?")
+    ask = asking(prepared)
 
     def bound(*values: object) -> Rewritten:
-        named = dict(zip(statement.parameters, values, strict=True))
-
-        def fold(expression: exp.Expr) -> object:
-            return named[expression.name] if isinstance(expression, exp.Parameter) else expression.to_py()
-
-        return prepared.rewrite(statement, Context(catalogue=known, fold=fold), named)
+        sql = "SELECT COUNT(*) FROM sales_by_kind WHERE place = ? AND kind <> ?"
+        return ask(sql, known, p1=values[0], p2=values[1])
 
     first = bound(1, "x")
     assert bound(1, "x") is first
@@ -80,27 +84,34 @@ def test_parameters_are_rewritten_once_for_the_same_values() -> None:
 
 def test_statements_with_many_values_do_not_push_out_those_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepared_statements, "STATEMENTS_KEPT", KEPT)
-    prepared, known = PreparedStatements(), catalogue()
-
-    def rewrite(sql: str, **values: object) -> Rewritten:
-        def fold(expression: exp.Expr) -> object:
-            return values[expression.name] if isinstance(expression, exp.Parameter) else expression.to_py()
-
-        return prepared.rewrite(prepared.parse(sql), Context(catalogue=known, fold=fold), values)
-
+    ask, known = asking(PreparedStatements()), catalogue()
     plain = "SELECT COUNT(*) FROM sales_by_kind"
-    first = rewrite(plain)
+    first = ask(plain, known)
     for number in range(KEPT + 10):
-        rewrite(f"{plain} WHERE place = :place", place=number)
-    assert rewrite(plain) is first
+        ask(f"{plain} WHERE place = :place", known, place=number)
+    assert ask(plain, known) is first
 
 
 def test_the_least_recently_used_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepared_statements, "STATEMENTS_KEPT", KEPT)
-    prepared = PreparedStatements()
+    prepared, planner = PreparedStatements(), Planner()
+
+    def read(sql: str) -> object:
+        return prepared.statement(sql, None, planner.read)
+
     kept, gone = "SELECT 1", "SELECT 2"
-    first, second = prepared.parse(kept), prepared.parse(gone)
+    first, second = read(kept), read(gone)
     for number in range(KEPT - 1):
-        prepared.parse(f"SELECT {number} AS other")
-        assert prepared.parse(kept) is first
-    assert prepared.parse(gone) is not second
+        read(f"SELECT {number} AS other")
+        assert read(kept) is first
+    assert read(gone) is not second
+
+
+def test_neither_long_texts_nor_long_values_are_kept(ask: Ask) -> None:
+    known = catalogue()
+    sql = "SELECT COUNT(*) FROM sales_by_kind WHERE kind = :kind"
+    short, long = "x", "x" * prepared_statements.TEXT_KEPT_MAX
+    assert ask(sql, known, kind=short) is ask(sql, known, kind=short)
+    assert ask(sql, known, kind=long) is not ask(sql, known, kind=long)
+    text = f"SELECT COUNT(*) FROM sales_by_kind WHERE kind = '{long}'"
+    assert ask(text, known) is not ask(text, known)

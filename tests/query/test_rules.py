@@ -6,8 +6,8 @@ import pytest
 from rtolap.model.predicate import And, Compare, In, Like
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.engine import Engine
-from rtolap.query.folding import fold
 from rtolap.query.plan import Rewritten
+from rtolap.query.sql.folding import fold
 from rtolap.query.sql.parser import parse
 from rtolap.query.sql.rules import Context, rewrite
 
@@ -50,7 +50,7 @@ def rewritten(sql: str, world: QueryWorld, engine: Engine) -> Rewritten:
     session = engine.session()
     catalogue = Catalogue(cubes={"flights": world.schema})
     try:
-        return rewrite(parse(sql).tree, Context(catalogue, lambda tree: fold(session, tree, {})))
+        return rewrite(parse(sql).tree, Context(catalogue, lambda tree: fold(session.value, tree, {})))
     finally:
         session.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -15,6 +16,7 @@ from rtolap.base.errors import QueryError, QueryTimeout, RtolapError, Unavailabl
 from rtolap.query import http
 from rtolap.query.approval import bounds
 from rtolap.query.cancel import Cancellation
+from rtolap.query.memory_budget import MemoryBudget
 from rtolap.query.outcome import Outcome
 from rtolap.query.sql.parser import parse
 from rtolap.query.statement_service import Limits, QueryService
@@ -169,8 +171,8 @@ ASKED: dict[str, Callable[[QueryService, Cancellation], object]] = {
         "select count(*) n from flights where gate = 1 + length('a')", (), ending
     ),
     "PREPARE": lambda service, ending: service.describe("select 1 as x", ending),
-    "a SHOW with a condition": lambda service, ending: service.over(
-        pa.table({"a": [1]}), "shown", 'SELECT * FROM "shown"', ending
+    "a SHOW with a condition": lambda service, ending: service.filtered(
+        pa.table({"a": [1]}), "where a = 1", ending
     ),
 }
 
@@ -237,11 +239,13 @@ def test_a_condition_of_show_is_bounded_as_a_query_is(shows: Shows) -> None:
     assert answer.column("Value").to_pylist() == ["1"]
 
 
-def test_json_is_bounded_by_its_bytes() -> None:
+def test_json_of_endless_rows_is_made_piece_by_piece() -> None:
     batch = pa.record_batch([pa.array(["x" * (1 << 20)])], ["t"])
-    endless_rows = Outcome(batch.schema, iter([batch] * 1_000))
-    with pytest.raises(QueryError, match="too large for JSON"):
-        http._json(endless_rows)
+    endless_rows = Outcome(batch.schema, itertools.repeat(batch))
+    account = MemoryBudget().account("ann")
+    pieces = itertools.islice(http._json(endless_rows, account), 500)
+    assert max(map(len, pieces)) < 2 * batch.nbytes
+    assert account.reserved_bytes < 10 * batch.nbytes
 
 
 @pytest.mark.parametrize("asked_ms", [None, 1_000_000, 86_400_000])

@@ -179,10 +179,10 @@ def test_a_cube_is_joined_with_a_stored_table(asked: QueryService) -> None:
 
 
 def test_a_database_can_be_taken_as_read(asked: QueryService) -> None:
-    statement = asked.prepare("with x as (select alliance from carriers) select count(*) n from x", "shop")
+    statement = asked.check("with x as (select alliance from carriers) select count(*) n from x", "shop")
     assert asked.execute(statement).table().to_pylist() == [{"n": 2}]
     with pytest.raises(QueryError, match="unknown table"):
-        asked.execute(asked.prepare("select count(*) from flights", "shop"))
+        asked.execute(asked.check("select count(*) from flights", "shop"))
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ RtolapError
 │   ├── RowsRefused        rows that a table does not take: mend them
 │   ├── NotInLog           edits that the logs of their source cannot hold: look at who sends them
 │   ├── TooLarge           more bytes than are taken: send less
+│   ├── OverBudget         more memory than the connection or the user may have: give some back, or send less
 │   └── TooSlow            bytes that did not come in time: send them faster
 ├── Unauthorized           missing or wrong credentials
 │   ├── SessionOffered     the first half of a mutual proof: it is not an error of the caller
@@ -180,6 +181,11 @@ class RowsRefused(Refused):
 
 class NotInLog(Refused):
     code = "not_in_log"
+
+
+class OverBudget(Refused):
+    code = "over_budget"
+    http_status = 413
 
 
 class TooLarge(Refused):

@@ -17,6 +17,7 @@ from rtolap.protocols.query.client import QueryClient
 from rtolap.protocols.query.messages import HISTORY_CACHE_OFF, HistoryCacheReport
 from rtolap.query.cubes.history import MemoryBounds
 from rtolap.query.http import CACHED_VERSIONS_MAX
+from rtolap.query.memory_budget import BudgetLimits
 from rtolap.query.mysql.server import MySqlLimits
 from rtolap.query.run import QueryProcess
 from rtolap.query.statement_service import Limits
@@ -40,6 +41,15 @@ def serve(
     queries_per_user_max: Annotated[
         int, typer.Option(min=0, help="Of them, of one user; 0: three quarters.")
     ] = 0,
+    connection_memory_mb: Annotated[
+        int, typer.Option(min=16, help="Of the service's memory, what one connection or request may have.")
+    ] = BudgetLimits().connection_bytes >> 20,
+    user_memory_mb: Annotated[
+        int, typer.Option(min=16, help="Of it, what one user may have on all connections.")
+    ] = BudgetLimits().user_bytes >> 20,
+    users_memory_mb: Annotated[
+        int, typer.Option(min=16, help="Of it, what all users may have together.")
+    ] = BudgetLimits().total_bytes >> 20,
     connections_max: Annotated[int, typer.Option(min=1, help="MySQL connections; more are refused.")] = 200,
     connections_per_user_max: Annotated[
         int, typer.Option(min=0, help="Of them, of one user; 0: three quarters.")
@@ -76,6 +86,7 @@ def serve(
             statement_ms_max=round(settings.query_statement_s_max * 1000),
             spill_folder=str(settings.query_spill_folder or settings.data_dir / "spill"),
             spill_free_bytes_min=settings.query_spill_free_bytes_min,
+            budget=BudgetLimits(connection_memory_mb << 20, user_memory_mb << 20, users_memory_mb << 20),
         )
         mysql_limits = MySqlLimits(
             connections_max,

@@ -95,9 +95,19 @@ class Cancellation:
         self._callbacks: list[Callable[[], None]] = []
         self._insistent: list[Callable[[], None]] = []
         self._insisting = threading.Lock()  # held while they run, so that none runs after `close`
+        self._at_close: list[Callable[[], None]] = []
         self._error: QueryError | None = None
         self._timeouts = timeouts
         self._timeout = timeouts.schedule(self._deadline_s, self._time_out)
+
+    def part(self) -> Cancellation:
+        """Return the end of one of several steps of the statement, which has the time that is left and ends
+        with the statement. Raises what has ended that."""
+        self.check()
+        part = Cancellation(self._timeouts, self.remaining_ms(), self.user)
+        part.timeout_ms = self.timeout_ms
+        self.on_cancel(lambda: part._end(self.error() or QueryInterrupted("the query was interrupted")))
+        return part
 
     def remaining_ms(self) -> int:
         return max(0, int((self._deadline_s - self.clock.monotonic_s()) * 1000))
@@ -119,6 +129,11 @@ class Cancellation:
         else:
             callback()
 
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call it when the statement is over, however it ends."""
+        with self._lock:
+            self._at_close.append(callback)
+
     def error(self) -> QueryError | None:
         with self._lock:
             return self._error
@@ -135,6 +150,9 @@ class Cancellation:
         with self._insisting, self._lock:
             self._callbacks.clear()
             self._insistent.clear()
+            at_close, self._at_close = self._at_close, []
+        for callback in at_close:
+            callback()
 
     def _time_out(self) -> None:
         self._end(

@@ -24,14 +24,18 @@ import pyarrow.compute as pc
 from duckdb import sqltypes
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from rtolap.base.errors import UnknownTable
+from rtolap.base.errors import QueryInterrupted, UnknownTable
 from rtolap.query.approval.engine_tree import EngineTexts
 from rtolap.query.cancel import Cancellation
+from rtolap.query.catalogue import Catalogue
 from rtolap.query.checksums import CRC32, crc32
 from rtolap.query.engine_errors import moment_out_of_range, translated
 from rtolap.query.macros import registry as macros
+from rtolap.query.plan import Planned
 from rtolap.query.session import BATCH_ROWS, Session, Sessions
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
+from rtolap.query.sql.planner import Planner
+from rtolap.query.sql.statement import Statement
 
 Config = dict[str, str | bool | int | float | list[str]]
 
@@ -97,13 +101,14 @@ class Engine(Sessions):
             null_handling=FunctionNullHandling.SPECIAL,
         )
         self._texts = EngineTexts(self._connection.cursor())
+        self._planner = Planner()
         self._connection.execute(f"SET memory_limit = '{memory_limit_bytes}B'")
         self._connection.execute("SET lock_configuration = true")
 
     def session(self, ending: Cancellation | None = None) -> EngineSession:
         """`ending` is not needed: the owner of the session interrupts it."""
         with self._lock:
-            return EngineSession(self._connection.cursor(), self._texts)
+            return EngineSession(self._connection.cursor(), self._texts, self._planner)
 
     def close(self) -> None:
         self._texts.close()
@@ -113,9 +118,11 @@ class Engine(Sessions):
 class EngineSession(Session):
     """One query's own connection: what it registers is seen by no other."""
 
-    def __init__(self, cursor: Any, texts: EngineTexts) -> None:
+    def __init__(self, cursor: Any, texts: EngineTexts, planner: Planner) -> None:
         self._cursor = cursor
         self._texts = texts
+        self._planner = planner
+        self._is_interrupted = False
         self._working = threading.RLock()  # a connection does one thing at a time, and then is closed
         self._relations: set[str] = set()
 
@@ -135,8 +142,22 @@ class EngineSession(Session):
             self._cursor.execute(approved, dict(parameters))
             return EngineResult(self._cursor.to_arrow_reader(BATCH_ROWS), self._working)
 
+    def read_statement(self, text: str, database: str | None) -> Statement:
+        return self._planner.read(text, database)
+
+    def plan(self, statement: Statement, values: Mapping[str, object], catalogue: Catalogue) -> Planned:
+        return self._planner.plan(statement, values, catalogue, self.value, self._check)
+
+    def show_filter(self, condition: str, first: str) -> str:
+        return self._planner.shown(condition, first)
+
     def interrupt(self) -> None:
+        self._is_interrupted = True
         self._cursor.interrupt()
+
+    def _check(self) -> None:
+        if self._is_interrupted:
+            raise QueryInterrupted("the query was interrupted")
 
     def _approved(self, sql: str) -> str:
         strange = self._texts.approve(sql) - self._relations
@@ -145,6 +166,7 @@ class EngineSession(Session):
         return sql
 
     def close(self) -> None:
+        self._planner.statement_is_over()
         with self._working:
             self._cursor.close()
 

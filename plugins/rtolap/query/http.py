@@ -10,6 +10,9 @@
 In JSON decimals with a scale, dates and timestamps are strings, whole numbers are numbers of any length, and
 NaN and infinities are strings. `Accept: application/vnd.apache.arrow.stream` gives an Arrow IPC stream whose
 schema carries positions as JSON under `rtolap.positions`, and warnings under `rtolap.warnings`.
+
+Bodies are decoded beside the event loop, after their size as objects was reserved. Both kinds of answers are
+sent as they are made.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ import base64
 import io
 import json
 import math
-from collections import defaultdict
+import re
+import threading
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -30,11 +35,12 @@ from typing import Annotated, Any
 import msgspec
 import pyarrow as pa
 from fastapi import FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.types import Receive, Scope, Send
 
-from rtolap.base.errors import QueryError, RtolapError, Unauthorized
+from rtolap.base.errors import RtolapError, TooLarge, Unauthorized
 from rtolap.base.http_guard import caller_of, guard
 from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users
@@ -46,7 +52,8 @@ from rtolap.protocols.query.messages import (
 )
 from rtolap.query.cancel import Cancellation
 from rtolap.query.durations import durations_us, is_duration, time_text
-from rtolap.query.outcome import Outcome
+from rtolap.query.memory_budget import BODY, Account
+from rtolap.query.outcome import Outcome, result_pieces
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.classify import classify, needs_admission, plain
 from rtolap.query.statements.executor import Executor, NoPeers, Peers
@@ -55,14 +62,18 @@ from rtolap.query.statements.session import Session
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 POSITIONS_KEY = b"rtolap.positions"
 WARNINGS_KEY = b"rtolap.warnings"
-JSON_ROWS_MAX = 1_000_000  # JSON is built in memory; larger results are for the Arrow stream
-JSON_BYTES_MAX = 64 << 20  # of values as Arrow keeps them; as JSON they are several times as large
+BEGIN_BYTES = 256 << 10  # of an answer are made before it begins, so that most errors are told as such
 TIMEOUT_MS_MAX = 86_400_000
 THREADS = 32
 THREADS_PER_USER = 24  # the requests of one user beyond that wait, and hold no thread meanwhile
 BODY_BYTES_MAX = 16 << 20  # as of a statement over the MySQL protocol
+BODY_COPIES = 4  # of a body: as it comes, whole, as a text, as texts within it
+VALUE_BYTES = 160  # of an object that a mark in JSON makes, with its place in a list
+VALUES_MAX = 250_000  # of a body: no other statement goes on while they are made
+MARKS_FREE = 10_000  # of a body that is not looked at closer
 GONE_POLL_S = 0.2
 CACHED_VERSIONS_MAX = 10_000
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
 class QueryRequest(BaseModel):
@@ -116,15 +127,16 @@ def make_app(
         return Response(msgspec.json.encode(history_cache(versions)), media_type="application/json")
 
     @app.post("/api/v1/query", response_model=None)
-    async def query(body: QueryRequest, request: Request) -> Response:
+    async def query(request: Request) -> Response:
         user = caller_of(request).user
         promised = service.session_tokens.read(
             SESSION_TOKEN_SEPARATOR.join(request.headers.getlist(SESSION_TOKEN_HEADER))
         )
         arrow = ARROW_STREAM in request.headers.get("accept", "")
         loop = asyncio.get_running_loop()
-        async with shares[user]:
-            cancellation = service.cancellation(body.timeout_ms, user)
+        account = service.budget.account(user)
+        try:
+            data = await _received(request, account)
             host = request.client.host if request.client else ""
             session = Session(
                 *(0, user, host),
@@ -132,72 +144,206 @@ def make_app(
                 has_token=not user,
                 facts=peers.facts(),
                 databases=lambda: service.catalogue().databases(),
+                account=account,
                 tokens=service.session_tokens,
             )
             session.positions.merge(promised)
-            work = loop.run_in_executor(pool, _answer, executor, session, body, cancellation, arrow)
-            while True:
-                done, _ = await asyncio.wait((work,), timeout=GONE_POLL_S)
-                if done:
-                    break
-                if await request.is_disconnected():
-                    cancellation.cancel("the client went away")
-        answer = work.result()
+            async with shares[user]:
+                asked = _Asked(service, executor, session, data, arrow)
+                del data
+                work = loop.run_in_executor(pool, asked.answer)
+                while True:
+                    done, _ = await asyncio.wait((work,), timeout=GONE_POLL_S)
+                    if done:
+                        break
+                    if await request.is_disconnected():
+                        asked.cancel("the client went away")
+            answer = work.result()
+        except BaseException:
+            account.close()
+            raise
         token = service.session_tokens.write(session.positions)
         headers = {SESSION_TOKEN_HEADER: token} if token else {}
-        if isinstance(answer, Outcome):
-            return _ArrowAnswer(answer, pool, headers)
-        return Response(answer, media_type="application/json", headers=headers)
+        media_type = ARROW_STREAM if arrow else "application/json"
+        if answer.whole is not None:
+            return Response(answer.whole, media_type=media_type, headers=headers)
+        return _Streamed(answer, media_type, pool, headers)
 
     return app
 
 
-def _answer(
-    executor: Executor, session: Session, body: QueryRequest, cancellation: Cancellation, arrow: bool
-) -> bytes | Outcome:
+async def _received(request: Request, account: Account) -> bytes:
+    """Return the request's body.
+
+    Raises OverBudget for one that the account has no room for, and RequestValidationError for one that does
+    not say that it is JSON: a page elsewhere can have a browser send other kinds, with the user's
+    credentials.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise RequestValidationError(
+            [{"type": "json_type", "loc": ("body",), "msg": "Content-Type should be application/json"}]
+        )
+    data = bytearray()
+    async for piece in request.stream():
+        account.reserve(BODY, BODY_COPIES * (len(data) + len(piece)))
+        data += piece
+    return bytes(data)
+
+
+def decoded(data: bytes, account: Account) -> QueryRequest:
+    """Return the body as a request. What its values take as objects is reserved before they are made.
+
+    Raises OverBudget, and RequestValidationError for what is no request.
+    """
+    values = _values_in(data)
+    account.reserve(BODY, BODY_COPIES * len(data) + VALUE_BYTES * values)
+    if values > VALUES_MAX:
+        raise TooLarge(
+            "too many values in a request",
+            expected=f"at most {VALUES_MAX}",
+            action="send fewer parameters, or join with a table",
+        )
     try:
-        if body.database is not None:
-            session.use(body.database)
-        request = classify(plain(body.sql), session.database)
-        outcome = executor.execute(request, session, body.parameters, cancellation)
-        if not needs_admission(request):
+        return QueryRequest.model_validate(json.loads(data))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ValidationError):
+            raise RequestValidationError(error.errors(include_input=False, include_context=False)) from None
+        raise RequestValidationError(
+            [{"type": "json_invalid", "loc": ("body",), "msg": "JSON decode error"}]
+        ) from error
+
+
+def _values_in(data: bytes) -> int:
+    """Return at least as many values as the JSON has, counted no further than VALUES_MAX.
+
+    Marks within texts are no values. They are looked at where there are many, with a step for each text: no
+    call keeps the interpreter for long.
+    """
+    marks = _marks(data)
+    if marks <= MARKS_FREE:
+        return marks
+    count = at = 0
+    for text in _TEXT.finditer(data):
+        count += 1 + _marks(data[at : text.start()])
+        at = text.end()
+        if count > VALUES_MAX:
+            return count
+    return count + _marks(data[at:])
+
+
+def _marks(data: bytes) -> int:
+    """Each value but the first has one before it."""
+    return sum(map(data.count, (b",", b"[", b"{")))
+
+
+class _Asked:
+    """The statement of one request, from its body to the pieces of its answer. `answer` blocks its thread."""
+
+    def __init__(
+        self, service: QueryService, executor: Executor, session: Session, data: bytes, arrow: bool
+    ) -> None:
+        self._service = service
+        self._executor = executor
+        self._session = session
+        self._data = data
+        self._arrow = arrow
+        self._lock = threading.Lock()
+        self._cancellation: Cancellation | None = None
+        self._gone: str | None = None
+
+    def cancel(self, reason: str) -> None:
+        with self._lock:
+            self._gone = reason
+            cancellation = self._cancellation
+        if cancellation is not None:
+            cancellation.cancel(reason)
+
+    def answer(self) -> _Answer:
+        body, self._data = decoded(self._data, self._session.account), b""
+        cancellation = self._service.cancellation(body.timeout_ms, self._session.user)
+        with self._lock:
+            self._cancellation = cancellation
+            gone = self._gone
+        if gone is not None:
+            cancellation.cancel(gone)
+        try:
+            if body.database is not None:
+                self._session.use(body.database)
+            request = classify(plain(body.sql), self._session.database)
+            outcome = self._executor.execute(request, self._session, body.parameters, cancellation)
+            if not needs_admission(request):
+                cancellation.close()
+        except BaseException:
             cancellation.close()
-    except BaseException:
-        cancellation.close()
-        raise
-    if arrow:
-        return outcome
-    try:
-        return _json(outcome)
-    finally:
-        outcome.close()
+            raise
+        pieces = _arrow(outcome) if self._arrow else _json(outcome, self._session.account)
+        answer = _Answer(pieces, outcome, self._session.account)
+        answer.begin()
+        return answer
 
 
-def _json(outcome: Outcome) -> bytes:
-    columns: list[list[Any]] = [[] for _ in outcome.schema]
-    rows = size = 0
+class _Answer(Iterator[bytes]):
+    """The pieces of an answer. An error in mid-stream breaks the answer off: a reader sees no end.
+
+    `begin` makes the first BEGIN_BYTES, so that an error of a small answer is an answer by itself.
+
+    Attributes:
+        whole: the answer, where those are all of it; else None.
+    """
+
+    def __init__(self, pieces: Iterator[bytes], outcome: Outcome, account: Account) -> None:
+        self._begun: deque[bytes] = deque()
+        self._pieces = pieces
+        self._outcome = outcome
+        self._account = account
+        self.whole: bytes | None = None
+
+    def begin(self) -> None:
+        size = 0
+        try:
+            for piece in self._pieces:
+                self._begun.append(piece)
+                size += len(piece)
+                if size >= BEGIN_BYTES:
+                    return
+        except BaseException:
+            self.close()
+            raise
+        self.whole = b"".join(self._begun)
+        self.close()
+
+    def __next__(self) -> bytes:
+        return self._begun.popleft() if self._begun else next(self._pieces)
+
+    def close(self) -> None:
+        """Give back what it holds of the statement; harmless when it was."""
+        self._outcome.close()
+        self._account.close()
+
+
+def _json(outcome: Outcome, account: Account) -> Iterator[bytes]:
+    head = {
+        "columns": [{"name": field.name, "type": str(field.type)} for field in outcome.schema],
+    }
+    yield _dumped(head).removesuffix(b"}") + b', "rows": ['
+    separator = b""
     for batch in outcome.batches:
-        rows += batch.num_rows
-        size += batch.nbytes
-        if rows > JSON_ROWS_MAX or size > JSON_BYTES_MAX:
-            raise QueryError(
-                "the result is too large for JSON",
-                expected=f"at most {JSON_ROWS_MAX} rows and {JSON_BYTES_MAX} bytes of values",
-                action=f"ask with Accept: {ARROW_STREAM}",
-            )
-        for values, column in zip(columns, batch.columns, strict=True):
-            values.extend(_json_values(column))
-    return json.dumps(
-        {
-            "columns": [{"name": field.name, "type": str(field.type)} for field in outcome.schema],
-            "rows": list(zip(*columns, strict=True)),
-            "positions": outcome.positions,
-            "stats": [asdict(stats) for stats in outcome.stats],
-            "warnings": msgspec.to_builtins(outcome.warnings),
-        },
-        ensure_ascii=False,
-        default=str,
-    ).encode()
+        for piece in result_pieces(batch, account):
+            rows = list(zip(*map(_json_values, piece.columns), strict=True))
+            if rows:
+                yield separator + _dumped(rows)[1:-1]
+                separator = b", "
+    tail = {
+        "positions": outcome.positions,
+        "stats": [asdict(stats) for stats in outcome.stats],
+        "warnings": msgspec.to_builtins(outcome.warnings),
+    }
+    yield b"], " + _dumped(tail).removeprefix(b"{")
+
+
+def _dumped(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, default=str).encode()
 
 
 def _json_values(column: Any) -> list[Any]:
@@ -220,23 +366,24 @@ def _json_value(value: Any) -> Any:
     return value
 
 
-class _ArrowAnswer(StreamingResponse):
+class _Streamed(StreamingResponse):
     """Releases the query's admission as soon as reading ends, not when its objects are collected."""
 
-    def __init__(self, outcome: Outcome, pool: ThreadPoolExecutor, headers: Mapping[str, str]) -> None:
-        super().__init__(_arrow(outcome), media_type=ARROW_STREAM, headers=headers)
-        self._outcome = outcome
+    def __init__(
+        self, answer: _Answer, media_type: str, pool: ThreadPoolExecutor, headers: Mapping[str, str]
+    ) -> None:
+        super().__init__(answer, media_type=media_type, headers=headers)
+        self._answer = answer
         self._pool = pool
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._pool.submit(self._outcome.close)
+            self._pool.submit(self._answer.close)
 
 
 def _arrow(outcome: Outcome) -> Iterator[bytes]:
-    """An error in mid-stream breaks the stream off: a reader sees no end mark."""
     sink = io.BytesIO()
     metadata = {
         POSITIONS_KEY: json.dumps(outcome.positions).encode(),

@@ -88,6 +88,23 @@ class QueryMetrics:
 
         self.registry.sampled(sample)
 
+    def follow_budget(self, reserved_bytes: Callable[[], int], refusals: Callable[[], int]) -> None:
+        """Both are called at each scrape, from any thread."""
+
+        def sample() -> Iterable[Family]:
+            reserved = self.registry.gauge_family(
+                "user_memory_bytes", "Memory of the service that users have reserved."
+            )
+            reserved.add_metric((), reserved_bytes())
+            yield reserved
+            refused = self.registry.counter_family(
+                "user_memory_refusals", "What was refused because a user would have had too much memory."
+            )
+            refused.add_metric((), refusals())
+            yield refused
+
+        self.registry.sampled(sample)
+
     def begun(self) -> None:
         self._running.inc()
 

@@ -11,7 +11,13 @@ from rtolap.base.errors import RtolapError
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.cancel import Cancellation
 from rtolap.query.coalescing import Once
+from rtolap.query.memory_budget import RESULT, Account
 from rtolap.query.plan import ReadStats, TableStats
+
+CELLS_MAX = 65_536  # values that are objects at a time, of one result
+PIECE_BYTES = 1 << 20  # of their rows, unless one row is larger
+VALUE_COPIES = 5  # of a value: in its column, as an object, with its length, in its row, in the answer
+CELL_BYTES = 130
 
 
 @dataclass
@@ -41,6 +47,21 @@ class Outcome:
         closer = getattr(self.batches, "close", None)
         if closer is not None:
             closer()
+
+
+def result_pieces(batch: pa.RecordBatch, account: Account | None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in parts that are small as objects too: a boolean of a bit is some sixty bytes then.
+
+    Raises OverBudget for a part that the account has no room for.
+    """
+    columns = max(1, batch.num_columns)
+    rows = max(1, min(CELLS_MAX // columns, batch.num_rows * PIECE_BYTES // max(1, batch.nbytes)))
+    for at in range(0, batch.num_rows, rows):
+        piece = batch if rows >= batch.num_rows else batch.slice(at, rows)
+        if account is not None:
+            taken = VALUE_COPIES * piece.nbytes + CELL_BYTES * piece.num_rows * columns
+            account.reserve(RESULT, batch.nbytes + taken)
+        yield piece
 
 
 class ResultStream(Iterator[pa.RecordBatch]):

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Literal
 
 import pyarrow as pa
-from sqlglot import exp
 
 from rtolap.columnar.schema import physical_schema
 from rtolap.metadata.records import SegmentRecord
@@ -144,7 +143,6 @@ class Rewritten:
     exactly as written.
     """
 
-    tree: exp.Expr
     sql: str
     reads: tuple[CubeRead, ...]
     lookups: tuple[str, ...]
@@ -155,6 +153,14 @@ class Rewritten:
     warnings: tuple[QueryWarning, ...] = ()
     merge: PlainMerge | None = None
     is_constant: bool = False
+
+
+@dataclass(frozen=True)
+class Planned:
+    """`varies`: the clock or a die was folded into it, so it is for this once."""
+
+    rewritten: Rewritten
+    varies: bool
 
 
 @dataclass(frozen=True)

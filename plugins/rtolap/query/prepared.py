@@ -1,81 +1,79 @@
-"""Statements parsed and rewritten before: live views of a cube send the same text again and again."""
+"""Statements read and planned before: live views of a cube send the same text again and again."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
 from typing import Generic, TypeVar
 
 import pyarrow as pa
-from sqlglot import exp
 
 from rtolap.query.catalogue import Catalogue
-from rtolap.query.plan import Rewritten
-from rtolap.query.sql.parser import Statement, parse
-from rtolap.query.sql.rules import Context, rewrite
+from rtolap.query.plan import Planned, Rewritten
+from rtolap.query.sql.statement import Statement
+from rtolap.query.workers.packing import value_size
 
 STATEMENTS_KEPT = 256
-TEXT_KEPT_MAX = 8_192  # characters; longer texts are written by programs, mostly once
+TEXT_KEPT_MAX = 8_192  # characters, with its values; longer texts are written by programs, mostly once
+SQL_KEPT_MAX = 65_536  # characters of what the engine runs for one
 
 ANSWER_BYTES_MAX = 4_096  # of a constant statement: pools send SELECT 1 before each of their own
 
 V = TypeVar("V")
-# What always gives the same value; anything else may be the clock or a die.
-_CONSTANT = (
-    *(exp.Literal, exp.Parameter, exp.Var, exp.Boolean, exp.Null, exp.Neg, exp.Paren, exp.Cast, exp.DataType),
-    *(exp.DataTypeParam, exp.Interval, exp.Add, exp.Sub),
-)
 
 
 class PreparedStatements:
     """Thread-safe. The least recently used go first.
 
-    A rewritten statement is kept for one statement under one catalogue, both compared by identity, and for
-    the values of its parameters, which its filter holds; not if the clock was folded into it. Statements with
-    parameters do not push out those without.
+    A plan is kept for one text under one catalogue, which is compared by identity, and for what the session
+    and the parameters gave it, which its filter holds; not if the clock was folded into it. Statements with
+    parameters do not push out those without. What is kept is bounded in number and in size.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._parsed: _Recent[Statement] = _Recent()
-        self._fixed: _Recent[tuple[Statement, Catalogue, Rewritten]] = _Recent()
-        self._bound: _Recent[tuple[Statement, Catalogue, Rewritten]] = _Recent()
+        self._read: _Recent[Statement] = _Recent()
+        self._fixed: _Recent[tuple[Catalogue, Rewritten]] = _Recent()
+        self._bound: _Recent[tuple[Catalogue, Rewritten]] = _Recent()
         self._answers: _Recent[pa.Table] = _Recent()
         self.rewrites = 0  # that were not found here
 
-    def parse(self, sql: str, database: str | None = None) -> Statement:
-        """`database` as `parser.parse` takes it. Raises QueryError."""
+    def statement(
+        self, text: str, database: str | None, read: Callable[[str, str | None], Statement]
+    ) -> Statement:
+        """`read` reads a text that is not known. Raises what it raises."""
         with self._lock:
-            known = self._parsed.find((database, sql))
+            known = self._read.find((database, text))
         if known is not None:
             return known
-        statement = parse(sql, database)
-        if len(sql) <= TEXT_KEPT_MAX:
+        statement = read(text, database)
+        if len(text) <= TEXT_KEPT_MAX:
             with self._lock:
-                self._parsed.keep((database, sql), statement)
+                self._read.keep((database, text), statement)
         return statement
 
-    def rewrite(
-        self, statement: Statement, context: Context, values: Mapping[str, object] | None = None
+    def rewritten(
+        self,
+        statement: Statement,
+        catalogue: Catalogue,
+        values: Mapping[str, object],
+        plan: Callable[[], Planned],
     ) -> Rewritten:
-        """`values`: of the parameters, as far as there are any yet. Raises QueryError naming what a cube
-        cannot answer.
-        """
+        """`values`: of the parameters, as far as there are any yet. `plan` makes what is not known. Raises
+        what it raises."""
         kept = self._bound if statement.parameters else self._fixed
-        key = _key(statement, values or {})
+        key = _key(statement, values)
         with self._lock:
             entry = None if key is None else kept.find(key)
-            if entry is not None and entry[0] is statement and entry[1] is context.catalogue:
-                return entry[2]
+            if entry is not None and entry[0] is catalogue:
+                return entry[1]
             self.rewrites += 1
-        fold = _Watched(context.fold)
-        rewritten = rewrite(statement.tree, replace(context, fold=fold))
-        if key is not None and not fold.varies:
+        planned = plan()
+        if key is not None and not planned.varies and len(planned.rewritten.sql) <= SQL_KEPT_MAX:
             with self._lock:
-                kept.keep(key, (statement, context.catalogue, rewritten))
-        return rewritten
+                kept.keep(key, (catalogue, planned.rewritten))
+        return planned.rewritten
 
     def constant_answer(self, rewritten: Rewritten) -> pa.Table | None:
         """Return what `keep_constant_answer` was given for a constant statement."""
@@ -109,22 +107,14 @@ class _Recent(Generic[V]):
 
 
 def _key(statement: Statement, values: Mapping[str, object]) -> Hashable | None:
-    """None for a statement that is not bound yet, or to what cannot be compared. 1, 1.0 and TRUE differ."""
+    """None for a statement that is not bound yet, or to what is large or cannot be compared. 1, 1.0 and TRUE
+    differ."""
     if any(name not in values for name in statement.parameters):
         return None
-    bound = tuple((type(values[name]), values[name]) for name in statement.parameters)
-    if not all(isinstance(value, Hashable) for _, value in bound):
+    given = [*statement.given.items(), *((name, values[name]) for name in statement.parameters)]
+    if len(statement.text) + sum(value_size(value) for _, value in given) > TEXT_KEPT_MAX:
         return None
-    return (id(statement), bound)  # the entry keeps the statement alive, and with it its identity
-
-
-class _Watched:
-    """`fold` that notes whether it was called for anything that is not constant."""
-
-    def __init__(self, fold: Callable[[exp.Expr], object]) -> None:
-        self.varies = False
-        self._fold = fold
-
-    def __call__(self, expression: exp.Expr) -> object:
-        self.varies |= not all(isinstance(node, _CONSTANT) for node in expression.walk())
-        return self._fold(expression)
+    bound = tuple((name, type(value), value) for name, value in given)
+    if not all(isinstance(value, Hashable) for _, _, value in bound):
+        return None
+    return (statement.database, statement.text, statement.zone, bound)

@@ -12,7 +12,10 @@ import pyarrow as pa
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.query.cancel import Cancellation
+from rtolap.query.catalogue import Catalogue
 from rtolap.query.coalescing import Once
+from rtolap.query.plan import Planned
+from rtolap.query.sql.statement import Statement
 
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
 
@@ -62,6 +65,19 @@ class Session(Closeable):
     def run(self, sql: str, parameters: Mapping[str, object]) -> Result: ...
 
     @abstractmethod
+    def read_statement(self, text: str, database: str | None) -> Statement:
+        """Return what the text of a statement says of itself, where it is one query."""
+
+    @abstractmethod
+    def plan(self, statement: Statement, values: Mapping[str, object], catalogue: Catalogue) -> Planned:
+        """`values`: of the parameters, as far as there are any yet."""
+
+    @abstractmethod
+    def show_filter(self, condition: str, first: str) -> str:
+        """Return SQL for the rows of `shown` that meet the condition of a SHOW; `first`: its column for
+        LIKE."""
+
+    @abstractmethod
     def interrupt(self) -> None:
         """From any thread: end what the session is doing now, if it does anything."""
 
@@ -103,6 +119,15 @@ class LateSession(Session):
 
     def run(self, sql: str, parameters: Mapping[str, object]) -> Result:
         return self._opened().run(sql, parameters)
+
+    def read_statement(self, text: str, database: str | None) -> Statement:
+        return self._opened().read_statement(text, database)
+
+    def plan(self, statement: Statement, values: Mapping[str, object], catalogue: Catalogue) -> Planned:
+        return self._opened().plan(statement, values, catalogue)
+
+    def show_filter(self, condition: str, first: str) -> str:
+        return self._opened().show_filter(condition, first)
 
     def interrupt(self) -> None:
         session = self._session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -25,22 +25,20 @@ from rtolap.query.cubes.merged_answer import merged_answer
 from rtolap.query.cubes.planner import narrowed
 from rtolap.query.cubes.realtime import Realtime, RealtimeSource
 from rtolap.query.engine import SPILL_FOLDER
-from rtolap.query.folding import fold
 from rtolap.query.information_schema import (
     INFORMATION_PREFIX,
-    INFORMATION_TABLES,
     information_table,
 )
 from rtolap.query.lookups import Lookups
+from rtolap.query.memory_budget import READ, Account, BudgetLimits, MemoryBudget, read_limits
 from rtolap.query.metrics import QueryMetrics
-from rtolap.query.outcome import Outcome, ResultStream
+from rtolap.query.outcome import CELLS_MAX, Outcome, ResultStream
 from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, ReadStats, Rewritten, TableStats
 from rtolap.query.prepared import PreparedStatements
 from rtolap.query.session import Result, Session, Sessions, TableResult
 from rtolap.query.session_token import SessionPositions, SessionTokens
-from rtolap.query.sql.parser import Parameters, Statement
-from rtolap.query.sql.rules import Context
 from rtolap.query.sql.rules.pushdown import relation_name
+from rtolap.query.sql.statement import Parameters, Statement
 from rtolap.query.stored.definitions import StoredDefinitions
 from rtolap.query.stored.reader import StoredReader
 from rtolap.query.stored.source import NoSource, StoredSource
@@ -50,12 +48,21 @@ TIMEOUT_MS_DEFAULT = 60_000
 SHARED_BYTES_MAX = 1 << 20  # of an answer: larger ones are sent piece by piece to each of those who share it
 
 
+Complete = Callable[[Statement], Statement]
+
+
+def as_it_is(statement: Statement) -> Statement:
+    """`Complete` where no session gives values."""
+    return statement
+
+
 @dataclass(frozen=True)
 class Limits:
     """The limits of one query service. `queue_wait_s`: how long a query waits for admission.
 
     `queries_per_user_max`: of `queries_max`; None: three quarters of them. `statement_ms_max`: whatever its
-    client asks for. `spill_free_bytes_min`: of the disk of `spill_folder`, left to others.
+    client asks for. `spill_free_bytes_min`: of the disk of `spill_folder`, left to others. `budget`: of what users have in
+    the service's own memory.
     """
 
     memory_bytes: int = 1 << 30
@@ -66,6 +73,7 @@ class Limits:
     statement_ms_max: int = 3_600_000
     spill_folder: str = SPILL_FOLDER
     spill_free_bytes_min: int = 0
+    budget: BudgetLimits = field(default_factory=BudgetLimits)
 
     @property
     def turns_per_user(self) -> int:
@@ -109,6 +117,9 @@ class QueryService:
         self._stored = stored or NoSource()
         self._tables = StoredReader(self._stored, limits.memory_bytes, clock)
         self.definitions = StoredDefinitions(self._stored, cluster)
+        self._reads = MemoryBudget(read_limits(limits.memory_bytes))
+        budget = self.budget = MemoryBudget(limits.budget)
+        self.metrics.follow_budget(lambda: budget.reserved_bytes, lambda: budget.refusals)
         self._prepared = PreparedStatements()
         self._timeouts = Timeouts(clock)
         admission = AdmissionControl(limits.queries_max, limits.turns_per_user)
@@ -132,12 +143,17 @@ class QueryService:
         bounded_ms = min(timeout_ms or TIMEOUT_MS_DEFAULT, self._limits.statement_ms_max)
         return Cancellation(self._timeouts, bounded_ms, user)
 
-    def prepare(self, sql: str, database: str | None = None) -> Statement:
-        """Parsed once for equal texts, so that what it is rewritten to is found again. Raises QueryError.
+    def check(
+        self, text: str, database: str | None = None, cancellation: Cancellation | None = None
+    ) -> Statement:
+        """Read a text, as a statement's turn comes. Raises QueryError for what is not one query."""
+        with self._turns.open(cancellation or self.cancellation()) as session:
+            return self._read(text, database, session)
 
-        `database`: of the tables that the text names without one; cubes and lookups are in DATABASE.
-        """
-        return self._prepared.parse(sql, None if database in (None, DATABASE) else database)
+    def _read(self, text: str, database: str | None, session: Session) -> Statement:
+        """`database`: of the tables that the text names without one; cubes and lookups are in DATABASE."""
+        of_tables = None if database in (None, DATABASE) else database
+        return self._prepared.statement(text, of_tables, session.read_statement)
 
     @property
     def rewrites(self) -> int:
@@ -155,12 +171,20 @@ class QueryService:
         parameters: Parameters = (),
         cancellation: Cancellation | None = None,
         session_positions: SessionPositions | None = None,
+        *,
+        database: str | None = None,
+        complete: Complete = as_it_is,
     ) -> Outcome:
-        """`session_positions`: what its session has been answered; None: nothing yet.
+        """A text is read within the statement's turn.
+
+        `session_positions`: what its session has been answered; None: nothing yet. `database`: of tables that
+        a text names without one. `complete`: gives the statement its session's values.
 
         Raises QueryError and whatever stops a cube from answering; see `query.__init__`."""
         positions = SessionPositions() if session_positions is None else session_positions
-        return self.metrics.measure(lambda: self._execute(sql, parameters, cancellation, positions))
+        return self.metrics.measure(
+            lambda: self._execute(sql, parameters, cancellation, positions, database, complete)
+        )
 
     def _execute(
         self,
@@ -168,35 +192,44 @@ class QueryService:
         parameters: Parameters,
         cancellation: Cancellation | None,
         positions: SessionPositions,
+        database: str | None,
+        complete: Complete,
     ) -> Outcome:
-        statement = self._prepared.parse(sql) if isinstance(sql, str) else sql
-        values = statement.bind(parameters)
         ending = cancellation or self.cancellation()
         with self._turns.open(ending, is_over=False) as session:
+            statement = complete(self._read(sql, database, session) if isinstance(sql, str) else sql)
+            values = statement.bind(parameters)
             return self._start(statement, values, session, ending, positions)
 
     def describe(
-        self, sql: str | Statement, cancellation: Cancellation | None = None
-    ) -> tuple[pa.Schema, tuple[str, ...]]:
-        """Result columns and parameter names, without reading receivers or history. Waits for admission."""
-        statement = self._prepared.parse(sql) if isinstance(sql, str) else sql
-        if statement.explain is not None:
-            return explain.SCHEMA, statement.parameters
+        self,
+        sql: str | Statement,
+        cancellation: Cancellation | None = None,
+        *,
+        database: str | None = None,
+        complete: Complete = as_it_is,
+    ) -> tuple[pa.Schema, Statement]:
+        """Result columns and the statement as it is read, without the session's values. It reads neither
+        receivers nor history. Waits for admission."""
         ending = cancellation or self.cancellation()
         with self._turns.open(ending) as session:
+            read = self._read(sql, database, session) if isinstance(sql, str) else sql
+            if read.explain is not None:
+                return explain.SCHEMA, read
+            statement = complete(read)
             rewritten, catalogue = self._rewrite(statement, {}, session, ending)
             for name in rewritten.lookups:
                 session.register(relation_name(name), self._lookups.empty(catalogue.lookups[name]))
             self._register_information(rewritten, catalogue, session)
             nothing = dict.fromkeys(rewritten.parameters)
-            return self._bound(rewritten, nothing, session), statement.parameters
+            return self._bound(rewritten, nothing, session), read
 
-    def over(
-        self, table: pa.Table, name: str, sql: str, cancellation: Cancellation | None = None
-    ) -> pa.Table:
-        """Run `sql`, made by a server, over one small table called `name`. Waits for admission."""
+    def filtered(self, table: pa.Table, condition: str, cancellation: Cancellation | None = None) -> pa.Table:
+        """The rows of a small table that meet the condition of a SHOW: LIKE, about the first column, WHERE or
+        LIMIT. Waits for admission."""
         with self._turns.open(cancellation or self.cancellation()) as session:
-            session.register(name, table)
+            sql = session.show_filter(condition, table.column_names[0])
+            session.register("shown", table)
             return session.read(sql, {})
 
     def _start(
@@ -220,13 +253,17 @@ class QueryService:
             stream = self._stream(TableResult(table).next_batch, session, ending)
             return Outcome(table.schema, stream, warnings=warnings)
         began_s = self.clock.monotonic_s()
-        tables = self._read_tables(rewritten, session, ending)
+        account = self._reads.account(ending.user)
+        ending.on_close(account.close)
+        tables = self._read_tables(rewritten, session, ending, account)
         result: Result
         if rewritten.latest is not None:
-            stats, latest = self._run_latest(rewritten, rewritten.latest, used, session, ending, positions)
+            stats, latest = self._run_latest(
+                *(rewritten, rewritten.latest, used, session, ending, positions, account)
+            )
             result = TableResult(latest)
         else:
-            fetched = [self._fetch(cube_read, ending, positions) for cube_read in rewritten.reads]
+            fetched = [self._fetch(cube_read, ending, positions, account) for cube_read in rewritten.reads]
             stats = [each.stats for each in fetched]
             result = self._run(rewritten, fetched, used, session)
         warnings = _warnings(rewritten, stats)
@@ -263,9 +300,12 @@ class QueryService:
             session.register(read.relation, each.table)
         return session.run(rewritten.sql, values)
 
-    def _read_tables(self, rewritten: Rewritten, session: Session, ending: Cancellation) -> list[TableStats]:
+    def _read_tables(
+        self, rewritten: Rewritten, session: Session, ending: Cancellation, account: Account
+    ) -> list[TableStats]:
         began_s = self.clock.monotonic_s()
         tables, stats = self._tables.read(rewritten.tables, ending)
+        account.reserve(READ, sum(table.nbytes for table in tables.values()))
         for relation, table in tables.items():
             session.register(relation, table)
         for done in stats:
@@ -273,10 +313,13 @@ class QueryService:
         ending.check()
         return stats
 
-    def _fetch(self, read: CubeRead, ending: Cancellation, positions: SessionPositions) -> Fetched:
+    def _fetch(
+        self, read: CubeRead, ending: Cancellation, positions: SessionPositions, account: Account
+    ) -> Fetched:
         ending.check()
         began_s = self.clock.monotonic_s()
         fetched = self._fetcher.fetch(read, ending, positions)
+        account.reserve_more(READ, fetched.table.nbytes)
         fetched.stats.fetch_ms = (self.clock.monotonic_s() - began_s) * 1000
         ending.check()
         return fetched
@@ -289,11 +332,13 @@ class QueryService:
         session: Session,
         ending: Cancellation,
         positions: SessionPositions,
+        account: Account,
     ) -> tuple[list[ReadStats], pa.Table]:
         (read,) = rewritten.reads
         rows_read, fetch_ms, files_cached, files_remote = 0, 0.0, 0, 0
         for narrower in narrowed(read, latest, self._fetcher.segments(read.cube)):
-            fetched = self._fetch(narrower, ending, positions)
+            account.reserve(READ, 0)  # of the narrower read before
+            fetched = self._fetch(narrower, ending, positions, account)
             done = fetched.stats
             session.register(read.relation, fetched.table)
             done.rows_read += rows_read
@@ -326,14 +371,14 @@ class QueryService:
     ) -> tuple[Rewritten, Catalogue]:
         catalogue = self._cluster.catalogue()
         try:
-            return self._rewrite_for(catalogue, statement, values, session, ending), catalogue
+            return self._rewrite_for(catalogue, statement, values, session), catalogue
         except QueryError:  # perhaps about a definition that is newer than the cached catalogue
             ending.check()
             fresh = self._cluster.catalogue(fresh=True)
             if fresh == catalogue:
                 raise
             self._fetcher.forget_cubes_beside(fresh.cubes)
-            return self._rewrite_for(fresh, statement, values, session, ending), fresh
+            return self._rewrite_for(fresh, statement, values, session), fresh
 
     def _rewrite_for(
         self,
@@ -341,15 +386,10 @@ class QueryService:
         statement: Statement,
         values: Mapping[str, object],
         session: Session,
-        ending: Cancellation,
     ) -> Rewritten:
-        context = Context(
-            catalogue=catalogue,
-            fold=lambda expression: fold(session, expression, values),
-            information_tables=INFORMATION_TABLES,
-            check=ending.check,
+        return self._prepared.rewritten(
+            statement, catalogue, values, lambda: session.plan(statement, values, catalogue)
         )
-        return self._prepared.rewrite(statement, context, values)
 
     def _register_information(self, rewritten: Rewritten, catalogue: Catalogue, session: Session) -> None:
         for name in rewritten.information:
@@ -368,7 +408,11 @@ def _merged(
 
     def make() -> tuple[pa.Table | None, Once | None]:
         answer = merged_answer(read, merge, fetched.table, values)
-        is_kept = answer is not None and answer.nbytes <= SHARED_BYTES_MAX
+        is_kept = (
+            answer is not None
+            and answer.nbytes <= SHARED_BYTES_MAX
+            and answer.num_rows * answer.num_columns <= CELLS_MAX
+        )
         return answer, Once() if is_kept else None
 
     if fetched.made is None:

@@ -11,9 +11,11 @@ import pyarrow as pa
 from rtolap.base.errors import RtolapError
 from rtolap.query.catalogue import DATABASE
 from rtolap.query.coalescing import Once
+from rtolap.query.memory_budget import RESULT, Account
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.packets import Frames, Packets, length_encoded
 from rtolap.query.mysql.result_sets import definition
+from rtolap.query.outcome import result_pieces
 
 _STATUS = codes.STATUS_AUTOCOMMIT.to_bytes(2, "little")
 _CURSOR_OPEN = (codes.STATUS_AUTOCOMMIT | codes.STATUS_CURSOR_EXISTS).to_bytes(2, "little")
@@ -26,7 +28,9 @@ Encode = Callable[[pa.RecordBatch], Iterator[bytes]]  # rows as packets, as text
 class Answers:
     """Writes to the stream of one connection; flushing is the caller's."""
 
-    def __init__(self, stream: Packets, capabilities: int) -> None:
+    def __init__(self, stream: Packets, capabilities: int, account: Account | None = None) -> None:
+        """`account`: what results take while they are written; None where another bounds that."""
+        self._account = account
         self._stream = stream
         self._capabilities = capabilities
         self._deprecate_eof = bool(capabilities & codes.DEPRECATE_EOF)
@@ -77,7 +81,23 @@ class Answers:
             )
             deque(batches, maxlen=0)  # of those who have not made the frames
             return
-        rows = chain.from_iterable(map(encode, batches))
+        try:
+            self._rows(schema, batches, encode, warnings, cursor=cursor)
+        finally:
+            if self._account is not None:
+                self._account.reserve(RESULT, 0)
+
+    def _rows(
+        self,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        encode: Encode,
+        warnings: int,
+        *,
+        cursor: bool,
+    ) -> None:
+        pieces = chain.from_iterable(result_pieces(batch, self._account) for batch in batches)
+        rows = chain.from_iterable(map(encode, pieces))
         first = next(rows, None) if cursor else None
         self._stream.write(length_encoded(len(schema)))
         self._definitions(schema)

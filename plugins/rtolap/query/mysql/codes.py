@@ -11,6 +11,7 @@ from rtolap.base.errors import (
     NotFound,
     NotYet,
     OutOfRange,
+    OverBudget,
     PartitionExists,
     PartitionNotFound,
     QueryInterrupted,
@@ -108,6 +109,7 @@ _NUMBERS: tuple[tuple[type[RtolapError], tuple[int, str]], ...] = (
     (Forbidden, (1142, "42000")),
     (NotYet, (1205, "HY000")),
     (PacketTooLarge, (1153, "08S01")),
+    (OverBudget, (3170, "HY000")),  # "Memory capacity … exceeded"
     (PartitionExists, (1517, "HY000")),
     (AlreadyExists, (1050, "42S01")),
     (ColumnExists, (1060, "42S21")),

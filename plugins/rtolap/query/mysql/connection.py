@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from rtolap.base.errors import RtolapError, Unauthorized, UnsupportedSql
 from rtolap.query.cancel import Cancellation
+from rtolap.query.memory_budget import PACKET, PARAMETERS, Account
 from rtolap.query.mysql import codes
-from rtolap.query.mysql.answers import Answers, Encode
+from rtolap.query.mysql.answers import MESSAGE_BYTES_MAX, Answers, Encode
 from rtolap.query.mysql.client_watch import ClientWatch
 from rtolap.query.mysql.handshake import Verify, change_user
 from rtolap.query.mysql.packets import Fields, PacketStream
@@ -19,7 +20,7 @@ from rtolap.query.mysql.prepared import Prepared, PreparedStatements
 from rtolap.query.mysql.result_sets import binary_rows, text_rows
 from rtolap.query.mysql.statement_text import statement_text
 from rtolap.query.outcome import Outcome
-from rtolap.query.sql.parser import Statement
+from rtolap.query.sql.statement import Statement
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.classify import (
     Kill,
@@ -31,10 +32,15 @@ from rtolap.query.statements.classify import (
     plain,
 )
 from rtolap.query.statements.executor import Executor
-from rtolap.query.statements.session import Session
+from rtolap.query.statements.session import Session, completed
 from rtolap.query.statements.shows import Show
+from rtolap.query.workers.packing import value_size
 
 PACKET_BYTES_MAX = 16 << 20
+VALUE_COPIES = 2  # of a value: itself, and as it goes to a worker
+PACKET_COPIES = 6  # of a packet: as it comes, as a payload, as a text of up to 4 bytes a character
+COMMAND_BYTES_MAX = 64 << 10  # of one that holds a name
+_LARGE = (codes.COM_QUERY, codes.COM_STMT_PREPARE, codes.COM_STMT_EXECUTE, codes.COM_STMT_SEND_LONG_DATA)
 
 
 class Connection:
@@ -49,15 +55,18 @@ class Connection:
         executor: Executor,
         verify: Verify,
         watch: ClientWatch,
+        account: Account,
     ) -> None:
+        """`account`: of what the connection has in memory; closed by the caller."""
         self.session = session
         self._stream = stream
-        self._answers = Answers(stream, capabilities)
+        self._answers = Answers(stream, capabilities, account)
         self._service = service
         self._executor = executor
         self._verify = verify
         self._watch = watch
-        self._prepared = PreparedStatements()
+        self._account = account
+        self._prepared = PreparedStatements(account)
         self._lock = threading.Lock()
         self._running: Cancellation | None = None
 
@@ -72,7 +81,7 @@ class Connection:
         while True:
             self._stream.sequence = 0
             try:
-                payload = self._stream.read(PACKET_BYTES_MAX)
+                payload = self._stream.read(PACKET_BYTES_MAX, self._reserve)
                 if not payload or payload[0] == codes.COM_QUIT:
                     return
                 self._command(payload[0], payload)
@@ -81,9 +90,22 @@ class Connection:
                 return
             except RtolapError as error:
                 self._error(error)
+            finally:
+                payload = b""
+                self._account.reserve(PACKET, 0)
             self._stream.flush()
 
+    def _reserve(self, payload_bytes: int) -> None:
+        """Raises OverBudget for a packet that there is no room for."""
+        self._account.reserve(PACKET, PACKET_COPIES * payload_bytes)
+
     def _command(self, command: int, payload: bytes) -> None:
+        if len(payload) > COMMAND_BYTES_MAX and command not in _LARGE:
+            raise codes.PacketTooLarge(
+                f"packet too large: command {command}",
+                expected=f"at most {COMMAND_BYTES_MAX} bytes",
+                found=len(payload),
+            )
         fields = Fields(payload, 1)
         match command:
             case codes.COM_QUERY:
@@ -125,12 +147,14 @@ class Connection:
                 raise UnsupportedSql(f"unsupported command {command}")
 
     def _change_user(self, payload: bytes) -> None:
-        self.session.user, database = change_user(self._stream, payload, self._verify)
+        user, database = change_user(self._stream, payload, self._verify)
+        self._prepared.clear()
         self.session.reset()
+        self._account.belongs_to(user)
+        self.session.user = user
         self.session.database = None
         if database:
             self.session.use(database)
-        self._prepared.clear()
         self._answers.ok()
 
     def _query(self, sql: str) -> None:
@@ -205,9 +229,11 @@ class Connection:
         request = self._classify(text)
         prepared = Prepared(text, pa.schema([]), ())
         if isinstance(request, Query):
-            statement = self._executor.parse(request, self.session)
             with self._ending() as cancellation:
-                prepared = Prepared(statement, *self._service.describe(statement, cancellation))
+                columns, statement = self._service.describe(
+                    *(request.text, cancellation), database=self.session.database, complete=self._complete
+                )
+            prepared = Prepared(statement, columns, statement.parameters)
         elif isinstance(request, Show):
             with self._ending() as cancellation:
                 shown = self._executor.execute(request, self.session, (), cancellation)
@@ -215,13 +241,22 @@ class Connection:
         identity = self._prepared.add_statement(prepared)
         self._answers.prepared(identity, prepared.columns, len(prepared.names))
 
+    def _complete(self, statement: Statement) -> Statement:
+        return completed(statement, self.session)
+
     def _execute_prepared(self, fields: Fields) -> None:
         prepared, values = self._prepared.bound(fields)
+        with self._account.holding(PARAMETERS, VALUE_COPIES * sum(map(value_size, values))):
+            self._run_prepared(prepared, values)
+
+    def _run_prepared(self, prepared: Prepared, values: list[object]) -> None:
         statement, cursor = prepared.statement, prepared.asks_for_cursor
         self._forget_warnings(statement if isinstance(statement, str) else "")
         if isinstance(statement, Statement):
             with self._ending() as cancellation:
-                outcome = self._service.execute(statement, values, cancellation, self.session.positions)
+                outcome = self._service.execute(
+                    *(statement, values, cancellation, self.session.positions), complete=self._complete
+                )
                 self._answer(outcome, binary_rows, cursor=cursor)
         else:
             self._execute(self._classify(statement), binary_rows, cursor=cursor)
@@ -233,7 +268,7 @@ class Connection:
         self._answers.fields(relation, [str(name) for name in names])
 
     def _error(self, error: RtolapError) -> None:
-        self.session.warnings = [("Error", codes.error_code(error)[0], str(error))]
+        self.session.warnings = [("Error", codes.error_code(error)[0], str(error)[:MESSAGE_BYTES_MAX])]
         self._answers.error(error)
         self._stream.flush()
 

@@ -7,15 +7,20 @@ import socket
 import ssl
 import struct
 import time
+from collections.abc import Callable
 from typing import Protocol
 
+from rtolap.base.errors import RtolapError
 from rtolap.query.mysql.codes import PacketTooLarge
 
 log = logging.getLogger(__name__)
 
 FRAME_MAX = (1 << 24) - 1
 FLUSH_BYTES = 64 << 10
-DROP_BYTES = 64 << 10
+PIECE_BYTES = 256 << 10  # that are read at a time
+SMALL_BYTES = 64 << 10  # of a payload: so much a connection has without asking
+
+Reserve = Callable[[int], None]  # bytes of a payload; raises an error of the tree
 
 
 class ConnectionClosed(Exception):
@@ -110,30 +115,38 @@ class PacketStream(Packets):
         self.shut()
         self.sock.close()
 
-    def read(self, bytes_max: int) -> bytes:
-        """One payload. Raises ConnectionClosed, or PacketTooLarge for a larger one.
+    def read(self, bytes_max: int, reserve: Reserve | None = None) -> bytes:
+        """One payload. Raises ConnectionClosed, or PacketTooLarge for a larger one, or what `reserve` raises.
 
-        That is read to its end and dropped, because a client reads nothing before it has sent all, and the
-        next packet is found behind it; but not while the time in all is limited, as it is before a login.
+        A payload that is refused is read to its end and dropped, because a client reads nothing before it has
+        sent all, and the next packet is found behind it; but not while the time in all is limited, as it is
+        before a login. `reserve`: called with the bytes that have come, before more of them are kept.
         """
-        payload, total = b"", 0
+        payload, total = bytearray(), 0
+        refused: RtolapError | None = None
         while True:
             header = self._exactly(4)
             length = int.from_bytes(header[:3], "little")
             self.sequence = (header[3] + 1) & 0xFF
             total += length
-            if total > bytes_max:
-                payload = b""
+            if refused is None and total > bytes_max:
+                payload.clear()
+                refused = PacketTooLarge(
+                    "packet too large", expected=f"at most {bytes_max} bytes", found=total
+                )
                 if self._deadline_s is not None:
                     break
-                self._drop(length)
-            else:
-                payload += self._exactly(length)
+            left = length
+            while left:
+                piece = self._piece(min(left, PIECE_BYTES))
+                left -= len(piece)
+                if refused is None:
+                    refused = _kept(payload, piece, reserve)
             if length < FRAME_MAX:
                 break
-        if total > bytes_max:
-            raise PacketTooLarge("packet too large", expected=f"at most {bytes_max} bytes", found=total)
-        return payload
+        if refused is not None:
+            raise refused
+        return bytes(payload)
 
     def write(self, payload: bytes | bytearray | memoryview) -> None:
         self.sequence = frame(payload, self.sequence, self._out)
@@ -171,10 +184,6 @@ class PacketStream(Packets):
             parts += self._piece(length - len(parts))
         return bytes(parts)
 
-    def _drop(self, length: int) -> None:
-        while length:
-            length -= len(self._piece(min(length, DROP_BYTES)))
-
     def _piece(self, bytes_max: int) -> bytes:
         self._keep_deadline()
         try:
@@ -192,6 +201,19 @@ class PacketStream(Packets):
         if left_s <= 0:
             raise ConnectionClosed("the time to log in is over")
         self.sock.settimeout(left_s)
+
+
+def _kept(payload: bytearray, piece: bytes, reserve: Reserve | None) -> RtolapError | None:
+    """Add the piece to the payload, or return why it is refused; nothing is kept then."""
+    size = len(payload) + len(piece)
+    try:
+        if reserve is not None and size > SMALL_BYTES:
+            reserve(size)
+    except RtolapError as error:
+        payload.clear()
+        return error
+    payload += piece
+    return None
 
 
 def frame(payload: bytes | bytearray | memoryview, sequence: int, out: bytearray) -> int:

@@ -3,48 +3,63 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 import pyarrow as pa
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, RtolapError
+from rtolap.query.memory_budget import LONG_DATA, PREPARED, Account
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.packets import Fields
-from rtolap.query.sql.parser import Statement
+from rtolap.query.sql.statement import Statement
 
 STATEMENTS_MAX = 1000
-LONG_DATA_BYTES_MAX = 16 << 20
+LONG_DATA_BYTES_MAX = 16 << 20  # of one statement
+STATEMENT_BYTES, COLUMN_BYTES, PARAMETER_BYTES, POSITION_BYTES = 4096, 512, 256, 256  # with their objects
 _UNSIGNED = 0x80
 _WIDTHS = {codes.TINY: 1, codes.SHORT: 2, codes.LONG: 4, codes.INT24: 4, codes.LONGLONG: 8}
 
 
 @dataclass
 class Prepared:
-    """`statement`: parsed, or the text of a SHOW, SET or the like. `names`: of the parameters, in order.
+    """`statement`: a query, or the text of a SHOW, SET or the like. `names`: of the parameters, in order.
 
-    `asks_for_cursor`: its last execution did. `too_long`: more long data was sent than is kept.
+    `asks_for_cursor`: its last execution did. `refused`: why long data that was sent is not kept.
     """
 
     statement: Statement | str
     columns: pa.Schema
     names: tuple[str, ...]
     types: list[tuple[int, int]] = field(default_factory=list)
-    long_data: dict[int, bytes] = field(default_factory=dict)
+    long_data: dict[int, bytearray] = field(default_factory=dict)
     asks_for_cursor: bool = False
-    too_long: bool = False
+    refused: RtolapError | None = None
 
-    def forget_long_data(self) -> None:
-        self.long_data, self.too_long = {}, False
+    @property
+    def long_data_bytes(self) -> int:
+        return sum(map(len, self.long_data.values())) + POSITION_BYTES * len(self.long_data)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Return an estimate of what it takes, on the large side."""
+        text = self.statement if isinstance(self.statement, str) else self.statement.text
+        names = sum(COLUMN_BYTES + 8 * len(column.name) for column in self.columns)
+        return STATEMENT_BYTES + 8 * len(text) + names + PARAMETER_BYTES * len(self.names)
 
 
 class PreparedStatements:
-    """By the number that the client knows each by. Raises QueryError for unknown ones and for too many."""
+    """By the number that the client knows each by. Raises QueryError for unknown ones and for too many, and
+    OverBudget for more than the account has room for."""
 
-    def __init__(self) -> None:
+    def __init__(self, account: Account) -> None:
+        self._account = account
         self._held: dict[int, Prepared] = {}
         self._next = 1
+        self._kept_bytes = 0
+        self._long_bytes = 0
 
     def check_room(self) -> None:
         if len(self._held) >= STATEMENTS_MAX:
@@ -53,6 +68,8 @@ class PreparedStatements:
             )
 
     def add_statement(self, prepared: Prepared) -> int:
+        self._account.reserve(PREPARED, self._kept_bytes + prepared.kept_bytes)
+        self._kept_bytes += prepared.kept_bytes
         identity, self._next = self._next, self._next + 1
         self._held[identity] = prepared
         return identity
@@ -62,26 +79,44 @@ class PreparedStatements:
         prepared = self._find(fields.integer(4))
         prepared.asks_for_cursor = bool(fields.integer(1) & codes.CURSOR_TYPE_READ_ONLY)
         fields.read(4)  # the iteration count is always 1
-        if prepared.too_long:
-            prepared.forget_long_data()
-            raise codes.PacketTooLarge(
-                "packet too large: the parameters", expected=f"at most {LONG_DATA_BYTES_MAX} bytes in all"
+        try:
+            if prepared.refused is not None:
+                raise prepared.refused
+            values, prepared.types = decode_parameters(
+                fields, len(prepared.names), prepared.types, prepared.long_data
             )
-        values, prepared.types = decode_parameters(
-            fields, len(prepared.names), prepared.types, prepared.long_data
-        )
-        prepared.forget_long_data()
+        finally:
+            self._forget_long_data(prepared)
         return prepared, list(values)
 
     def long_data(self, fields: Fields) -> None:
         """No answer is sent, so an error waits for the execution."""
         prepared = self._held.get(fields.integer(4))
         position, data = fields.integer(2), fields.rest()
-        if prepared is not None:
-            held = sum(map(len, prepared.long_data.values()))
-            prepared.too_long |= held + len(data) > LONG_DATA_BYTES_MAX
-            if not prepared.too_long:
-                prepared.long_data[position] = prepared.long_data.get(position, b"") + data
+        if prepared is None or prepared.refused is not None:
+            return
+        try:
+            if position >= len(prepared.names):
+                raise QueryError(
+                    f"long data of parameter {position + 1}", expected=f"at most {len(prepared.names)}"
+                )
+            if prepared.long_data_bytes + len(data) > LONG_DATA_BYTES_MAX:
+                raise codes.PacketTooLarge(
+                    "packet too large: the parameters", expected=f"at most {LONG_DATA_BYTES_MAX} bytes in all"
+                )
+            more = len(data) + (0 if position in prepared.long_data else POSITION_BYTES)
+            self._account.reserve(LONG_DATA, self._long_bytes + more)
+        except RtolapError as error:
+            self._forget_long_data(prepared)
+            prepared.refused = error
+            return
+        self._long_bytes += more
+        prepared.long_data.setdefault(position, bytearray()).extend(data)
+
+    def _forget_long_data(self, prepared: Prepared) -> None:
+        self._long_bytes -= prepared.long_data_bytes
+        prepared.long_data, prepared.refused = {}, None
+        self._account.reserve(LONG_DATA, self._long_bytes)
 
     def fetched(self, fields: Fields) -> None:
         """A COM_STMT_FETCH: every cursor that was given has no rows."""
@@ -90,13 +125,20 @@ class PreparedStatements:
             raise QueryError(f"prepared statement {identity} has no cursor", action="execute it with one")
 
     def reset(self, fields: Fields) -> None:
-        self._find(fields.integer(4)).forget_long_data()
+        self._forget_long_data(self._find(fields.integer(4)))
 
     def close(self, fields: Fields) -> None:
-        self._held.pop(fields.integer(4), None)
+        prepared = self._held.pop(fields.integer(4), None)
+        if prepared is not None:
+            self._forget_long_data(prepared)
+            self._kept_bytes -= prepared.kept_bytes
+            self._account.reserve(PREPARED, self._kept_bytes)
 
     def clear(self) -> None:
         self._held.clear()
+        self._kept_bytes = self._long_bytes = 0
+        self._account.reserve(PREPARED, 0)
+        self._account.reserve(LONG_DATA, 0)
 
     def _find(self, identity: int) -> Prepared:
         try:
@@ -106,7 +148,7 @@ class PreparedStatements:
 
 
 def decode_parameters(
-    fields: Fields, count: int, known: list[tuple[int, int]], long_data: dict[int, bytes]
+    fields: Fields, count: int, known: list[tuple[int, int]], long_data: Mapping[int, bytearray]
 ) -> tuple[list[object], list[tuple[int, int]]]:
     """Values of a COM_STMT_EXECUTE, bound natively by the engine afterwards, and their types; those of the
     last execution hold where none are sent.
@@ -164,7 +206,7 @@ def _decode(fields: Fields, type_code: int, unsigned: bool) -> object:
     return _text(fields.string(), type_code)
 
 
-def _text(data: bytes, type_code: int) -> object:
+def _text(data: bytes | bytearray, type_code: int) -> object:
     if type_code in (0, codes.NEWDECIMAL):
         value = Decimal(data.decode())
         if not value.is_finite():
@@ -173,7 +215,7 @@ def _text(data: bytes, type_code: int) -> object:
     try:
         return data.decode()  # clients send texts as bytes, and bytes as texts
     except UnicodeDecodeError:
-        return data
+        return bytes(data)
 
 
 def _instant(fields: Fields, type_code: int) -> object:

@@ -24,6 +24,7 @@ from rtolap.base.errors import (
 from rtolap.base.http_server import ACCEPT_AGAIN_S, EXHAUSTED
 from rtolap.base.server_limits import Connections, Place
 from rtolap.base.users import Users
+from rtolap.query.memory_budget import Account
 from rtolap.query.mysql.answers import error_packet
 from rtolap.query.mysql.client_watch import ClientWatch
 from rtolap.query.mysql.connection import Connection
@@ -197,12 +198,15 @@ class MySqlServer:
 
     def _serve(self, stream: PacketStream, identity: int, host: str, place: Place) -> None:
         verify = functools.partial(self._verify, host)
+        account: Account | None = None
         try:
             login = self._log_in(stream, identity, verify)
+            account = self._service.budget.account(login.user)
             session = Session(
                 identity,
                 login.user,
                 host,
+                account=account,
                 tls_cipher=stream.tls_cipher,
                 facts=self.facts(),
                 databases=lambda: self._service.catalogue().databases(),
@@ -211,7 +215,8 @@ class MySqlServer:
             if login.database:
                 session.use(login.database)
             connection = Connection(
-                *(stream, login.capabilities, session, self._service, self._executor, verify, self._watch)
+                *(stream, login.capabilities, session, self._service, self._executor, verify, self._watch),
+                account,
             )
             place.leave()
             self._enter(identity, connection, stream)
@@ -236,6 +241,8 @@ class MySqlServer:
             with self._lock:
                 self._open.pop(identity, None)
             stream.close()
+            if account is not None:
+                account.close()
 
     def _log_in(self, stream: PacketStream, identity: int, verify: Verify) -> Login:
         try:

@@ -12,7 +12,6 @@ from typing import ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.mysql import MySQL
-from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import SqlSyntaxError
@@ -73,13 +72,12 @@ class RtolapSql(MySQL):
         OPERATION_MODIFIERS: ClassVar = {*MySQL.Parser.OPERATION_MODIFIERS, "SQL_CACHE"}
 
 
-class _AnsiQuotes(MySQL):
-    """Reads the tokens of a text in which double quotes make names."""
-
-    class Tokenizer(MySQL.Tokenizer):
-        QUOTES: ClassVar = ["'"]
-        IDENTIFIERS: ClassVar = ["`", '"']
-        STRING_ESCAPES: ClassVar = ["'", "\\"]
+# Quotes and comments under ANSI_QUOTES. The work has no step for each word of a text.
+_ANSI_PART = re.compile(
+    r"""'(?:[^'\\]|\\.|'')*+'|`(?:[^`]|``)*+`|"(?P<name>(?:[^"]|"")*+)"|--[^\n]*+|\#[^\n]*+"""
+    r"""|/\*.*?\*/|(?P<open>['"`]|/\*)""",
+    re.DOTALL,
+)
 
 
 def quoted_with_backticks(sql: str) -> str:
@@ -90,16 +88,15 @@ def quoted_with_backticks(sql: str) -> str:
     """
     if '"' not in sql:
         return sql
-    try:
-        tokens = _AnsiQuotes().tokenize(sql)
-    except TokenError as error:
-        raise SqlSyntaxError(f"bad SQL: {str(error).splitlines()[0]}") from error
-    pieces, at = [], 0
-    for token in tokens:
-        if token.token_type is TokenType.IDENTIFIER and sql[token.start] == '"':
-            pieces += [sql[at : token.start], "`", token.text.replace("`", "``"), "`"]
-            at = token.end + 1
-    return "".join(pieces) + sql[at:]
+
+    def rewritten(part: re.Match[str]) -> str:
+        if part["name"] is not None:
+            return part["name"].replace('""', '"').replace("`", "``").join("``")
+        if part["open"] is not None:
+            raise SqlSyntaxError("bad SQL: a quote or a comment is not closed")
+        return part[0]
+
+    return _ANSI_PART.sub(rewritten, sql)
 
 
 def quoted_for_ansi(sql: str) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import sqlglot
 from sqlglot import exp
@@ -17,6 +15,7 @@ from sqlglot.tokenizer_core import TokenType
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
 from rtolap.query.approval import bounds, nodes
 from rtolap.query.sql.dialect import RtolapSql
+from rtolap.query.sql.statement import Explain
 
 _EXPLAIN = re.compile(r"\s*+(?:explain|desc|describe)\s++(analyze\s++)?(?=select\b|with\b|\()", re.IGNORECASE)
 # What sqlglot fails with, besides its own errors, where a function's arguments are not those that it expects.
@@ -25,13 +24,10 @@ _CHARSETS = ("_binary", "_utf8mb4", "_utf8mb3", "_utf8", "_ascii")
 _MARKUP = re.compile(r"\x1b\[\d+m")
 
 
-Parameters = Sequence[object] | Mapping[str, object]
-Explain = Literal["plan", "analyze"]  # EXPLAIN shows what would be done, EXPLAIN ANALYZE what was done
-
-
 @dataclass(frozen=True)
-class Statement:
-    """One query. Parameters are named `p1`, `p2`, … in the order of their `?`, or as `:name` names them."""
+class StatementTree:
+    """One query, read. Parameters are named `p1`, `p2`, … in the order of their `?`, or as `:name` names
+    them."""
 
     tree: exp.Expr
     explain: Explain | None
@@ -42,26 +38,8 @@ class Statement:
         """Its functions and `@@variables`: a look through the tree takes as long as a small statement."""
         return tuple(self.tree.find_all(exp.SessionParameter, exp.Func))
 
-    def bind(self, parameters: Parameters) -> dict[str, object]:
-        """Values by parameter name. Raises QueryError when there are too few or too many."""
-        if isinstance(parameters, Mapping):
-            given = {str(name): value for name, value in parameters.items()}
-        else:
-            given = dict(zip(self.parameters, parameters, strict=False))
-            if len(parameters) != len(self.parameters):
-                raise QueryError(
-                    "wrong number of parameters", expected=len(self.parameters), found=len(parameters)
-                )
-        if set(given) != set(self.parameters):
-            raise QueryError(
-                "wrong parameters",
-                expected=", ".join(self.parameters) or "none",
-                found=", ".join(given) or "none",
-            )
-        return given
 
-
-def parse(sql: str, database: str | None = None) -> Statement:
+def parse(sql: str, database: str | None = None) -> StatementTree:
     """`database`: of the tables that the text names without one; None where only cubes and lookups are.
 
     Raises QueryError for bad SQL, several statements, or anything but a query.
@@ -94,7 +72,7 @@ def parse(sql: str, database: str | None = None) -> Statement:
     _drop_dual(tree)
     if database is not None:
         _complete(tree, database)
-    return Statement(tree, explain, _parameters(tree, positional))
+    return StatementTree(tree, explain, _parameters(tree, positional))
 
 
 def too_deep() -> QueryError:

@@ -9,19 +9,20 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
+import pyarrow as pa
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError, TokenError
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.errors import SqlglotError
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnknownZone, UnsupportedSql
 from rtolap.query.durations import durations_us, is_duration, time_text
 from rtolap.query.outcome import Outcome
 from rtolap.query.sql.dialect import RtolapSql
+from rtolap.query.sql.parser import PARSERS_OWN
 from rtolap.query.sql.rules.dates.zones import is_zone, offset_minutes
+from rtolap.query.sql.statement import UserValue
 
 Value = str | int  # of a variable of the system
-UserValue = str | int | float | Decimal | bytes | None
 Evaluate = Callable[[str, Mapping[str, UserValue]], UserValue]  # an expression and user variables → its value
 USER_VARIABLES_MAX = 1_000
 USER_BYTES_MAX = 1 << 20  # of all user variables of a session
@@ -41,6 +42,13 @@ _HARMLESS_MODES = frozenset(
         *("NO_FIELD_OPTIONS", "NO_KEY_OPTIONS", "NO_TABLE_OPTIONS", "SIMULTANEOUS_ASSIGNMENT"),
     )
 )
+PARSED_CHARACTERS_MAX = 2_000  # of the values of one SET that are read here, not by the engine
+# Quotes, comments and marks as the parser splits them; what is within quotes is no step for each character.
+_PART: Final = re.compile(
+    r"""'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+"|`(?:[^`]|``)*+`|--[^\n]*+|\#[^\n]*+|/\*.*?\*/|/\*"""
+    r"""|<=>|[<>!:]=|[=(),;'"`]|[^'"`\-#/<>!:=(),;]++|.""",
+    re.DOTALL,
+)
 _TARGET: Final = re.compile(
     r"(?:(?P<scope>session|local|global|persist|persist_only)\s+|@@(?:(?P<at_scope>\w+)\s*\.\s*)?)?"
     r"`?(?P<name>@?\w+)`?\s*\Z",
@@ -50,10 +58,19 @@ _TARGET: Final = re.compile(
 
 def user_value(outcome: Outcome) -> UserValue:
     """Return the value of an outcome of one column, as a user variable holds it: moments are texts there."""
-    table = outcome.table()
-    if table.num_rows != 1 or table.num_columns != 1:
-        raise QueryError("SET of a user variable", expected="one value", found=f"{table.num_rows} rows")
-    column = table.column(0)
+    batches, rows = [], 0
+    for batch in outcome.batches:
+        batches.append(batch)
+        rows += batch.num_rows
+        if rows > 1:
+            break
+    if rows != 1 or len(outcome.schema) != 1:
+        raise QueryError(
+            "SET of a user variable",
+            expected="one value",
+            found=f"{'more than one row' if rows > 1 else f'{rows} rows'} of {len(outcome.schema)} columns",
+        )
+    column = pa.Table.from_batches(batches, outcome.schema).column(0)
     if is_duration(column.type):
         (duration,) = durations_us(column)
         return None if duration is None else time_text(duration)
@@ -88,124 +105,178 @@ def assigned(
     variables, users = dict(variables), dict(users)
     if re.match(r"\s*statement\b", text, re.IGNORECASE):
         raise UnsupportedSql("unsupported SET STATEMENT … FOR", action="SET the variable, then ask")
+    reading = _Reading(variables, users)
+    size = users_bytes(users)
     for scope, name, expression in _read(text):
         if name.startswith("@"):
-            users[name] = _user_value(expression, variables, users, evaluate)
-            _check_room(users)
+            value = _user_value(expression, reading, evaluate)
+            size += value_bytes(name, value) - (value_bytes(name, users[name]) if name in users else 0)
+            users[name] = value
+            _check_room(len(users), size)
         elif name in _CHECKED:
             if scope in ("global", "persist", "persist_only"):
                 raise UnsupportedSql(
                     f"unsupported SET {scope.upper()} {name}", action=f"set it of the session: SET {name} = …"
                 )
             is_default = expression.upper() == "DEFAULT"
-            value = defaults[name] if is_default else _value(_parsed(expression), variables, users)
-            variables[name] = _CHECKED[name](value)
+            variables[name] = _CHECKED[name](defaults[name] if is_default else reading.value(expression))
     return variables, users
 
 
+def users_bytes(users: Mapping[str, UserValue]) -> int:
+    """Return what user variables take in memory."""
+    return sum(value_bytes(name, value) for name, value in users.items())
+
+
+def value_bytes(name: str, value: UserValue) -> int:
+    return len(name) + sys.getsizeof(value)
+
+
 def _read(text: str) -> Iterator[tuple[str, str, str]]:
-    """(scope, name, expression) of each assignment of a list; what is none of these is passed over."""
-    try:
-        tokens = RtolapSql().tokenize(text)
-    except TokenError as error:
-        raise SqlSyntaxError("bad SQL: a quote or a comment is not closed") from error
-    ends = [(token.token_type, token.start, token.end + 1) for token in tokens]
-    depth, start, middle = 0, 0, None
-    for kind, at, behind in [*ends, (None, len(text), len(text))]:
-        depth += (kind is TokenType.L_PAREN) - (kind is TokenType.R_PAREN)
-        if kind is not None and depth > 0:
-            continue
-        if kind in (TokenType.EQ, TokenType.COLON_EQ) and middle is None:
-            middle = (at, behind)
-        elif kind in (None, TokenType.COMMA, TokenType.SEMICOLON):
-            target = None if middle is None else _TARGET.match(text[start : middle[0]].strip())
-            if middle is not None and target is not None:
-                scope = (target["scope"] or target["at_scope"] or "session").lower()
-                yield scope, target["name"].lower(), text[middle[1] : at].strip()
-            start, middle = behind, None
+    """(scope, name, expression) of each assignment of a list; what is none of these is passed over.
+
+    The work is linear in the text, and has no step for each character.
+    """
+    depth, start, middle, at = 0, 0, None, 0
+    while at <= len(text):
+        part = _PART.match(text, at)
+        word, behind = ("", at + 1) if part is None else (part[0], part.end())
+        if word in ("'", '"', "`", "/*"):
+            raise SqlSyntaxError("bad SQL: a quote or a comment is not closed")
+        depth += (word == "(") - (word == ")")
+        if depth <= 0 or not word:
+            if word in ("=", ":=") and middle is None:
+                middle = (at, behind)
+            elif word in ("", ",", ";"):
+                target = None if middle is None else _TARGET.match(text[start : middle[0]].strip())
+                if middle is not None and target is not None:
+                    scope = (target["scope"] or target["at_scope"] or "session").lower()
+                    yield scope, target["name"].lower(), text[middle[1] : at].strip()
+                start, middle = behind, None
+        at = behind
 
 
-def _parsed(expression: str) -> exp.Expr:
-    try:
-        return sqlglot.parse_one(expression, dialect=RtolapSql)
-    except (SqlglotError, RecursionError) as error:
-        raise SqlSyntaxError(f"bad SQL: SET … = {expression[:100]}") from error
+class _Unknown(Exception):
+    """Not a value that is computed here."""
 
 
-def _user_value(
-    expression: str,
-    variables: Mapping[str, Value],
-    users: Mapping[str, UserValue],
-    evaluate: Evaluate,
-) -> UserValue:
-    node = _parsed(expression)
-    if isinstance(node, exp.Parameter):
-        return users.get(f"@{node.name}".lower())
-    if isinstance(node, exp.Literal) and (node.is_string or str(node.this).isdecimal()):
-        return _value(node, variables, users)
-    if isinstance(node, exp.SessionParameter):
-        return variables.get(str(node.name).lower())  # NULL, where a client saves one that is not here
-    if isinstance(node, exp.Concat | exp.Replace | exp.Coalesce):  # which clients write, in every session
-        known = _known_value(node, variables, users)
+class _Reading:
+    """The values that are read here: constants, variables, and texts made of these, as clients write them in
+    every session. What is long, or more, is left to the engine.
+
+    `variables` and `users` change while a list is assigned.
+    """
+
+    def __init__(self, variables: Mapping[str, Value], users: Mapping[str, UserValue]) -> None:
+        self._variables = variables
+        self.users = users
+        self._characters_left = PARSED_CHARACTERS_MAX
+
+    def parsed(self, expression: str) -> exp.Expr | None:
+        """Return None for an expression that is not read here. Raises SqlSyntaxError."""
+        if len(expression) > self._characters_left:
+            return None
+        self._characters_left -= len(expression)
+        try:
+            return sqlglot.parse_one(expression, dialect=RtolapSql)
+        except (SqlglotError, RecursionError, *PARSERS_OWN) as error:
+            raise SqlSyntaxError(f"bad SQL: SET … = {expression[:100]}") from error
+
+    def value(self, expression: str) -> Value:
+        """Raises UnsupportedSql for what is not computed here."""
+        node = self.parsed(expression)
+        known = None if node is None else self.known(node)
         if known is not None:
             return known
-    return evaluate(expression, users)
+        if isinstance(node, exp.Parameter):
+            name = f"@{node.name}".lower()[:100]
+            raise UnsupportedSql(f"unsupported value of SET: {name} holds nothing that was kept")
+        raise UnsupportedSql(
+            f"unsupported value of SET: {expression[:100]}",
+            expected="a constant, a variable, or CONCAT and REPLACE of these, in at most "
+            f"{PARSED_CHARACTERS_MAX} characters of one SET",
+        )
+
+    def user(self, node: exp.Parameter) -> UserValue:
+        return self.users.get(f"@{node.name}".lower())
+
+    def variable(self, node: exp.SessionParameter) -> Value | None:
+        """NULL, where a client saves one that is not here."""
+        return self._variables.get(str(node.name).lower())
+
+    def known(self, node: exp.Expr) -> Value | None:
+        try:
+            return self._value(node)
+        except _Unknown:
+            return None
+
+    def _value(self, node: exp.Expr) -> Value:
+        match node:
+            case exp.Literal():
+                return str(node.this) if node.is_string else _number(str(node.this))
+            case exp.Column() if not node.table:
+                return str(node.name)
+            case exp.SessionParameter():
+                variable = self.variable(node)
+                if variable is not None:
+                    return variable
+            case exp.Parameter():
+                held = self.user(node)
+                if isinstance(held, str | int):
+                    return held
+            case exp.Concat():
+                parts = [str(self._value(part)) for part in node.expressions]
+                _check_text(sum(map(len, parts)))
+                return "".join(parts)
+            case exp.Replace():
+                text, old, new = (
+                    str(self._value(part)) for part in (node.this, node.expression, node.args["replacement"])
+                )
+                _check_text(len(text) + (text.count(old) * len(new) if old else 0))
+                return text.replace(old, new) if old else text
+            case exp.Coalesce():
+                for part in (node.this, *node.expressions):
+                    if (value := self.known(part)) is not None:
+                        return value
+            case exp.Subquery() | exp.Paren():
+                return self._value(node.this)
+            case exp.Select() if len(node.expressions) == 1 and node.args.get("from_") is None:
+                return self._value(node.expressions[0])
+        raise _Unknown
 
 
-def _check_room(users: Mapping[str, UserValue]) -> None:
-    size = sum(len(name) + sys.getsizeof(value) for name, value in users.items())
-    if len(users) > USER_VARIABLES_MAX or size > USER_BYTES_MAX:
+def _user_value(expression: str, reading: _Reading, evaluate: Evaluate) -> UserValue:
+    node = reading.parsed(expression)
+    known: UserValue = None
+    match node:
+        case exp.Parameter():
+            return reading.user(node)
+        case exp.SessionParameter():
+            return reading.variable(node)
+        case exp.Literal() if node.is_string or str(node.this).isdecimal():
+            known = reading.known(node)
+        case exp.Concat() | exp.Replace() | exp.Coalesce():
+            known = reading.known(node)
+    return evaluate(expression, reading.users) if known is None else known
+
+
+def _check_text(length: int) -> None:
+    """Raises QueryError for a text that no user variable may hold, before it is made."""
+    if length > USER_BYTES_MAX:
         raise QueryError(
             "too much in user variables",
-            expected=f"at most {USER_VARIABLES_MAX} variables and {USER_BYTES_MAX} bytes in a session",
-            found=f"{len(users)} variables, {size} bytes",
+            expected=f"at most {USER_BYTES_MAX} bytes in a session",
+            found=f"a text of {length} characters",
         )
 
 
-def _known_value(
-    node: exp.Expr, variables: Mapping[str, Value], users: Mapping[str, UserValue]
-) -> Value | None:
-    try:
-        return _value(node, variables, users)
-    except QueryError:
-        return None
-
-
-def _value(node: exp.Expr, variables: Mapping[str, Value], users: Mapping[str, UserValue]) -> Value:
-    """Return the value of what clients write: constants, words, variables, and texts made of these."""
-
-    def text(part: exp.Expr) -> str:
-        return str(_value(part, variables, users))
-
-    match node:
-        case exp.Literal():
-            return str(node.this) if node.is_string else _number(str(node.this))
-        case exp.Column() if not node.table:
-            return str(node.name)
-        case exp.SessionParameter() if str(node.name).lower() in variables:
-            return variables[str(node.name).lower()]
-        case exp.Parameter():
-            name = f"@{node.name}".lower()
-            held = users.get(name)
-            if isinstance(held, str | int):
-                return held
-            raise UnsupportedSql(f"unsupported value of SET: {name} holds nothing that was kept")
-        case exp.Concat():
-            return "".join(map(text, node.expressions))
-        case exp.Replace():
-            return text(node.this).replace(text(node.expression), text(node.args["replacement"]))
-        case exp.Coalesce():
-            for part in (node.this, *node.expressions):
-                if (value := _known_value(part, variables, users)) is not None:
-                    return value
-        case exp.Subquery() | exp.Paren():
-            return _value(node.this, variables, users)
-        case exp.Select() if len(node.expressions) == 1 and node.args.get("from_") is None:
-            return _value(node.expressions[0], variables, users)
-    raise UnsupportedSql(
-        f"unsupported value of SET: {node.sql(dialect=RtolapSql)[:100]}",
-        expected="a constant, a variable, or CONCAT and REPLACE of these",
-    )
+def _check_room(count: int, size: int) -> None:
+    if count > USER_VARIABLES_MAX or size > USER_BYTES_MAX:
+        raise QueryError(
+            "too much in user variables",
+            expected=f"at most {USER_VARIABLES_MAX} variables and {USER_BYTES_MAX} bytes in a session",
+            found=f"{count} variables, {size} bytes",
+        )
 
 
 def _number(digits: str) -> Value:

@@ -15,7 +15,7 @@ from rtolap.query.approval import bounds
 from rtolap.query.sql.dialect import quoted_with_backticks
 from rtolap.query.statements.shows import Show, show_of
 from rtolap.query.statements.text_prepared import Deallocate, ExecutePrepared, Prepare, text_prepared_of
-from rtolap.query.stored.ddl import Definition, parse_ddl
+from rtolap.query.stored.ddl import is_definition
 
 _BLANK_OR_COMMENT = re.compile(r"\s+|/\*(?!!).*?\*/|--[ \t][^\n]*|#[^\n]*", re.DOTALL)
 _PIECE = re.compile(
@@ -105,9 +105,13 @@ class Kill:
 
 @dataclass(frozen=True)
 class Define:
-    """CREATE, ALTER, DROP or TRUNCATE of stored tables and their databases."""
+    """CREATE, ALTER, DROP or TRUNCATE of stored tables and their databases.
 
-    definition: Definition
+    Its text is read by the executor, once the caller's right is known. `database`: of tables without one.
+    """
+
+    text: str
+    database: str | None
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,7 @@ def classify(text: str, database: str | None) -> Request:
     """Return the kind of a text that `text.plain` has returned.
 
     `database`: of tables that a definition names without one.
-    Raises QueryError for a SHOW or a definition that cannot be read, and for an empty text.
+    Raises QueryError for a SHOW that cannot be read, and for an empty text.
     """
     return _known(text, database) if len(text) <= TEXT_KEPT_MAX else _kind(text, database)
 
@@ -147,8 +151,7 @@ def _kind(text: str, database: str | None) -> Request:
         return show
     if (prepared := text_prepared_of(text)) is not None:
         return prepared
-    definition = parse_ddl(text, database)
-    return Query(text) if definition is None else Define(definition)
+    return Define(text, database) if is_definition(text) else Query(text)
 
 
 _known = lru_cache(KINDS_KEPT)(_kind)
@@ -162,7 +165,7 @@ def is_diagnostic(text: str) -> bool:
 def needs_admission(request: Request) -> bool:
     """Return True for a statement that the engine computes, for as long as its caller lets it."""
     return (
-        isinstance(request, Query | ExecutePrepared)
+        isinstance(request, Query | ExecutePrepared | Prepare)
         or (isinstance(request, Show) and bool(request.condition))
         or (isinstance(request, SetVariables) and "@" in request.assignments)
     )

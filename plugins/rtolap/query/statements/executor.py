@@ -12,10 +12,10 @@ from rtolap.base.users import Users
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.cancel import Cancellation
 from rtolap.query.outcome import Outcome
-from rtolap.query.sql.parser import Parameters, Statement
+from rtolap.query.sql.statement import Parameters, UserValue
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements import text_prepared
-from rtolap.query.statements.assignments import UserValue, Value, user_value
+from rtolap.query.statements.assignments import Value, user_value
 from rtolap.query.statements.classify import (
     Define,
     Kill,
@@ -29,11 +29,11 @@ from rtolap.query.statements.classify import (
     needs_admission,
     plain,
 )
-from rtolap.query.statements.session import Session, substitute
+from rtolap.query.statements.session import Session, completed
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import Show
 from rtolap.query.statements.text_prepared import Deallocate, ExecutePrepared, Prepare
-from rtolap.query.stored.ddl import Definition
+from rtolap.query.stored.ddl import parse_ddl
 
 
 class Peers(Protocol):
@@ -84,8 +84,11 @@ class Executor:
         Raises Forbidden, QueryError and whatever stops a cube or a stored table from answering.
         """
         if isinstance(request, Query):
-            statement = self.parse(request, session)
-            return self._service.execute(statement, parameters, cancellation, session.positions)
+            return self._service.execute(
+                *(request.text, parameters, cancellation, session.positions),
+                database=session.database,
+                complete=lambda statement: completed(statement, session),
+            )
         if parameters:
             raise QueryError("wrong number of parameters", expected="none, but for a query")
         match request:
@@ -94,8 +97,8 @@ class Executor:
                 return Outcome(shown.schema, iter(shown.to_batches()))
             case ExecutePrepared():
                 return self._execute_prepared(request, session, cancellation)
-            case Define(definition=definition):
-                return self._define(definition, session)
+            case Define():
+                return self._define(request, session)
             case SetVariables(assignments=assignments):
                 _check_kept(session, "SET", "give what it is for with the request: timeout_ms, database")
                 self._set(assignments, session, cancellation)
@@ -107,24 +110,28 @@ class Executor:
                 self._peers.kill(request.connection_id, session.user, connection=of_connection)
             case Prepare():
                 _check_kept(session, "PREPARE", "send the statement with its parameters")
-                self._prepare(request, session)
+                try:
+                    self._prepare(request, session, cancellation)
+                finally:
+                    if cancellation is not None:
+                        cancellation.close()
             case Deallocate(name=name):
                 _check_kept(session, "DEALLOCATE", "send the statement with its parameters")
-                text_prepared.find(session.prepared, name)
-                del session.prepared[name]
+                session.forget_prepared(name)
             case Nothing() | TransactionWord():
                 pass
         return _done()
 
     def _set(self, assignments: str, session: Session, cancellation: Cancellation | None) -> None:
-        endings = [] if cancellation is None else [cancellation]
+        ending = cancellation or self._service.cancellation(session.timeout_ms, session.user)
 
         def evaluate(expression: str, users: Mapping[str, UserValue]) -> UserValue:
-            statement = self._service.prepare(f"select ({expression})", session.database)
-            ending = (
-                endings.pop() if endings else self._service.cancellation(session.timeout_ms, session.user)
+            part = ending.part()
+            outcome = self._service.execute(
+                *(f"select ({expression})", (), part),
+                database=session.database,
+                complete=lambda statement: completed(statement, session, users),
             )
-            outcome = self._service.execute(substitute(statement, session, users), (), ending)
             try:
                 return user_value(outcome)
             finally:
@@ -133,18 +140,17 @@ class Executor:
         try:
             session.set(assignments, evaluate)
         finally:
-            if cancellation is not None:
-                cancellation.close()
+            ending.close()
 
-    def _prepare(self, request: Prepare, session: Session) -> None:
+    def _prepare(self, request: Prepare, session: Session, cancellation: Cancellation | None) -> None:
         text = request.text if request.variable is None else str(session.users.get(request.variable))
         text = plain(text, ansi_quotes=session.has_ansi_quotes)
         prepared = classify(text, session.database)
         if isinstance(prepared, Prepare | ExecutePrepared | Deallocate):
             raise UnsupportedSql("unsupported PREPARE of PREPARE, EXECUTE or DEALLOCATE")
         if isinstance(prepared, Query):
-            self.parse(prepared, session)  # an error in it is told now
-        text_prepared.keep(session.prepared, request.name, text)
+            self._service.check(prepared.text, session.database, cancellation)  # an error in it is told now
+        session.keep_prepared(request.name, text)
 
     def _execute_prepared(
         self, request: ExecutePrepared, session: Session, cancellation: Cancellation | None
@@ -157,12 +163,11 @@ class Executor:
             cancellation = None
         return self.execute(prepared, session, values, cancellation)
 
-    def parse(self, query: Query, session: Session) -> Statement:
-        return substitute(self._service.prepare(query.text, session.database), session)
-
-    def _define(self, definition: Definition, session: Session) -> Outcome:
+    def _define(self, request: Define, session: Session) -> Outcome:
         if not session.has_token:
             self._users.require(session.user, "define")
+        definition = parse_ddl(request.text, request.database)
+        assert definition is not None, "it was classified as one"
         notes = self._service.definitions.apply(definition)
         return _done(tuple(QueryWarning("without_effect", "Note", note) for note in notes))
 

@@ -1,31 +1,29 @@
-"""Session state, and `@@variables` and functions of the session as constants."""
+"""Session state, and its values for the `@@variables` and functions of statements."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
-
-from sqlglot import exp
 
 from rtolap.base.errors import UnknownDatabase, UnknownVariable, UnsupportedSql
 from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
+from rtolap.query.memory_budget import SESSION, Account, MemoryBudget
 from rtolap.query.session_token import SessionPositions, SessionTokens
-from rtolap.query.sql.dialect import label_of
-from rtolap.query.sql.parser import Statement
-from rtolap.query.sql.rules.dates.zones import in_session_zone, offset_minutes
+from rtolap.query.sql.rules.dates.zones import offset_minutes
+from rtolap.query.sql.statement import Statement, UserValue
 from rtolap.query.statement_service import TIMEOUT_MS_DEFAULT
+from rtolap.query.statements import text_prepared
 from rtolap.query.statements.assignments import (
     ANSI_QUOTES,
     SESSION_TOKEN,
     TIMEOUT_MS_MAX,
     Evaluate,
-    UserValue,
     Value,
     assigned,
     refuse,
+    users_bytes,
 )
 
 SERVER_VERSION = "8.0.33-rtolap"  # clients decide by it which grammar and catalogue they use
@@ -79,8 +77,9 @@ class Session:
 
     `is_kept`: another statement follows in it; a request over HTTP has one of its own. `has_token`: its
     caller has the cluster's token, and no name. `facts`: variables that the server states and no session
-    changes. `tls_cipher`: empty without TLS. `databases`: those that tables are in now. `tokens`: as
-    @@rtolap_session_token they carry `positions`, which is what the session has been answered.
+    changes. `tls_cipher`: empty without TLS. `databases`: those that tables are in now. `account`: of what
+    it has in memory. `tokens`: as @@rtolap_session_token they carry `positions`, which is what the session
+    has been answered.
     """
 
     connection_id: int
@@ -92,6 +91,7 @@ class Session:
     has_token: bool = False
     facts: Mapping[str, str | int] = field(default_factory=dict)
     databases: Callable[[], Sequence[str]] = lambda: (DATABASE,)
+    account: Account = field(default_factory=lambda: MemoryBudget().account(""))
     tokens: SessionTokens = field(default_factory=lambda: SessionTokens(secrets.token_hex()))
     variables: dict[str, Value] = field(init=False)
     users: dict[str, UserValue] = field(init=False)
@@ -108,6 +108,7 @@ class Session:
         self.variables = {**VARIABLES, **self.facts}
         self.users = {}
         self.prepared = {}
+        self.account.reserve(SESSION, 0)
         self.positions = SessionPositions()
         self.warnings = []
 
@@ -135,7 +136,7 @@ class Session:
         name = database.strip().strip("`").lower()
         if name not in (DATABASE, INFORMATION_SCHEMA) and name not in self.databases():
             known = ", ".join(self.databases())
-            raise UnknownDatabase(f"unknown database {database!r}", expected=f"one of {known}")
+            raise UnknownDatabase(f"unknown database {database[:100]!r}", expected=f"one of {known}")
         self.database = name
 
     @property
@@ -147,84 +148,65 @@ class Session:
     def set(self, assignments: str, evaluate: Evaluate = refuse) -> None:
         """SET …, all of it or, raising QueryError for what is not kept here, nothing."""
         variables, users = assigned(assignments, self.variables, VARIABLES, self.users, evaluate)
+        self._reserve(users, self.prepared)
         token = str(variables[SESSION_TOKEN])
         if token != self.variables[SESSION_TOKEN]:
             self.positions.merge(self.tokens.read(token))  # what was answered here still counts
         self.variables, self.users = variables, users
 
+    def keep_prepared(self, name: str, text: str) -> None:
+        """Raises QueryError where there is no room for it."""
+        prepared = dict(self.prepared)
+        text_prepared.keep(prepared, name, text)
+        self._reserve(self.users, prepared)
+        self.prepared = prepared
 
-def substitute(
+    def forget_prepared(self, name: str) -> None:
+        """Raises UnknownPrepared."""
+        text_prepared.find(self.prepared, name)
+        del self.prepared[name]
+        self._reserve(self.users, self.prepared)
+
+    def _reserve(self, users: Mapping[str, UserValue], prepared: Mapping[str, str]) -> None:
+        self.account.reserve(SESSION, users_bytes(users) + users_bytes(prepared))
+
+
+def completed(
     statement: Statement, session: Session, users: Mapping[str, UserValue] | None = None
 ) -> Statement:
-    """Put the session's values in the place of `@@variables`, `@name`, DATABASE(), USER() and the like.
+    """Return the statement with the session's values for what it takes from its session.
 
-    `users`: user variables that are not the session's yet. The same statement where there is nothing of it:
-    what it was rewritten to is found by its identity.
+    `users`: user variables that are not the session's yet.
     """
-    users = session.users if users is None else users
-    zone = session.zone if any(isinstance(node, exp.Func) for node in statement.functions) else None
-    if zone is None and all(_value(node, session, users) is None for node in statement.functions):
+    zone = session.zone if statement.has_functions else None
+    if zone is None and not statement.session_names:
         return statement
-    tree = statement.tree.copy()
-    for select in tree.find_all(exp.Select):
-        select.set("expressions", [_labelled(projection) for projection in select.expressions])
-    for node in list(tree.find_all(exp.Expr)):
-        value = _value(node, session, users)
-        if value is not None:
-            node.replace(value)
-    if zone is not None:
-        in_session_zone(tree, zone)
-    return replace(statement, tree=tree)
+    users = session.users if users is None else users
+    given = {name: _value(name, session, users) for name in statement.session_names}
+    return replace(statement, given=given, zone=zone)
 
 
-def _labelled(projection: exp.Expr) -> exp.Expr:
-    if isinstance(projection, exp.Alias) or not projection.find(exp.SessionParameter, exp.Func):
-        return projection
-    return exp.alias_(projection, label_of(projection), quoted=True)
-
-
-def _value(node: exp.Expr, session: Session, users: Mapping[str, UserValue]) -> exp.Expr | None:
-    if isinstance(node, exp.SessionParameter):
-        name = str(node.name).lower()
-        if name.startswith("@"):
-            if not session.is_kept:
-                raise UnsupportedSql(
-                    "user variables (@name) are not supported: no statement follows in this session",
-                    action="bind a parameter instead",
-                )
-            return _literal(users.get(name))
-        value = session.variable(name)
+def _value(name: str, session: Session, users: Mapping[str, UserValue]) -> UserValue:
+    """`name`: see `Statement.session_names`."""
+    if name.startswith("@@"):
+        value = session.variable(name[2:])
         if value is None:
-            raise UnknownVariable(f"unknown variable @@{name}", action="SHOW VARIABLES lists those there are")
-        return _literal(value)
-    if not isinstance(node, exp.Func):
-        return None
-    name = str(node.this if isinstance(node, exp.Anonymous) else node.key).lower().replace("_", "")
+            raise UnknownVariable(f"unknown variable {name}", action="SHOW VARIABLES lists those there are")
+        return value
+    if name.startswith("@"):
+        if not session.is_kept:
+            raise UnsupportedSql(
+                "user variables (@name) are not supported: no statement follows in this session",
+                action="bind a parameter instead",
+            )
+        return users.get(name)
     match name:
-        case "database" | "schema" | "currentschema" | "currentdatabase":
-            return _literal(session.database)
-        case "user" | "currentuser" | "sessionuser" | "systemuser":
-            return _literal(f"{session.user}@{session.host}")
-        case "version" | "currentversion":
-            return _literal(SERVER_VERSION)
+        case "database":
+            return session.database
+        case "user":
+            return f"{session.user}@{session.host}"
+        case "version":
+            return SERVER_VERSION
         case "connectionid":
-            return _literal(session.connection_id)
-        case "lastinsertid" | "foundrows" | "rowcount":
-            return _literal(0)
-    return None
-
-
-def _literal(value: UserValue) -> exp.Expr:
-    match value:
-        case None:
-            return exp.null()
-        case str():
-            return exp.Literal.string(value)
-        case bytes():
-            return exp.HexString(this=value.hex())
-        case float():
-            number = f"{abs(value)!r}"
-            literal: exp.Expr = exp.Literal.number(number if "e" in number else f"{number}e0")
-        case _:
-            literal = exp.Literal.number(f"{abs(value):f}" if isinstance(value, Decimal) else str(abs(value)))
-    return exp.paren(exp.Neg(this=literal)) if value < 0 else literal
+            return session.connection_id
+    return 0

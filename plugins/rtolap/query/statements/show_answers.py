@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from sqlglot import exp
 
-from rtolap.base.errors import NotFound, QueryError, UnknownDatabase, UnsupportedSql
+from rtolap.base.errors import NotFound, QueryError, UnknownDatabase
 from rtolap.model.stored.create_table_text import create_table_text
 from rtolap.protocols.stored_tables.messages import TableName, TransactionInfo
 from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, Catalogue, unknown_table
 from rtolap.query.described import described
 from rtolap.query.information_schema import INFORMATION_TABLES, index_rows
-from rtolap.query.sql.dialect import engine_sql, quoted_for_ansi
-from rtolap.query.sql.parser import parse
+from rtolap.query.sql.dialect import quoted_for_ansi
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.session import Session
 from rtolap.query.statements.shows import Show, ShowKind
@@ -68,21 +65,7 @@ class Shows:
         return self._filtered(_table(names, rows), show.condition, cancellation)
 
     def _filtered(self, table: pa.Table, rest: str, cancellation: Cancellation | None) -> pa.Table:
-        if not rest:
-            return table
-        like = re.fullmatch(r"like\s+('(?:[^']|'')*'|\"[^\"]*\")", rest, re.IGNORECASE)
-        first = table.column_names[0]
-        condition = f"where lower(`{first}`) like lower({like[1]})" if like else rest
-        tree = parse(f"select * from shown {condition}").tree
-        tables = [node.name for node in tree.find_all(exp.Table)]
-        if tables != ["shown"] or tree.find(exp.Anonymous, exp.Parameter) or not isinstance(tree, exp.Select):
-            raise UnsupportedSql(f"unsupported SHOW filter: {condition[:80]}")
-        for literal in list(tree.find_all(exp.Like)):
-            pattern = literal.expression
-            text = pattern.find(exp.Literal)
-            if text is not None:  # `\_` is how clients quote the wildcard
-                literal.replace(exp.Escape(this=literal.copy(), expression=exp.Literal.string("\\")))
-        return self._service.over(table, "shown", engine_sql(tree), cancellation)
+        return self._service.filtered(table, rest, cancellation) if rest else table
 
     def _catalogue(self) -> Catalogue:
         return self._service.catalogue()

@@ -10,7 +10,6 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass
 
 from sqlglot.errors import TokenError
-from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnknownPrepared
 from rtolap.query.sql.dialect import RtolapSql
@@ -21,6 +20,7 @@ PREPARED_BYTES_MAX = 1 << 20  # of all texts of a session
 _PREPARE = re.compile(r"prepare\s++`?(\w+)`?\s++from\s*+(\S.*)", re.I | re.DOTALL)
 _EXECUTE = re.compile(r"execute\s++`?(\w+)`?(?:\s++using\s++(.*))?\Z", re.I | re.DOTALL)
 _DEALLOCATE = re.compile(r"(?:deallocate|drop)\s++prepare\s++`?(\w+)`?\Z", re.I)
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+\"""", re.DOTALL)
 _VARIABLE = re.compile(r"@`?(\w+)`?\Z")
 
 
@@ -84,10 +84,10 @@ def find(held: MutableMapping[str, str], name: str) -> str:
 
 
 def _string(written: str) -> str:
-    try:
-        tokens = RtolapSql().tokenize(written)
-    except TokenError as error:
-        raise SqlSyntaxError("bad SQL: a quote is not closed") from error
-    if len(tokens) != 1 or tokens[0].token_type is not TokenType.STRING:
+    if _QUOTED.fullmatch(written) is None:  # so that there is one token, however long the text is
         raise SqlSyntaxError("bad SQL: PREPARE … FROM", expected="a text in quotes, or a user variable")
-    return str(tokens[0].text)
+    try:
+        (token,) = RtolapSql().tokenize(written)
+    except (TokenError, ValueError) as error:
+        raise SqlSyntaxError("bad SQL: a quote is not closed") from error
+    return str(token.text)

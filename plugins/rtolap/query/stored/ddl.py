@@ -23,7 +23,15 @@ from rtolap.query.stored.ddl_columns import column
 from rtolap.query.stored.ddl_table import create_table, notes_on, properties
 from rtolap.query.stored.words import Words
 
+CHARACTERS_MAX = 256 << 10  # of a definition: it is read in the service itself
 _DDL = re.compile(r"\s*(create|drop|alter|truncate|rename)\b", re.IGNORECASE)
+_BLANK = re.compile(r"\s++|/\*.*?\*/", re.DOTALL)
+_WORD = re.compile(r"\w*+")
+_DEFINED = {
+    **dict.fromkeys(("create", "drop"), ("table", "database", "schema")),
+    "alter": ("table",),
+    "truncate": ("",),
+}
 _INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}(?: \d{2}:\d{2}:\d{2}(?:\.0+)?)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -94,12 +102,30 @@ Definition = (
 )
 
 
+def is_definition(sql: str) -> bool:
+    """Return True for a text that begins as one of the definitions that there are. The work is linear."""
+    first, at = _word(sql, 0)
+    defined = _DEFINED.get(first)
+    return defined is not None and (defined == ("",) or _word(sql, at)[0] in defined)
+
+
+def _word(sql: str, at: int) -> tuple[str, int]:
+    """Return the next word in lower case, and where it ends."""
+    while (blank := _BLANK.match(sql, at)) is not None:
+        at = blank.end()
+    word = _WORD.match(sql, at)
+    assert word is not None, "it matches nothing too"
+    return word[0].lower(), word.end()
+
+
 def parse_ddl(sql: str, database: str | None) -> Definition | None:
     """None for a statement of another kind. `database`: of a table that is named without one.
 
     Raises QueryError for what cannot be read or has no meaning here."""
     if _DDL.match(sql) is None:
         return None
+    if len(sql) > CHARACTERS_MAX:
+        raise QueryError("the definition is too long", expected=f"at most {CHARACTERS_MAX} characters")
     words = Words(sql)
     if words.accept("CREATE", "TABLE"):
         if_not_exists = words.accept("IF", "NOT", "EXISTS")

@@ -19,11 +19,13 @@ import msgspec
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, QueryError
+from rtolap.query.sql.statement import Explain
+from rtolap.query.workers.plans import Plan
 
 INLINE_BYTES_MAX = 64 << 10  # of a relation; larger ones are written to memory that the worker maps
 VALUE_BYTES_MAX = 16 << 20  # of a folded constant
 ROW_BYTES_MAX = 64 << 20  # of a result: what a MySQL client takes in one packet
-BATCH_BYTES_MAX = 16 << 20  # of a result, unless one row is larger
+BATCH_BYTES_MAX = 4 << 20  # of a result, unless one row is larger
 _HEADER_BYTES_MAX = VALUE_BYTES_MAX + (1 << 20)
 _BODY_BYTES_MAX = ROW_BYTES_MAX + (1 << 20)
 _PREFIX = struct.Struct("<IQ")
@@ -41,6 +43,35 @@ class Register(msgspec.Struct, tag=True, frozen=True):
 
     name: str
     size: int
+
+
+class Learn(msgspec.Struct, tag=True, frozen=True):
+    """The definitions of relations, for the plans that follow: the body. Not answered: an error is the next
+    answer."""
+
+
+class Read(msgspec.Struct, tag=True, frozen=True):
+    """Answered by Understood or Failed."""
+
+    text: str
+    database: str | None
+
+
+class Filter(msgspec.Struct, tag=True, frozen=True):
+    """The condition of a SHOW. Answered by Found, the engine's SQL, or Failed."""
+
+    condition: str
+    first: str
+
+
+class MakePlan(msgspec.Struct, tag=True, frozen=True):
+    """Answered by Made or Failed."""
+
+    text: str
+    database: str | None
+    given: dict[str, Any]
+    zone: str | None
+    values: dict[str, Any]
 
 
 class Value(msgspec.Struct, tag=True, frozen=True):
@@ -69,7 +100,7 @@ class End(msgspec.Struct, tag=True, frozen=True):
     """The end of the session. It has no response."""
 
 
-Request = Begin | Register | Value | Run | Next | Drain | End
+Request = Begin | Register | Learn | Read | Filter | MakePlan | Value | Run | Next | Drain | End
 
 
 class Hello(msgspec.Struct, tag=True, frozen=True):
@@ -78,6 +109,22 @@ class Hello(msgspec.Struct, tag=True, frozen=True):
     pid: int
     resident_bytes: int
     data_bytes: int
+
+
+class Understood(msgspec.Struct, tag=True, frozen=True):
+    """See `query.sql.statement.Statement`."""
+
+    explain: Explain | None
+    parameters: tuple[str, ...]
+    session_names: tuple[str, ...]
+    has_functions: bool
+
+
+class Made(msgspec.Struct, tag=True, frozen=True):
+    """`varies`: the plan is for this once."""
+
+    plan: Plan
+    varies: bool
 
 
 class Found(msgspec.Struct, tag=True, frozen=True):
@@ -108,7 +155,7 @@ class Ran(msgspec.Struct, tag=True, frozen=True):
     first: Rows | Failed
 
 
-Answer = Hello | Found | Ran | Rows | Drained | Failed
+Answer = Hello | Understood | Made | Found | Ran | Rows | Drained | Failed
 
 _requests = msgspec.msgpack.Decoder(Request)
 _answers = msgspec.msgpack.Decoder(Answer)

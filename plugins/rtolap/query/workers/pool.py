@@ -15,6 +15,7 @@ from rtolap.base.metrics import Family, Metrics
 from rtolap.query.cancel import Cancellation
 from rtolap.query.engine import SPILL_FOLDER
 from rtolap.query.session import Session, Sessions
+from rtolap.query.workers.plans import CatalogueTexts
 from rtolap.query.workers.process import WorkerOptions
 from rtolap.query.workers.session import DEAF, DIED, DISK, DOUBTFUL, LEFT, MEMORY, SUM, WorkerSession
 from rtolap.query.workers.spills import Spills
@@ -83,6 +84,7 @@ class WorkerPool(Sessions):
         self._started = 0
         self._ended: Counter[str] = Counter()
         self._closed = False
+        self._catalogues = CatalogueTexts()
         metrics.sampled(lambda: self._sample(metrics))
         self._keep_warm()
         self._watch = threading.Thread(target=self._look, name="worker-memory", daemon=True)
@@ -97,7 +99,9 @@ class WorkerPool(Sessions):
             is_new = worker.pid is None
             try:
                 worker.wait_ready(ending)
-                session = WorkerSession(worker, self._next(), ending, self._give_back, self.bound_bytes)
+                session = WorkerSession(
+                    *(worker, self._next(), ending, self._give_back, self.bound_bytes, self._catalogues)
+                )
             except WorkerGone:
                 if is_new and self._starter.has_ended(worker.server_number):
                     servers.add(worker.server_number)

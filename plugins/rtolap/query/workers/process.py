@@ -20,15 +20,30 @@ import msgspec
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, QueryError, RtolapError, Unavailable
+from rtolap.query.catalogue import Catalogue
 from rtolap.query.engine import Engine
 from rtolap.query.session import BATCH_ROWS, Result, Session
+from rtolap.query.sql.statement import Statement
 from rtolap.query.workers import messages, packing, spills
+from rtolap.query.workers.plans import catalogue_of, plan_of
 
 OUT_OF_MEMORY = 77  # exit code, where not even an answer could be made
 _OUT_OF_MEMORY_SCORE = 500  # of -1000 to 1000: before the service, where the whole machine has no memory left
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _RESIDENT, _SHARED, _DATA = 1, 2, 5
 STATM_FIELDS = 7
+PLAN_CHARACTERS_MAX = 4 << 20
+
+
+_Answered = (
+    messages.Read
+    | messages.MakePlan
+    | messages.Filter
+    | messages.Value
+    | messages.Run
+    | messages.Next
+    | messages.Drain
+)
 
 
 class WorkerOptions(msgspec.Struct, frozen=True):
@@ -81,6 +96,7 @@ class _Worker:
         self._rows: Iterator[tuple[pa.RecordBatch, bool]] = iter(())
         self._result: Result | None = None
         self._failed: Exception | None = None  # since the last answer
+        self._catalogue = Catalogue()
 
     def hear(self, control: socket.socket) -> None:
         """Interrupts: 8 bytes each, the number of the session that they are for."""
@@ -94,7 +110,7 @@ class _Worker:
         self, request: messages.Request, body: pa.Buffer, descriptor: int | None
     ) -> tuple[messages.Answer, Any] | None:
         """With its body; None for what is not answered."""
-        if isinstance(request, messages.Begin | messages.End | messages.Register):
+        if isinstance(request, messages.Begin | messages.End | messages.Register | messages.Learn):
             try:
                 self._prepare(request, body, descriptor)
             except Exception as error:  # noqa: BLE001 - it is the next answer
@@ -110,10 +126,13 @@ class _Worker:
 
     def _prepare(
         self,
-        request: messages.Begin | messages.End | messages.Register,
+        request: messages.Begin | messages.End | messages.Register | messages.Learn,
         body: pa.Buffer,
         descriptor: int | None,
     ) -> None:
+        if isinstance(request, messages.Learn):
+            self._catalogue = catalogue_of(memoryview(body))
+            return
         if isinstance(request, messages.Register):
             self._register(request, body, descriptor)
             return
@@ -136,11 +155,11 @@ class _Worker:
         message = f"{type(error).__name__}: {error}"[:1000]
         return messages.Failed(Corrupted("the embedded engine failed", found=message).to_dict(), True), b""
 
-    def _answered(
-        self, request: messages.Value | messages.Run | messages.Next | messages.Drain
-    ) -> tuple[messages.Answer, Any]:
+    def _answered(self, request: _Answered) -> tuple[messages.Answer, Any]:
         session = self._session
         assert session is not None, "a statement begins its session first"
+        if isinstance(request, messages.Read | messages.MakePlan | messages.Filter):
+            return self._planned(request, session), b""
         if isinstance(request, messages.Value):
             value = session.value(request.sql, _unpacked(request.values))
             if packing.value_size(value) > messages.VALUE_BYTES_MAX:
@@ -165,6 +184,28 @@ class _Worker:
         assert self._result is not None, "a result is drained after it was asked for"
         rows = sum(piece.num_rows for piece, _ in self._rows)
         return messages.Drained(rows + self._result.drain()), b""
+
+    def _planned(
+        self, request: messages.Read | messages.MakePlan | messages.Filter, session: Session
+    ) -> messages.Answer:
+        if isinstance(request, messages.Filter):
+            return messages.Found(session.show_filter(request.condition, request.first))
+        if isinstance(request, messages.Read):
+            read = session.read_statement(request.text, request.database)
+            return messages.Understood(read.explain, read.parameters, read.session_names, read.has_functions)
+        statement = Statement(
+            *(request.text, request.database, None, ()),
+            given=_unpacked(request.given),  # type: ignore[arg-type]
+            zone=request.zone,
+        )
+        planned = session.plan(statement, _unpacked(request.values), self._catalogue)
+        if len(planned.rewritten.sql) > PLAN_CHARACTERS_MAX:
+            raise QueryError(
+                "the statement is too long with its values",
+                expected=f"at most {PLAN_CHARACTERS_MAX} characters, as the engine reads it",
+                action="use each long user variable once",
+            )
+        return messages.Made(plan_of(planned.rewritten), planned.varies)
 
     def _next(self) -> tuple[messages.Rows, Any]:
         piece = next(self._rows, None)

@@ -15,7 +15,10 @@ import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, RtolapError, TooLittleDisk, Unavailable, from_dict
 from rtolap.query.cancel import Cancellation
+from rtolap.query.catalogue import Catalogue
+from rtolap.query.plan import Planned
 from rtolap.query.session import Session
+from rtolap.query.sql.statement import Statement
 from rtolap.query.workers import messages, packing
 from rtolap.query.workers.messages import (
     Answer,
@@ -24,15 +27,22 @@ from rtolap.query.workers.messages import (
     Drained,
     End,
     Failed,
+    Filter,
     Found,
+    Learn,
+    Made,
+    MakePlan,
     Next,
     Ran,
+    Read,
     Register,
     Request,
     Rows,
     Run,
+    Understood,
     Value,
 )
+from rtolap.query.workers.plans import CatalogueTexts, rewritten_of
 from rtolap.query.workers.process import OUT_OF_MEMORY
 from rtolap.query.workers.worker import Worker, WorkerGone
 
@@ -59,6 +69,7 @@ class WorkerSession(Session):
         ending: Cancellation,
         give_back: Callable[[Worker, str | None], int | None],
         bound_bytes: int,
+        catalogues: CatalogueTexts,
     ) -> None:
         """`give_back`: the worker, and why it cannot be used again; gives how its process ended, if known.
 
@@ -69,6 +80,7 @@ class WorkerSession(Session):
         self._ending = ending
         self._give_back = give_back
         self._bound_bytes = bound_bytes
+        self._catalogues = catalogues
         self._changed = threading.Condition()
         self._interrupted_s: float | None = None
         self._doubt: str | None = None
@@ -92,6 +104,36 @@ class WorkerSession(Session):
             if not isinstance(answer, Found):
                 raise _strange(answer)
             return packing.unpacked(answer.value)
+
+    def read_statement(self, text: str, database: str | None) -> Statement:
+        answer, _ = self._answer(Read(text, database))
+        with self._doubting():
+            if not isinstance(answer, Understood):
+                raise _strange(answer)
+            return Statement(
+                *(text, database, answer.explain, answer.parameters),
+                *(answer.session_names, answer.has_functions),
+            )
+
+    def plan(self, statement: Statement, values: Mapping[str, object], catalogue: Catalogue) -> Planned:
+        number, definitions = self._catalogues.of(catalogue)
+        if self._worker.catalogue != number:
+            self._ask(lambda: self._worker.send(Learn(), definitions))
+            self._worker.catalogue = number
+        given = packing.packed_values(statement.given)
+        packed = packing.packed_values(values)
+        answer, _ = self._answer(MakePlan(statement.text, statement.database, given, statement.zone, packed))
+        with self._doubting():
+            if not isinstance(answer, Made):
+                raise _strange(answer)
+            return Planned(rewritten_of(answer.plan, catalogue, statement.parameters), answer.varies)
+
+    def show_filter(self, condition: str, first: str) -> str:
+        answer, _ = self._answer(Filter(condition, first))
+        with self._doubting():
+            if not isinstance(answer, Found) or not isinstance(answer.value, str):
+                raise _strange(answer)
+            return answer.value
 
     def run(self, sql: str, parameters: Mapping[str, object]) -> WorkerResult:
         answer, body = self._answer(Run(sql, packing.packed_values(parameters)))

@@ -31,10 +31,12 @@ class Worker:
 
     Attributes:
         server_number: of the fork server that was asked for it.
+        catalogue: the number of the definitions that it was sent last; 0 for none.
     """
 
     def __init__(self, data: socket.socket, control: socket.socket, server_number: int) -> None:
         self.server_number = server_number
+        self.catalogue = 0
         self._data = data
         self._control = control
         self._lock = threading.RLock()

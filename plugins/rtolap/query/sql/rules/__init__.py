@@ -83,7 +83,6 @@ def _rewrite(tree: exp.Expr, context: Context) -> Rewritten:
         context.check()
         rewritten = rule(rewritten, context)
     return Rewritten(
-        tree=rewritten,
         sql=engine_sql(rewritten),
         reads=context.reads,
         lookups=tuple(sorted(context.lookups)),

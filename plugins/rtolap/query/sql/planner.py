@@ -1,0 +1,142 @@
+"""Texts of statements → plans. It runs where the engine runs, which the system bounds and may end.
+
+Reading a text of some ten thousand words and rewriting it take seconds of Python, and tens of megabytes. In
+the service's process no other statement would go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+
+from sqlglot import exp
+
+from rtolap.base.errors import UnsupportedSql
+from rtolap.query.catalogue import Catalogue
+from rtolap.query.information_schema import INFORMATION_TABLES
+from rtolap.query.plan import Planned
+from rtolap.query.sql.dialect import engine_sql
+from rtolap.query.sql.folding import ValueOf, fold
+from rtolap.query.sql.parser import StatementTree, parse
+from rtolap.query.sql.rules import Context, rewrite
+from rtolap.query.sql.session_values import completed, session_name
+from rtolap.query.sql.statement import Statement
+
+TREES_KEPT = 64
+TEXT_KEPT_MAX = 8_192  # characters; longer texts are written by programs, mostly once
+# What always gives the same value; anything else may be the clock or a die.
+_CONSTANT = (
+    *(exp.Literal, exp.Parameter, exp.Var, exp.Boolean, exp.Null, exp.Neg, exp.Paren, exp.Cast, exp.DataType),
+    *(exp.DataTypeParam, exp.Interval, exp.Add, exp.Sub),
+)
+
+
+class Planner:
+    """Thread-safe. It keeps the trees of short texts, some of which are planned again and again."""
+
+    def __init__(self) -> None:
+        self._trees = _Trees()
+
+    def statement_is_over(self) -> None:
+        """Drop the tree of a long text: it is large, and mostly of one statement."""
+        self._trees.forget_last()
+
+    def read(self, text: str, database: str | None) -> Statement:
+        """Raises QueryError for what is not one query."""
+        tree = self._trees.get(text, database)
+        names = dict.fromkeys(session_name(node) for node in tree.functions)
+        return Statement(
+            text,
+            database,
+            tree.explain,
+            tree.parameters,
+            tuple(name for name in names if name is not None),
+            any(isinstance(node, exp.Func) for node in tree.functions),
+        )
+
+    def plan(
+        self,
+        statement: Statement,
+        values: Mapping[str, object],
+        catalogue: Catalogue,
+        value_of: ValueOf,
+        check: Callable[[], None],
+    ) -> Planned:
+        """`values`: of the parameters, as far as there are any yet. `value_of`: the engine's.
+
+        Raises QueryError naming what a cube cannot answer, and what `check` raises.
+        """
+        tree = completed(
+            self._trees.get(statement.text, statement.database).tree, statement.given, statement.zone
+        )
+        folding = _Folding(value_of, values)
+        context = Context(
+            catalogue=catalogue, fold=folding, information_tables=INFORMATION_TABLES, check=check
+        )
+        return Planned(rewrite(tree, context), folding.varies)
+
+    def shown(self, condition: str, first: str) -> str:
+        """Return the engine's SQL for the rows of `shown` that meet the condition of a SHOW.
+
+        `first`: the column that a LIKE alone is about. Raises QueryError for another statement than a filter.
+        """
+        like = re.fullmatch(r"like\s+('(?:[^']|'')*'|\"[^\"]*\")", condition, re.IGNORECASE)
+        rest = f"where lower(`{first}`) like lower({like[1]})" if like else condition
+        tree = parse(f"select * from shown {rest}").tree
+        tables = [node.name for node in tree.find_all(exp.Table)]
+        if tables != ["shown"] or tree.find(exp.Anonymous, exp.Parameter) or not isinstance(tree, exp.Select):
+            raise UnsupportedSql(f"unsupported SHOW filter: {rest[:80]}")
+        for literal in list(tree.find_all(exp.Like)):
+            pattern = literal.expression
+            text = pattern.find(exp.Literal)
+            if text is not None:  # `\_` is how clients quote the wildcard
+                literal.replace(exp.Escape(this=literal.copy(), expression=exp.Literal.string("\\")))
+        return engine_sql(tree)
+
+
+class _Trees:
+    """The TREES_KEPT most recently used of those whose texts are short, and the last one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, StatementTree] = OrderedDict()
+        self._last: tuple[Hashable, StatementTree] | None = None
+
+    def get(self, text: str, database: str | None) -> StatementTree:
+        key = (database, text)
+        with self._lock:
+            known = self._kept.get(key)
+            if known is not None:
+                self._kept.move_to_end(key)
+                return known
+            last, self._last = self._last, None
+        if last is not None and last[0] == key:
+            return last[1]  # a text is read, and then planned once
+        tree = parse(text, database)
+        with self._lock:
+            if len(text) > TEXT_KEPT_MAX:
+                self._last = (key, tree)
+                return tree
+            self._kept[key] = tree
+            while len(self._kept) > TREES_KEPT:
+                self._kept.popitem(last=False)
+        return tree
+
+    def forget_last(self) -> None:
+        with self._lock:
+            self._last = None
+
+
+class _Folding:
+    """The values of constant expressions. `varies`: it was called for anything that is not constant."""
+
+    def __init__(self, value_of: ValueOf, parameters: Mapping[str, object]) -> None:
+        self.varies = False
+        self._value_of = value_of
+        self._parameters = parameters
+
+    def __call__(self, expression: exp.Expr) -> object:
+        self.varies |= not all(isinstance(node, _CONSTANT) for node in expression.walk())
+        return fold(self._value_of, expression, self._parameters)

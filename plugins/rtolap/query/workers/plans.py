@@ -1,0 +1,146 @@
+"""Plans of statements and definitions of relations, as they cross between the service and its workers.
+
+A plan names cubes and tables, and the service puts its own definitions in the place of the names: what
+a worker says can only be about what there is.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import msgspec
+
+from rtolap.base.errors import Corrupted
+from rtolap.model.predicate import Predicate, columns_of
+from rtolap.protocols.query.messages import QueryWarning
+from rtolap.query.catalogue import Catalogue, relation_key
+from rtolap.query.information_schema import INFORMATION_TABLES
+from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, Rewritten, TableRead, TimeRange
+from rtolap.query.sql.rules.pushdown import relation_name
+
+
+class ReadOfCube(msgspec.Struct, frozen=True):
+    """See `plan.CubeRead`."""
+
+    cube: str
+    dimensions: tuple[str, ...]
+    partials: tuple[str, ...]
+    filter: Predicate | None
+    time: TimeRange
+
+
+class ReadOfTable(msgspec.Struct, frozen=True):
+    """See `plan.TableRead`. `table`: its `relation_key`."""
+
+    table: str
+    relation: str
+    columns: tuple[str, ...]
+    filter: Predicate | None
+    time: TimeRange
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """See `plan.Rewritten`."""
+
+    sql: str
+    reads: tuple[ReadOfCube, ...]
+    tables: tuple[ReadOfTable, ...]
+    lookups: tuple[str, ...]
+    information: tuple[str, ...]
+    parameters: tuple[str, ...]
+    latest: LatestRows | None
+    warnings: tuple[QueryWarning, ...]
+    merge: PlainMerge | None
+    is_constant: bool
+
+
+def plan_of(rewritten: Rewritten) -> Plan:
+    return Plan(
+        sql=rewritten.sql,
+        reads=tuple(
+            ReadOfCube(read.cube, read.dimensions, read.partials, read.filter, read.time)
+            for read in rewritten.reads
+        ),
+        tables=tuple(
+            ReadOfTable(
+                *(relation_key(read.table.db, read.table.name), read.relation, read.columns),
+                *(read.filter, read.time),
+            )
+            for read in rewritten.tables
+        ),
+        lookups=rewritten.lookups,
+        information=rewritten.information,
+        parameters=rewritten.parameters,
+        latest=rewritten.latest,
+        warnings=rewritten.warnings,
+        merge=rewritten.merge,
+        is_constant=rewritten.is_constant,
+    )
+
+
+def rewritten_of(plan: Plan, catalogue: Catalogue, parameters: tuple[str, ...]) -> Rewritten:
+    """Raises Corrupted for a plan that is about anything else than the catalogue and the parameters."""
+    _check(set(plan.lookups) <= catalogue.lookups.keys(), "a lookup")
+    _check(set(plan.information) <= INFORMATION_TABLES, "a table of information_schema")
+    _check(set(plan.parameters) <= set(parameters), "a parameter")
+    _check(plan.merge is None or len(plan.reads) == 1, "a merge of several cubes")
+    _check(plan.latest is None or len(plan.reads) == 1, "the latest rows of several cubes")
+    return Rewritten(
+        sql=plan.sql,
+        reads=tuple(_cube_read(read, catalogue) for read in plan.reads),
+        lookups=plan.lookups,
+        information=plan.information,
+        parameters=plan.parameters,
+        latest=plan.latest,
+        tables=tuple(_table_read(read, catalogue) for read in plan.tables),
+        warnings=plan.warnings,
+        merge=plan.merge,
+        is_constant=plan.is_constant,
+    )
+
+
+def _cube_read(read: ReadOfCube, catalogue: Catalogue) -> CubeRead:
+    _check(read.cube in catalogue.cubes, "a cube")
+    schema = catalogue.cubes[read.cube]
+    dimensions = set(schema.cube.all_dimensions)
+    _check(dimensions.issuperset((*read.dimensions, *columns_of(read.filter))), "a dimension")
+    _check({partial.name for partial in schema.partials}.issuperset(read.partials), "a partial")
+    relation = relation_name(read.cube)
+    return CubeRead(schema, relation, read.dimensions, read.partials, read.filter, read.time)
+
+
+def _table_read(read: ReadOfTable, catalogue: Catalogue) -> TableRead:
+    _check(read.table in catalogue.stored, "a stored table")
+    table = catalogue.stored[read.table]
+    _check(set(table.schema.names).issuperset((*read.columns, *columns_of(read.filter))), "a column")
+    _check(read.relation.startswith(relation_name("")), "a relation")
+    return TableRead(table, read.relation, read.columns, read.filter, read.time)
+
+
+def _check(holds: bool, what: str) -> None:
+    if not holds:
+        raise Corrupted(f"a worker's plan is about {what} that is not there")
+
+
+class CatalogueTexts:
+    """The definitions as bytes for workers, made once for one catalogue. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last: tuple[Catalogue, int, bytes] | None = None
+
+    def of(self, catalogue: Catalogue) -> tuple[int, bytes]:
+        """Return the catalogue's number, by which a worker knows it, and its bytes."""
+        with self._lock:
+            last = self._last
+            if last is None or last[0] is not catalogue:
+                number = 1 if last is None else last[1] + 1
+                self._last = last = (catalogue, number, msgspec.msgpack.encode(catalogue))
+            return last[1], last[2]
+
+
+_catalogues = msgspec.msgpack.Decoder(Catalogue)
+
+
+def catalogue_of(data: bytes | memoryview) -> Catalogue:
+    return _catalogues.decode(data)
