@@ -31,8 +31,9 @@ _STARTS_NO_STACK = (
     "test_exact_under_faults.py"  # of e2e: it has the servers of its process and services of its own
 )
 
-# The longest first: what is short fills up the end, and the processes are done at about the same time. Airflow
-# takes a quarter of two slow cores while it does nothing: whole stacks, which have one, begin later than its own.
+# The longest first: what is short fills up the end, and the processes are done at about the same time.
+# Airflow takes a quarter of two slow cores while it does nothing: whole stacks, which have one, begin later
+# than its own tests.
 _LONGEST_FIRST = (
     "airflow",
     "fleet",

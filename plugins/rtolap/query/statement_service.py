@@ -61,8 +61,8 @@ class Limits:
     """The limits of one query service. `queue_wait_s`: how long a query waits for admission.
 
     `queries_per_user_max`: of `queries_max`; None: three quarters of them. `statement_ms_max`: whatever its
-    client asks for. `spill_free_bytes_min`: of the disk of `spill_folder`, left to others. `budget`: of what users have in
-    the service's own memory.
+    client asks for. `spill_free_bytes_min`: of the disk of `spill_folder`, left to others.
+    `budget`: of what users have in the service's own memory.
     """
 
     memory_bytes: int = 1 << 30
