@@ -21,37 +21,39 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.in_memory import IN_MEMORY
 
-pytest_plugins = ["tests.support.failures"]
+pytest_plugins = ["tests.support.failures", "tests.support.time_budget"]
 
 _PROJECT = Path(__file__).resolve().parents[1]
 _TESTS = _PROJECT / "tests"
 
+WITHOUT_SERVERS = "without servers"
 _WHOLE_STACKS = ("demo", "e2e", "packaging", "stack")
 _STARTS_NO_STACK = (
     "test_exact_under_faults.py"  # of e2e: it has the servers of its process and services of its own
 )
 
-# The longest first: what is short fills up the end, and the processes are done at about the same time.
-# Airflow takes a quarter of two slow cores while it does nothing: whole stacks, which have one, begin later
-# than its own tests.
-_LONGEST_FIRST = (
+# Airflow's tests take longest and begin first. Those without servers follow, then folders of real servers.
+# The three longest of these end the run, one in each process; they are left out first where time is limited.
+_ORDER = (
     "airflow",
-    "fleet",
-    "spark",
-    "whole stacks",
-    "sep",
+    WITHOUT_SERVERS,
     "receiver",
-    "frontend",
     "coordinator",
     "query",
-    "security",
     "loader",
-    _STARTS_NO_STACK,
+    "sep",
+    "frontend",
+    "security",
     "kafka",
-    "watermark",
     "storage",
+    "metadata",
+    "watermark",
     "metastore",
     "cli",
+    _STARTS_NO_STACK,
+    "spark",
+    "fleet",
+    "whole stacks",
 )
 
 # What typer makes of an application takes longer than most commands: once per process, as where they are run.
@@ -77,8 +79,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker in ("integration", "e2e"):
             if marker in parts:
                 item.add_marker(getattr(pytest.mark, marker))
-    rank = {scope: number for number, scope in enumerate(_LONGEST_FIRST)}
-    items.sort(key=lambda item: rank.get(scope_of(item.nodeid), len(rank)))
+    rank = {scope: number for number, scope in enumerate(_ORDER)}
+    items.sort(key=lambda item: rank.get(_place_of(item.nodeid), len(rank)))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -105,6 +107,11 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         prefix="rtolap-test-", dir=IN_MEMORY, ignore_cleanup_errors=True
     ) as folder:
         yield Path(folder)
+
+
+def _place_of(nodeid: str) -> str:
+    scope = scope_of(nodeid)
+    return WITHOUT_SERVERS if scope.endswith(".py") and scope != _STARTS_NO_STACK else scope
 
 
 def scope_of(nodeid: str) -> str:

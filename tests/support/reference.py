@@ -51,6 +51,7 @@ OTHER_VARIABLES: Mapping[str, str] = {
     "RTOLAP_STACK_ID": "set by the local stack for its processes, to know them again",
     "RTOLAP_TEST_SLOWNESS": "how much longer tests wait for servers; 1 if it is not set",
     "RTOLAP_TEST_SPARK_CONNECTOR": "jar of the Spark connector for the tests that write with it",
+    "RTOLAP_TEST_UNTIL": "when no further test begins, in seconds since 1970; never if it is not set",
 }
 
 # (module, constant, unit, meaning): every bound of a definition, and of what a service holds in memory.
