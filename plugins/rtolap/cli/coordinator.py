@@ -31,6 +31,7 @@ def serve() -> None:
 @app.command()
 def protect(
     apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only show.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Close the nodes in ZooKeeper of a cluster that was made when they were anybody's, and sign them.
 
@@ -42,7 +43,12 @@ def protect(
         done = protect_cluster(store, settings.token(), apply=apply)
     finally:
         store.close()
-    print_table(("node", "open", "unsigned"), [(node.path or "/", node.open, node.unsigned) for node in done])
+    rows = [(node.path or "/", node.open, node.unsigned) for node in done]
+    if as_json:
+        names = ("node", "open", "unsigned")
+        print_json({"applied": apply, "nodes": [dict(zip(names, row, strict=True)) for row in rows]})
+        return
+    print_table(("node", "open", "unsigned"), rows)
     _print_result(len(done), apply)
 
 
