@@ -21,7 +21,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.in_memory import IN_MEMORY
 
-pytest_plugins = ["tests.support.failures", "tests.support.time_budget"]
+pytest_plugins = ["tests.support.runs.failures", "tests.support.runs.time_budget"]
 
 _PROJECT = Path(__file__).resolve().parents[1]
 _TESTS = _PROJECT / "tests"
@@ -149,7 +149,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     servers_too = "not integration" not in config.getoption("markexpr")
     if all_of_them and servers_too and config.getoption("numprocesses", None):
         config.stash[_fetching] = subprocess.Popen(
-            ["nice", sys.executable, "-m", "tests.support.fetched_ahead"],
+            ["nice", sys.executable, "-m", "tests.support.runs.fetched_ahead"],
             cwd=_PROJECT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

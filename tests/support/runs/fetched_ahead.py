@@ -1,6 +1,6 @@
 """The jars of servers that some tests alone need, fetched beside the tests that come before these.
 
-    python -m tests.support.fetched_ahead
+    python -m tests.support.runs.fetched_ahead
 
 A new machine fetches some hundred files, one after the other for each server: minutes in which a test waits
 and the processors are idle. What cannot be fetched here is fetched again by its test, which says why not.
