@@ -235,7 +235,8 @@ def test_every_health_check_asks_a_route_that_exists_on_the_port_that_is_served(
     services: dict[str, dict[str, Any]],
 ) -> None:
     settings = Settings()
-    nothing: Any = Mock()  # routes are declared without the service behind them
+    # routes are declared without the service behind them, which has an address
+    nothing: Any = Mock(url="http://127.0.0.1:1")
     served = {
         "coordinator": (settings.coordinator_port, _paths(build_app(nothing, "t", HttpLimits()))),
         "agent": (settings.agent_port, _paths(create_app(nothing, "t", lambda: None, HttpLimits()))),
