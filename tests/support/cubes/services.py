@@ -84,10 +84,12 @@ class Services:
             "RTOLAP_COORDINATORS": ",".join(urls),
             "RTOLAP_QUERY_HTTP_PORT": str(self._ports["query-http"]),
             "RTOLAP_QUERY_MYSQL_PORT": str(self._ports["query-mysql"]),
+            # one of fifty threads of a test may get no time between opening a connection and asking
+            "RTOLAP_HTTP_HEAD_TIMEOUT_S": str(patience_s(10.0)),
         }
         self.coordinator = CoordinatorClient(urls, token)
         self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {token}"}, timeout=60, limits=SHARED_BY_THREADS
+            headers={"Authorization": f"Bearer {token}"}, timeout=patience_s(60), limits=SHARED_BY_THREADS
         )
 
     def _url(self, name: str) -> str:
