@@ -21,6 +21,7 @@ from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.metadata.records import CubeControl
 from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
 
+from tests.support.arrow_memory import counted_allocations
 from tests.support.cubes.builders import START_MS, small_schema
 
 WIDE_BYTES = 2_000  # of one value that no other record has
@@ -40,10 +41,8 @@ VIEW = CubeView(
 @pytest.fixture
 def pool() -> Iterator[pa.MemoryPool]:
     """Counts what Arrow allocates from here on."""
-    before, counting = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
-    pa.set_memory_pool(counting)
-    yield counting
-    pa.set_memory_pool(before)
+    with counted_allocations() as counting:
+        yield counting
 
 
 def _core(

@@ -21,6 +21,7 @@ from rtolap.stored.bodies.decode import decode_body
 from rtolap.stored.bodies.options import Format, LoadOptions
 from rtolap.stored.bodies.settings import BodySettings
 
+from tests.support.arrow_memory import counted_allocations
 from tests.support.stored.body_tables import Decoded, decoded, plain_schema, sketch_schema, unique_schema
 
 
@@ -192,14 +193,11 @@ def packed_arrow(texts: object, count: int) -> bytes:
 def test_a_bomb_is_noticed_before_it_is_unpacked(bomb: str) -> None:
     layout, made = BOMBS[bomb]
     body, settings = made(), BodySettings(ratio_free_bytes=1 << 20, ratio_max=100)
-    before = pa.default_memory_pool()
-    pool = pa.proxy_memory_pool(before)
-    pa.set_memory_pool(pool)
-    try:
-        with pytest.raises(Refused, match=r"unpacks to too much|record batch is too long"):
-            decoded(body, plain_schema(), settings, format=layout)
-    finally:
-        pa.set_memory_pool(before)
+    with (
+        counted_allocations() as pool,
+        pytest.raises(Refused, match=r"unpacks to too much|record batch is too long"),
+    ):
+        decoded(body, plain_schema(), settings, format=layout)
     assert pool.max_memory() < 8 << 20
 
 
