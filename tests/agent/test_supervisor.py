@@ -18,7 +18,7 @@ from rtolap.agent.supervisor import Supervisor
 from rtolap.base.clock import Clock, ManualClock
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.base.pids import pid_lives
-from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus, RestartPolicy
+from rtolap.protocols.agent.messages import LastGeneration, ProcessSpec, ProcessStatus, RestartPolicy
 
 from tests.support.agent_harness import TICK_S, shell
 from tests.support.waiting import until as wait_until
@@ -241,10 +241,27 @@ def test_a_one_shot_reports_its_exit_code_until_acknowledged(tmp_path: Path, cod
         with pytest.raises(NotFound):
             agent.get("b")
         assert b"built" in agent.log("b", 100)
+        assert agent.last("b").labels == {"cube": "flights"}, "whose log it is"
         with pytest.raises(Refused, match="above 1"):
             await agent.ensure("b", spec(1, "exit 0", one_shot=True))
 
     run(tmp_path, scenario)
+
+
+def test_whose_log_it_is_outlives_the_agent_and_goes_with_the_next_process(tmp_path: Path) -> None:
+    async def first_life(agent: Supervisor) -> None:
+        await agent.ensure("b", spec(1, "exit 0", one_shot=True, labels={"cube": "flights"}))
+        await until(agent, "b", "SUCCEEDED")
+        await agent.acknowledge("b", 1)
+
+    async def second_life(agent: Supervisor) -> None:
+        assert agent.last("b") == LastGeneration(1, {"cube": "flights"})
+        assert agent.last("c") == LastGeneration(0)
+        await agent.ensure("b", spec(2, "exit 0", one_shot=True))
+        assert agent.last("b") == LastGeneration(2)
+
+    run(tmp_path, first_life, stop=False)
+    run(tmp_path, second_life)
 
 
 def test_a_restarted_agent_adopts_what_runs(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from fastapi.testclient import TestClient
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.links import URL_PREFIX
 from rtolap.airflow.plugin import RtolapPlugin, app, host_checks, one_dag
-from rtolap.base.errors import NotFound
-from rtolap.protocols.agent.messages import ProcessStatus, WaitingTask
+from rtolap.protocols.agent.messages import LastGeneration, ProcessStatus, WaitingTask
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 
@@ -45,7 +44,7 @@ def test_a_refused_reader_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class FakeAgent:
-    """Answers for processes by key; after `replaced_by` was set, its first look is the last one of that."""
+    """Answers for processes by key, ended ones as well; a log that is read brings `replaced_by` on."""
 
     def __init__(self, processes: dict[str, ProcessStatus]) -> None:
         self.processes = processes
@@ -57,10 +56,9 @@ class FakeAgent:
     def __exit__(self, *about: object) -> None:
         """Nothing is open."""
 
-    def get(self, key: str) -> ProcessStatus:
-        if key not in self.processes:
-            raise NotFound(f"no process {key}")
-        return self.processes[key]
+    def last(self, key: str) -> LastGeneration:
+        found = self.processes.get(key)
+        return LastGeneration(0) if found is None else LastGeneration(found.generation, dict(found.labels))
 
     def log(self, key: str, bytes_max: int) -> str:
         if self.replaced_by is not None:

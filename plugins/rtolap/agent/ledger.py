@@ -27,6 +27,7 @@ class Ledger:
         state = file.load()
         self._records: dict[str, ProcessRecord] = {record.key: record for record in state.processes}
         self._forgotten: dict[str, int] = dict(state.forgotten)
+        self._labels: dict[str, dict[str, str]] = dict(state.labels)
         metrics.follow(lambda: tuple(self._records.values()))
 
     def all(self) -> tuple[ProcessRecord, ...]:
@@ -55,6 +56,11 @@ class Ledger:
         record = self._records.get(key)
         return record.generation if record else self._forgotten.get(key, 0)
 
+    def labels(self, key: str) -> dict[str, str]:
+        """Of that generation; empty where the key was never seen."""
+        record = self._records.get(key)
+        return dict(record.spec.labels) if record else self._labels.get(key, {})
+
     def step(self, record: ProcessRecord, event: ProcessEvent, reason: str) -> ProcessRecord:
         changed = record.after(event, reason=reason, now_ms=self._clock.now_ms())
         if changed.state is not record.state:
@@ -66,6 +72,7 @@ class Ledger:
     def put(self, record: ProcessRecord) -> None:
         self._records[record.key] = record
         self._forgotten.pop(record.key, None)
+        self._labels.pop(record.key, None)
         finished = sorted(
             (other for other in self._records.values() if other.state in FINAL),
             key=lambda other: other.changed_ms,
@@ -75,7 +82,7 @@ class Ledger:
         self._save()
 
     def forget(self, record: ProcessRecord) -> None:
-        """Keep the generation only (and the log, for people)."""
+        """Keep the generation and the labels only (and the log, for people)."""
         self._drop(record)
         self._save()
 
@@ -84,9 +91,11 @@ class Ledger:
         self._processes.exit_path(record.key, record.generation).unlink(missing_ok=True)
         self._processes.remove_caller_files(record.key, record.generation)
         self._forgotten[record.key] = record.generation
+        self._labels[record.key] = dict(record.spec.labels)
         while len(self._forgotten) > FORGOTTEN_MAX:
             oldest = next(iter(self._forgotten))
+            self._labels.pop(oldest, None)
             self._processes.remove_files(oldest, self._forgotten.pop(oldest))
 
     def _save(self) -> None:
-        self._file.save(AgentState(tuple(self._records.values()), self._forgotten))
+        self._file.save(AgentState(tuple(self._records.values()), self._forgotten, self._labels))

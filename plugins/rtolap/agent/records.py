@@ -65,10 +65,12 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentState(msgspec.Struct, frozen=True):
-    """`forgotten`: key → highest generation of processes that were acknowledged."""
+    """`forgotten`: key → highest generation of processes that were acknowledged. `labels`: of these, as their
+    logs are still there, and somebody must know whose they are."""
 
     processes: tuple[ProcessRecord, ...] = ()
     forgotten: dict[str, int] = {}
+    labels: dict[str, dict[str, str]] = {}
 
 
 class StateFile:

@@ -97,7 +97,7 @@ def _add_routes(app: FastAPI, supervisor: Supervisor, shutdown: Callable[[], Non
 
     @app.get("/api/v1/processes/{key}/generation")
     async def generation(key: str) -> Response:
-        return _json(GenerationRef(supervisor.generation(key)))
+        return _json(supervisor.last(key))
 
     @app.get("/api/v1/processes/{key}/log")
     async def read_log(

@@ -26,7 +26,13 @@ from rtolap.agent.states import FINAL, ProcessState
 from rtolap.agent.watch import TICK_S, KeyLocks, Leases, Watch
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.errors import DefinitionError, NotFound, Refused
-from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus, check_files, check_key
+from rtolap.protocols.agent.messages import (
+    LastGeneration,
+    ProcessSpec,
+    ProcessStatus,
+    check_files,
+    check_key,
+)
 
 _WITH_PID = (ProcessState.RUNNING, ProcessState.STOPPING)
 
@@ -122,8 +128,8 @@ class Supervisor:
             self._ledger.forget(record)
             return self._status(record)
 
-    def generation(self, key: str) -> int:
-        return self._ledger.generation(check_key(key))
+    def last(self, key: str) -> LastGeneration:
+        return LastGeneration(self._ledger.generation(check_key(key)), self._ledger.labels(key))
 
     def log(self, key: str, bytes_max: int) -> bytes:
         generation = self._ledger.generation(key)

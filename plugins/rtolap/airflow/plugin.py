@@ -60,11 +60,11 @@ def process_log(dag_id: str, key: str) -> PlainTextResponse:
 
 def _generation(agent: AgentClient, dag_id: str, key: str) -> int:
     """Return the generation of the process, whose task is of this DAG. Raises NotFound for any other."""
-    status = agent.get(key)
-    task = WaitingTask.of(status.labels)
+    last = agent.last(key)
+    task = WaitingTask.of(last.labels)
     if task is None or task.dag_id != dag_id:
         raise NotFound(f"DAG {dag_id} has no process {key}", expected="a process of a task of this DAG")
-    return status.generation
+    return last.generation
 
 
 @app.get("/dags/{dag_id}/cubes/{cube}/segments", dependencies=_READER)

@@ -66,5 +66,5 @@ class MoverProcess:
         self._child.send_signal(signal.SIGCONT)
 
     def metrics(self) -> Scrape:
-        token = Path(self._env["RTOLAP_TOKEN_FILE"]).read_text()
+        token = Path(self._env["RTOLAP_TOKEN_FILE"]).read_text().strip()
         return scrape(f"http://127.0.0.1:{self._port}/metrics", token)

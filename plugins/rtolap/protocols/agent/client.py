@@ -13,6 +13,7 @@ from rtolap.base.errors import RtolapError, Unavailable, from_dict
 from rtolap.base.tls import trust
 from rtolap.protocols.agent.messages import (
     GenerationRef,
+    LastGeneration,
     ProcessList,
     ProcessSpec,
     ProcessStatus,
@@ -108,8 +109,12 @@ class AgentClient(Closeable):
 
     def generation(self, key: str) -> int:
         """The highest generation that the agent has ever seen for the key, 0 for none."""
+        return self.last(key).generation
+
+    def last(self, key: str) -> LastGeneration:
+        """That generation with its labels, also where its end was acknowledged."""
         data = self._send(_Call("GET", _process(key, "/generation")))
-        return msgspec.json.decode(data, type=GenerationRef).generation
+        return msgspec.json.decode(data, type=LastGeneration)
 
     def renew(self, key: str, generation: int) -> ProcessStatus:
         return self._status(_post(key, "lease", generation))

@@ -3,7 +3,7 @@
 `GET /health` (no token) · `GET /api/v1/processes` → ProcessList · `PUT /api/v1/processes/{key}` ProcessSpec ·
 `GET /api/v1/processes/{key}` · `DELETE /api/v1/processes/{key}?generation=` (stops, and waits for the end) ·
 `POST /api/v1/processes/{key}/lease` GenerationRef · `POST …/acknowledge` GenerationRef ·
-`GET …/generation` → GenerationRef, the highest ever seen, 0 for none · `GET …/log?bytes=` (text) ·
+`GET …/generation` → LastGeneration, the highest ever seen, 0 for none · `GET …/log?bytes=` (text) ·
 `POST /api/v1/shutdown` Shutdown. Every other answer is a ProcessStatus.
 
 A process is named by a key, and each requested start of it by a generation. The same key and
@@ -105,6 +105,13 @@ class WaitingTask(msgspec.Struct, frozen=True):
 
 class GenerationRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     generation: int
+
+
+class LastGeneration(msgspec.Struct, frozen=True):
+    """The highest generation of a key, 0 for none, and its labels. Those of acknowledged processes count."""
+
+    generation: int
+    labels: dict[str, str] = {}
 
 
 class Shutdown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
