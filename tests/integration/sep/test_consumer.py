@@ -60,9 +60,17 @@ class Captured:
 
 @contextmanager
 def captured_by(
-    name: str, hbase: str, tables: dict[str, tuple[str, ...]], filters: tuple[EditFilter, ...] = ()
+    name: str,
+    hbase: str,
+    tables: dict[str, tuple[str, ...]],
+    filters: tuple[EditFilter, ...] = (),
+    *,
+    bounded: bool = False,
 ) -> Iterator[Captured]:
-    """A subscription from now on, and its consumer with two ports, registered as a process of ours does."""
+    """A subscription from now on, and its consumer with two ports, registered as a process of ours does.
+
+    `bounded`: it refuses edits that HBase cannot have written.
+    """
     source, now_ms = HBaseSource(hbase), int(time.time() * 1000)
     subscription = Subscription(
         name=name, source=source, tables=tables, listener=SubscriptionListener("kafka", topic="unused")
@@ -72,7 +80,7 @@ def captured_by(
         decoder = EditDecoder(start_ms=kept.start_ms, filters=filters)
         store = ZooKeeperStore(hbase, root="/")
         try:
-            bounds = LogBounds(RegionClient(HBaseZnodes(store, "/hbase")), SystemClock())
+            bounds = LogBounds(RegionClient(HBaseZnodes(store, "/hbase")), SystemClock()) if bounded else None
             with running_consumer(
                 decoder=decoder, allowed=lambda: region_servers(hbase), ports=2, bounds=bounds
             ) as consumer:
@@ -303,9 +311,17 @@ def _unhindered(request: pytest.FixtureRequest) -> Iterator[None]:
         capture.consumer.gate.set()
 
 
+@pytest.fixture
+def bounded(hbase: str, captured: Captured) -> Iterator[Captured]:
+    """Another subscription to the same table."""
+    with captured_by("bounded", hbase, {TABLE: ()}, bounded=True) as capture:
+        yield capture
+
+
 def test_edits_that_hbase_has_not_written_are_refused_and_its_own_are_taken(
-    captured: Captured, client: HBaseClient
+    bounded: Captured, client: HBaseClient
 ) -> None:
+    captured = bounded
     client.write(TABLE, mutations.put(b"bound-1", {"cf:x": b"1"}))
     (event,) = captured.wait(b"bound-", 1)
     forged = {
