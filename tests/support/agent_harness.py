@@ -19,6 +19,8 @@ from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.server_limits import HttpLimits
 from rtolap.protocols.agent.client import AgentClient
 
+from tests.support.waiting import patience_s
+
 START_DEADLINE_S = 15.0
 TICK_S = 0.05
 
@@ -64,7 +66,7 @@ def running_agent(
     server = HttpServer(app, HttpConnections(supervisor.metrics.registry, HttpLimits()), graceful_s=2)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
-    deadline_s = time.monotonic() + START_DEADLINE_S
+    deadline_s = time.monotonic() + patience_s(START_DEADLINE_S)
     while not server.started:
         if time.monotonic() > deadline_s or not thread.is_alive():
             raise TimeoutError(f"the agent did not start within {START_DEADLINE_S} s")

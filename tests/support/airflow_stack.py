@@ -51,14 +51,14 @@ def wait_for(what: str, look: Callable[[], T | None], deadline_s: float = DEADLI
     """The first answer of `look` that is not None. Each look costs the server some 15 ms of processor time:
     what takes long is looked at twice a second.
     """
-    end_s, pause_s = time.monotonic() + deadline_s, 0.1
+    end_s, pause_s = time.monotonic() + patience_s(deadline_s), 0.1
     while time.monotonic() < end_s:
         found = look()
         if found is not None:
             return found
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.3, 0.5)
-    raise AssertionError(f"no {what} within {deadline_s:g} s")
+    raise AssertionError(f"no {what} within {patience_s(deadline_s):g} s")
 
 
 @dataclass

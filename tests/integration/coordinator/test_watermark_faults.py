@@ -204,7 +204,7 @@ class World:
             time.sleep(0.05)
 
     def go_on_until_it_advances(self) -> None:
-        before_ms, deadline_s = self.seen_ms, time.monotonic() + 60
+        before_ms, deadline_s = self.seen_ms, time.monotonic() + patience_s(60)
         while self.seen_ms == before_ms:
             assert time.monotonic() < deadline_s, [client.problem for client in self.clients]
             self.go_on(0.2)

@@ -33,6 +33,7 @@ from tests.support.hostile.cluster_store import store_of
 from tests.support.query.same_statements import STATEMENTS, all_servers, asked_of_each
 from tests.support.stored.stored_cluster import DEFINING_USER, StoredCluster
 from tests.support.stored.stream_load_cluster import PASSWORD, USER
+from tests.support.waiting import patience_s
 from tests.support.watermarks.gaps import Asking
 
 TIMEOUT_S = 40.0
@@ -170,7 +171,7 @@ def test_every_answer_holds_whole_loads(cluster: StoredCluster, client: StreamLo
     create(cluster, "whole")
     with loading(client, "whole", "day,side,load_id,amount") as running, cluster.connect("shop") as asking:
         seen = 0
-        deadline_s = time.monotonic() + TIMEOUT_S
+        deadline_s = time.monotonic() + patience_s(TIMEOUT_S)
         while seen < 12 and time.monotonic() < deadline_s:
             with asking.cursor() as cursor:
                 cursor.execute("select load_id, count(*) n from whole group by load_id having n <> 4")
@@ -355,7 +356,7 @@ def test_a_lookup_over_a_stored_table_is_joined_as_of_the_statement(
     replaced.start()
     try:
         seen: set[str] = set()
-        deadline_s = time.monotonic() + TIMEOUT_S
+        deadline_s = time.monotonic() + patience_s(TIMEOUT_S)
         while len(seen) < 4 and time.monotonic() < deadline_s:
             ((name, rows),) = cluster.ask(joined)
             assert rows == running.loads * 4

@@ -26,6 +26,8 @@ from rtolap.kafka.interfaces import OutRecord
 from rtolap.kafka.producer import KafkaProducer
 from rtolap.watermark_client.client import WatermarkClient, unfinished
 
+from tests.support.waiting import patience_s
+
 HOST = "loader"
 GO_TIMEOUT_S = 120.0
 
@@ -38,7 +40,7 @@ def spark_session() -> SparkSession:
 
 def write(rows: Iterable[Row], *, bootstrap: str, topic: str, go: Path) -> None:
     """A task: returns when its rows are in the log."""
-    deadline_s = time.monotonic() + GO_TIMEOUT_S
+    deadline_s = time.monotonic() + patience_s(GO_TIMEOUT_S)
     while not go.exists():
         if time.monotonic() > deadline_s:
             raise Unavailable(f"{go} is not there", action="nobody lets the task go on")

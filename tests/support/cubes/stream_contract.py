@@ -25,7 +25,9 @@ from rtolap.kafka.interfaces import (
 )
 from rtolap.model.leader_epochs import LeaderEpochs, continued
 
-DEADLINE_S = 30.0
+from tests.support.waiting import patience_s
+
+DEADLINE_S = patience_s(30.0)
 
 
 @dataclass

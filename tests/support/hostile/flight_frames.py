@@ -13,7 +13,9 @@ from urllib.parse import unquote
 from hpack import Decoder, Encoder
 from rtolap.base.flight_guard import frames
 
-DEADLINE_S = 60.0
+from tests.support.waiting import patience_s
+
+DEADLINE_S = patience_s(60.0)
 SERVICE = "/arrow.flight.protocol.FlightService/"
 _SMALL_PIECES = 64 << 10
 

@@ -44,6 +44,7 @@ from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_jobs import LoadJobEvent
 
 from tests.support.stored.stream_load_cluster import HOST, PASSWORD, USER, StreamLoadCluster
+from tests.support.waiting import patience_s
 
 DATABASE = "loads"
 _POLL_S = 0.1
@@ -199,7 +200,7 @@ class LoaderWorld:
         return self.access.status(self.access.jobs.get(self.name))
 
     def wait_until(self, is_so: Callable[[LoaderStatus], bool], timeout_s: float = 90.0) -> LoaderStatus:
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + patience_s(timeout_s)
         while not is_so(found := self.status()):
             assert found.state != "FAILED", f"{found.reason}\n{self.process.log_tail(40)}"
             assert time.monotonic() < deadline_s, f"{found}\n{self.process.log_tail(40)}"

@@ -23,6 +23,7 @@ from rtolap.query.stored.source import StoredSource
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.workers import LentWorkers
+from tests.support.waiting import patience_s
 
 USER, PASSWORD, TOKEN = "ann", "s3cret #1", "cluster-token"
 OTHER_USER, DEFINING_USER, LOADING_USER = "bob", "dora", "lena"  # with the same password
@@ -90,7 +91,7 @@ def open_endpoints(
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
-        deadline = time.monotonic() + _START_S
+        deadline = time.monotonic() + patience_s(_START_S)
         while not server.started:
             assert time.monotonic() < deadline, "the HTTP server did not start"
             thread.join(0.02)

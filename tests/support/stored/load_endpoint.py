@@ -24,6 +24,7 @@ from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import Partition, Replica, Tablet
 
 from tests.support.stored.ledgers import open_ledger
+from tests.support.waiting import patience_s
 
 USER, OTHER_USER, DEFINING_USER, ASKING_USER = "loader", "bert", "dora", "anna"  # with one password
 PASSWORD, TOKEN = "open sesame", "a cluster's token"
@@ -134,7 +135,7 @@ def _served(app: Any, connections: HttpConnections, one: socket.socket) -> Itera
     server = HttpServer(app, connections, lifespan="off")
     thread = threading.Thread(target=server.run, kwargs={"sockets": [one]}, daemon=True)
     thread.start()
-    deadline_s = time.monotonic() + _START_TIMEOUT_S
+    deadline_s = time.monotonic() + patience_s(_START_TIMEOUT_S)
     while not server.started:
         assert thread.is_alive(), "the server has ended"
         assert time.monotonic() < deadline_s

@@ -25,7 +25,7 @@ from rtolap.stack.process import ManagedProcess
 from rtolap.stack.spec import ProcessSpec
 
 from tests.support.certificates import Certificates
-from tests.support.waiting import result_of
+from tests.support.waiting import patience_s, result_of
 
 USER, PASSWORD, TOKEN = "loader", "open sesame", "a-cluster-token"
 HOST = "127.0.0.1"
@@ -97,7 +97,7 @@ class StreamLoadCluster(Closeable):
 
     def master(self) -> int:
         """The number of the endpoint that is master, once one is."""
-        deadline_s = time.monotonic() + _TIMEOUT_S
+        deadline_s = time.monotonic() + patience_s(_TIMEOUT_S)
         while time.monotonic() < deadline_s:
             for number, url in enumerate(self.urls):
                 try:
