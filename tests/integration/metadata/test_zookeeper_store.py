@@ -11,6 +11,7 @@ from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.stack.process import ManagedProcess
 
 from tests.support.cubes.metadata_contract import MetadataStoreContract, Sessions, eventually
+from tests.support.waiting import patience_s
 
 pytestmark = pytest.mark.integration
 
@@ -23,8 +24,8 @@ class ZooKeeperSessions(Sessions):
         self.root = root
         self.opened: list[ZooKeeperStore] = []
 
-    def open(self) -> ZooKeeperStore:
-        self.opened.append(ZooKeeperStore(self.hosts, root=self.root, session_timeout_s=SESSION_S))
+    def open(self, session_s: float = SESSION_S) -> ZooKeeperStore:
+        self.opened.append(ZooKeeperStore(self.hosts, root=self.root, session_timeout_s=session_s))
         return self.opened[-1]
 
     def expire(self, store: MetadataStore) -> None:
@@ -53,7 +54,8 @@ class TestZooKeeperStore(MetadataStoreContract):
 def test_a_restart_of_the_server_is_ridden_out(
     zookeeper_sessions: ZooKeeperSessions, zookeeper_server: ManagedProcess
 ) -> None:
-    store, other = zookeeper_sessions.open(), zookeeper_sessions.open()
+    # a call waits for two sessions' time, and a slow machine starts a server slowly
+    store, other = zookeeper_sessions.open(patience_s(SESSION_S)), zookeeper_sessions.open()
     store.commit([Create("/w", b"1")])
     seen: list[bytes] = []
 
@@ -78,7 +80,7 @@ def test_a_restart_of_the_server_is_ridden_out(
     waiting = threading.Thread(target=read)
     waiting.start()
     zookeeper_server.start()
-    waiting.join(20)
+    waiting.join(patience_s(20))
     assert reading == [b"1"], "a read waits for the server"
     eventually(election.is_leader, "leads again")
     node = store.get("/w")
