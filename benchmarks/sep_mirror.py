@@ -16,13 +16,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import struct
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,11 +29,8 @@ from rtolap.sep.events.decode import EditDecoder
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.listeners.assembly import event_columns, open_row_reader
 from rtolap.sep.listeners.table_rows import TableRows
-from rtolap.stack.artifacts import find_java, hbase_jars
-from rtolap.stack.ports import free_port
-from rtolap.stack.process import ManagedProcess
-from rtolap.stack.servers.hbase import hbase_spec
 
+from benchmarks.servers import hbase
 from tests.support.hbase import mutations
 from tests.support.hbase.client import HBaseClient
 from tests.support.sep.wal_calls import Cell, Entry, encode_call
@@ -46,24 +39,6 @@ TABLE, CALL_ROWS = "mirrored", 1000
 PROPERTIES = tuple(
     SchemaColumn(name, kind) for name, kind in (("id", "VARCHAR"), ("amount", "BIGINT"), ("city", "VARCHAR"))
 )
-
-
-@contextmanager
-def hbase() -> Iterator[str]:
-    """Yields the address of its ZooKeeper."""
-    ports: list[int] = []
-    while len(ports) < 3:
-        ports.append(free_port(ports))
-    folder = Path(tempfile.mkdtemp(prefix="rtolap-bench-"))
-    server = ManagedProcess(
-        hbase_spec(find_java(), hbase_jars(), folder, ports[0], ports[1], info_port=ports[2])
-    )
-    try:
-        server.start()
-        yield server.address
-    finally:
-        server.kill()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write(address: str, rows: Sequence[bytes]) -> list[EditBatch]:

@@ -11,9 +11,10 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from rtolap.stack.artifacts import java_artifacts
+from rtolap.stack.artifacts import find_java, hbase_jars, java_artifacts
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
+from rtolap.stack.servers.hbase import hbase_spec
 from rtolap.stack.servers.kafka import kafka_spec
 from rtolap.stack.servers.zookeeper import zookeeper_spec
 from rtolap.stack.spec import ProcessSpec
@@ -31,6 +32,19 @@ def kafka() -> Iterator[str]:
 def zookeeper() -> Iterator[str]:
     """Yields host:port."""
     with _running(lambda folder: zookeeper_spec(java_artifacts(), folder, free_port())) as address:
+        yield address
+
+
+@contextmanager
+def hbase() -> Iterator[str]:
+    """Yields the address of its ZooKeeper. Two region servers in one process."""
+    ports: list[int] = []
+    while len(ports) < 3:
+        ports.append(free_port(ports))
+    master, zookeeper, info = ports
+    with _running(
+        lambda folder: hbase_spec(find_java(), hbase_jars(), folder, master, zookeeper, info_port=info)
+    ) as address:
         yield address
 
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 
 from rtolap.base.errors import CommitConflict, NotLeader, RtolapError
 from rtolap.metadata import paths
-from rtolap.metadata.store import Check, Election, MetadataStore, Operation, Versioned, Watch
+from rtolap.metadata.forwarding import ForwardingStore
+from rtolap.metadata.store import Check, MetadataStore, Operation
 
 log = logging.getLogger(__name__)
 
@@ -89,11 +90,11 @@ class Leadership:
             log.exception("duties of the leader failed")
 
 
-class FencedStore:
+class FencedStore(ForwardingStore):
     """A `MetadataStore` over another one's session. `fence` as `store.Election.fence` gives it."""
 
     def __init__(self, store: MetadataStore, fence: Callable[[], str | None]) -> None:
-        self._store = store
+        super().__init__(store)
         self._fence = fence
 
     def commit(self, operations: Sequence[Operation]) -> None:
@@ -107,27 +108,6 @@ class FencedStore:
             if self._store.get(fence) is None:
                 raise NotLeader("this coordinator's session is over; ask the leader") from error
             raise
-
-    def get(self, path: str) -> Versioned | None:
-        return self._store.get(path)
-
-    def children(self, path: str) -> tuple[str, ...]:
-        return self._store.children(path)
-
-    def watch(self, path: str, changed: Callable[[], None]) -> Watch:
-        return self._store.watch(path, changed)
-
-    def elect(self, path: str, identity: str, changed: Callable[[], None]) -> Election:
-        return self._store.elect(path, identity, changed)
-
-    def on_session_lost(self, callback: Callable[[], None]) -> None:
-        self._store.on_session_lost(callback)
-
-    def sync(self) -> None:
-        self._store.sync()
-
-    def connected(self) -> bool:
-        return self._store.connected()
 
     def close(self) -> None:
         """The session is its opener's."""

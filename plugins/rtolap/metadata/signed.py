@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 
 from rtolap.base.cluster_secret import RECORDS, derived_key, proves, tag
 from rtolap.base.errors import Forged
+from rtolap.metadata.forwarding import ForwardingStore
 from rtolap.metadata.store import (
     SIGNATURE_MARK,
     Create,
@@ -27,7 +28,6 @@ from rtolap.metadata.store import (
     Operation,
     Put,
     Versioned,
-    Watch,
 )
 
 log = logging.getLogger(__name__)
@@ -70,11 +70,11 @@ class Signer:
         return data if proves(self._key, given, *purpose, data) else None
 
 
-class SignedStore:
+class SignedStore(ForwardingStore):
     """Implements `store.MetadataStore` on another one. `refused_records` counts what was not genuine."""
 
     def __init__(self, store: MetadataStore, token: str) -> None:
-        self._store = store
+        super().__init__(store)
         self._signer = Signer(token)
         self._lock = threading.Lock()
         self._noted: dict[tuple[str, bytes], None] = {}  # each is logged once
@@ -98,30 +98,12 @@ class SignedStore:
             )
         return Versioned(record, node.version)
 
-    def children(self, path: str) -> tuple[str, ...]:
-        return self._store.children(path)
-
     def commit(self, operations: Sequence[Operation]) -> None:
         self._store.commit([self._signed(operation) for operation in operations])
-
-    def watch(self, path: str, changed: Callable[[], None]) -> Watch:
-        return self._store.watch(path, changed)
 
     def elect(self, path: str, identity: str, changed: Callable[[], None]) -> Election:
         sealed = self._signer.candidate(path, identity.encode()).decode()
         return _SignedElection(self, path, self._store.elect(path, sealed, changed))
-
-    def on_session_lost(self, callback: Callable[[], None]) -> None:
-        self._store.on_session_lost(callback)
-
-    def sync(self) -> None:
-        self._store.sync()
-
-    def connected(self) -> bool:
-        return self._store.connected()
-
-    def close(self) -> None:
-        self._store.close()
 
     def leader(self, election: str, sealed: str) -> str | None:
         identity = self._signer.open_candidate(election, sealed.encode())
