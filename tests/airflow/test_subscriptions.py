@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -314,14 +315,16 @@ def test_subscriptions_of_ours_have_caught_up_when_their_servers_say_so(cluster:
 
 def test_due_logs_are_noted_and_dropped_as_they_leave_the_queues(cluster: LookedAtCluster) -> None:
     replication = HBaseReplication()
+    begun_ms = time.time_ns() // 1_000_000 + 3_600_000
+    cluster.queue(SERVERS[0], "orders", {begun_ms: None})
     due = replication.due("orders", None)
     assert due == {
         "peer": "orders",
-        "logs": [log_name(SERVERS[0], 1000)],
+        "logs": [log_name(SERVERS[0], begun_ms)],
         "unrolled": [str(SERVERS[0])],
     }
     assert replication.advance(due) == {**due, "unrolled": []}
-    cluster.queue(SERVERS[0], "orders", {2000: None})
+    cluster.queue(SERVERS[0], "orders", {begun_ms + 1: None})
     assert replication.advance(due)["logs"] == []
     with pytest.raises(NotFound, match="no peer nobody"):
         replication.due("nobody", None)

@@ -30,7 +30,7 @@ from typer.testing import CliRunner
 from tests.support.hbase import mutations
 from tests.support.hbase.client import HBaseClient
 from tests.support.sep.consumer_harness import RunningConsumer, running_consumer
-from tests.support.waiting import until
+from tests.support.waiting import patience_s, until
 
 pytestmark = pytest.mark.integration
 
@@ -160,12 +160,12 @@ def test_with_nothing_to_do_every_queue_says_so_and_since_when(followed: Followe
     with followed.consumer() as consumer:
         begun_ms, _ = followed.write()
         due = due_logs(followed.sources.znodes, followed.name)
-        wait_delivered(followed.sources.znodes, due, timeout_s=60, poll_s=0.1)
+        wait_delivered(followed.sources.znodes, due, timeout_s=patience_s(60), poll_s=0.1)
         assert len(delivered(consumer)) == followed.written
         wait_delivered(  # once more, of logs without a single edit
             followed.sources.znodes,
             due_logs(followed.sources.znodes, followed.name),
-            timeout_s=60,
+            timeout_s=patience_s(60),
             poll_s=0.1,
         )
         until(lambda: followed.is_idle() and all(row.logs == 1 for row in followed.look().queues))
@@ -240,7 +240,7 @@ def test_a_failing_listener_leaves_a_queue_of_several_logs_with_progress(followe
         with pytest.raises(NotYet, match="logs in its queues"):
             wait_delivered(followed.sources.znodes, due, timeout_s=1, poll_s=0.1)
         consumer.error = None
-        wait_delivered(followed.sources.znodes, due, timeout_s=60, poll_s=0.1)
+        wait_delivered(followed.sources.znodes, due, timeout_s=patience_s(60), poll_s=0.1)
         assert len(delivered(consumer)) == followed.written
         until(followed.is_idle)
 
@@ -299,7 +299,7 @@ def test_the_queue_of_a_stopped_server_is_shown_as_recovered_until_it_is_deliver
         (summary,) = summarize(followed.look())
         assert (summary.servers, summary.queues, summary.recovered_queues) == (1, 2, 1)
         with followed.consumer() as consumer:
-            wait_delivered(followed.sources.znodes, due, timeout_s=60, poll_s=0.1)
+            wait_delivered(followed.sources.znodes, due, timeout_s=patience_s(60), poll_s=0.1)
             assert len(delivered(consumer)) == followed.written
             until(lambda: not recovered())
         followed.write()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from rtolap.base.errors import NotFound, NotYet, Refused, Unavailable
 from rtolap.sep.hbase.connection import Connection
@@ -71,12 +73,43 @@ def test_each_server_rolls_once_and_one_that_does_not_answer_again_until_it_is_g
     cluster: LookedAtCluster, rolled: Rolled
 ) -> None:
     rolled.deaf = {SECOND.host}
-    due = advance(cluster.znodes, due_logs(cluster.znodes, "orders"))
-    due = advance(cluster.znodes, due)
+    due = advance(cluster.znodes, due_logs(cluster.znodes, "orders"), now_ms=2000)
+    due = advance(cluster.znodes, due, now_ms=2000)
     assert (rolled.servers, due.unrolled) == ([FIRST.host], (str(SECOND),))
     cluster.forget(f"/hbase/rs/{SECOND}")
-    assert advance(cluster.znodes, due).unrolled == ()
+    assert advance(cluster.znodes, due, now_ms=2000).unrolled == ()
     assert rolled.servers == [FIRST.host]
+
+
+def test_a_server_rolls_again_at_growing_distances_while_its_due_logs_stand(
+    cluster: LookedAtCluster, rolled: Rolled
+) -> None:
+    """As HBase leaves logs without edits in a queue that its source has passed at once."""
+    cluster.queue(FIRST, "orders", {2000: None})
+    cluster.forget_queue(SECOND, "orders")
+    cluster.forget_queue(SECOND, f"orders-{THIRD}")
+    due = due_logs(cluster.znodes, "orders")
+    logs: dict[int, int | None] = {2000: None}
+    rolled_at_ms = []
+    for now_ms in range(2000, 182_000, 500):
+        before = len(rolled.servers)
+        due = advance(cluster.znodes, due, now_ms=now_ms)
+        if len(rolled.servers) > before:
+            rolled_at_ms.append(now_ms)
+            logs[now_ms] = None
+            cluster.queue(FIRST, "orders", logs)
+    assert due.logs == (log_name(FIRST, 2000),)
+    distances_ms = [later - earlier for earlier, later in pairwise(rolled_at_ms)]
+    assert distances_ms == sorted(distances_ms)
+    assert rolled_at_ms[0] == 2000
+    assert 5_000 <= distances_ms[0] <= 6_000
+    assert len(rolled_at_ms) <= 8
+    del logs[2000]
+    cluster.queue(FIRST, "orders", logs)
+    rolled.servers.clear()
+    assert advance(cluster.znodes, due, now_ms=10**9).logs == ()
+    assert advance(cluster.znodes, due, now_ms=10**9).unrolled == ()
+    assert rolled.servers == []
 
 
 def test_a_log_is_waited_for_in_whatever_queue_it_stands(cluster: LookedAtCluster, rolled: Rolled) -> None:
@@ -85,10 +118,10 @@ def test_a_log_is_waited_for_in_whatever_queue_it_stands(cluster: LookedAtCluste
     cluster.queue(SECOND, f"orders-{FIRST}", {2000: 3})
     cluster.queue(SECOND, "orders", {4000: None})
     cluster.forget_queue(SECOND, f"orders-{THIRD}")
-    due = still_due(cluster.znodes, due)
+    due = still_due(cluster.znodes, due, 2000)
     assert due.logs == (log_name(FIRST, 2000),)
     cluster.forget_queue(SECOND, f"orders-{FIRST}")
-    assert still_due(cluster.znodes, due).logs == ()
+    assert still_due(cluster.znodes, due, 2000).logs == ()
 
 
 def test_the_wait_ends_with_the_last_log_and_not_before(cluster: LookedAtCluster, rolled: Rolled) -> None:

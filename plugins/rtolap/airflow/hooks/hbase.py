@@ -110,7 +110,7 @@ class HBaseReplication(Closeable):
         """See `sep.status.wait.advance`."""
         noted = DueLogs(due["peer"], tuple(due["logs"]), tuple(due["unrolled"]))
         try:
-            left = advance(self._connected().znodes, noted)
+            left = advance(self._connected().znodes, noted, now_ms=SystemClock().now_ms())
         except Unavailable:
             self.close()
             raise

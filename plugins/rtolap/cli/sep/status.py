@@ -189,7 +189,8 @@ def wait(
 ) -> None:
     """Wait until all that was written before now has been delivered.
 
-    Each region server is requested to begin another log, once. Exit code 1 when the time is over.
+    Each region server is requested to begin another log, again while it lasts. Exit code 1 when the time is
+    over.
     """
     timeout_ms = parse_duration_ms(timeout)
     with ReplicationSources.open(key_of(cluster)) as sources:

@@ -8,8 +8,13 @@ queue of the peer, and that moment's logs are *due*:
 
 Queues move when a server takes over what another left; the logs keep their names, so names are what is
 followed. The newest log of each server is written on and would stay, so servers with due logs are requested
-to begin another (HBase's `wal_roll`), once, after the due logs were noted. With an instant in the past, logs
-that were begun after it by their server's clock are not due.
+to begin another (HBase's `wal_roll`) after the due logs were noted. With an instant in the past, logs that
+were begun after it by their server's clock are not due.
+
+A source that is behind may pass several logs without edits at once. HBase takes those out of the queue only
+when it is done with the log that it reads now, which nobody may write to for an hour. So a server whose due
+logs stand is requested again, at growing distances: each log that this adds is at least as long after the one
+before as that was after the due log.
 
 That is exact for what was acknowledged before the instant, and never early; what was written shortly after it
 may be waited for too. Nothing is measured: no clock of ours, no size of a file, no age.
@@ -18,20 +23,22 @@ may be waited for too. Nothing is measured: no clock of ours, no size of a file,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import msgspec
 
+from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.errors import NotFound, NotYet, Refused, Unavailable
 from rtolap.model.durations import format_duration
 from rtolap.sep.hbase import admin_pb2
 from rtolap.sep.hbase.connection import Connection
 from rtolap.sep.hbase.master import MasterClient
-from rtolap.sep.hbase.queues import read_stable_queues
+from rtolap.sep.hbase.queues import Queue, read_stable_queues
 from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName
 
 POLL_S = 1.0
 _ROLL_TIMEOUT_S = 10.0
+_ROLL_AGAIN_MS = 5_000
 _LOGS_NAMED_MAX = 3
 
 
@@ -66,11 +73,32 @@ def due_logs(znodes: HBaseZnodes, peer: str, *, before_ms: int | None = None) ->
     return DueLogs(peer, tuple(sorted(logs)), tuple(sorted(unrolled)))
 
 
-def still_due(znodes: HBaseZnodes, due: DueLogs) -> DueLogs:
-    """Return what of it stands in a queue yet; no `logs`: all was delivered."""
+def still_due(znodes: HBaseZnodes, due: DueLogs, now_ms: int) -> DueLogs:
+    """Return what of it stands in a queue yet; no `logs`: all was delivered.
+
+    `unrolled` gains the servers that have to begin another log.
+    """
     znodes.store.sync()
-    standing = {log.name for queue in read_stable_queues(znodes, [due.peer]) for log in queue.logs}
-    return msgspec.structs.replace(due, logs=tuple(name for name in due.logs if name in standing))
+    queues = read_stable_queues(znodes, [due.peer])
+    standing = {log.name for queue in queues for log in queue.logs}
+    logs = tuple(name for name in due.logs if name in standing)
+    living = {str(server) for server in znodes.region_servers()}
+    lasting = {
+        str(queue.server)
+        for queue in queues
+        if not queue.id.is_recovered and str(queue.server) in living and _lasts(queue, logs, now_ms)
+    }
+    return msgspec.structs.replace(due, logs=logs, unrolled=tuple(sorted(lasting.union(due.unrolled))))
+
+
+def _lasts(queue: Queue, due: Container[str], now_ms: int) -> bool:
+    """Return whether due logs stand in the queue for long after its newest log was begun."""
+    created_ms = [(log.created_ms or 0, log.name in due) for log in queue.logs]
+    last_due_ms = max((at_ms for at_ms, is_due in created_ms if is_due), default=None)
+    if last_due_ms is None:
+        return False
+    newest_ms, _ = max(created_ms)
+    return now_ms - newest_ms >= max(_ROLL_AGAIN_MS, newest_ms - last_due_ms)
 
 
 def roll(znodes: HBaseZnodes, due: DueLogs) -> DueLogs:
@@ -105,9 +133,14 @@ def check_peer(master: MasterClient, peer: str) -> None:
         )
 
 
-def advance(znodes: HBaseZnodes, due: DueLogs) -> DueLogs:
-    """One look: roll what is to be rolled, and drop what was delivered."""
-    return still_due(znodes, roll(znodes, due) if due.unrolled else due)
+def advance(znodes: HBaseZnodes, due: DueLogs, *, now_ms: int) -> DueLogs:
+    """Roll what is to be rolled, and drop what was delivered: one look, at `now_ms` since 1970."""
+    rolled = roll(znodes, due) if due.unrolled else due
+    left = still_due(znodes, rolled, now_ms)
+    begun = frozenset(due.unrolled).difference(rolled.unrolled)  # their logs come into the queue in a moment
+    return msgspec.structs.replace(
+        left, unrolled=tuple(server for server in left.unrolled if server not in begun)
+    )
 
 
 def wait_delivered(
@@ -116,15 +149,17 @@ def wait_delivered(
     *,
     timeout_s: float,
     poll_s: float = POLL_S,
+    clock: Clock | None = None,
     on_look: Callable[[DueLogs], None] = lambda _: None,
 ) -> None:
     """Return when all that was due has been delivered. Raises NotYet after `timeout_s`, naming what is left.
 
     `on_look` is called after each look.
     """
+    clock = clock or SystemClock()
     deadline_s = time.monotonic() + timeout_s
     while True:
-        due = advance(znodes, due)
+        due = advance(znodes, due, now_ms=clock.now_ms())
         on_look(due)
         if not due.logs:
             return
