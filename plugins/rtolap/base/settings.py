@@ -157,7 +157,7 @@ class Settings(BaseSettings):
     sep_entries_max: int = Field(default=200_000, ge=1, description="WAL entries of one call to a consumer")
     sep_cells_max: int = Field(default=2_000_000, ge=1, description="cells of one call to a consumer")
     sep_log_bounds: bool = Field(
-        default=False,  # edits of a region that moves and is split may wait for it
+        default=True,
         description="a consumer refuses edits that HBase's logs cannot hold; false: it takes them unchecked",
     )
     sep_clock_ahead_max_s: float = Field(

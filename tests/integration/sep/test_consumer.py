@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -30,7 +30,7 @@ from tests.support.hbase.client import HBaseClient, Region
 from tests.support.sep.consumer_harness import RunningConsumer, running_consumer
 from tests.support.sep.replication_client import RegionServer
 from tests.support.sep.wal_calls import Cell, Entry, events_of
-from tests.support.waiting import until
+from tests.support.waiting import patience_s, until
 
 pytestmark = pytest.mark.integration
 
@@ -39,16 +39,23 @@ TABLE = "consumed"
 
 @dataclass(frozen=True)
 class Captured:
-    """What the consumer of one subscription has been sent."""
+    """What the consumer of one subscription has been sent.
+
+    Each batch becomes a list once: one of them has 200 000 cells, and who waits looks often.
+    """
 
     consumer: RunningConsumer
+    registration: Registration
+    _listed: list[list[dict[str, Any]]] = field(default_factory=list)
 
     def events(self, prefix: bytes = b"") -> list[dict[str, Any]]:
-        """List the events of rows that begin so, in the order of their arrival."""
-        batches = list(self.consumer.batches)
-        return [
-            event for batch, _ in batches for event in events_of(batch) if event["row"].startswith(prefix)
-        ]
+        """List the events of rows that begin so, in the order of their arrival.
+
+        As a process of ours does, it registers its ports again where a busy machine has lost the session.
+        """
+        self.registration.register()
+        self._listed.extend(events_of(batch) for batch, _ in self.consumer.batches[len(self._listed) :])
+        return [event for events in self._listed for event in events if event["row"].startswith(prefix)]
 
     def wait(self, prefix: bytes, count: int) -> list[dict[str, Any]]:
         """Wait for so many events, which there are then, and not more; by sequence id.
@@ -87,7 +94,7 @@ def captured_by(
     with open_source(source) as opened:
         kept = commands.create(opened, subscription, now_ms)
         decoder = EditDecoder(start_ms=kept.start_ms, filters=filters)
-        store = ZooKeeperStore(hbase, root="/")
+        store = ZooKeeperStore(hbase, root="/", session_timeout_s=patience_s(6))
         try:
             bounds = LogBounds(RegionClient(HBaseZnodes(store, "/hbase")), SystemClock()) if bounded else None
             with running_consumer(
@@ -96,7 +103,7 @@ def captured_by(
                 sinks = [ServerName("127.0.0.1", port, now_ms) for port in consumer.ports]
                 registration = Registration(store, kept.paths.root, sinks)
                 registration.register()
-                yield Captured(consumer)
+                yield Captured(consumer, registration)
                 registration.withdraw()
         finally:
             store.close()
@@ -360,7 +367,7 @@ def test_edits_that_hbase_has_not_written_are_refused_and_its_own_are_taken(
 def test_whether_a_table_is_enabled_is_read_from_hbase(hbase: str, client: HBaseClient) -> None:
     table = "bounded"
     client.create_table(table, ("cf",))
-    store = ZooKeeperStore(hbase, root="/")
+    store = ZooKeeperStore(hbase, root="/", session_timeout_s=patience_s(6))
     try:
         with RegionClient(HBaseZnodes(store, "/hbase")) as regions:
             assert regions.is_enabled(table)

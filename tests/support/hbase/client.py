@@ -20,7 +20,7 @@ from rtolap.sep.hbase.peers import table_name, table_text
 from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName, parse_message
 
 from tests.support.hbase import client_pb2
-from tests.support.waiting import result_of, until
+from tests.support.waiting import SLOWNESS, result_of, until
 
 _META = b"hbase:meta,,1"
 _PATIENCE_S = 60.0
@@ -53,7 +53,7 @@ class HBaseClient(Closeable):
 
     def __init__(self, address: str, parent: str = "/hbase", *, patience_s: float = _PATIENCE_S) -> None:
         self._patience_s = patience_s
-        self.store = ZooKeeperStore(address, root="/")
+        self.store = ZooKeeperStore(address, root="/", session_timeout_s=6.0 * SLOWNESS)
         self.znodes = HBaseZnodes(self.store, parent)
         self.master = MasterClient(self.znodes, timeout_s=_PATIENCE_S)
         self._connections: dict[tuple[str, int, str], Connection] = {}
