@@ -18,8 +18,6 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-import pyarrow as pa
-
 from rtolap.base.errors import Unavailable
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
 from rtolap.sep.consumer.calls import Answer, Bounds, CallHandler, Deliver, SetApart
@@ -89,8 +87,6 @@ class ConsumerServer:
         """
         await self._allowed.refresh()
         loop = asyncio.get_running_loop()
-        # Arrow looks for pandas at its first conversion, for seconds on a busy host: not while HBase waits
-        await loop.run_in_executor(self._executor, pa.array, [0])
         self._refresher = loop.create_task(self._allowed.keep_fresh())
         try:
             for port in ports:
