@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import httpx
 import msgspec
@@ -44,6 +44,8 @@ _RECEIVERS_TIMEOUT_S = 180.0
 _ANSWER_TIMEOUT_S = 120.0  # nothing answered for so long is a failure
 _CHECKPOINT_S = 5.0
 _ROUND_S = 0.4
+
+T = TypeVar("T")
 
 
 class DemoPlan(NamedTuple):
@@ -163,9 +165,12 @@ class Demo:
         due = time.monotonic() - self._checkpoint_s > _CHECKPOINT_S
         if due and Moment.MEMORY in journal.moments() and Moment.FRAGMENTS not in journal.moments():
             self._checkpoint_s = time.monotonic()
-            for receiver in self._answering():
-                if any(each.cube == CUBE for each in receiver.stats().cubes):  # it may just be starting
-                    receiver.action("checkpoint", {"cube": CUBE})
+            ask_again(journal, self._request_checkpoints)
+
+    def _request_checkpoints(self) -> None:
+        for receiver in self._answering():
+            if any(each.cube == CUBE for each in receiver.stats().cubes):  # it may just be starting
+                receiver.action("checkpoint", {"cube": CUBE})
 
     def _answering(self) -> list[ReceiverClient]:
         """Paused ones are among them: a warning is no silence."""
@@ -197,24 +202,32 @@ class Demo:
             before = after
 
     def _answer(self, journal: Journal, sql: str) -> Answer:
-        deadline = time.monotonic() + _ANSWER_TIMEOUT_S
-        while True:
-            try:
-                return self._endpoint.ask(sql, CUBE)
-            except RtolapError as error:
-                journal.unanswered[error.message] += 1
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_ROUND_S)
+        return ask_again(journal, lambda: self._endpoint.ask(sql, CUBE))
 
     def _look(self, journal: Journal) -> Situation:
-        stats = [receiver.stats() for receiver in self._answering()]
+        stats = ask_again(journal, lambda: [receiver.stats() for receiver in self._answering()])
         shown = situation(CUBE, self._coordinator.segments(CUBE), self._coordinator.queue().entries, stats)
         journal.observe(shown.moments)
         progress = self._screen.progress
         progress.states, progress.building, progress.pending = shown.states, shown.building, shown.pending
         progress.receivers = shown.receivers
         return shown
+
+
+def ask_again(journal: Journal, question: Callable[[], T], within_s: float = _ANSWER_TIMEOUT_S) -> T:
+    """Return the answer, and repeat the question for `within_s`: a server of a busy machine may answer late.
+
+    The journal counts the questions that got no answer, and the report names them.
+    """
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            return question()
+        except RtolapError as error:
+            journal.unanswered[error.message] += 1
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_ROUND_S)
 
 
 def _wait_for(goal: str, timeout_s: float, holds: Callable[[], bool]) -> None:
