@@ -15,7 +15,7 @@ SEEDS ?= 10
 # Each process of the stack and of the tests imports hundreds of modules: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-unit test-integration soak lint format reference lock bench wheel clean
+.PHONY: help setup demo test test-unit test-integration soak lint types format reference lock bench wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,8 +41,11 @@ soak: setup ## All that is drawn from a seed, with SEEDS=10 times as many seeds 
 lint: setup ## Format, style, types and the arrows between the rooms
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy plugins/rtolap plugins/rtolap_plugin.py $(wildcard spark_jobs/*.py) dags benchmarks tests/support
+	@$(MAKE) --no-print-directory types
 	$(BIN)/lint-imports
+
+types: ## Types: strict of all that is no test, and of tests those of pyproject.toml
+	$(BIN)/mypy plugins/rtolap plugins/rtolap_plugin.py $(wildcard spark_jobs/*.py) dags benchmarks tests
 
 format: setup ## Format the code and mend what the linter can
 	$(BIN)/ruff check --fix .
