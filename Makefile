@@ -51,8 +51,9 @@ format: setup ## Format the code and mend what the linter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-reference: setup ## Write what docs/reference.md and docs/sql.md list out of the code
+reference: setup ## Write what docs/reference.md, docs/sql.md and docs/modules/ list out of the code
 	@$(BIN)/python -m tests.support.reference
+	@$(BIN)/python -m tests.support.pages.modules
 
 lock: setup ## Resolve the dependencies again into requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-annotate --no-header \

@@ -1,5 +1,17 @@
 """rtolap: real-time OLAP on Kafka, orchestrated by Airflow, built by Spark.
 
+    base, model, columnar, events    errors and settings; definitions; columns; records → columns
+    kafka, object_store, metadata    Kafka; whole files; cluster state in ZooKeeper
+    watermark, watermark_client      what windows may close; how applications report to it
+    protocols                        messages and clients, through which services meet
+    cubes, stored, query             rolled-up event streams; stored tables; SQL over both
+    coordinator, agent               who consumes what; who starts processes
+    sep, fleet                       HBase change capture; care of the Kafka brokers
+    airflow, cli, dbapi              the faces: tasks, commands, Python
+    stack, demo, draw                local servers; the demonstration; pictures
+
+docs/architecture.md draws which room may import which.
+
 `__version__` is that of the installed distribution, which is made of the tag it was built from.
 """
 
