@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -20,8 +19,8 @@ from rtolap.stored.node.process import node_metrics
 from rtolap.stored.node.settings import StorageSettings
 
 from tests.support.http_apps import PASSWORD, USERS
+from tests.support.pages.texts import text_of
 
-SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 TOKEN = "a cluster's token"
 ROLES = ("nobody", "a user", "a loader", "a definer", "the token")
 TIMEOUT_S = 60.0
@@ -157,4 +156,4 @@ def test_the_page_on_security_has_this_table() -> None:
     for each in OPERATIONS:
         may = " | ".join("yes" if role in each.roles else "" for role in ROLES)
         lines.append(f"| {each.what} | {each.server} | {may} |")
-    assert "\n".join(lines) in SECURITY.read_text(), "the table is:\n" + "\n".join(lines)
+    assert "\n".join(lines) in text_of("security"), "the table is:\n" + "\n".join(lines)

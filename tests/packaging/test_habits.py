@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.pages.texts import ALL_PAGES
 from tests.support.paths import PLUGINS, PROJECT
 
 CONTRIBUTING = (PROJECT / "CONTRIBUTING.md").read_text()
@@ -123,14 +124,7 @@ def anchors(page: Path) -> set[str]:
     }
 
 
-PAGES = [
-    *sorted(PROJECT.glob("*.md")),
-    *sorted((PROJECT / "docs").rglob("*.md")),
-    *sorted((PROJECT / ".github").rglob("*.md")),
-]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
 def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page: Path) -> None:
     broken = []
     for file, anchor in linked(page):

@@ -35,6 +35,8 @@ from rtolap.stored.frontend.http.app import OPEN_PATHS
 from rtolap.stored.frontend.process import here
 from rtolap.stored.metastore.dialects import checked_address
 
+from tests.support.pages.texts import text_of
+
 _PROJECT = Path(__file__).resolve().parents[2]
 _DOCKER = _PROJECT / "docker"
 _PASSWORDS = ("/run/secrets/airflow_passwords", "/var/lib/airflow/passwords.json")  # Airflow writes to it
@@ -310,4 +312,4 @@ def test_the_recipe_for_the_users_file_makes_what_the_endpoint_checks(tmp_path: 
 
 
 def _page() -> str:
-    return (_PROJECT / "docs" / "airflow.md").read_text()
+    return text_of("airflow")

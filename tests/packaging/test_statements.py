@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pymysql
@@ -13,6 +12,7 @@ from rtolap.protocols.query.client import QueryClient
 from rtolap.query.mysql.codes import error_code
 
 from tests.support.cubes.flights import flights_world
+from tests.support.pages.texts import text_of
 from tests.support.query.query_endpoints import (
     DEFINING_USER,
     LOADING_USER,
@@ -24,7 +24,6 @@ from tests.support.query.query_endpoints import (
     open_endpoints,
 )
 
-SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 ROLES = {
     "nobody": ("", ""),
     "a user": (USER, PASSWORD),
@@ -207,4 +206,4 @@ def test_the_page_on_security_has_this_table(server: str) -> None:
     for each in OPERATIONS:
         may = " | ".join("yes" if role in roles_of(each) else "" for role in ROLES)
         lines.append(f"| {each.what} | {may} |")
-    assert "\n".join(lines) in SECURITY.read_text(), "the table is:\n" + "\n".join(lines)
+    assert "\n".join(lines) in text_of("security"), "the table is:\n" + "\n".join(lines)
