@@ -57,7 +57,7 @@ class DemoPlan(NamedTuple):
 
 
 class Demo:
-    """One run on a stack that answers. `run` returns the journal; it raises when something never happens."""
+    """A run on a stack that answers. `run` returns the journal; it raises when something never happens."""
 
     def __init__(self, plan: DemoPlan, settings: Settings, airflow: AirflowApi, screen: Screen) -> None:
         self._plan = plan
@@ -160,8 +160,8 @@ class Demo:
             time.sleep(_ROUND_S)
 
     def _show_fragments(self, journal: Journal) -> None:
-        """So few events would stay in memory until their segment closes: request a checkpoint, as an
-        operator may, once answers out of memory were seen."""
+        """Request a checkpoint, as an operator may, once answers out of memory were seen: so few events would
+        stay in memory until their segment closes."""
         due = time.monotonic() - self._checkpoint_s > _CHECKPOINT_S
         if due and Moment.MEMORY in journal.moments() and Moment.FRAGMENTS not in journal.moments():
             self._checkpoint_s = time.monotonic()
@@ -184,7 +184,7 @@ class Demo:
         return self._screen.progress.queryable == sum(sender.sent.values())
 
     def _ask_all(self, journal: Journal, recount: Recount, before: Situation, also: set[Moment]) -> None:
-        """Every query once. A moment counts for an answer when it held before and after it."""
+        """Ask every query once. A moment counts for an answer when it held before and after it."""
         for query in QUERIES:
             answer = self._answer(journal, query.sql)
             after = self._look(journal)
@@ -246,7 +246,7 @@ _POSITIONS_KEY = b"rtolap.positions"
 
 
 class Answer(NamedTuple):
-    """`positions`: partition → next offset; the rows hold exactly the events below."""
+    """Rows, and the prefix that they hold. `positions`: partition → next offset."""
 
     rows: Rows
     positions: dict[int, int]

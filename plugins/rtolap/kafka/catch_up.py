@@ -251,8 +251,8 @@ class CatchUpConsumer:
             self._behind = None
 
     def _take_turns(self, now_s: float) -> None:
-        """So many as may be caught up at a time are; who has had its turn goes behind those that wait, in
-        the order in which they came to it: nobody has two turns while another has one."""
+        """Let as many catch up as may at a time. A partition that has had its turn goes behind those that
+        wait, in the order in which they came to it: nobody has two turns while another has one."""
         there = {} if self._behind is None else self._behind.position()
         read = self._read = [partition for partition in self._read if partition in there]
         if not self._waiting:

@@ -59,7 +59,7 @@ class TopicMissing(NotFound):
 
 
 class TopicRecreated(Refused):
-    """Another topic stands under the name than the one that stored offsets count in.
+    """The topic of that name is another one than the one that stored offsets count in.
 
     Its offsets mean other records: nothing that is read from it may be counted by them. `known` and `found`
     are topic ids.
@@ -224,7 +224,7 @@ class StreamConsumer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OutRecord:
-    """One record to produce. Without `partition` the producer chooses by key (or spreads)."""
+    """A record to produce. Without `partition` the producer chooses by key (or spreads)."""
 
     value: bytes | None
     key: bytes | None = None
@@ -281,7 +281,7 @@ class TopicAdmin(Protocol):
         """See `StreamConsumer.topic_id`."""
 
     def offsets(self, topic: str, which: str) -> Offsets:
-        """`which` is "earliest" or "latest": per partition the start or the end of the log."""
+        """Return the start ("earliest") or the end ("latest") of the log of each partition."""
 
     def delete_records(self, topic: str, before: Offsets) -> None:
         """Trim each log so that it starts at the given offset."""

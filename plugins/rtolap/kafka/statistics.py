@@ -140,7 +140,7 @@ class ClientStatistics:
             self._feeds = [other for other in self._feeds if other is not feed]
 
     def rows(self) -> dict[tuple[str, int], BrokerStatistics]:
-        """By topic and broker, of consumers that have told anything."""
+        """Return them by topic and broker, of consumers that have told anything."""
         rows: dict[tuple[str, int], BrokerStatistics] = {}
         for feed in self._open():
             if not feed.document:

@@ -12,7 +12,12 @@ from rtolap.model.segment import SegmentRange, SegmentState, StagedPart
 
 
 class ReceiverRecord(msgspec.Struct, frozen=True):
-    """`port`: of its Flight server. `metrics_port`: 0 where it shows none."""
+    """A receiver that runs.
+
+    Attributes:
+        port: of its Flight server.
+        metrics_port: of its page of metrics; 0 where it shows none.
+    """
 
     receiver_id: str
     host: str
@@ -98,7 +103,7 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 
 
 class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One segment. `version` and `covered` change together, in one write: that is the exactness rule.
+    """A segment. `version` and `covered` change together, in one write: that is the exactness rule.
 
     version   0 while there is no history; otherwise the READY version that queries read, at `location`
     covered   partition → next offset: history holds exactly the segment's events below it
@@ -176,7 +181,7 @@ class UnitKey(msgspec.Struct, frozen=True, order=True):
 
 
 class KnownUnit(UnitKey, frozen=True, order=True):
-    """`generation`: of its owner; what an older one says is void."""
+    """A unit that was heard of. `generation` is its owner's: what an older one says is void."""
 
     generation: int = 0
 
@@ -213,8 +218,13 @@ class Approvals(msgspec.Struct, frozen=True):
 
 
 class LeavingHost(msgspec.Struct, frozen=True, array_like=True):
-    """`host`: position in the list of names. It leaves when it has been read to `end_ms` (None: no end was
-    announced), at the latest at `until_ms` of the leader's clock."""
+    """A host that leaves its source.
+
+    Attributes:
+        host: position in the list of names.
+        end_ms: it leaves once it has been read to here; None: no end was announced.
+        until_ms: when it leaves at the latest, by the leader's clock.
+    """
 
     host: int
     end_ms: int | None
@@ -222,7 +232,12 @@ class LeavingHost(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SourceHosts(msgspec.Struct, frozen=True):
-    """`names`: a name a line, compressed by zlib. `leaving`: packed LeavingHosts, compressed, if any."""
+    """The hosts of a source.
+
+    Attributes:
+        names: a name a line, compressed by zlib.
+        leaving: packed LeavingHosts, compressed; empty where nobody leaves.
+    """
 
     epoch: int
     names: bytes
@@ -230,7 +245,8 @@ class SourceHosts(msgspec.Struct, frozen=True):
 
 
 def standing(control: CubeControl, records: Mapping[str, SegmentRecord]) -> list[SegmentRecord]:
-    """All with a READY version beyond the purge horizon, whatever else the segment is doing."""
+    """Return all segments with a READY version beyond the purge horizon, whatever else the segment is
+    doing."""
     return [
         record
         for record in records.values()

@@ -58,7 +58,7 @@ def _record(archive: Path, run: Callable[[str], None]) -> None:
 
 
 def _run_server(spec: ProcessSpec, flag: str) -> None:
-    """It writes the archive as it ends."""
+    """Run the server once. It writes the archive as it ends."""
     recorded = replace(spec, argv=(spec.argv[0], flag, *spec.argv[1:]), stop_timeout_s=_TIMEOUT_S)
     server = ManagedProcess(recorded)
     try:

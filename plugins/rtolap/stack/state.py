@@ -102,7 +102,7 @@ def adapt(state: StackState) -> tuple[StackState, tuple[str, ...]]:
 
 
 def refuse_other_version(layout: StackLayout, differences: tuple[str, ...]) -> Refused:
-    """For what cannot be done with a stack whose ports and parts this version does not know."""
+    """Refuse what cannot be done with a stack whose ports and parts this version does not know."""
     return Refused(
         f"the stack in {layout.root} was started by another version of rtolap",
         expected=f"ports {', '.join(DEFAULT_PORTS)}",

@@ -45,7 +45,8 @@ class SessionNames:
 
 @dataclass(slots=True)
 class Session:
-    """`refused`: of the batch with that `sequence`, for who did not get its answer and repeats it."""
+    """A client's session. `refused`: entries of the batch with that `sequence`, for a client that repeats
+    it."""
 
     sequence: int
     heard_ms: int

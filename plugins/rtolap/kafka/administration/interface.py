@@ -181,7 +181,7 @@ class FleetAdministration(UsageAdministration, Protocol):
         ...
 
     def client_quotas(self) -> tuple[ClientQuota, ...]:
-        """All quotas, by entity. Needs DescribeConfigs on the cluster."""
+        """Return all quotas, by entity. Needs DescribeConfigs on the cluster."""
         ...
 
     def alter_client_quotas(

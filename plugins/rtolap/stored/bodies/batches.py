@@ -82,7 +82,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class DecodedBatch:
-    """`rows`: by column names of the table, `__delete_sign` last where the load deletes; may be empty.
+    """Rows of a body. `rows`: by column names of the table, `__delete_sign` last where the load deletes; may
+    be empty.
 
     `total` = rows + rejected + unselected (those that `where` leaves out).
     """

@@ -78,7 +78,12 @@ class CsvOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JsonOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`by_line`: a document a line, else one in all. `strip_outer_array`: documents are lists of rows."""
+    """How JSON is read.
+
+    Attributes:
+        by_line: a document stands on each line, else there is one in all.
+        strip_outer_array: documents are lists of rows.
+    """
 
     by_line: bool = True
     strip_outer_array: bool = False
@@ -112,7 +117,7 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_options(headers: Mapping[str, str]) -> LoadOptions:
-    """`headers`: by lower-case name; those that do not concern the body are passed over.
+    """Return the options. `headers`: by lower-case name; those that do not concern the body are passed over.
 
     Raises DefinitionError naming the header.
     """

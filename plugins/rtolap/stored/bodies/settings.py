@@ -10,7 +10,8 @@ _TEXT_BYTES_MAX = 1 << 30  # Arrow's places in text are 32 bits wide
 
 
 class BodySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`chunk_bytes`: how much text is decoded at once (it should fit the processor's cache).
+    """Bounds of decoding. `chunk_bytes`: how much text is decoded at once (it should fit the processor's
+    cache).
 
     A record longer than `record_bytes_max` ends the load. So does a body that unpacks to more than
     `ratio_max` times its size, once it is beyond `ratio_free_bytes`. `spool_bytes_max`: parquet and orc are

@@ -43,7 +43,11 @@ class Statements:
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """`control[i]`: the i-th record is a control record, so no event."""
+    """Statements in a batch.
+
+    Attributes:
+        control: whether the i-th record is a control record, and so no event.
+    """
 
     statements: Statements
     control: NDArray[np.bool_]
@@ -52,7 +56,8 @@ class Stated:
 def stated(
     texts: pa.Array | Sequence[bytes | None], partitions: NDArray[np.int32] | NDArray[np.int64]
 ) -> Stated:
-    """`texts[i]`: what stands in the header or in the field of a record of `partitions[i]`; None: nothing.
+    """Return what is stated. `texts[i]` is what stands in the header or in the field of a record of
+    `partitions[i]`; None: nothing.
 
     Statements change about once a second, so few texts are distinct: each of those is parsed once.
     """
