@@ -118,7 +118,7 @@ def scope_of(nodeid: str) -> str:
     """A scope is a folder of `integration/`, or all that start a whole stack of their own: one runs at
     a time, beside the one that the tests of Airflow share. Elsewhere it is a file.
     """
-    path = nodeid.split("::")[0]
+    path = nodeid.split("::", maxsplit=1)[0]
     parts = path.split("/")
     if "integration" not in parts:
         return path

@@ -91,6 +91,7 @@ def run_build(folder: Path, flags: str) -> None:
             text=True,
             env=environment,
             timeout=_TIMEOUT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise ProcessFailed(f"a rehearsed build took longer than {_TIMEOUT_S:g} s") from error

@@ -52,6 +52,7 @@ def run_once(
         stderr=subprocess.STDOUT,
         text=True,
         timeout=timeout_s,
+        check=False,
     )
     if done.returncode != 0:
         raise ProcessFailed(failure, found=done.stdout[-_SHOWN_CHARS:])

@@ -95,7 +95,7 @@ class Breaches:
 
     def found(self) -> tuple[Breach, ...]:
         """Return all breaches of the last day, in the order of time, as far as they are known by now."""
-        if self._first == NEVER or self._mark == NEVER:
+        if NEVER in (self._first, self._mark):
             return ()
         whole = self._of_windows(self._events)
         broken = self._missing > whole * self.bound_ppm / PPM + _NOISE_EVENTS

@@ -189,6 +189,7 @@ def require_small_disks() -> None:
             capture_output=True,
             text=True,
             timeout=patience_s(30),
+            check=False,
         )
     if tried.returncode:
         pytest.skip(f"no file system of a process of its own: {tried.stderr.strip()}")
