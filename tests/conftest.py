@@ -57,7 +57,7 @@ _ORDER = (
 )
 
 # What typer makes of an application takes longer than most commands: once per process, as where they are run.
-typer.testing._get_command = functools.cache(typer.main.get_command)
+vars(typer.testing)["_get_command"] = functools.cache(typer.main.get_command)
 
 # Several processes are given one; a console that is made under it keeps that width, whatever a test asks for.
 os.environ.pop("COLUMNS", None)
