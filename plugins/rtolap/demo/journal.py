@@ -151,10 +151,15 @@ class Journal:
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict, for people and for programs.
 
-    `is_shown`: every answer was equal, at every required moment, and every malformed record was kept.
-
-    `asked_again`: why no answer came at first, and how often. `moments`: what was seen and answered at each
-    one, in order. `answers`: the first of each query and moment, and every one that differs.
+    Attributes:
+        is_shown: every answer was equal, at every required moment, and every malformed record was kept.
+        asked: how many answers there were.
+        equal: how many of them were as the recount.
+        asked_again: why no answer came at first, and how often.
+        missing_moments: required moments at which not every query was answered.
+        moments: what was seen and answered at each moment, in order.
+        refusals: what became of malformed records; None where they were not read.
+        answers: the first of each query and moment, and every one that differs.
     """
 
     is_shown: bool

@@ -78,8 +78,13 @@ class TopicRecreated(Refused):
 
 
 class CutPartition(NamedTuple):
-    """A partition whose log was cut. `position`: next-to-read of what was read; `diverges`: the log holds
-    other records from there on, or none."""
+    """A partition whose log was cut.
+
+    Attributes:
+        partition: its number.
+        position: next-to-read of what was read.
+        diverges: from here on the log holds other records, or none.
+    """
 
     partition: int
     position: int

@@ -34,23 +34,27 @@ class ReplicaSetRecord(msgspec.Struct, frozen=True):
 class CubeControl(msgspec.Struct, frozen=True):
     """The coordinator's decisions about a cube.
 
-    `first_offsets`: where the cube begins, fixed once per partition when the partition is first assigned;
-    staged parts of a segment's first version start here. `horizon_ms`: segments that end at or below it
-    are purged for ever. `assignment`: replica set → partitions; an empty list is a replica set that still
-    answers for what it holds. `assignment_epoch` grows with each assignment.
-
-    Forced closing: `close_before_ms` asks the leaders to close every segment that ends at or below it and
-    has no history yet, without waiting for the watermark; it never shrinks. `close_epoch` grows with each
-    request, and a leader that sees a new one also closes the late deltas of such segments, once.
-    `close_completeness`: of a cube with an application, what was known at the newest request.
-
-    `topic_id`: of the topic in which all offsets of the cube count; "" where it is not known.
-
-    `generation_base`: readers of a cube with an application count their generations from it on, so that
-    those of a cube that is recreated do not look older than those of its predecessor.
-
-    `losses`: offsets that a person has accepted as lost; receivers pass over them. `version_losses`: those
-    of READY versions that had to be rebuilt; they count for the segment of their time only.
+    Attributes:
+        enabled: whether receivers consume it.
+        paused: whether they pause.
+        horizon_ms: segments that end at or below it are purged for ever.
+        first_offsets: where the cube begins, fixed once per partition when it is first assigned. Staged parts
+            of a segment's first version start here.
+        assignment: replica set → partitions. An empty list is a replica set that still answers for what it
+            holds.
+        assignment_epoch: grows with each assignment.
+        close_before_ms: asks the leaders to close every segment that ends at or below it and has no history
+            yet, without waiting for the watermark. It never shrinks.
+        close_epoch: grows with each such request. A leader that sees a new one also closes the late deltas of
+            such segments, once.
+        close_completeness: of a cube with an application, what was known at the newest request.
+        generation_base: readers of a cube with an application count their generations from it on, so that
+            those
+            of a cube that is recreated do not look older than those of its predecessor.
+        topic_id: of the topic in which all offsets of the cube count; "" where it is not known.
+        losses: offsets that a person has accepted as lost; receivers pass over them.
+        version_losses: losses of READY versions that had to be rebuilt; they count for the segment of their
+            time only.
     """
 
     enabled: bool = False
@@ -191,10 +195,14 @@ class KnownUnit(UnitKey, frozen=True, order=True):
 
 
 class ApplicationState(msgspec.Struct, frozen=True):
-    """The published state of an application, and the reporters that its leader awaits before it may go on.
+    """The published state of an application, and the reporters that a new leader awaits before it goes on.
 
-    `epoch` is new for each leader and each creation of the application. `generations`: source → partition →
-    generation of its consumer; `units`: those with a lease. A new leader awaits reports from both.
+    Attributes:
+        epoch: new for each leader and each creation of the application.
+        levels: watermarks of each level.
+        global_ms: the global low watermark.
+        generations: source → partition → generation of its consumer; awaited.
+        units: those with a lease; awaited.
     """
 
     epoch: int = 0

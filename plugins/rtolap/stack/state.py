@@ -64,7 +64,13 @@ DEFAULT_PORTS: dict[str, int] = {
 
 
 class StackState(msgspec.Struct, frozen=True):
-    """ports: by name; components: those that were started; settings: the `RTOLAP_*` variables."""
+    """What `stack.json` keeps.
+
+    Attributes:
+        ports: by name.
+        components: those that were started.
+        settings: the `RTOLAP_*` variables.
+    """
 
     ports: dict[str, int]
     components: tuple[str, ...]

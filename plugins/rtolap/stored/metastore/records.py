@@ -104,8 +104,14 @@ class PendingTabletTask(msgspec.Struct, frozen=True):
 
 
 class StorageNode(msgspec.Struct, frozen=True):
-    """A storage node as of its last heartbeat. `node_id`: that of its data; `address`: its Flight
-    endpoint.
+    """A storage node as of its last heartbeat.
+
+    Attributes:
+        name: as it is configured.
+        node_id: of its data.
+        address: its Flight endpoint.
+        free_bytes: of its disk.
+        lease_until_ms: by the database's clock.
     """
 
     name: str

@@ -27,8 +27,16 @@ def _empty() -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Row i: the producer `producers[i]` in `partitions[i]`. `watermarks_ms`: UNKNOWN_MS where it does not
-    know. `unreadable`: how many records carried what is no statement; they state nothing."""
+    """Statements of a batch, a row each.
+
+    Attributes:
+        producers: who states it.
+        partitions: where it stands.
+        generations: the generation of its producer.
+        watermarks_ms: what is stated; UNKNOWN_MS where the producer does not know.
+        ended: whether the producer has ended.
+        unreadable: how many records carried something that is no statement; they state nothing.
+    """
 
     producers: tuple[str, ...] = ()
     partitions: NDArray[np.int64] = field(default_factory=_empty)
