@@ -1,4 +1,4 @@
-"""What the pages name is there: tests, files, modules that are run, commands and their options."""
+"""Tests of what the pages name is there: tests, files, modules that are run, commands and their options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
 def spans(page: Path) -> Iterator[tuple[str, str]]:
-    """(where, what stands in backquotes)"""
+    """Return (where, what stands in backquotes)"""
     for number, line in enumerate(page.read_text().splitlines(), 1):
         for found in _SPAN.findall(line):
             yield f"{page.name}:{number}", found
@@ -83,7 +83,7 @@ def test_every_module_that_is_run_is_there() -> None:
 
 
 def commands(page: Path) -> Iterator[tuple[str, str]]:
-    """(where, what follows `rtolap `), of blocks and of what stands in backquotes."""
+    """Return (where, what follows `rtolap `), of blocks and of what stands in backquotes."""
     block = False
     for number, line in enumerate(page.read_text().splitlines(), 1):
         if line.lstrip().startswith("```"):

@@ -1,4 +1,4 @@
-"""What receivers and storage nodes answer over Arrow Flight to whom."""
+"""Tests of what receivers and storage nodes answer over Arrow Flight to whom."""
 
 from __future__ import annotations
 
@@ -114,7 +114,8 @@ def exchange(client: flight.FlightClient, options: flight.FlightCallOptions) -> 
 
 
 def is_let_in(port: int, name: str, authorization: str) -> bool:
-    """Whether the call comes to the server: what it then answers to a request of nothing is all the same."""
+    """Return whether the call comes to the server: what it then answers to a request of nothing is all the
+    same."""
     headers = [(b"authorization", authorization.encode())] if authorization else []
     options = flight.FlightCallOptions(timeout=TIMEOUT_S, headers=headers)
     with flight.connect(f"grpc://127.0.0.1:{port}") as client:

@@ -1,4 +1,4 @@
-"""What of the image and the compose file can be tried without an engine for containers."""
+"""Tests of what of the image and the compose file can be tried without an engine for containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the HTTP endpoints of all services answer to whom. Airflow: `airflow/test_plugin.py`."""
+"""Tests of what the HTTP endpoints of all services answer to whom. Airflow: `airflow/test_plugin.py`."""
 
 from __future__ import annotations
 

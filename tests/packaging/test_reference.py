@@ -1,4 +1,4 @@
-"""What the pages say of settings, definitions, limits, commands and functions is what the code has."""
+"""Pages say of settings, definitions, limits, commands and functions what the code has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the MySQL server and the HTTP server answer to whom, by kind of statement."""
+"""Tests of what the MySQL server and the HTTP server answer to whom, by kind of statement."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def error_of(endpoints: Endpoints, role: str, statement: str) -> int | None:
 
 
 def http_error_of(endpoints: Endpoints, role: str, statement: str) -> int | None:
-    """As `error_of`, over HTTP: its numbers are those of the errors' types."""
+    """Do as `error_of`, over HTTP: its numbers are those of the errors' types."""
     user, password = ROLES[role]
     owner = user if role in KNOWN else USER  # who has the token has no connections
     credentials = {"token": TOKEN} if role == "the token" else {"user": user, "password": password}

@@ -1,4 +1,4 @@
-"""What the set-up fetches is what was meant to be fetched, or nothing."""
+"""Tests of what the set-up fetches is what was meant to be fetched, or nothing."""
 
 from __future__ import annotations
 

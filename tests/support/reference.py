@@ -208,7 +208,7 @@ def _amount(value: int, unit: str) -> str:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """(words, command) of every command of the tree, sorted."""
+    """Return (words, command) of every command of the tree, sorted."""
 
     def below(command: Any, words: str) -> Iterator[tuple[str, Any]]:
         if hasattr(command, "commands"):

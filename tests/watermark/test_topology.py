@@ -1,4 +1,5 @@
-"""From sources to the global low watermark; a slow recursion agrees, and nothing published ever falls."""
+"""Tests of the way from sources to the global low watermark; a slow recursion agrees, and nothing published
+ever falls."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ DAILY = StoredTable(
 
 
 class Databases:
-    """One database, empty at first, that can be opened by any number of ledgers."""
+    """A database, empty at first, that can be opened by any number of ledgers."""
 
     def open(self, revisions: Revisions = SHIPPED) -> Ledger:
         raise NotImplementedError
