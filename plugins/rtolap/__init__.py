@@ -17,6 +17,7 @@ docs/architecture.md draws which room may import which.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,9 +30,8 @@ def __getattr__(name: str) -> str:
     """Look the version up when it is wanted: a short command does without importlib.metadata."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib.metadata import PackageNotFoundError, version
-
+    metadata = import_module("importlib.metadata")
     try:
-        return version("rtolap")
-    except PackageNotFoundError:
+        return str(metadata.version("rtolap"))
+    except metadata.PackageNotFoundError:
         return UNINSTALLED_VERSION
