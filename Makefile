@@ -15,7 +15,7 @@ SEEDS ?= 10
 # Each process of the stack and of the tests imports hundreds of modules: they are compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-unit test-integration soak lint format reference lock bench wheel clean
+.PHONY: help setup demo test test-unit test-integration soak lint types format reference lock bench wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,15 +41,19 @@ soak: setup ## All that is drawn from a seed, with SEEDS=10 times as many seeds 
 lint: setup ## Format, style, types and the arrows between the rooms
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy plugins/rtolap plugins/rtolap_plugin.py $(wildcard spark_jobs/*.py) dags benchmarks tests/support
+	@$(MAKE) --no-print-directory types
 	$(BIN)/lint-imports
+
+types: ## Types: strict of all that is no test, and of tests those of pyproject.toml
+	$(BIN)/mypy plugins/rtolap plugins/rtolap_plugin.py $(wildcard spark_jobs/*.py) dags benchmarks tests
 
 format: setup ## Format the code and mend what the linter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-reference: setup ## Write what docs/reference.md and docs/sql.md list out of the code
+reference: setup ## Write what docs/reference.md, docs/sql.md and docs/modules/ list out of the code
 	@$(BIN)/python -m tests.support.reference
+	@$(BIN)/python -m tests.support.pages.modules
 
 lock: setup ## Resolve the dependencies again into requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-annotate --no-header \

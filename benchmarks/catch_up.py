@@ -1,4 +1,4 @@
-"""How long live records wait while other partitions have a backlog: read together, and read apart.
+"""Measure how long live records wait while other partitions have a backlog: read together, and read apart.
 
     python -m benchmarks.catch_up [--slow-broker] [--backlog 400000] [--seconds 8] [--rounds 3] [--json]
 

@@ -6,7 +6,8 @@ import argparse
 
 
 def new_parser(description: str | None, *, worker: tuple[str, str]) -> argparse.ArgumentParser:
-    """With `--json`, and `--worker` with these two values, by which a benchmark calls itself."""
+    """Return a parser with `--json`, and `--worker` with these two values, by which a benchmark calls
+    itself."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0] if description else None)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--worker", nargs=2, metavar=worker, help=argparse.SUPPRESS)

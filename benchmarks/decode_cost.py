@@ -1,4 +1,4 @@
-"""What decoding and grouping a record costs, stage by stage: nanoseconds of processor time, one core.
+"""Measure what decoding and grouping a record costs, stage by stage: nanoseconds of processor time, one core.
 
     python -m benchmarks.decode_cost [--events 50000] [--rounds 15]
 

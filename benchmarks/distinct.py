@@ -34,7 +34,7 @@ SQL = (
 
 
 def partial_rows(rows: int, groups: int, values: int) -> pa.Table:
-    """Each with a sketch of `values` values, some of them common to all."""
+    """Return each with a sketch of `values` values, some of them common to all."""
     rng = np.random.default_rng(1)
     keys = rng.integers(0, 1 << 26, (rows, values), dtype=np.uint32)
     zeros = np.minimum(rng.geometric(0.5, (rows, values)), 40).astype(np.uint32)

@@ -1,4 +1,4 @@
-"""One group-by over the roll-up rows that a receiver holds: processor time of `answer`, beside other engines.
+"""A group-by over the roll-up rows that a receiver holds: processor time of `answer`, beside other engines.
 
     python -m benchmarks.first_answers [--tables 8] [--table-rows 200000] [--rounds 7] [--json]
 
@@ -65,7 +65,7 @@ def declared(topic: str = "bench") -> Schema:
 
 
 def rows_of(schema: Schema, rows: int, hour: int, dice: np.random.Generator) -> pa.Table:
-    """One roll-up row of each combination, in the order in which they happened to come."""
+    """Return one roll-up row of each combination, in the order in which they happened to come."""
     values = {**VALUES, "page": rows // int(np.prod(list(VALUES.values())))}
     order = dice.permutation(rows)
     columns: dict[str, pa.Array] = {

@@ -152,7 +152,8 @@ def divide_recorded(path: Path) -> dict[str, Any]:
 
 
 def _peak_kb() -> int:
-    """Of this program alone: what the system counts for a process begins with that of its parent."""
+    """Return the peak memory of this program alone: what the system counts for a process begins with that of
+    its parent."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
 
@@ -251,7 +252,7 @@ def measure_growth(folder: Path, rounds: int) -> dict[str, Any]:
 
 
 def ratios_of(figures: dict[str, Any]) -> dict[str, float]:
-    """Of the parts that were measured, by the names in this module's description."""
+    """Return the ratios of the parts that were measured, by the names in this module's description."""
     found: dict[str, float] = {}
     if "plans" in figures:
         disks = figures["plans"][f"{LARGE[0]} / {LARGE[1] / 1e6:g} M"]["disks"]

@@ -66,8 +66,8 @@ STATEMENTS = {
 
 
 class World(NamedTuple):
-    """`services`: by the bounds of what is kept in memory, then by what holds the second half, `ready` or
-    `half`; all answer about the same events as table `events_cube` of `raw`."""
+    """What is measured. `services`: by the bounds of what is kept in memory, then by what holds the second
+    half, `ready` or `half`; all answer about the same events as table `events_cube` of `raw`."""
 
     services: dict[str, dict[str, QueryService]]
     raw: Any

@@ -139,7 +139,7 @@ def preload(bootstrap: str, count: int) -> None:
 
 @dataclass
 class Answers:
-    """By answer, in order: when it was asked and had arrived, and the position of every partition."""
+    """Answers, in order: when each it was asked and had arrived, and the position of every partition."""
 
     asked_ns: list[int]
     arrived_ns: list[int]
@@ -264,7 +264,8 @@ def memory_mb(word: str) -> dict[str, float]:
 
 
 def written_since(folder: Path, started_ns: int) -> dict[str, float]:
-    """How many files of fragments, and of uploaded segments, were written since and are still there."""
+    """Return how many files of fragments, and of uploaded segments, were written since and are still
+    there."""
     fragments = uploaded = 0
     for path in folder.rglob("*"):
         try:

@@ -123,7 +123,7 @@ def chdb(raw: Any, table: str, view: str, folder: Path) -> Iterator[Ask | None]:
 
 
 def check(service: QueryService, raw: Any, statements: Mapping[str, str]) -> None:
-    """Both answer the same."""
+    """Check that both answer the same."""
     for name, sql in statements.items():
         ours = [tuple(row.values()) for row in service.execute(sql).table().to_pylist()]
         theirs = raw.execute(sql).fetchall()
@@ -146,7 +146,7 @@ def _theirs(raw: Any, sql: str) -> object:
 
 
 class Took(NamedTuple):
-    """By the clock, and of the processor: of this process with all its threads."""
+    """Times by the clock, and of the processor: of this process with all its threads."""
 
     clock_ms: float
     cpu_ms: float

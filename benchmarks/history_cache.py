@@ -67,7 +67,7 @@ def built_world(events: int) -> QueryWorld:
 
 
 def placed_cache(world: QueryWorld, root: Path) -> tuple[HistoryCache, dict[str, float]]:
-    """All history copied, without a limit on the rate."""
+    """Return all history copied, without a limit on the rate."""
     cache = HistoryCache(CacheFolder(root))
     with closing(Cluster(world.metadata, SystemClock())) as cluster:
         keeper = HistoryKeeper(
@@ -82,7 +82,7 @@ def placed_cache(world: QueryWorld, root: Path) -> tuple[HistoryCache, dict[str,
 
 
 class Times(NamedTuple):
-    """Of one statement, by the clock and of the processor."""
+    """Times of one statement, by the clock and of the processor."""
 
     clock_ms: float
     cpu_ms: float

@@ -125,7 +125,7 @@ WORKERS = {"bare": bare, "rtolap": rtolap, "malformed": malformed}
 
 
 def work(name: str, bootstrap: str, total: int) -> None:
-    """In a process of its own: pinned, timed, its peak memory its own."""
+    """Run in a process of its own: pinned, timed, its peak memory its own."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     started_s, started_cpu_s = time.perf_counter(), time.process_time()
     rows = WORKERS[name](bootstrap, total)

@@ -1,4 +1,5 @@
-"""What the archives of classes save: processor time of starting ZooKeeper, Kafka and a small Spark build.
+"""Measure what the archives of classes save: processor time of starting ZooKeeper, Kafka and a small Spark
+build.
 
     python -m benchmarks.java_start [--rounds 3] [--json]
 

@@ -1,4 +1,4 @@
-"""How long a partition takes to move under a throttle near the rate at which it is written.
+"""Measure how long a partition takes to move under a throttle near the rate at which it is written.
 
     python -m benchmarks.move_throttle [--seconds 40] [--json]
 
@@ -52,7 +52,7 @@ def moves_of(topic: str) -> list[PlannedMove]:
 
 @contextmanager
 def written(servers: str, topic: str) -> Iterator[None]:
-    """At an even rate, in a thread."""
+    """Write at an even rate, in a thread."""
     ended = threading.Event()
 
     def write() -> None:
@@ -119,7 +119,7 @@ def moved_under(
 
 
 def lacking_bytes(administration: KafkaAdministration, partition: Partition) -> int:
-    """Of the copy, against the leader's replica."""
+    """Return what the copy lacks of the leader's replica."""
     told = administration.describe_log_dirs([BEFORE[0], AFTER[-1]], [partition])
     sizes = {
         broker: sum(replica.size_bytes for log_dir in of_broker.log_dirs for replica in log_dir.replicas)

@@ -133,7 +133,7 @@ def preload(bootstrap: str, count: int, database: Path) -> None:
 
 
 def rolled_up(services: Services) -> pa.Table:
-    """What the receiver holds, a row for each combination of all dimensions in each hour."""
+    """Return what the receiver holds, a row for each combination of all dimensions in each hour."""
     schema = events.schema(TOPIC)
     query = PartialQuery(
         cube=schema.cube.name,
@@ -150,7 +150,7 @@ def rolled_up(services: Services) -> pa.Table:
 
 
 class Wire:
-    """One connection that reads the packets of answers, and decodes no values."""
+    """A connection that reads the packets of answers, and decodes no values."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -184,7 +184,7 @@ class Wire:
 
 @dataclass
 class Counted:
-    """What clients of a round were answered."""
+    """Answers to the clients of a round."""
 
     statements: int = 0
     errors: int = 0

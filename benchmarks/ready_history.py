@@ -21,7 +21,7 @@ _MERGED = {"sum": "sum", "min": "min", "max": "max"}
 
 
 def new_metadata(schema: Schema, control: CubeControl) -> ClusterMetadata:
-    """Of a cluster with one cube, in memory."""
+    """Return the metadata of a cluster with one cube, in memory."""
     metadata = ClusterMetadata(MemoryStore(MemoryEnsemble()), SystemClock())
     metadata.create_table(schema.table)
     metadata.create_cube(schema.cube)
@@ -32,7 +32,8 @@ def new_metadata(schema: Schema, control: CubeControl) -> ClusterMetadata:
 def build(
     connection: Any, raw: str, store: ObjectStore, metadata: ClusterMetadata, schema: Schema, before_ms: int
 ) -> int:
-    """Every cuboid of every segment of table `raw` that begins before that time. How many files there are.
+    """Return every cuboid of every segment of table `raw` that begins before that time. How many files there
+    are.
 
     `ts` is the event time in milliseconds.
     """

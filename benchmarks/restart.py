@@ -106,7 +106,7 @@ class World:
         wait_for("all events were read", lambda: sum(self.counts("").values()) == EVENTS)
 
     def counts(self, where: str) -> dict[str, int]:
-        """By country; nothing while nobody answers."""
+        """Return them by country; nothing while nobody answers."""
         try:
             rows = self._services.sql(f"SELECT country, COUNT(*) FROM {self._cube} {where} GROUP BY country")
         except httpx.HTTPError:

@@ -195,7 +195,8 @@ def timed(call: Callable[[], object], count: int) -> list[float]:
 
 
 def ask(ports: tuple[int, int], count: int, clients: int) -> dict[str, dict[str, Any]]:
-    """One client's times of each statement over both; of several at once, MySQL's statements a second."""
+    """Return one client's times of each statement over both; of several at once, MySQL's statements a
+    second."""
     found: dict[str, dict[str, Any]] = {"mysql": {}, "http": {}}
     with closing(_connected(ports[0])) as connection, connection.cursor() as cursor:
         for name, sql in STATEMENTS.items():

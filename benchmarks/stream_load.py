@@ -98,7 +98,7 @@ class Watch:
 def load(
     cluster: StreamLoadCluster, table: str, label: str, body: Iterable[bytes], options: SendOptions
 ) -> tuple[float, Watch, int]:
-    """(seconds, what was watched meanwhile, rows)"""
+    """Return (seconds, what was watched meanwhile, rows)"""
     with StreamLoadClient(cluster.urls, USER, PASSWORD) as client, Watch(cluster) as watch:
         began_s = time.perf_counter()
         answer = client.load("bench", table, label, body, options)

@@ -52,7 +52,7 @@ def with_hosts(values: Sequence[bytes], hosts: int, seed: int) -> list[bytes]:
 
 
 def work(worker: str, bootstrap: str, total: int) -> None:
-    """In a process of its own. Prints its processor time in seconds."""
+    """Run in a process of its own. Prints its processor time in seconds."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     started_s = time.process_time()
     rows = ingested(bootstrap, total, schema(worker))

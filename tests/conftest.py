@@ -57,7 +57,7 @@ _ORDER = (
 )
 
 # What typer makes of an application takes longer than most commands: once per process, as where they are run.
-typer.testing._get_command = functools.cache(typer.main.get_command)
+vars(typer.testing)["_get_command"] = functools.cache(typer.main.get_command)
 
 # Several processes are given one; a console that is made under it keeps that width, whatever a test asks for.
 os.environ.pop("COLUMNS", None)
@@ -118,7 +118,7 @@ def scope_of(nodeid: str) -> str:
     """A scope is a folder of `integration/`, or all that start a whole stack of their own: one runs at
     a time, beside the one that the tests of Airflow share. Elsewhere it is a file.
     """
-    path = nodeid.split("::")[0]
+    path = nodeid.split("::", maxsplit=1)[0]
     parts = path.split("/")
     if "integration" not in parts:
         return path

@@ -1,4 +1,4 @@
-"""Where a process spends its processor time: `sitecustomize` samples it, this reads what it has written."""
+"""Samples of where a process spends its processor time: `sitecustomize` takes them, this reads them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROWS = (
 
 
 def environment(file: Path) -> dict[str, str]:
-    """What a process has to be started with."""
+    """Return the environment that a process is started with."""
     return {FILE_VARIABLE: str(file), "PYTHONPATH": str(Path(__file__).parent)}
 
 

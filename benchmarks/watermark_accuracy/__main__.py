@@ -63,7 +63,7 @@ def _logged(closed: Closed) -> list[float]:
 
 
 def summary(rule: str, runs: Sequence[Closed]) -> dict[str, Any]:
-    """Over all seeds; of the median delay, the smallest and the largest of a seed."""
+    """Summarise all seeds; of the median delay, the smallest and the largest of a seed."""
     left_open = sum(run.open for run in runs)
     shares = [share for run in runs for share in run.shares]
     if not shares:

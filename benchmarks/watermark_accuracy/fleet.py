@@ -51,7 +51,7 @@ class Fleet:
     def stall(
         self, hosts: NDArray[np.int64], from_ms: NDArray[np.int64], for_ms: NDArray[np.int64], speed: float
     ) -> None:
-        """Nothing of these hosts comes in for a while; then the backlog does, `speed` times as fast as
+        """Let nothing of these hosts come in for a while; then the backlog does, `speed` times as fast as
         logged."""
         sent, arrival = self.sent_ms[hosts], self.arrival_ms[hosts]
         begin, end = from_ms[:, None], (from_ms + for_ms)[:, None]
@@ -87,10 +87,10 @@ def fleet(
     drift: float = 0.0,
     growth: Growth | None = None,
 ) -> Fleet:
-    """`skew`: sigma of the hosts' log-normal rates, about one event a second in the mean. `drift`: standard
-    deviation by which each rate walks within five minutes. A daily shape is common to all. `growth`: by which
-    factor the rates differ from that, given the instants of (host, batch); its shape, or one that spreads to
-    it."""
+    """Return a fleet. `skew`: sigma of the hosts' log-normal rates, about one event a second in the mean.
+    `drift`: standard deviation by which each rate walks within five minutes. A daily shape is common to all.
+    `growth`: by which factor the rates differ from that, given the instants of (host, batch); its shape, or
+    one that spreads to it."""
     rng = np.random.default_rng(seed)
     batches = SPAN_MS // BATCH_MS
     rates = rng.lognormal(-skew * skew / 2, skew, hosts) / 1000

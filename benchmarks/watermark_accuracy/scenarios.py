@@ -69,7 +69,7 @@ def skewed(seed: int, hosts: int) -> Fleet:
 
 
 def drifting(seed: int, hosts: int) -> Fleet:
-    """Every host's rate walks by a fifth in five minutes; 0.1 % of the hosts stall for 20 minutes."""
+    """Let every host's rate walk by a fifth in five minutes; 0.1 % of the hosts stall for 20 minutes."""
     return _stall(fleet(seed, hosts, PARTITIONS, drift=0.2), seed, 1_000, 20)
 
 
@@ -84,8 +84,8 @@ def clock_jumps(seed: int, hosts: int) -> Fleet:
 
 
 def rise_with_backlog(seed: int, hosts: int) -> Fleet:
-    """All rates rise four-fold within 30 minutes. As that begins, 0.3 % of the hosts stall for 12 minutes;
-    their backlog comes in twice as fast as it was logged, of an earlier time of the day."""
+    """Let all rates rise four-fold within 30 minutes. As that begins, 0.3 % of the hosts stall for 12
+    minutes; their backlog comes in twice as fast as it was logged, of an earlier time of the day."""
 
     def growth(at_ms: NDArray[np.int64]) -> NDArray[np.float64]:
         risen: NDArray[np.float64] = 4.0 ** np.clip((at_ms - FAULT_MS) / (30 * MINUTE_MS), 0, 1)

@@ -120,7 +120,7 @@ def simulate(fleet: Fleet, rules: Mapping[str, Rule] = RULES, tick_ms: int = TIC
 
 
 class Inbox:
-    """`read`: the last batch of each host that has come in, −1 for none."""
+    """What has come in. `read`: the last batch of each host, −1 for none."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.read = np.full(fleet.hosts, -1)

@@ -27,7 +27,7 @@ SLEEPER = ("rtolap", "agent", "sleep", "--seconds", "300")
 
 
 class Agent:
-    """One folder and port, lived in by one `rtolap agent serve` after the other."""
+    """A folder and port, lived in by one `rtolap agent serve` after the other."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "token").write_text(TOKEN)

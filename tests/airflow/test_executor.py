@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,6 @@ import pytest
 from airflow.executors.local_executor import LocalExecutor
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
-from rtolap.airflow import executor as module
 from rtolap.airflow.executor import HELD_S_MAX, OrderedLocalExecutor
 
 FIRST = TaskInstanceKey("d", "t", "r", 1, -1)
@@ -61,7 +61,7 @@ def test_an_end_that_is_never_told_is_not_waited_for_without_end(
     started: list[TaskInstanceKey], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 0.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
     executor = OrderedLocalExecutor()
     queue(executor, FIRST)
     queue(executor, FIRST)

@@ -1,20 +1,19 @@
-"""docs/airflow.md lists the operators and sensors with the parameters that they have."""
+"""docs/airflow/operators.md lists the operators and sensors with the parameters that they have."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.operator_reference import classes, parameters, table
+from tests.support.pages.texts import text_of
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "airflow.md"
 VALUES: dict[str, Any] = {"operation": "repair", "kind": "rack", "plan_id": "p", "answer": {}, "planned": {}}
 
 
 def test_the_page_has_the_table_that_the_signatures_make() -> None:
-    assert table() in PAGE.read_text(), "python -m tests.support.operator_reference"
+    assert table() in text_of("airflow"), "python -m tests.support.operator_reference"
 
 
 @pytest.mark.parametrize("kind", classes(), ids=lambda kind: kind.__name__)

@@ -15,7 +15,6 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 from rtolap.airflow.hooks.rtolap import RtolapHook
-from rtolap.airflow.operators import window_approval as approval
 from rtolap.airflow.operators.window_approval import NO_REASON, ApproveWindowOperator, WindowApprovalOperator
 from rtolap.airflow.overdue import oldest, windows_to_ask_about
 from rtolap.airflow.sensors.cubes import WindowCompleteSensor
@@ -26,6 +25,7 @@ from rtolap.airflow.words import question, state_of
 from rtolap.base.errors import DefinitionError
 from rtolap.model.application import CubeWatermark
 from rtolap.model.cube import Cube, SegmentPolicy
+from rtolap.model.instants import instant_ms
 from rtolap.protocols.coordinator.messages import CompletenessInfo, CubeStatus, Queue, QueueEntry, SegmentInfo
 from rtolap.protocols.watermark.messages import (
     BY_MAX,
@@ -425,4 +425,4 @@ def test_of_each_application_the_oldest_windows_come_first() -> None:
 
 def test_a_window_has_one_run_with_a_name_that_airflow_allows() -> None:
     assert Window("logs", END_MS).run_id == f"logs__{END}"
-    assert approval.instant_ms(Window("logs", END_MS + 5).conf()["window_end"]) == END_MS + 5
+    assert instant_ms(Window("logs", END_MS + 5).conf()["window_end"]) == END_MS + 5

@@ -1,4 +1,5 @@
-"""What an HTTP endpoint takes in before it knows who asks, and how long anybody may keep it waiting."""
+"""Tests of what an HTTP endpoint takes in before it knows who asks, and how long anybody may keep it
+waiting."""
 
 from __future__ import annotations
 
@@ -133,7 +134,7 @@ def head(path: str, *lines: str, method: str = "POST") -> bytes:
 
 
 def to_the_end(connection: socket.socket) -> bytes:
-    """All that comes until the server ends the connection, orderly or not."""
+    """Return all that comes until the server ends the connection, orderly or not."""
     taken = b""
     with contextlib.suppress(ConnectionError):
         while more := connection.recv(1 << 16):
@@ -142,7 +143,7 @@ def to_the_end(connection: socket.socket) -> bytes:
 
 
 def sent(connection: socket.socket, size: int) -> int:
-    """How much of a body of so many bytes goes out before the server ends the connection."""
+    """Return how much of a body of so many bytes goes out before the server ends the connection."""
     out = 0
     with contextlib.suppress(ConnectionError):
         while out < size:

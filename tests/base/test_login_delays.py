@@ -1,4 +1,5 @@
-"""How long tries wait after wrong passwords, over all connections; that a bounded number is remembered."""
+"""Tests of how long tries wait after wrong passwords, over all connections; that a bounded number is
+remembered."""
 
 from __future__ import annotations
 

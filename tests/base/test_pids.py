@@ -1,4 +1,4 @@
-"""Whether a process lives, when its first thread has ended before its others."""
+"""Tests of whether a process lives, when its first thread has ended before its others."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _HEAVY = ("pyarrow", "duckdb", "fastapi", "confluent_kafka", "kazoo", "airflow",
 
 def _rtolap(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "rtolap.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=60, check=False)
 
 
 def _called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -57,7 +57,9 @@ def test_help_lists_every_command_without_loading_libraries() -> None:
         "try:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
         f"print('LOADED', [name for name in {_HEAVY!r} if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.stdout.rstrip().endswith("LOADED []")
     for name in main.MOUNTS:
         assert name in done.stdout
@@ -72,7 +74,9 @@ def test_cycles_are_looked_for_again_when_a_command_is_loaded_but_not_among_its_
         "main.app.callback()(lambda: looked.append((gc.isenabled(), gc.get_freeze_count() > 10_000)))\n"
         "try:\n    main.main()\nexcept SystemExit:\n    print('LOOKED', looked, gc.isenabled())"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.stdout.rstrip().endswith("LOOKED [False, (True, True)] True"), done
 
 
@@ -114,7 +118,7 @@ def test_an_exit_function_of_a_library_runs_and_the_status_is_the_commands(tmp_p
     """
     left = tmp_path / "left"
     command = [sys.executable, "-c", textwrap.dedent(script), str(left)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (7, "")
     assert left.read_text() == "thread, exit function"
 
@@ -129,6 +133,7 @@ def _ended_with_output_to(stdout: int) -> tuple[int, str]:
         text=True,
         env=environment,
         timeout=60,
+        check=False,
     )
     return done.returncode, done.stderr
 
@@ -175,7 +180,12 @@ def test_completion_knows_commands_and_their_parts(words: str, offered: str) -> 
     }
     script = "from rtolap.cli.main import app; app(prog_name='rtolap')"
     done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.stdout.split() == [offered]
 
@@ -246,7 +256,7 @@ def without_settings() -> dict[str, str]:
 def test_elsewhere_it_is_said_where_a_stack_was_looked_for(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rtolap.cli.main", "sql", "-e", "select 1"]
     done = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, env=without_settings(), timeout=60
+        command, capture_output=True, text=True, cwd=tmp_path, env=without_settings(), timeout=60, check=False
     )
     assert done.returncode == 1
     assert f"no stack was found: .stack/stack.json was looked for in {tmp_path}" in done.stderr

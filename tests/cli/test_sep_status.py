@@ -12,6 +12,7 @@ import pytest
 from rtolap.base.errors import DefinitionError
 from rtolap.cli.main import app
 from rtolap.cli.sep import status as sep_status
+from rtolap.sep.status.collect import collect
 from rtolap.sep.status.sources import ReplicationSources
 from rtolap.stack.ports import free_port
 from typer.testing import CliRunner
@@ -84,7 +85,6 @@ def test_a_watch_goes_on_until_it_is_ended_and_serves_its_looks(
 ) -> None:
     port = free_port()
     pages: list[str] = []
-    collect = sep_status.collect
 
     def until_served(*arguments: Any, **options: Any) -> Any:
         if len(pages) == 3:

@@ -66,7 +66,7 @@ def lose(cluster: Cluster, record: SegmentRecord, how: str = "missing") -> None:
 
 
 def upload(cluster: Cluster, segment: str, events: int) -> SegmentRecord:
-    """What the receivers of the one replica set do: all of the segment, up to the target."""
+    """Return what the receivers of the one replica set do: all of the segment, up to the target."""
     record = stored(cluster, segment)
     first = cluster.metadata.control(NAME).first_offsets
     ranges = tuple(PartRange(p, first[p], record.target[p]) for p in first)

@@ -1,4 +1,4 @@
-"""What a coordinator shows to Prometheus."""
+"""Tests of what a coordinator shows to Prometheus."""
 
 from __future__ import annotations
 

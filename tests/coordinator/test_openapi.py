@@ -1,4 +1,4 @@
-"""What `/openapi.json` says is what the coordinator answers."""
+"""`/openapi.json` says what the coordinator answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is deleted of a dropped cube, however late and by whomever, is nothing of a cube of the same name."""
+"""Tests of what is deleted of a dropped cube, however late and by whomever, is nothing of a cube of the same
+name."""
 
 from __future__ import annotations
 

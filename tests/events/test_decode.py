@@ -1,4 +1,4 @@
-"""What is accepted, as what; what is refused, and why; and that no record ever moves or vanishes."""
+"""Tests of what is accepted, as what; what is refused, and why; and that no record ever moves or vanishes."""
 
 import json
 import random

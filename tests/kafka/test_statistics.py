@@ -1,4 +1,5 @@
-"""What consumers tell of their brokers: by topic and broker, bounded, of those that are open, cheap."""
+"""Tests of what consumers tell of their brokers: by topic and broker, bounded, of those that are open,
+cheap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages name is there: tests, files, modules that are run, commands and their options."""
+"""Tests of what the pages name is there: tests, files, modules that are run, commands and their options."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rtolap.cli.main import MOUNTS, load
 
+from tests.support.pages.texts import ALL_PAGES, pages_of
+
 ROOT = Path(__file__).resolve().parents[2]
-TESTS, TESTING = ROOT / "tests", ROOT / "docs" / "testing.md"
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+TESTS, TESTING, PAGES = ROOT / "tests", pages_of("testing"), ALL_PAGES
 _SPAN = re.compile(r"`([^`]+)`")
 # Of formatted code: its strings over several lines, and what stands on the first two levels of a module.
 _STRING = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"""', re.S)
@@ -22,7 +24,7 @@ _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
 def spans(page: Path) -> Iterator[tuple[str, str]]:
-    """(where, what stands in backquotes)"""
+    """Return (where, what stands in backquotes)"""
     for number, line in enumerate(page.read_text().splitlines(), 1):
         for found in _SPAN.findall(line):
             yield f"{page.name}:{number}", found
@@ -43,7 +45,7 @@ def named_in(file: Path) -> frozenset[str]:
 
 def test_every_test_that_is_named_is_there() -> None:
     wrong, named, file = [], 0, ""
-    for where, span in spans(TESTING):
+    for where, span in (each for page in TESTING for each in spans(page)):
         path, colons, name = span.partition("::")
         file = path if colons and path else file  # `::name` is of the file before it
         if not colons or not file:  # before the first file the notation is explained
@@ -60,7 +62,8 @@ def test_every_test_that_is_named_is_there() -> None:
 def test_every_file_that_is_named_is_there() -> None:
     wrong = [
         f"{where}: {span}"
-        for where, span in spans(TESTING)
+        for page in TESTING
+        for where, span in spans(page)
         if re.fullmatch(r"[\w.]+(/[\w.*]+)+", span)
         and not any(any(under.glob(span)) for under in (TESTS, ROOT, ROOT / "plugins"))
     ]
@@ -80,7 +83,7 @@ def test_every_module_that_is_run_is_there() -> None:
 
 
 def commands(page: Path) -> Iterator[tuple[str, str]]:
-    """(where, what follows `rtolap `), of blocks and of what stands in backquotes."""
+    """Return (where, what follows `rtolap `), of blocks and of what stands in backquotes."""
     block = False
     for number, line in enumerate(page.read_text().splitlines(), 1):
         if line.lstrip().startswith("```"):
@@ -122,6 +125,34 @@ def test_every_command_that_is_shown_and_its_options_are_there() -> None:
     assert len(shown) > 80
     wrong = [f"{where}: rtolap {command}: {said}" for where, command in shown if (said := wrong_in(command))]
     assert not wrong, "\n".join(wrong)
+
+
+WORDS_MAX = 2_500
+LOOKED_UP = {"reference.md"}  # written out of the code, and searched rather than read
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in LOOKED_UP], ids=name_of)
+def test_a_page_is_read_in_one_sitting(page: Path) -> None:
+    assert len(page.read_text().split()) <= WORDS_MAX, "split it by what its readers want to do"
+
+
+def pages_led_to(page: Path) -> set[Path]:
+    links = re.findall(r"\]\(([^)#:]+\.md)", page.read_text())
+    return {(page.parent / link).resolve() for link in links}
+
+
+def test_every_page_is_found_from_the_index() -> None:
+    docs = ROOT / "docs"
+    found: set[Path] = set()
+    follow = {docs / "README.md"}
+    while follow:
+        found |= follow
+        follow = {leads for page in follow if page.exists() for leads in pages_led_to(page)} - found
+    assert {page for page in docs.rglob("*.md") if page.parent.name != "decisions"} <= found
 
 
 def test_what_is_not_there_is_noticed() -> None:

@@ -1,4 +1,4 @@
-"""What the lock promises about the environment."""
+"""Tests of what the lock promises about the environment."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""What receivers and storage nodes answer over Arrow Flight to whom."""
+"""Tests of what receivers and storage nodes answer over Arrow Flight to whom."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -20,8 +19,8 @@ from rtolap.stored.node.process import node_metrics
 from rtolap.stored.node.settings import StorageSettings
 
 from tests.support.http_apps import PASSWORD, USERS
+from tests.support.pages.texts import text_of
 
-SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 TOKEN = "a cluster's token"
 ROLES = ("nobody", "a user", "a loader", "a definer", "the token")
 TIMEOUT_S = 60.0
@@ -115,7 +114,8 @@ def exchange(client: flight.FlightClient, options: flight.FlightCallOptions) -> 
 
 
 def is_let_in(port: int, name: str, authorization: str) -> bool:
-    """Whether the call comes to the server: what it then answers to a request of nothing is all the same."""
+    """Return whether the call comes to the server: what it then answers to a request of nothing is all the
+    same."""
     headers = [(b"authorization", authorization.encode())] if authorization else []
     options = flight.FlightCallOptions(timeout=TIMEOUT_S, headers=headers)
     with flight.connect(f"grpc://127.0.0.1:{port}") as client:
@@ -157,4 +157,4 @@ def test_the_page_on_security_has_this_table() -> None:
     for each in OPERATIONS:
         may = " | ".join("yes" if role in each.roles else "" for role in ROLES)
         lines.append(f"| {each.what} | {each.server} | {may} |")
-    assert "\n".join(lines) in SECURITY.read_text(), "the table is:\n" + "\n".join(lines)
+    assert "\n".join(lines) in text_of("security"), "the table is:\n" + "\n".join(lines)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from rtolap.fleet.moves.requests import RequestKind
+from rtolap.fleet.moves.states import MoveEvent, MoveState, PlanEvent, PlanState
 
 from tests.support.paths import PLUGINS, PROJECT
 
@@ -27,9 +29,21 @@ def test_each_module_of_a_flow_exists(title: str, drawing: str) -> None:
     assert not missing
 
 
-def test_each_question_leads_to_a_module_and_the_name_in_it() -> None:
-    rows = re.findall(r"^\| Where .*? \| (.*) \|$", PAGE, re.M)
-    assert len(rows) == 8
-    for row in rows:
-        for path, name in re.findall(r"`([a-z_/]+\.py)`(?: \(`(\w+)`\))?", row):
-            assert name in (ROOM / path).read_text()
+def test_there_is_a_flow_for_the_fleet_and_for_the_cancel_of_a_plan() -> None:
+    titles = [title for title, _ in _BLOCKS]
+    assert {"A fleet to moved replicas", "A cancel of a plan"} <= set(titles)
+
+
+@pytest.mark.parametrize("title", ["A fleet to moved replicas", "A cancel of a plan"])
+def test_states_and_events_of_a_plan_in_a_flow_are_those_of_the_tables(title: str) -> None:
+    (drawing,) = (drawing for each, drawing in _BLOCKS if each == title)
+    known = {
+        member.name for table in (MoveState, MoveEvent, PlanState, PlanEvent, RequestKind) for member in table
+    }
+    named = set(re.findall(r"\b[A-Z]{4,}\b", drawing))
+    assert len(named) > 5
+    assert named <= known
+
+
+def test_the_page_leads_to_the_list_of_all_modules() -> None:
+    assert "](modules/README.md)" in PAGE

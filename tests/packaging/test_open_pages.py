@@ -1,17 +1,16 @@
-"""What the HTTP endpoints of all services answer to whom. Airflow: `airflow/test_plugin.py`."""
+"""Tests of what the HTTP endpoints of all services answer to whom. Airflow: `airflow/test_plugin.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from tests.support.http_apps import PASSWORD, USERS, HttpApp, http_apps
+from tests.support.pages.texts import text_of
 
-SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 EVERYBODY = ("nobody", "a user", "a loader", "a definer", "the token")
 KNOWN, WITH_PASSWORD = EVERYBODY[1:], EVERYBODY[1:4]
 LOADING, TOKEN = ("a loader", "a definer"), ("the token",)
@@ -87,4 +86,4 @@ def test_the_page_on_security_has_this_table() -> None:
         service = "all" if each.service == "*" else each.service
         may = " | ".join("yes" if role in each.roles else "" for role in EVERYBODY)
         lines.append(f"| {each.what} | {service} | {may} |")
-    assert "\n".join(lines) in SECURITY.read_text(), "the table is:\n" + "\n".join(lines)
+    assert "\n".join(lines) in text_of("security"), "the table is:\n" + "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What may be imported from outside: two modules, and what each of them exports."""
+"""Tests of what may be imported from outside: two modules, and what each of them exports."""
 
 from __future__ import annotations
 

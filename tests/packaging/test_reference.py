@@ -1,4 +1,4 @@
-"""What the pages say of settings, definitions, limits, commands and functions is what the code has."""
+"""Pages say of settings, definitions, limits, commands and functions what the code has."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pydantic_core import PydanticUndefined
 from rtolap.base.metrics_server import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, REQUESTS_MAX
 from rtolap.base.settings import Settings
 
+from tests.support.pages.texts import text_of
 from tests.support.reference import (
     LIMITS,
     OTHER_VARIABLES,
@@ -62,7 +63,7 @@ def test_every_variable_that_a_page_names_is_read_somewhere() -> None:
 
 def test_defaults_on_the_page_of_operations_are_those_of_the_code() -> None:
     wrong, compared = [], 0
-    for line in (ROOT / "docs" / "operations.md").read_text().splitlines():
+    for line in text_of("operations").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         names = re.findall(r"`RTOLAP_([A-Z0-9_]+)`", cells[0])
         told = re.findall(r"`([^`]*)`", cells[1]) if len(cells) > 2 else []
@@ -80,7 +81,7 @@ def test_defaults_on_the_page_of_operations_are_those_of_the_code() -> None:
 
 
 def test_bounds_of_pages_of_metrics_are_those_of_the_code() -> None:
-    told = (ROOT / "docs" / "operations.md").read_text().replace("\n", " ")
+    told = text_of("operations").replace("\n", " ")
     bounds = f"{CONNECTIONS_MAX} connections, {CONNECTIONS_PER_ADDRESS_MAX} of an address and {REQUESTS_MAX}"
     assert f"at most {bounds} requests" in told
 
@@ -88,7 +89,7 @@ def test_bounds_of_pages_of_metrics_are_those_of_the_code() -> None:
 def test_the_page_says_when_a_window_that_was_rejected_ends() -> None:
     gate = (ROOT / "dags" / "watermark_gate.py").read_text()
     (days,) = re.findall(r"timeout=timedelta\(days=(\d+)\)", gate)
-    page_of_airflow = (ROOT / "docs" / "airflow.md").read_text()
+    page_of_airflow = text_of("airflow")
     assert f"fails after {days} days" in page_of_airflow.partition("*Reject* keeps it waiting")[2][:200]
 
 

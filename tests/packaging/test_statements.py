@@ -1,9 +1,8 @@
-"""What the MySQL server and the HTTP server answer to whom, by kind of statement."""
+"""Tests of what the MySQL server and the HTTP server answer to whom, by kind of statement."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pymysql
@@ -13,6 +12,7 @@ from rtolap.protocols.query.client import QueryClient
 from rtolap.query.mysql.codes import error_code
 
 from tests.support.cubes.flights import flights_world
+from tests.support.pages.texts import text_of
 from tests.support.query.query_endpoints import (
     DEFINING_USER,
     LOADING_USER,
@@ -24,7 +24,6 @@ from tests.support.query.query_endpoints import (
     open_endpoints,
 )
 
-SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 ROLES = {
     "nobody": ("", ""),
     "a user": (USER, PASSWORD),
@@ -145,7 +144,7 @@ def error_of(endpoints: Endpoints, role: str, statement: str) -> int | None:
 
 
 def http_error_of(endpoints: Endpoints, role: str, statement: str) -> int | None:
-    """As `error_of`, over HTTP: its numbers are those of the errors' types."""
+    """Do as `error_of`, over HTTP: its numbers are those of the errors' types."""
     user, password = ROLES[role]
     owner = user if role in KNOWN else USER  # who has the token has no connections
     credentials = {"token": TOKEN} if role == "the token" else {"user": user, "password": password}
@@ -207,4 +206,4 @@ def test_the_page_on_security_has_this_table(server: str) -> None:
     for each in OPERATIONS:
         may = " | ".join("yes" if role in roles_of(each) else "" for role in ROLES)
         lines.append(f"| {each.what} | {may} |")
-    assert "\n".join(lines) in SECURITY.read_text(), "the table is:\n" + "\n".join(lines)
+    assert "\n".join(lines) in text_of("security"), "the table is:\n" + "\n".join(lines)

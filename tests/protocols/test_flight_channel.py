@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.flight as flight
 import pytest
+from pyarrow import flight
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.base.metrics import Metrics
 from rtolap.protocols.flight.server import GuardedFlightServer

@@ -19,9 +19,9 @@ from typing import Any
 
 import psutil
 import pyarrow as pa
-import pyarrow.flight as flight
 import pytest
 from hpack import Encoder
+from pyarrow import flight
 from rtolap.base.errors import TooLarge, Unauthorized, Unavailable
 from rtolap.base.flight_guard import frames
 from rtolap.base.flight_guard.calls import BrokenConnection, Calls

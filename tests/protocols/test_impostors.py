@@ -7,8 +7,8 @@ from contextlib import closing
 from typing import Any
 
 import msgspec
-import pyarrow.flight as flight
 import pytest
+from pyarrow import flight
 from rtolap.base.errors import Impostor, QueryError, RtolapError, Unauthorized
 from rtolap.base.flight_guard import frames
 from rtolap.base.metrics import Metrics

@@ -106,7 +106,8 @@ def made_table(rng: random.Random, rows: int) -> pa.Table:
 def made_predicate(rng: random.Random, depth: int = 0) -> Predicate:
     if depth < 3 and rng.random() < 0.6:
         terms = tuple(made_predicate(rng, depth + 1) for _ in range(rng.randint(1, 3)))
-        return rng.choice([And(terms), And(terms), Or(terms), Not(terms[0])])
+        combined: list[Predicate] = [And(terms), And(terms), Or(terms), Not(terms[0])]
+        return rng.choice(combined)
     name = rng.choice(list(DIMENSIONS))
     values = [value for value in DIMENSIONS[name][1] if value is not None]
     if name == "fare":

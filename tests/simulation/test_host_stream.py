@@ -158,5 +158,5 @@ def test_a_stream_that_broke_says_so(some: Fleet) -> None:
 
 
 def _wait_for(stream: HostStream, instant_ms: int) -> None:
-    """Until the stream has sent all up to that instant."""
+    """Wait until the stream has sent all up to that instant."""
     until(lambda: (stream.reached_ms() >= instant_ms).all(), "the stream stands still")

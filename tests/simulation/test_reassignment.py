@@ -51,7 +51,7 @@ def leader(replica_set: str, cluster: Cluster) -> Receiver:
 
 
 def exact(cluster: Cluster) -> bool:
-    """Whether all events are answered for, each once; False while somebody has to catch up first."""
+    """Return whether all events are answered for, each once; False while somebody has to catch up first."""
     asker = Asker(cluster)
     try:
         found = asker.ask(lambda replica_set: leader(replica_set, cluster))

@@ -1,4 +1,4 @@
-"""What closes a segment, and what must not, through real receiver cores."""
+"""Tests of what closes a segment, and what must not, through real receiver cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the set-up fetches is what was meant to be fetched, or nothing."""
+"""Tests of what the set-up fetches is what was meant to be fetched, or nothing."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_what_is_fetched_is_reported_while_it_comes(tmp_path: Path) -> None:
     def report(part: str, phase: str, note: str) -> None:
         said.append((part, phase, note))
         if note.endswith("so far"):
-            come = int(note.split(".")[0]) // 5
+            come = int(note.split(".", maxsplit=1)[0]) // 5
             for each in range(4 if come == 4 else come):
                 (cache / f"go{each}").touch()
 

@@ -50,7 +50,7 @@ class Stacks:
         self.running: list[subprocess.Popen[str]] = []
 
     def start(self, count: int) -> list[dict[str, int]]:
-        """All at once; their ports."""
+        """Claim all at once, and return their ports."""
         started = [self._one(number) for number in range(len(self.running), len(self.running) + count)]
         for process in started:
             assert process.stdout is not None

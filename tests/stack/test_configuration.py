@@ -1,4 +1,4 @@
-"""What the stack writes: server configuration, variables, secrets."""
+"""Tests of what the stack writes: server configuration, variables, secrets."""
 
 from __future__ import annotations
 

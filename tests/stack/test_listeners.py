@@ -12,7 +12,8 @@ import pytest
 from rtolap.base.errors import ProcessFailed
 from rtolap.stack import ports
 from rtolap.stack.ports import free_port
-from rtolap.stack.process import ManagedProcess, ProcessSpec
+from rtolap.stack.process import ManagedProcess
+from rtolap.stack.spec import ProcessSpec
 
 _LISTEN = """
 import socket, sys, time

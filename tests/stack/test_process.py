@@ -12,7 +12,9 @@ import psutil
 import pytest
 from rtolap.base.errors import ProcessFailed
 from rtolap.base.pids import lives
-from rtolap.stack.process import ManagedProcess, PidRecord, ProcessSpec, ProcessState
+from rtolap.stack.pids import PidRecord
+from rtolap.stack.process import ManagedProcess, ProcessState
+from rtolap.stack.spec import ProcessSpec
 
 from tests.support.waiting import until
 

@@ -114,6 +114,7 @@ class AirflowStack:
             capture_output=True,
             text=True,
             timeout=patience_s(timeout_s),
+            check=False,
         )
 
     def sql(self, text: str) -> dict[str, Any]:

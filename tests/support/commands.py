@@ -18,7 +18,7 @@ from tests.support.waiting import patience_s
 
 
 def rtolap(environment: Mapping[str, str], *arguments: str, columns: int = 200) -> str:
-    """What `rtolap` prints on a terminal of so many columns. AssertionError when it fails."""
+    """Return what `rtolap` prints on a terminal of so many columns. AssertionError when it fails."""
     return _run(
         [sys.executable, "-m", "rtolap.cli.main", *arguments],
         timeout_s=60,
@@ -29,7 +29,7 @@ def rtolap(environment: Mapping[str, str], *arguments: str, columns: int = 200) 
 def ended(
     environment: Mapping[str, str], *arguments: str, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """What a process of `rtolap` says on its two outputs, into pipes, and its exit code."""
+    """Return what a process of `rtolap` says on its two outputs, into pipes, and its exit code."""
     return subprocess.run(
         [sys.executable, "-m", "rtolap.cli.main", *arguments],
         env={**os.environ, **environment},

@@ -62,7 +62,7 @@ class CutTopic:
         until(lambda: LEADER in self._in_sync(), "the old leader to follow")
 
     def held(self) -> dict[int, list[tuple[int, bytes | None]]]:
-        """All records by partition, read by a plain consumer."""
+        """Return all records by partition, read by a plain consumer."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.brokers.cluster.servers,

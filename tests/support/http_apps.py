@@ -46,7 +46,7 @@ class HttpApp(NamedTuple):
         return found
 
     def asked(self, headers: dict[str, str], auth: tuple[str, str] | None) -> list[tuple[str, int]]:
-        """Each page, and the status of its answer. What comes behind the credentials may fail: 500."""
+        """Return each page, and the status of its answer. What comes behind the credentials may fail: 500."""
         return asyncio.run(self._asked(headers, auth))
 
     async def _asked(self, headers: dict[str, str], auth: tuple[str, str] | None) -> list[tuple[str, int]]:

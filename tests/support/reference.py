@@ -208,7 +208,7 @@ def _amount(value: int, unit: str) -> str:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """(words, command) of every command of the tree, sorted."""
+    """Return (words, command) of every command of the tree, sorted."""
 
     def below(command: Any, words: str) -> Iterator[tuple[str, Any]]:
         if hasattr(command, "commands"):
@@ -260,7 +260,7 @@ def function_lines() -> Iterator[str]:
         ("aggregates", function_names.AGGREGATES),
         ("windows", function_names.WINDOW_FUNCTIONS),
         ("the session", function_names.SESSION_FUNCTIONS),
-        ("sketches of [stored tables](#stored-tables)", function_names.SKETCH_FUNCTIONS),
+        ("sketches of [stored tables](sql/stored_tables.md#stored-tables)", function_names.SKETCH_FUNCTIONS),
         ("other spellings of these", other_spellings()),
     ):
         yield f"| {of} | {', '.join(f'`{name.upper()}`' for name in names)} |"

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 class Scrape:
-    """One page. `scrape("rtolap_query_queries_total", outcome="ok")` is a value; 0 where there is no such."""
+    """A page. `scrape("rtolap_query_queries_total", outcome="ok")` is a value; 0 where there is no such."""
 
     def __init__(self, page: str) -> None:
         self._values = {
@@ -26,7 +26,7 @@ class Scrape:
         )
 
     def labels(self, name: str, label: str) -> set[str]:
-        """Every value of a label."""
+        """Return every value of a label."""
         return {dict(given)[label] for found, given in self._values if found == name}
 
     def __contains__(self, name: str) -> bool:

@@ -123,7 +123,7 @@ class SecureKafka:
         path.write_text(self.passwords[user])
 
     def _missing(self) -> str | None:
-        """None once the broker lets the super user in, over TLS."""
+        """Return None once the broker lets the super user in, over TLS."""
         try:
             self.admin.describe_cluster(request_timeout=1.0).result(2.0)
         except (KafkaException, TimeoutError) as error:

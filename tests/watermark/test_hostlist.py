@@ -1,4 +1,4 @@
-"""Who counts: lists that grow and shrink, registered hosts, drains and leases."""
+"""Tests of who counts: lists that grow and shrink, registered hosts, drains and leases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How far hosts have been read, whatever order reports come in; held against an obvious slow model."""
+"""Tests of how far hosts have been read, whatever order reports come in; held against an obvious slow
+model."""
 
 from __future__ import annotations
 

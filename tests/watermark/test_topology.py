@@ -1,4 +1,5 @@
-"""From sources to the global low watermark; a slow recursion agrees, and nothing published ever falls."""
+"""Tests of the way from sources to the global low watermark; a slow recursion agrees, and nothing published
+ever falls."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def random_application(rng: random.Random) -> Application:
     sources = tuple(Source(name=f"s{at}") for at in range(rng.randint(1, 3)))
     operators = tuple(Operator(f"o{at}") for at in range(rng.randint(0, 4)))
     sinks = tuple(Sink(f"k{at}") for at in range(rng.randint(1, 2)))
-    names = [level.name for level in (*sources, *operators)]
+    names = [*(source.name for source in sources), *(operator.name for operator in operators)]
     edges = {(rng.choice(names[: len(sources) + at]), one.name) for at, one in enumerate(operators)}
     edges |= {(rng.choice(names), sink.name) for sink in sinks for _ in range(2)}
     order = list(operators)

@@ -79,7 +79,8 @@ class Commands:
         return resolver(argv[1:])
 
     def environment(self) -> dict[str, str]:
-        """For every child: this interpreter and this package, whatever the agent was started from."""
+        """Return the environment of every child: this interpreter and this package, whatever the agent was
+        started from."""
         package_root = str(Path(__file__).parents[2])
         known = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
         return {
@@ -143,7 +144,8 @@ def _spark_submit() -> Path:
 
 
 def _check_builds(arguments: Sequence[str], files: Mapping[str, str], host: Host) -> None:
-    """`arguments` of the build job: files of the request itself, with specifications that fit this host.
+    """Check `arguments` of the build job: files of the request itself, with specifications that fit this
+    host.
 
     A build deletes and writes below the `location` that its specification names, and reads its parts. The
     coordinator gives specifications out; whoever has the cluster's token could make others: so each has to be

@@ -24,8 +24,13 @@ _SETTING = "RTOLAP_AGENT_CPUS"
 
 
 class Processors(msgspec.Struct, frozen=True):
-    """A host's processors. usable: those that this process may use. cores: processor → the processors of its
-    physical core. numa_nodes: number → processors."""
+    """A host's processors.
+
+    Attributes:
+        usable: those that this process may use.
+        cores: processor → the processors of its physical core.
+        numa_nodes: number → processors.
+    """
 
     usable: frozenset[int]
     cores: Mapping[int, frozenset[int]]

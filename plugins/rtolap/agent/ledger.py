@@ -17,7 +17,7 @@ FINISHED_MAX = 1000  # ended processes that nobody acknowledged; the oldest are 
 
 
 class Ledger:
-    """Each step of a process's life is told to `metrics`, once it is on disk."""
+    """Records of processes. `metrics` counts each step of a life once it is on disk."""
 
     def __init__(self, file: StateFile, processes: Processes, clock: Clock, metrics: AgentMetrics) -> None:
         self._file = file
@@ -57,7 +57,7 @@ class Ledger:
         return record.generation if record else self._forgotten.get(key, 0)
 
     def labels(self, key: str) -> dict[str, str]:
-        """Of that generation; empty where the key was never seen."""
+        """Return the labels of that generation; empty where the key was never seen."""
         record = self._records.get(key)
         return dict(record.spec.labels) if record else self._labels.get(key, {})
 

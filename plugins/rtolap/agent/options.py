@@ -184,7 +184,7 @@ def check_name(what: str, name: str) -> None:
 
 
 def check_options(what: str, words: Sequence[str], options: Mapping[str, Fits], host: Host) -> None:
-    """`words`: option, value, option, value, … Raises DefinitionError."""
+    """Check `words`: option, value, option, value, … Raises DefinitionError."""
     for at in range(0, len(words), 2):
         option, value = words[at], words[at + 1] if at + 1 < len(words) else None
         fits = options.get(option)

@@ -32,7 +32,7 @@ _RUNNER = Path(__file__).with_name("runner.py")
 
 
 class Processes:
-    """`cpus`: kind of process, the first part of its key → the processors that it runs on."""
+    """Processes of this host. `cpus`: kind of process, the first part of its key → its processors."""
 
     def __init__(self, folder: Path, cpus: Mapping[str, frozenset[int]] | None = None) -> None:
         self._folder = folder

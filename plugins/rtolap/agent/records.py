@@ -23,7 +23,7 @@ class Handle(msgspec.Struct, frozen=True):
 
 
 class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One generation of one key. `handle` is the process that was started last for it."""
+    """A generation of one key. `handle` is the process that was started last for it."""
 
     key: str
     spec: ProcessSpec
@@ -65,8 +65,13 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentState(msgspec.Struct, frozen=True):
-    """`forgotten`: key → highest generation of processes that were acknowledged. `labels`: of these, as their
-    logs are still there, and somebody must know whose they are."""
+    """What an agent keeps on its disk.
+
+    Attributes:
+        processes: the newest generation of every key.
+        forgotten: key → highest generation of processes that were acknowledged.
+        labels: key → labels of those, since their logs are still there and belong to somebody.
+    """
 
     processes: tuple[ProcessRecord, ...] = ()
     forgotten: dict[str, int] = {}

@@ -162,7 +162,7 @@ async def serve(
 
 
 def run(serving: Coroutine[Any, Any, None]) -> None:
-    """`serve` as a process: call from the main thread."""
+    """Run `serve` as a process: call it from the main thread."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _served)
     asyncio.run(serving)

@@ -48,7 +48,8 @@ class Leases:
 
 
 class Watch:
-    """`locks`: shared with the supervisor; a key that a caller works on is left alone for this tick."""
+    """The watch over processes. `locks` are shared with the supervisor: a key that a caller works on is left
+    alone for this tick."""
 
     def __init__(
         self,
@@ -134,7 +135,7 @@ class Watch:
             )
 
     def _stop(self, key: str, reason: str) -> None:
-        """In the background: a grace time must not hold up the look at the others."""
+        """Stop it in the background: a grace time must not hold up the look at the others."""
         task = asyncio.create_task(self._stop_now(key, reason))
         self._stops[key] = task
         task.add_done_callback(lambda _: self._stops.pop(key))

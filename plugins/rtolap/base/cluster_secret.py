@@ -26,5 +26,5 @@ def tag(key: bytes, *parts: bytes) -> bytes:
 
 
 def proves(key: bytes, given: bytes, *parts: bytes) -> bool:
-    """Whether `given` is the tag of `parts`; takes equally long for every wrong one."""
+    """Return whether `given` is the tag of `parts`; takes equally long for every wrong one."""
     return hmac.compare_digest(given, tag(key, *parts))

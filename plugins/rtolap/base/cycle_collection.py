@@ -41,14 +41,15 @@ def keep_blocks() -> None:
 
 
 class CycleCollection:
-    """For the main thread of a process, which does nothing else once the process serves."""
+    """Collection of cycles by the main thread of a process, which does nothing else once the process
+    serves."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._young_s = self._all_s = self._trimmed_s = clock.monotonic_s()
 
     def begin(self) -> None:
-        """From now on nothing is collected, and little memory given back, but by `collect_if_due`."""
+        """Stop automatic collection: from now on memory is given back only by `collect_if_due`."""
         keep_blocks()
         gc.disable()
         gc.collect()

@@ -275,7 +275,11 @@ class Corrupted(RtolapError):
 
 
 class Forged(Corrupted):
-    """`version`: of the node that holds the record, for who writes it anew."""
+    """A record that the cluster's token has not signed.
+
+    Attributes:
+        version: of the node that holds the record, for whoever writes it anew.
+    """
 
     code = "forged"
     version: int = -1

@@ -19,6 +19,7 @@ class _WithoutPandas(MetaPathFinder):
 
 
 def hide_pandas() -> None:
-    """To be called before pyarrow makes its first value; what imports pandas then, does without."""
+    """Hide pandas from libraries that use it where it is there. Call it before pyarrow makes its first
+    value."""
     if not any(isinstance(finder, _WithoutPandas) for finder in sys.meta_path):
         sys.meta_path.insert(0, _WithoutPandas())

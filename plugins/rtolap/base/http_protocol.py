@@ -1,4 +1,4 @@
-"""One HTTP connection, bounded: what uvicorn's protocol leaves open is closed here.
+"""An HTTP connection, bounded: what uvicorn's protocol leaves open is closed here.
 
 the head of a request      at most `head_bytes_max`, trailers and chunks' extensions too: 431; whole within
                            `head_timeout_s` of the connection's beginning or of its first byte: 408
@@ -154,7 +154,7 @@ class BoundedProtocol(HttpToolsProtocol):
             raise HeadTooLong
 
     def _rest(self) -> None:
-        """Nothing is asked any more: until the next head begins, which has as long as the first."""
+        """Wait for the next request: until the next head begins, which has as long as the first."""
         if not self.transport.is_closing():
             self._place.idle()
             self._await_head()
@@ -169,13 +169,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self._end(408, "the head of the request did not come in time", "slow_head")
 
     def _watch_writing(self) -> None:
-        """From when an answer does not go out at once until all of it has."""
+        """Watch an answer that does not go out at once, until all of it has."""
         if self._write_timer is None:
             self._unsent_bytes = self.transport.get_write_buffer_size()
             self._write_timer = self.loop.call_later(self._limits.write_timeout_s, self._look_at_writing)
 
     def _look_at_writing(self) -> None:
-        """`_unsent_bytes`: what was left the last time; 0 if enough was taken for more to be written."""
+        """End a connection that has taken too little since the last look. `_unsent_bytes` is what was left
+        then."""
         self._write_timer = None
         left_bytes = self.transport.get_write_buffer_size()
         if not left_bytes:

@@ -40,7 +40,7 @@ _FULL = (
 
 
 class HttpConnections:
-    """Those of one service, over all its ports."""
+    """The connections of one service, over all its ports."""
 
     def __init__(self, metrics: Metrics, limits: HttpLimits) -> None:
         self.limits = limits
@@ -143,7 +143,7 @@ class HttpServer(uvicorn.Server):
 
 
 class Listener:
-    """One listening socket, until `close`."""
+    """A listening socket, until `close`."""
 
     def __init__(self, server: HttpServer, sock: socket.socket) -> None:
         sock.listen(BACKLOG)

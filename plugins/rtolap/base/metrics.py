@@ -55,7 +55,7 @@ class Metrics:
         return f"rtolap_{self.service}_{what}"
 
     def counter(self, what: str, purpose: str, labels: Sequence[str] = ()) -> Counter:
-        """Only ever grows; `_total` is added to its name."""
+        """Return a counter, which only grows; `_total` is added to its name."""
         return Counter(self.name(what), purpose, labels, registry=self._registry)
 
     def gauge(self, what: str, purpose: str, labels: Sequence[str] = ()) -> Gauge:
@@ -71,11 +71,12 @@ class Metrics:
         return Histogram(self.name(what), purpose, labels, buckets=buckets, registry=self._registry)
 
     def counter_family(self, what: str, purpose: str, labels: Sequence[str] = ()) -> CounterMetricFamily:
-        """For `sampled`: a counter that the service keeps anyway. Fill it by `add_metric(values, number)`."""
+        """Return a family for `sampled`: a counter that the service keeps anyway. Fill it by
+        `add_metric(values, number)`."""
         return CounterMetricFamily(self.name(what), purpose, labels=labels)
 
     def gauge_family(self, what: str, purpose: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
-        """For `sampled`: what is true at the moment of the scrape."""
+        """Return a family for `sampled`: what is true at the moment of the scrape."""
         return GaugeMetricFamily(self.name(what), purpose, labels=labels)
 
     def sampled(self, sample: Sample) -> None:
@@ -96,5 +97,6 @@ class _Sampled(Collector):
         return self._sample()
 
     def describe(self) -> Iterable[Family]:
-        """Nothing, so that registering takes no sample of a service that is still being put together."""
+        """Return nothing, so that registering takes no sample of a service that is still being put
+        together."""
         return ()

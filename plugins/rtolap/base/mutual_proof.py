@@ -70,7 +70,7 @@ class ClientSession:
                 self._proven.pop(next(iter(self._proven)), None)
 
     def take_proof(self, number: int) -> bool:
-        """Whether the answer of the call with that number came from who knows the secret. Ask once."""
+        """Return whether the answer of the call with that number came from who knows the secret. Ask once."""
         return self._proven.pop(number, self) is None
 
 

@@ -133,7 +133,7 @@ class Connections:
 
 
 class Place:
-    """One connection's. `close` may be changed to what closes it by now; `leave` may be repeated."""
+    """The place of a connection. `close` may be changed to what closes it by now; `leave` may be repeated."""
 
     def __init__(self, connections: Connections, address: str, close: Callable[[], object]) -> None:
         self.address = address
@@ -145,7 +145,7 @@ class Place:
         self._connections.set_idle(self, False)
 
     def idle(self) -> None:
-        """Its time counts from now on."""
+        """Note that the connection waits: its time counts from now on."""
         self._connections.set_idle(self, True)
 
     def leave(self) -> None:

@@ -17,7 +17,7 @@ def stop_event() -> threading.Event:
 
 
 def wait_awake(event: threading.Event) -> None:
-    """Until it is set.
+    """Wait until it is set.
 
     The system may hand a signal to any thread, and Python runs its handler in the main thread once that wakes
     up. One that waits without end does not: a busy process has been deaf to SIGTERM like that.

@@ -10,7 +10,8 @@ from rtolap.base.errors import DefinitionError
 
 
 def load_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """For a server, TLS 1.2 or newer. Raises DefinitionError naming the files, never their content."""
+    """Return the context of a server, TLS 1.2 or newer. Raises DefinitionError naming the files, never their
+    content."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -25,8 +26,8 @@ def load_context(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 def trust(ca: Path | None) -> ssl.SSLContext:
-    """For a client: whom it trusts. `ca`: PEM of authorities; None: the system's, one context for all clients
-    of a process. Raises DefinitionError.
+    """Return the context of a client: whom it trusts. `ca`: PEM of authorities; None: the system's, one
+    context for all clients of a process. Raises DefinitionError.
     """
     if ca is None:
         return _system_authorities()

@@ -1,4 +1,4 @@
-"""One step through a lifecycle's table. The tables themselves stand in the `states` modules."""
+"""A step through a lifecycle's table. The tables themselves stand in the `states` modules."""
 
 from __future__ import annotations
 

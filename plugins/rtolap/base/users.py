@@ -108,7 +108,7 @@ class Users:
 
 
 def basic_credentials(credentials: str) -> tuple[str, str]:
-    """(name, password) of what follows "Basic" in a header, unverified. Raises Unauthorized."""
+    """Return (name, password) of what follows "Basic" in a header, unverified. Raises Unauthorized."""
     try:
         name, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
     except ValueError:  # no ASCII, no base64, or no UTF-8 in it
@@ -121,7 +121,7 @@ def denied() -> Unauthorized:
 
 
 class _Failures(NamedTuple):
-    """`next_s`: the time from which no try is promised to be looked at yet."""
+    """Failed logins of one user. `next_s` is the time from which no try has a turn yet."""
 
     failures: int
     last_s: float

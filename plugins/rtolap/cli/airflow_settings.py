@@ -172,7 +172,12 @@ def run_airflow(arguments: list[str]) -> None:
             "airflow is not on the PATH", action="activate the environment in which Airflow is installed"
         )
     done = subprocess.run(
-        [program, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
+        [program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        stdin=subprocess.DEVNULL,
+        check=False,
     )
     if done.returncode != 0:
         raise ProcessFailed(

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from rtolap import __version__
+import rtolap
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.base.hidden_pandas import hide_pandas
 from rtolap.cli.local.running_stack import adopt_running_stack, no_stack_note
@@ -116,7 +116,7 @@ class MountingGroup(TyperGroup):
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        console.print(f"rtolap {__version__}", highlight=False)
+        console.print(f"rtolap {rtolap.__version__}", highlight=False)
         raise typer.Exit
 
 

@@ -46,7 +46,7 @@ class Groups(NamedTuple):
 
 
 def single_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """One contiguous array; dictionaries of several chunks are unified."""
+    """Return one contiguous array; dictionaries of several chunks are unified."""
     if isinstance(column, pa.Array):
         return column
     if column.num_chunks == 1:

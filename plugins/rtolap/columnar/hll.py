@@ -23,7 +23,7 @@ _KEY_BITS = np.uint32(26)
 
 
 def coupons(column: pa.Array | pa.ChunkedArray) -> pa.UInt32Array:
-    """One coupon a row; null where DataSketches ignores the value."""
+    """Return one coupon a row; null where DataSketches ignores the value."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):  # no chunk, or chunks too large for one
@@ -52,13 +52,13 @@ def _coupons_of_values(values: pa.Array) -> pa.UInt32Array:
 
 
 def _coupon(h1: NDArray[np.uint64], h2: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """(min(leading zeros of h2, 62) + 1) << 26 | low 26 bits of h1, as in HllUtil.coupon."""
+    """Return (min(leading zeros of h2, 62) + 1) << 26 | low 26 bits of h1, as in HllUtil.coupon."""
     rank = np.minimum(_leading_zeros(h2), 62).astype(np.uint32) + np.uint32(1)
     return (rank << _KEY_BITS) | (h1 & _KEY_MASK).astype(np.uint32)
 
 
 def _leading_zeros(x: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """By halves, because a double cannot hold 64 bits exactly."""
+    """Count by halves, because a double cannot hold 64 bits exactly."""
     high, low = (x >> np.uint64(32)).astype(np.float64), (x & np.uint64(0xFFFFFFFF)).astype(np.float64)
     _, bits_high = np.frexp(high)  # frexp: the exponent is the bit length of a whole number
     _, bits_low = np.frexp(low)
@@ -81,7 +81,7 @@ def _as_longs(values: pa.Array) -> NDArray[np.int64]:
 
 
 def string_parts(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
-    """(starts, lengths, bytes, at least one) of a column of texts."""
+    """Return (starts, lengths, bytes, at least one) of a column of texts."""
     _, offsets_buffer, data_buffer = values.buffers()
     offsets = np.zeros(1, np.int64)
     if len(values):

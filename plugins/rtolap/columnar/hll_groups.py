@@ -38,7 +38,7 @@ _Ids = NDArray[np.int64]
 
 
 def merge_groups(images: pa.Array | pa.ChunkedArray, groups: _Ids, size: int) -> pa.BinaryArray:
-    """One image for each of `size` groups, null for a group without any; nulls within are passed over.
+    """Return one image for each of `size` groups, null for a group without any; nulls within are passed over.
 
     `groups[row]` is the group of `images[row]`; a result's lg_k is the smallest of its group's. Equal unions
     give equal bytes. Raises Corrupted for bytes that are no HLL sketch.

@@ -49,7 +49,7 @@ def coupon_mode_max(lg_k: int) -> int:
 
 
 def sketches_from_coupons(lists: pa.ListArray | pa.ChunkedArray, lg_k: int) -> pa.BinaryArray:
-    """One compact image a list; null lists count as empty. Lists may hold a coupon twice."""
+    """Return one compact image a list; null lists count as empty. Lists may hold a coupon twice."""
     if isinstance(lists, pa.ChunkedArray):
         lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
     lengths = _lengths(lists)
@@ -72,7 +72,8 @@ def _lengths(lists: pa.ListArray) -> NDArray[np.int64]:
 
 
 def sorted_distinct(values: NDArray[T]) -> NDArray[T]:
-    """As np.unique, by sorting: its hash table takes several times as long for millions of values."""
+    """Return what np.unique returns, by sorting: its hash table takes several times as long for millions of
+    values."""
     ordered = np.sort(values)
     kept = np.ones(len(ordered), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=kept[1:])
@@ -111,7 +112,7 @@ def prune_coupons(coupons: U32, lg_k: int) -> U32:
 
 
 def merge_sketches(images: Iterable[bytes], lg_k: int | None = None) -> bytes:
-    """One image for the union. `lg_k`: of the result; by default the smallest of the images'.
+    """Return one image for the union. `lg_k`: of the result; by default the smallest of the images'.
 
     Raises ValueError for no image at all without an `lg_k`, Corrupted for bytes that are no HLL sketch.
     """
@@ -172,7 +173,7 @@ def image_of_registers(registers: U8, lg_k: int) -> bytes:
 
 
 def _parse(image: bytes) -> tuple[int, U32 | None, U8 | None]:
-    """(lg_k, coupons or None, registers or None)."""
+    """Return (lg_k, coupons or None, registers or None)."""
     if len(image) < 8 or image[1] != 1 or image[2] != 7 or not LG_K_MIN <= image[3] <= LG_K_MAX:
         raise Corrupted(
             "not a DataSketches HLL sketch", expected="serial version 1, family 7", found=image[:8].hex()

@@ -19,7 +19,11 @@ from rtolap.model.predicate import Scalar
 
 
 class Place(NamedTuple):
-    """`value`: the column's value that is equal, or else the largest one below (None: below all of them).
+    """The place of a literal among a column's values.
+
+    Attributes:
+        value: the equal value, or else the largest one below; None: the literal is below all of them.
+
 
     `above_all`: larger than anything that the column can hold.
     """

@@ -28,7 +28,7 @@ _C1_32, _C2_32 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 
 
 def hash_longs(values: NDArray[np.int64]) -> tuple[U64, U64]:
-    """(h1, h2) of each 8-byte value."""
+    """Return (h1, h2) of each 8-byte value."""
     h1 = np.full(len(values), SEED)
     h2 = h1.copy()
     h1 ^= _mix_k1(values.view(np.uint64).copy())
@@ -38,7 +38,7 @@ def hash_longs(values: NDArray[np.int64]) -> tuple[U64, U64]:
 def hash_strings(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> tuple[U64, U64]:
-    """(h1, h2) of each byte string `data[start : start + length]`."""
+    """Return (h1, h2) of each byte string `data[start : start + length]`."""
     h1 = np.empty(len(starts), np.uint64)
     h2 = np.empty(len(starts), np.uint64)
     order = np.argsort(lengths, kind="stable")  # neighbours of like length waste little padding

@@ -1,4 +1,4 @@
-"""From the model's types to Arrow, in the two forms that physical columns take.
+"""The model's types in Arrow, in the two forms that physical columns take.
 
 local   inside a receiver (memory, fragments): strings as dictionary<int32, string>, sketches as coupons
         (list<uint32>, see `hll`), because both group and merge fast

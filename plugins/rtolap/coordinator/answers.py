@@ -30,7 +30,8 @@ def loss_info(loss: EventLoss) -> wire.LossInfo:
 def segment_info(
     record: SegmentRecord, *, losses: tuple[EventLoss, ...] | None = None, lost: tuple[PartRange, ...] = ()
 ) -> wire.SegmentInfo:
-    """`losses`: those of the next version included, where that is known; `lost`: not accepted yet."""
+    """Return what is shown of a segment. `losses`: those of the next version included, where that is known;
+    `lost`: not accepted yet."""
     accepted = record.losses if losses is None else losses
     late = None if record.late_events is None else late_ppm(record.late_events, record.events)
     return wire.SegmentInfo(

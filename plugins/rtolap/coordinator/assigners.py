@@ -30,7 +30,7 @@ Assigner = Callable[[Sequence[int], int, Sequence[ReplicaSetLoad]], Plan]
 
 
 def validate_plan(plan: Plan, partitions: Iterable[int], replica_sets: Mapping[str, Sequence[str]]) -> None:
-    """Each partition in exactly one replica set, each replica set exists and has receivers.
+    """Check that each partition is in exactly one replica set, which exists and has receivers.
 
     `replica_sets`: name → its receivers. A replica set without partitions in the plan may be empty: it only
     answers for what it still holds. Raises Refused.

@@ -1,4 +1,4 @@
-"""From REMOTE_PERSISTED to READY: the queue, attempts, promotion in order."""
+"""The way from REMOTE_PERSISTED to READY: the queue, attempts, promotion in order."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Closable:
         return Standing(None if sink_marks is None else sink_marks.input_ms, running.approvals)
 
     def decided(self, cube: Cube, standing: Standing, ends: Sequence[int]) -> tuple[Completeness, ...]:
-        """Each window as it is now. A closing comes later, at positions that lie further, so misses no
+        """Return each window as it is now. A closing comes later, at positions that lie further, so misses no
         more."""
         mark = cube.watermark
         if mark is None:

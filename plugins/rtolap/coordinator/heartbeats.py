@@ -49,7 +49,7 @@ class Heartbeats:
                 del self._heard[name]
 
     def forget(self, cube: str) -> None:
-        """What was reported of a cube that is dropped counts for none that is made of its name."""
+        """Forget what was reported of a dropped cube: it counts for none that is made of its name."""
         with self._lock:
             for name, heard in self._heard.items():
                 others = {other: report for other, report in heard.request.cubes.items() if other != cube}

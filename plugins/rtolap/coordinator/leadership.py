@@ -50,7 +50,7 @@ class Leadership:
         return self._election.fence()
 
     def leader_url(self) -> str | None:
-        """None while there is no leader, as far as this coordinator knows."""
+        """Return None while there is no leader, as far as this coordinator knows."""
         if self.is_leader():
             return self.url
         leader = self._election.leader()
@@ -98,7 +98,7 @@ class FencedStore(ForwardingStore):
         self._fence = fence
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """As the seam says, and NotLeader, with nothing changed, where another candidate leads."""
+        """Commit as the seam says. Raises NotLeader, with nothing changed, where another candidate leads."""
         fence = self._fence()
         if fence is None:
             raise NotLeader("this coordinator leads no more; ask the leader")

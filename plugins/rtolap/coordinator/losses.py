@@ -168,7 +168,7 @@ class Losses:
         self._metadata.update_control(record.cube, accepted)
 
     def _log_begins(self, table: Table) -> Offsets:
-        """As of a moment ago; empty where Kafka does not tell."""
+        """Return where logs began a moment ago; empty where Kafka does not tell."""
         now_ms = self._metadata.clock.now_ms()
         place = (table.kafka_cluster, table.topic)
         asked_ms, begins = self._begins.get(place, (now_ms - ASKED_EVERY_MS, {}))
@@ -181,7 +181,8 @@ class Losses:
         return begins
 
     def _lost_by_now(self, cube: str, control: CubeControl) -> tuple[PartRange, ...]:
-        """With what Kafka has dropped since the receivers have looked: lest they stumble again at once."""
+        """Return the losses with what Kafka has dropped since the receivers have looked: lest they stumble
+        again at once."""
         lost = self.lost(cube, control)
         if not lost:
             return ()
@@ -237,8 +238,8 @@ def _loss(
     by: str,
     reason: str,
 ) -> EventLoss:
-    """From the first segment that waits for the events, or is open, to the one that is open now: the events
-    were written before."""
+    """Return a loss from the first segment that waits for the events, or is open, to the one that is open
+    now: the events were written before."""
     touched = [record for record in records if _missing(record, control, lost)]
     window_ms = window.end_ms - window.start_ms
     history = [record.end_ms for record in records if record.version or record.state in _WAITING]

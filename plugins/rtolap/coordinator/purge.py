@@ -27,7 +27,7 @@ GRACE_MS = 600_000  # queries that began before a promotion or a purge may read 
 
 
 class Left(NamedTuple):
-    """One creation of a cube, and its folders in the object store."""
+    """A creation of a cube, and its folders in the object store."""
 
     cube_id: str
     folders: tuple[str, ...]

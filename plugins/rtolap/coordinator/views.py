@@ -1,4 +1,4 @@
-"""One SegmentView per cube, made when it is first needed and closed when the cube is gone."""
+"""A SegmentView per cube, made when it is first needed and closed when the cube is gone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Views:
         return self.fresh_creation(cube)[1:]
 
     def fresh_creation(self, cube: str) -> tuple[str, CubeControl, dict[str, SegmentRecord]]:
-        """As `fresh`, behind the id of the cube that it is of."""
+        """Do as `fresh`, behind the id of the cube that it is of."""
         with self._lock:
             view = self._views.get(cube)
             if view is None:

@@ -8,7 +8,7 @@ import msgspec
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """One receiver's newest word about one partition.
+    """A receiver's newest word about one partition.
 
     `watermark_ms` is the largest event time it has seen there, `position` is next-to-read, `idle` says that
     it is at the log's end and has had no record for a while, `fresh` that the word is recent.
@@ -21,7 +21,7 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 def combined(observations: Sequence[Observation]) -> Observation | None:
-    """One word for a partition out of those of its replicas.
+    """Return one word for a partition out of those of its replicas.
 
     The largest watermark. Idle only if the replica that has read furthest reports it, and reports it now: an
     old word cannot tell that nothing has arrived since.

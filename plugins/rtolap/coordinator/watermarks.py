@@ -59,8 +59,8 @@ class Watermarks:
             return self._problems.get(cube)
 
     def tick(self, cube: str) -> None:
-        """Every cube for itself: what is wrong with one becomes its problem. Raises NotFound where it is
-        gone, and what is of no cube: SessionLost, Unavailable, NotLeader."""
+        """Run the tick of every cube by itself: what is wrong with one becomes its problem. Raises NotFound
+        where it is gone, and what is of no cube: SessionLost, Unavailable, NotLeader."""
         try:
             self._note(cube, self._tick(cube))
         except (NotFound, SessionLost, Unavailable):
@@ -69,7 +69,7 @@ class Watermarks:
             self._note(cube, f"its watermark stands still: {error}")
 
     def _tick(self, cube: str) -> str | None:
-        """Its problem, if it has one."""
+        """Return the cube's problem, if it has one."""
         with self._lock:
             previous = self._published.get(cube)
         if previous is None:

@@ -1,4 +1,4 @@
-"""As much of Airflow's REST interface as the demonstration needs."""
+"""Airflow's REST interface, as far as the demonstration needs it."""
 
 from __future__ import annotations
 

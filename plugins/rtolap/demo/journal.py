@@ -44,7 +44,7 @@ def compare_refusals(malformed: Iterable[Place], letters: Iterable[DeadLetter]) 
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One answer beside its recount. `events` is the size of the prefix that both hold; `equal` says too that
+    """An answer beside its recount. `events` is the size of the prefix that both hold; `equal` says too that
     no position went backwards."""
 
     query: str
@@ -56,8 +56,16 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class MomentShown(msgspec.Struct, frozen=True, kw_only=True):
-    """`seen_times`: how often the cube was found in it. `queries` are those that were answered within it, by
-    `asked` answers, `equal` ones as the recount. `events`: the fewest and the most that one of them held."""
+    """What was seen of a moment, and answered at it.
+
+    Attributes:
+        moment: of the life of segments.
+        seen_times: how often the cube was found in it.
+        queries: names of those that were answered within it.
+        asked: how many answers there were.
+        equal: how many of them were as the recount.
+        events: the fewest and the most that an answer held; None without an answer.
+    """
 
     moment: Moment
     seen_times: int
@@ -143,10 +151,15 @@ class Journal:
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict, for people and for programs.
 
-    `is_shown`: every answer was equal, at every required moment, and every malformed record was kept.
-
-    `asked_again`: why no answer came at first, and how often. `moments`: what was seen and answered at each
-    one, in order. `answers`: the first of each query and moment, and every one that differs.
+    Attributes:
+        is_shown: every answer was equal, at every required moment, and every malformed record was kept.
+        asked: how many answers there were.
+        equal: how many of them were as the recount.
+        asked_again: why no answer came at first, and how often.
+        missing_moments: required moments at which not every query was answered.
+        moments: what was seen and answered at each moment, in order.
+        refusals: what became of malformed records; None where they were not read.
+        answers: the first of each query and moment, and every one that differs.
     """
 
     is_shown: bool

@@ -21,7 +21,12 @@ class Moment(StrEnum):
 
 
 class Situation(NamedTuple):
-    """`pending`: segments on their way into history, late deltas included; `receivers`: what they do."""
+    """The state of a cube at one look.
+
+    Attributes:
+        pending: segments on their way into history, late deltas included.
+        receivers: what each of them does.
+    """
 
     moments: frozenset[Moment]
     states: dict[str, int]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import httpx
 import msgspec
@@ -45,6 +45,8 @@ _ANSWER_TIMEOUT_S = 120.0  # nothing answered for so long is a failure
 _CHECKPOINT_S = 5.0
 _ROUND_S = 0.4
 
+T = TypeVar("T")
+
 
 class DemoPlan(NamedTuple):
     """`rate` is records per second; `timeout_s` bounds the time from the first record to the end."""
@@ -55,7 +57,7 @@ class DemoPlan(NamedTuple):
 
 
 class Demo:
-    """One run on a stack that answers. `run` returns the journal; it raises when something never happens."""
+    """A run on a stack that answers. `run` returns the journal; it raises when something never happens."""
 
     def __init__(self, plan: DemoPlan, settings: Settings, airflow: AirflowApi, screen: Screen) -> None:
         self._plan = plan
@@ -158,14 +160,17 @@ class Demo:
             time.sleep(_ROUND_S)
 
     def _show_fragments(self, journal: Journal) -> None:
-        """So few events would stay in memory until their segment closes: request a checkpoint, as an
-        operator may, once answers out of memory were seen."""
+        """Request a checkpoint, as an operator may, once answers out of memory were seen: so few events would
+        stay in memory until their segment closes."""
         due = time.monotonic() - self._checkpoint_s > _CHECKPOINT_S
         if due and Moment.MEMORY in journal.moments() and Moment.FRAGMENTS not in journal.moments():
             self._checkpoint_s = time.monotonic()
-            for receiver in self._answering():
-                if any(each.cube == CUBE for each in receiver.stats().cubes):  # it may just be starting
-                    receiver.action("checkpoint", {"cube": CUBE})
+            ask_again(journal, self._request_checkpoints)
+
+    def _request_checkpoints(self) -> None:
+        for receiver in self._answering():
+            if any(each.cube == CUBE for each in receiver.stats().cubes):  # it may just be starting
+                receiver.action("checkpoint", {"cube": CUBE})
 
     def _answering(self) -> list[ReceiverClient]:
         """Paused ones are among them: a warning is no silence."""
@@ -179,7 +184,7 @@ class Demo:
         return self._screen.progress.queryable == sum(sender.sent.values())
 
     def _ask_all(self, journal: Journal, recount: Recount, before: Situation, also: set[Moment]) -> None:
-        """Every query once. A moment counts for an answer when it held before and after it."""
+        """Ask every query once. A moment counts for an answer when it held before and after it."""
         for query in QUERIES:
             answer = self._answer(journal, query.sql)
             after = self._look(journal)
@@ -197,24 +202,32 @@ class Demo:
             before = after
 
     def _answer(self, journal: Journal, sql: str) -> Answer:
-        deadline = time.monotonic() + _ANSWER_TIMEOUT_S
-        while True:
-            try:
-                return self._endpoint.ask(sql, CUBE)
-            except RtolapError as error:
-                journal.unanswered[error.message] += 1
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_ROUND_S)
+        return ask_again(journal, lambda: self._endpoint.ask(sql, CUBE))
 
     def _look(self, journal: Journal) -> Situation:
-        stats = [receiver.stats() for receiver in self._answering()]
+        stats = ask_again(journal, lambda: [receiver.stats() for receiver in self._answering()])
         shown = situation(CUBE, self._coordinator.segments(CUBE), self._coordinator.queue().entries, stats)
         journal.observe(shown.moments)
         progress = self._screen.progress
         progress.states, progress.building, progress.pending = shown.states, shown.building, shown.pending
         progress.receivers = shown.receivers
         return shown
+
+
+def ask_again(journal: Journal, question: Callable[[], T], within_s: float = _ANSWER_TIMEOUT_S) -> T:
+    """Return the answer, and repeat the question for `within_s`: a server of a busy machine may answer late.
+
+    The journal counts the questions that got no answer, and the report names them.
+    """
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            return question()
+        except RtolapError as error:
+            journal.unanswered[error.message] += 1
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_ROUND_S)
 
 
 def _wait_for(goal: str, timeout_s: float, holds: Callable[[], bool]) -> None:
@@ -233,7 +246,7 @@ _POSITIONS_KEY = b"rtolap.positions"
 
 
 class Answer(NamedTuple):
-    """`positions`: partition → next offset; the rows hold exactly the events below."""
+    """Rows, and the prefix that they hold. `positions`: partition → next offset."""
 
     rows: Rows
     positions: dict[int, int]

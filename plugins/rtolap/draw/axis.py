@@ -22,7 +22,7 @@ _NOW = "#999999"
 
 
 def duration(span_ms: float) -> str:
-    """To the second; less than one is 0s."""
+    """Return a duration to the second; less than one is 0s."""
     return format_duration(max(int(span_ms), 0) // 1000 * 1000)
 
 
@@ -85,7 +85,8 @@ class EventTimeAxis:
         )
 
     def limits(self, *marks: Line) -> None:
-        """As far as watermarks and the clock go: a host that stands for days would flatten them."""
+        """Return limits as far as watermarks and the clock go: a host that stands for days would flatten
+        them."""
         values = self.value(np.concatenate([self._at_ms, *marks]), np.tile(self._at_ms, 1 + len(marks)))
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
         least = 1000.0 if self._lag else 1000.0 / DAY_MS
@@ -98,8 +99,8 @@ class EventTimeAxis:
         self._place.set_ylim((self._high, self._low) if self._lag else (self._low, self._high))
 
     def name(self, name: str, sample: int, instant_ms: float, colour: str) -> None:
-        """Beside the place where it was furthest behind, if that is in the picture: afterwards lines jump up,
-        so it stands to the right, but for the last fifth."""
+        """Write its name beside the place where it was furthest behind, if that is in the picture: afterwards
+        lines jump up, so it stands to the right, but for the last fifth."""
         at = self._at_ms[sample : sample + 1]
         value = float(self.value(np.asarray([instant_ms]), at)[0])
         is_left = at[0] > self._at_ms[0] + 0.8 * (self._at_ms[-1] - self._at_ms[0])

@@ -28,7 +28,7 @@ _SETTINGS = {
 
 
 def picture_format(path: Path) -> Format:
-    """By the ending of its name. Raises DefinitionError for another one."""
+    """Return the format by the ending of the file's name. Raises DefinitionError for another one."""
     for known in FORMATS:
         if path.suffix.lower() == f".{known}":
             return known

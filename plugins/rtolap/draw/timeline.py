@@ -1,4 +1,4 @@
-"""From a history of watermarks to lines and holders: what a picture or a table shows.
+"""The way from a history of watermarks to lines and holders: what a picture or a table shows.
 
 All arrays of one timeline have its length: an entry per sample. Instants are float64 ms since the epoch, NaN
 where nothing is known.
@@ -43,13 +43,13 @@ class Trace:
 
     @property
     def held(self) -> int:
-        """In how many samples."""
+        """Return in how many samples it held the watermark."""
         return int(np.count_nonzero(self.holds))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Panel:
-    """One level. Traces that held it come first, by `weight_ms`.
+    """A level. Traces that held it come first, by `weight_ms`.
 
     `holding`: how many hosts held it when it was furthest behind.
     """
@@ -149,8 +149,8 @@ def _panel(level: str, level_history: LevelHistory, at_ms: Line) -> Panel:
 def _trace(
     name: str, samples: Sequence[int], instants_ms: Sequence[int | None], mark_ms: Line, at_ms: Line
 ) -> Trace:
-    """It holds while the watermark is not beyond it. One that was never seen holds, and an unknown watermark
-    is held by all."""
+    """Return a trace, which holds while the watermark is not beyond it. A host that was never seen holds, and
+    an unknown watermark is held by all."""
     at, line_ms = np.asarray(samples, np.int64), _line(instants_ms)
     holds = ~(line_ms > mark_ms[at])
     if not holds.any():

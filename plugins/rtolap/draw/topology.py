@@ -43,7 +43,12 @@ class Topology:
 def topology(
     application: Application, lines: Mapping[str, Sequence[str]], holding: frozenset[str]
 ) -> Topology:
-    """`lines`: level → what is written into it. `holding`: the levels that hold the global low watermark."""
+    """Draw levels and edges.
+
+    Args:
+        lines: level → what is written into it.
+        holding: the levels that hold the global low watermark.
+    """
     return Topology(
         application.name,
         tuple(Node(name, tuple(lines.get(name, ())), name in holding) for name in application.in_order()),
@@ -52,7 +57,7 @@ def topology(
 
 
 def dot(topology: Topology) -> str:
-    """For Graphviz: `dot -Tsvg`."""
+    """Return the text for Graphviz: `dot -Tsvg`."""
     text = [f"digraph {_quoted(topology.application)} {{", "  rankdir=LR;", "  node [shape=box];"]
     for node in topology.nodes:
         label = "\\n".join(_escaped(line) for line in (node.name, *node.lines))

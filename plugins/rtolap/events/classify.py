@@ -1,4 +1,4 @@
-"""One record, parsed strictly, to say what is wrong with it. Slow: only for refused or suspicious ones."""
+"""A record, parsed strictly, to say what is wrong with it. Slow: only for refused or suspicious ones."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Leaf(NamedTuple):
 
 
 class Classifier:
-    """`known`: names allowed at the top level, or None when any are."""
+    """Names what is wrong with a record. `known` are the names allowed at the top level, None for any."""
 
     def __init__(self, leaves: Sequence[Leaf], known: frozenset[str] | None) -> None:
         self._leaves = tuple(leaves)

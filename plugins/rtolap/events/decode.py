@@ -140,13 +140,16 @@ def _rounded(raw: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """`table`: accepted records in input order: `Schema.source_columns`, then EVENT_MS, PARTITION, OFFSET.
+    """A decoded batch.
 
-    `statements`: what the producers of the records state of their watermarks, where the table declares them;
-    they may be believed once everything in `table` has been taken in.
-
-    `places`: where in the batch each row of `table` stood. `heartbeats`: accepted records that are
-    heartbeats, with the same columns, and where they stood; None where the table knows none.
+    Attributes:
+        table: accepted records in input order: `Schema.source_columns`, then EVENT_MS, PARTITION, OFFSET.
+        rejects: refused records, each with its reason.
+        statements: what the producers state of their watermarks, where the table declares them. They may be
+            believed once everything in `table` has been taken in.
+        places: where in the batch each row of `table` stood.
+        heartbeats: accepted records that are heartbeats, with the same columns, and where they stood; None
+            where the table knows none.
     """
 
     table: pa.Table
@@ -157,7 +160,7 @@ class Decoded:
 
 
 class EventDecoder:
-    """One per cube and thread (the pattern parser is not thread-safe)."""
+    """The decoder of one cube and one thread (the pattern parser is not thread-safe)."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema

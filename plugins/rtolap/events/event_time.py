@@ -67,7 +67,7 @@ class EventTimeParser:
         return self._format in _MICROS_PER_UNIT
 
     def parse(self, raw: pa.Array) -> Instants:
-        """`raw`: int64, or strings."""
+        """Return the instants of `raw`, which is int64 or strings."""
         missing = raw.is_null().to_numpy(zero_copy_only=False)
         if self.is_epoch:
             return self._epoch(raw, missing)

@@ -76,7 +76,7 @@ class JsonReader:
         return starts
 
     def parse(self, text: bytes, rows: int) -> pa.StructArray | None:
-        """All rows, or None when any record is refused. A row is null where the record is `null`."""
+        """Return all rows, or None when any record is refused. A row is null where the record is `null`."""
         try:
             reader = arro3.io.read_json(io.BytesIO(text), self._schema, batch_size=rows + 1)
             table = pa.table(reader)
@@ -140,7 +140,7 @@ class JsonLines:
         self._strict = msgspec.json.Decoder(shape)
 
     def read(self, records: Sequence[bytes]) -> Lines | None:
-        """All records, or None where any of them is to be looked at more closely."""
+        """Return all records, or None where any of them is to be looked at more closely."""
         text = b"\n".join([MARGIN, *records, MARGIN])
         lengths = np.fromiter(map(len, records), np.int64, len(records))
         ends = np.cumsum(lengths + 1) + len(MARGIN)

@@ -111,7 +111,8 @@ def _suffix(key: str) -> tuple[np.uint64, np.uint64]:
 
 
 def _marks(chars: Bytes) -> Places:
-    """Every point before a digit, every e or E behind a digit or a point; in blocks that fit a cache."""
+    """Return every point before a digit, every e or E behind a digit or a point; in blocks that fit a
+    cache."""
     marks = []
     for first in range(0, len(chars), _BLOCK_BYTES):
         block = chars[first : first + _BLOCK_BYTES]
@@ -161,7 +162,7 @@ def _back(chars: Bytes, at: Places, inside: Callable[[Bytes], Flags]) -> tuple[P
 
 
 def _to_key(chars: Bytes, at: Places) -> tuple[Places, Flags]:
-    """From before a number, over sign, quote, white space and colon to where a key's quote should be.
+    """Step back from a number over sign, quote, white space and colon to where a key's quote should be.
 
     Without a colon the position comes back on something that is no quote: the text then is no member's value.
     """

@@ -44,7 +44,7 @@ def rejects_of(problems: Mapping[int, Problem]) -> Rejects:
 
 
 def dead_letter_records(topic: str, batch: Batch, rejects: Rejects) -> list[OutRecord]:
-    """One record for each refusal; `topic` is where they were read."""
+    """Return one record for each refusal; `topic` is where they were read."""
     records: list[OutRecord] = []
     for index, reason, detail in zip(rejects.index.tolist(), rejects.reason, rejects.detail, strict=True):
         partition, offset = int(batch.partitions[index]), int(batch.offsets[index])

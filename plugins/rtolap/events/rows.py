@@ -67,7 +67,7 @@ class RowReader:
     def _chunk(
         self, records: list[bytes], places: Places, problems: Problems
     ) -> tuple[pa.StructArray, Places]:
-        """Like `read`."""
+        """Do as `read`."""
         lines = self._lines.read(records)
         if lines is not None:
             return self._undoubted(records, places, problems, lines)
@@ -76,7 +76,7 @@ class RowReader:
     def _closely(
         self, records: list[bytes], places: Places, problems: Problems
     ) -> tuple[pa.StructArray, Places]:
-        """Like `read`, of a chunk in which something may be wrong."""
+        """Do as `read`, of a chunk in which something may be wrong."""
         array = b"".join((b"[", b",".join(records), b"]"))
         if _holds_nul(array):
             # An error of the columnar reader that quotes a NUL aborts the process, at every restart again.
@@ -182,7 +182,8 @@ def known_names(known: frozenset[str] | None) -> type[msgspec.Struct]:
 
 
 def typed(schema: pa.Schema, known: frozenset[str] | None = None) -> type[msgspec.Struct]:
-    """As `known_names`, with such values as the columnar reader takes for these columns, nulls included."""
+    """Do as `known_names`, with such values as the columnar reader takes for these columns, nulls
+    included."""
     kinds: dict[str, Any] = {column.name: _kind(column.type) | None for column in schema}
     kinds |= dict.fromkeys((known or frozenset()).difference(kinds), msgspec.Raw)
     fields = [

@@ -23,7 +23,7 @@ _RUN_RECORDS = 8  # of runs that are shorter on average, every record is asked f
 
 
 def to_batch(messages: Sequence[Message], *, with_create_ms: bool, with_statements: bool = False) -> Batch:
-    """`messages`: records only, no events of the client."""
+    """Return the batch of `messages`: records only, no events of the client."""
     count = len(messages)
     partitions = np.fromiter(map(Message.partition, messages), np.int32, count)
     offsets = _offsets(messages, partitions)
@@ -47,7 +47,7 @@ def to_batch(messages: Sequence[Message], *, with_create_ms: bool, with_statemen
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
-    """One batch of all their records, in order."""
+    """Return one batch of all their records, in order."""
     if len(batches) == 1:
         return batches[0]
     created = [batch.create_ms for batch in batches if batch.create_ms is not None]

@@ -23,9 +23,18 @@ _NEAR = 0.1  # of what counts as behind
 
 @dataclass(frozen=True, slots=True)
 class CatchUpBounds:
-    """behind_records: who is further behind than this at `looks` looks in a row is read apart, until no more
-    than near_records behind. share: the part of each batch that is left to the backlog, and all it
-    may have, so that no batch takes long. partitions_max: so many catch up at a time, for turn_s each."""
+    """Bounds of reading partitions apart that are far behind.
+
+    Attributes:
+        behind_records: who is further behind than this at `looks` looks in a row is read apart.
+        near_records: until it is no further behind than this.
+        looks: see `behind_records`.
+        look_every_s: seconds from one look to the next.
+        share: the part of each batch that is left to the backlog, and all it may have, so that no batch takes
+            long.
+        partitions_max: how many catch up at a time.
+        turn_s: how long each of them may, while others wait.
+    """
 
     behind_records: int = 100_000
     near_records: int = 10_000
@@ -251,8 +260,8 @@ class CatchUpConsumer:
             self._behind = None
 
     def _take_turns(self, now_s: float) -> None:
-        """So many as may be caught up at a time are; who has had its turn goes behind those that wait, in
-        the order in which they came to it: nobody has two turns while another has one."""
+        """Let as many catch up as may at a time. A partition that has had its turn goes behind those that
+        wait, in the order in which they came to it: nobody has two turns while another has one."""
         there = {} if self._behind is None else self._behind.position()
         read = self._read = [partition for partition in self._read if partition in there]
         if not self._waiting:

@@ -152,7 +152,8 @@ class KafkaClusters:
 
     @classmethod
     def load(cls, servers: str, file: Path | None) -> KafkaClusters:
-        """`servers`: those of the cluster `default`, where the file does not say other ones.
+        """Read the file. `servers` are those of the cluster `default`, where the file does not say other
+        ones.
 
         Raises DefinitionError: the file, or a file that it names, cannot be read, is open to others, or says
         what may not be shown.

@@ -42,7 +42,7 @@ class KafkaConsumer:
         with_statements: bool = False,
         statistics: ClientStatistics | None = None,
     ) -> None:
-        """`statistics`: of the process, which this consumer then tells how its brokers answer."""
+        """Connect. This consumer tells `statistics`, those of the process, how its brokers answer."""
         self.topic = topic
         self._with_create_ms = with_create_ms
         self._with_statements = with_statements

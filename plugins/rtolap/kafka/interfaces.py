@@ -59,7 +59,7 @@ class TopicMissing(NotFound):
 
 
 class TopicRecreated(Refused):
-    """Another topic stands under the name than the one that stored offsets count in.
+    """The topic of that name is another one than the one that stored offsets count in.
 
     Its offsets mean other records: nothing that is read from it may be counted by them. `known` and `found`
     are topic ids.
@@ -78,8 +78,13 @@ class TopicRecreated(Refused):
 
 
 class CutPartition(NamedTuple):
-    """A partition whose log was cut. `position`: next-to-read of what was read; `diverges`: the log holds
-    other records from there on, or none."""
+    """A partition whose log was cut.
+
+    Attributes:
+        partition: its number.
+        position: next-to-read of what was read.
+        diverges: from here on the log holds other records, or none.
+    """
 
     partition: int
     position: int
@@ -224,7 +229,7 @@ class StreamConsumer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OutRecord:
-    """One record to produce. Without `partition` the producer chooses by key (or spreads)."""
+    """A record to produce. Without `partition` the producer chooses by key (or spreads)."""
 
     value: bytes | None
     key: bytes | None = None
@@ -281,7 +286,7 @@ class TopicAdmin(Protocol):
         """See `StreamConsumer.topic_id`."""
 
     def offsets(self, topic: str, which: str) -> Offsets:
-        """`which` is "earliest" or "latest": per partition the start or the end of the log."""
+        """Return the start ("earliest") or the end ("latest") of the log of each partition."""
 
     def delete_records(self, topic: str, before: Offsets) -> None:
         """Trim each log so that it starts at the given offset."""

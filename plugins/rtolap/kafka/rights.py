@@ -37,7 +37,7 @@ _OPERATIONS = {"Read": AclOperation.READ, "Write": AclOperation.WRITE, "Describe
 
 @dataclass(frozen=True)
 class Need:
-    """`operation` on `topic`; `creates`: it is made where it is missing."""
+    """A right that is needed: `operation` on `topic`. `creates`: the topic is made where it is missing."""
 
     topic: str
     operation: Operation
@@ -146,7 +146,7 @@ def _answer(
 
 
 def _silent(cluster: KafkaCluster, troubles: list[KafkaError]) -> Unavailable:
-    """With what the connection met; a certificate that is not trusted rather than what followed from it."""
+    """Raise what the connection met; a certificate that is not trusted rather than what followed from it."""
     of_tls = [trouble for trouble in troubles if trouble.code() == KafkaError._SSL]
     met = (of_tls or troubles)[-1:]
     return Unavailable(

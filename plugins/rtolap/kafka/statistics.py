@@ -79,8 +79,14 @@ _DECODER = msgspec.json.Decoder(Statistics)
 
 @dataclass
 class BrokerStatistics:
-    """Consumers of a topic at one broker. latencies: seconds by what they are of, as QUANTILES, of the
-    worst consumer. lags, queued: records by partition."""
+    """Consumers of a topic at one broker.
+
+    Attributes:
+        requests: how many there were.
+        latencies: seconds by what they are of, as QUANTILES, of the worst consumer.
+        lags: records behind, by partition.
+        queued: records fetched and not yet read, by partition.
+    """
 
     requests: int = 0
     latencies: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -140,7 +146,7 @@ class ClientStatistics:
             self._feeds = [other for other in self._feeds if other is not feed]
 
     def rows(self) -> dict[tuple[str, int], BrokerStatistics]:
-        """By topic and broker, of consumers that have told anything."""
+        """Return them by topic and broker, of consumers that have told anything."""
         rows: dict[tuple[str, int], BrokerStatistics] = {}
         for feed in self._open():
             if not feed.document:

@@ -57,7 +57,7 @@ class TopicIdentity:
 
     @property
     def known(self) -> str | None:
-        """None before it is adopted, and where the broker gives no ids."""
+        """Return None before it is adopted, and where the broker gives no ids."""
         return self._known
 
     @property
@@ -71,7 +71,8 @@ class TopicIdentity:
         return self._recreated
 
     def note_read(self) -> None:
-        """By the one thread that reads: something has come that no confirmation so far is good for."""
+        """Note, in the one thread that reads, that something has come which no confirmation so far is good
+        for."""
         self._reads += 1
 
     def expect(self, topic_id: str | None) -> None:
@@ -87,7 +88,7 @@ class TopicIdentity:
             raise self._truncated
 
     def truncation_settled(self) -> None:
-        """What was read of the records that are gone is counted no more; the log is compared again."""
+        """Note that what was read of lost records is counted no more. The log is compared again."""
         self._truncated = None
 
     def confirm(self, timeout_s: float = 5.0) -> str | None:
@@ -112,7 +113,7 @@ class TopicIdentity:
         return self._known
 
     def confirm_reads(self, timeout_s: float = 5.0) -> str | None:
-        """As `confirm`; a call is made only if something was read since the last one."""
+        """Do as `confirm`; a call is made only if something was read since the last one."""
         self.raise_if_changed()
         return self._known if self._reads_confirmed >= self._reads else self.confirm(timeout_s)
 

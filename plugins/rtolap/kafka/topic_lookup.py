@@ -19,7 +19,7 @@ _NO_ID = str(Uuid(0, 0))  # of a broker, or a topic's metadata, older than topic
 
 
 def asked_topic_id(admin: AdminClient, topic: str, timeout_s: float, cluster: KafkaCluster) -> str:
-    """As `StreamConsumer.topic_id`."""
+    """Do as `StreamConsumer.topic_id`."""
     futures = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)
     try:
         topic_id = str(futures[topic].result(timeout_s).topic_id)

@@ -42,7 +42,7 @@ class TransactionalProducer(Protocol):
     """Not thread-safe. After CommitUnknown and NotLeader it is of no more use: close it."""
 
     def begin(self, timeout_s: float) -> None:
-        """Once, before anything is sent: shut out whoever had the id before. Its last transaction is
+        """Begin, once, before anything is sent: shut out whoever had the id before. Its last transaction is
         committed or aborted when this returns. Unavailable; Forbidden."""
 
     def send(self, columns: Sequence[OutColumns], timeout_s: float) -> None:

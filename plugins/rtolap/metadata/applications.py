@@ -110,7 +110,8 @@ class ApplicationRecords:
         retrying(attempt)
 
     def drop(self, name: str, note: Note | None = None) -> None:
-        """In one commit, with the `note`, so that nothing of it is met by an application of the same name."""
+        """Remove it in one commit, with the `note`, so that nothing of it is met by an application of the
+        same name."""
         self.definition(name)
 
         def attempt() -> None:
@@ -132,7 +133,7 @@ class ApplicationRecords:
         retrying(attempt)
 
     def change(self, application: Application) -> None:
-        """Another definition for one that exists, and the end of the epoch of who runs the former one.
+        """Replace the definition of an application, and end the epoch of whoever runs the former one.
 
         What was published stays, so that nothing falls; a level that is gone takes its watermarks, hosts,
         units and generations along. Refused, NotFound. Repeating it changes nothing.

@@ -29,7 +29,8 @@ def zookeeper_credentials(settings: Settings) -> Credentials:
 
 
 def open_zookeeper(settings: Settings) -> ZooKeeperStore:
-    """Without signatures. Raises Unavailable where ZooKeeper does not answer, DefinitionError."""
+    """Return a store without signatures. Raises Unavailable where ZooKeeper does not answer,
+    DefinitionError."""
     return ZooKeeperStore(
         settings.zookeeper,
         root=settings.zookeeper_root,

@@ -38,7 +38,8 @@ class Members:
         self.store = store
 
     def receivers(self) -> dict[str, ReceiverRecord]:
-        """By name. What no receiver of the cluster announced, or somebody altered, is left out."""
+        """Return them by name. What no receiver of the cluster announced, or somebody altered, is left
+        out."""
         names = self.store.children(paths.RECEIVERS)
         records = genuine(names, lambda name: read(self.store, paths.receiver(name), ReceiverRecord))
         return {name: record for name, record in records.items() if record is not None}
@@ -122,7 +123,8 @@ class ClusterMetadata(Definitions, Members):
     def update_control(
         self, cube: str, change: Callable[[CubeControl], CubeControl], *, cube_id: str | None = None
     ) -> CubeControl:
-        """`cube_id`: of the creation that is meant; None: of any. Raises NotFound where it is gone."""
+        """Change the control record. `cube_id` is the creation that is meant, None any. Raises NotFound where
+        it is gone."""
 
         def changed(record: CubeControl | None) -> CubeControl:
             if record is None:
@@ -136,7 +138,7 @@ class ClusterMetadata(Definitions, Members):
         return after
 
     def published_watermark(self, cube: str) -> WatermarkRecord:
-        """Without a value and without windows where nothing was published yet."""
+        """Return what was published, without a value and without windows where nothing was published yet."""
         return read(self.store, paths.cube_watermark(cube), WatermarkRecord) or WatermarkRecord()
 
     def published_watermark_ms(self, cube: str) -> int | None:
@@ -199,7 +201,7 @@ class ClusterMetadata(Definitions, Members):
         return read(self.store, paths.segment(cube, name), SegmentRecord)
 
     def segments(self, cube: str) -> dict[str, SegmentRecord]:
-        """All records, ordered by start."""
+        """Return all records, ordered by start."""
         names = self.store.children(paths.segments(cube))
         records = {name: self.segment(cube, name) for name in names}
         return {name: record for name, record in records.items() if record is not None}

@@ -38,7 +38,7 @@ class Definitions:
         self._create(paths.table(table.name), table, f"table {table.name}")
 
     def drop_table(self, name: str, note: Note | None = None) -> None:
-        """`note`: committed with it."""
+        """Drop it. `note` is committed with it."""
         users = [cube for cube in self.cubes() if self.cube(cube).table == name]
         if users:
             raise Refused(
@@ -56,7 +56,7 @@ class Definitions:
         self._create(paths.lookup(lookup.name), lookup, f"lookup {lookup.name}")
 
     def drop_lookup(self, name: str, note: Note | None = None) -> None:
-        """`note`: committed with it."""
+        """Drop it. `note` is committed with it."""
         self._drop(paths.lookup(name), Lookup, f"lookup {name}", note)
 
     def cubes(self) -> tuple[str, ...]:
@@ -161,7 +161,8 @@ class Definitions:
         self._remove([path], note)
 
     def _remove(self, all_paths: Sequence[str], note: Note | None) -> None:
-        """In one commit; what its repetition finds after a lost answer may be of another request already."""
+        """Remove it in one commit; what its repetition finds after a lost answer may be of another request
+        already."""
         also = () if note is None else note.operations()
 
         def attempt() -> None:

@@ -1,4 +1,4 @@
-"""One thread per store that runs watches, elections and session callbacks."""
+"""A thread per store that runs watches, elections and session callbacks."""
 
 from __future__ import annotations
 

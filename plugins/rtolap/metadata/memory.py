@@ -110,7 +110,7 @@ class _Watch:
 
 
 class MemoryStore:
-    """One session. See `store.MetadataStore` for the contract."""
+    """A session. See `store.MetadataStore` for the contract."""
 
     def __init__(self, ensemble: MemoryEnsemble) -> None:
         self.ensemble = ensemble

@@ -1,4 +1,4 @@
-"""Every znode of rtolap, below the chroot that the settings give.
+"""Paths of every znode of rtolap, below the chroot that the settings give.
 
 /coordinator/election/<n>         candidates (ephemeral, sequential); the lowest leads
 /receivers/<id>                   persistent ReceiverRecord: address, replica set
@@ -148,7 +148,7 @@ def application_hosts(name: str, level: str) -> str:
 
 
 def fleet(cluster_id: str) -> str:
-    """`cluster_id`: Kafka's, which may begin with a dash."""
+    """Return the path of a fleet. `cluster_id` is Kafka's, which may begin with a dash."""
     return f"{FLEET}/{checked(f'id-{cluster_id}')}"
 
 

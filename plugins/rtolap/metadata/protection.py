@@ -13,7 +13,12 @@ from rtolap.metadata.zookeeper import ZooKeeperStore
 
 
 class UnprotectedNode(NamedTuple):
-    """`open`: anybody may change it. `unsigned`: it holds a record without the cluster's signature."""
+    """A node that is not protected.
+
+    Attributes:
+        open: anybody may change it.
+        unsigned: it holds a record without the cluster's signature.
+    """
 
     path: str
     open: bool

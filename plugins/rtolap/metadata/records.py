@@ -12,7 +12,12 @@ from rtolap.model.segment import SegmentRange, SegmentState, StagedPart
 
 
 class ReceiverRecord(msgspec.Struct, frozen=True):
-    """`port`: of its Flight server. `metrics_port`: 0 where it shows none."""
+    """A receiver that runs.
+
+    Attributes:
+        port: of its Flight server.
+        metrics_port: of its page of metrics; 0 where it shows none.
+    """
 
     receiver_id: str
     host: str
@@ -29,23 +34,27 @@ class ReplicaSetRecord(msgspec.Struct, frozen=True):
 class CubeControl(msgspec.Struct, frozen=True):
     """The coordinator's decisions about a cube.
 
-    `first_offsets`: where the cube begins, fixed once per partition when the partition is first assigned;
-    staged parts of a segment's first version start here. `horizon_ms`: segments that end at or below it
-    are purged for ever. `assignment`: replica set → partitions; an empty list is a replica set that still
-    answers for what it holds. `assignment_epoch` grows with each assignment.
-
-    Forced closing: `close_before_ms` asks the leaders to close every segment that ends at or below it and
-    has no history yet, without waiting for the watermark; it never shrinks. `close_epoch` grows with each
-    request, and a leader that sees a new one also closes the late deltas of such segments, once.
-    `close_completeness`: of a cube with an application, what was known at the newest request.
-
-    `topic_id`: of the topic in which all offsets of the cube count; "" where it is not known.
-
-    `generation_base`: readers of a cube with an application count their generations from it on, so that
-    those of a cube that is recreated do not look older than those of its predecessor.
-
-    `losses`: offsets that a person has accepted as lost; receivers pass over them. `version_losses`: those
-    of READY versions that had to be rebuilt; they count for the segment of their time only.
+    Attributes:
+        enabled: whether receivers consume it.
+        paused: whether they pause.
+        horizon_ms: segments that end at or below it are purged for ever.
+        first_offsets: where the cube begins, fixed once per partition when it is first assigned. Staged parts
+            of a segment's first version start here.
+        assignment: replica set → partitions. An empty list is a replica set that still answers for what it
+            holds.
+        assignment_epoch: grows with each assignment.
+        close_before_ms: asks the leaders to close every segment that ends at or below it and has no history
+            yet, without waiting for the watermark. It never shrinks.
+        close_epoch: grows with each such request. A leader that sees a new one also closes the late deltas of
+            such segments, once.
+        close_completeness: of a cube with an application, what was known at the newest request.
+        generation_base: readers of a cube with an application count their generations from it on, so that
+            those
+            of a cube that is recreated do not look older than those of its predecessor.
+        topic_id: of the topic in which all offsets of the cube count; "" where it is not known.
+        losses: offsets that a person has accepted as lost; receivers pass over them.
+        version_losses: losses of READY versions that had to be rebuilt; they count for the segment of their
+            time only.
     """
 
     enabled: bool = False
@@ -98,7 +107,7 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 
 
 class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One segment. `version` and `covered` change together, in one write: that is the exactness rule.
+    """A segment. `version` and `covered` change together, in one write: that is the exactness rule.
 
     version   0 while there is no history; otherwise the READY version that queries read, at `location`
     covered   partition → next offset: history holds exactly the segment's events below it
@@ -176,7 +185,7 @@ class UnitKey(msgspec.Struct, frozen=True, order=True):
 
 
 class KnownUnit(UnitKey, frozen=True, order=True):
-    """`generation`: of its owner; what an older one says is void."""
+    """A unit that was heard of. `generation` is its owner's: what an older one says is void."""
 
     generation: int = 0
 
@@ -186,10 +195,14 @@ class KnownUnit(UnitKey, frozen=True, order=True):
 
 
 class ApplicationState(msgspec.Struct, frozen=True):
-    """The published state of an application, and the reporters that its leader awaits before it may go on.
+    """The published state of an application, and the reporters that a new leader awaits before it goes on.
 
-    `epoch` is new for each leader and each creation of the application. `generations`: source → partition →
-    generation of its consumer; `units`: those with a lease. A new leader awaits reports from both.
+    Attributes:
+        epoch: new for each leader and each creation of the application.
+        levels: watermarks of each level.
+        global_ms: the global low watermark.
+        generations: source → partition → generation of its consumer; awaited.
+        units: those with a lease; awaited.
     """
 
     epoch: int = 0
@@ -213,8 +226,13 @@ class Approvals(msgspec.Struct, frozen=True):
 
 
 class LeavingHost(msgspec.Struct, frozen=True, array_like=True):
-    """`host`: position in the list of names. It leaves when it has been read to `end_ms` (None: no end was
-    announced), at the latest at `until_ms` of the leader's clock."""
+    """A host that leaves its source.
+
+    Attributes:
+        host: position in the list of names.
+        end_ms: it leaves once it has been read to here; None: no end was announced.
+        until_ms: when it leaves at the latest, by the leader's clock.
+    """
 
     host: int
     end_ms: int | None
@@ -222,7 +240,12 @@ class LeavingHost(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SourceHosts(msgspec.Struct, frozen=True):
-    """`names`: a name a line, compressed by zlib. `leaving`: packed LeavingHosts, compressed, if any."""
+    """The hosts of a source.
+
+    Attributes:
+        names: a name a line, compressed by zlib.
+        leaving: packed LeavingHosts, compressed; empty where nobody leaves.
+    """
 
     epoch: int
     names: bytes
@@ -230,7 +253,8 @@ class SourceHosts(msgspec.Struct, frozen=True):
 
 
 def standing(control: CubeControl, records: Mapping[str, SegmentRecord]) -> list[SegmentRecord]:
-    """All with a READY version beyond the purge horizon, whatever else the segment is doing."""
+    """Return all segments with a READY version beyond the purge horizon, whatever else the segment is
+    doing."""
     return [
         record
         for record in records.values()

@@ -26,7 +26,8 @@ _REFUSALS = (DefinitionError, NotFound, Refused)
 
 
 class RequestRecord(msgspec.Struct, frozen=True):
-    """`refused`: the error, as `RtolapError.to_dict`; None where it was done."""
+    """A request that was answered. `refused` is the error, as `RtolapError.to_dict`; None where it was
+    done."""
 
     fingerprint: str
     answered_at_ms: int

@@ -1,6 +1,6 @@
-"""A metadata store whose records carry the cluster's signature: ZooKeeper keeps them, it is not trusted.
+r"""A metadata store whose records carry the cluster's signature: ZooKeeper keeps them, it is not trusted.
 
-    <record>\\nrtolap-signature:<64 hexadecimal digits>
+    <record>\nrtolap-signature:<64 hexadecimal digits>
 
 The signature is over the node's path, its version and the record, with a key of its own that is derived from
 the cluster's token. So who may write to ZooKeeper and has no token can neither make a record, nor alter one,

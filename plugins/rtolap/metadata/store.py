@@ -94,7 +94,8 @@ class Election(Protocol):
 
 
 class MetadataStore(Protocol):
-    """All calls are thread-safe. Paths are absolute within the chroot."""
+    """Cluster state as a tree of versioned nodes. All calls are thread-safe. Paths are absolute within the
+    chroot."""
 
     def get(self, path: str) -> Versioned | None:
         """Waits out a broken connection for a while, then raises Unavailable."""
@@ -105,7 +106,7 @@ class MetadataStore(Protocol):
         ...
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """All or nothing.
+        """Commit all of it or nothing.
 
         Raises CommitConflict (a requirement does not hold), CommitUnknown (the connection broke: read
         back), Unavailable or SessionLost (nothing was sent), Refused (too large: see `check_size`; nothing

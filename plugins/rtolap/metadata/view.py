@@ -23,7 +23,7 @@ class SegmentView(Closeable):
     """
 
     def __init__(self, metadata: ClusterMetadata, cube: str, cube_id: str | None = None) -> None:
-        """`cube_id`: of the creation that is looked at; None: whichever there is."""
+        """Follow the segments of one creation, `cube_id`; None: of whichever there is."""
         self.cube = cube
         self._cube_id = cube_id
         self._metadata = metadata
@@ -47,7 +47,7 @@ class SegmentView(Closeable):
             watch.stop()
 
     def records(self) -> dict[str, SegmentRecord]:
-        """By name, ordered by start."""
+        """Return them by name, ordered by start."""
         with self._changed:
             return self._records
 

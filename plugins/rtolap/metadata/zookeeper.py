@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class ZooKeeperStore:
-    """One session on `hosts` (`host:port,…`); all paths lie below `root`. `named_in`: where the hosts are
+    """A session on `hosts` (`host:port,…`); all paths lie below `root`. `named_in`: where the hosts are
     declared, for the error when none of them answers."""
 
     def __init__(
@@ -47,7 +47,8 @@ class ZooKeeperStore:
         named_in: str = "RTOLAP_ZOOKEEPER",
         credentials: Credentials | None = None,
     ) -> None:
-        """`credentials`: nodes are made for them alone; None: for everybody, as others' nodes have to be."""
+        """Connect. Nodes are made for `credentials` alone; None: for everybody, as others' nodes have to
+        be."""
         self._root = "/" + root.strip("/") if root.strip("/") else ""
         self._session = ZooKeeperSession(hosts, session_timeout_s, named_in, credentials)
         self._client = self._session.client
@@ -130,7 +131,7 @@ class ZooKeeperStore:
     # -- who may do what ----------------------------------------------------------------------------------
 
     def is_open(self, path: str) -> bool:
-        """Whether anybody may change the node, or what stands below it."""
+        """Return whether anybody may change the node, or what stands below it."""
         acls = self._session.read(lambda: self._client.get_acls_async(self._root + path or "/"), path)[0]
         return any(acl.id.scheme == "world" and acl.perms & ~_READ for acl in acls)
 

@@ -1,4 +1,4 @@
-"""One session with ZooKeeper: connecting, waiting out broken connections, and whom it notifies of what.
+"""A session with ZooKeeper: connecting, waiting out broken connections, and whom it notifies of what.
 
 Reads wait out a broken connection, up to `wait_s`, and then raise Unavailable. A write is sent once: if the
 connection breaks while its answer is due, the outcome is unknown (CommitUnknown), never guessed. kazoo

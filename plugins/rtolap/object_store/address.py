@@ -42,7 +42,8 @@ class StoreAddress(NamedTuple):
 
 
 def resolve(uri: str) -> StoreAddress:
-    """Nothing is connected to, except that S3 without a region looks it up. Raises DefinitionError."""
+    """Return what the address stands for. Only S3 without a region is connected to, to look it up. Raises
+    DefinitionError."""
     parts = urlsplit(uri)
     if parts.username or parts.password:
         raise DefinitionError(

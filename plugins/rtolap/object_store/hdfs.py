@@ -25,7 +25,8 @@ _ATTEMPTS_MAX = 3
 
 
 def hdfs_filesystem(authority: str) -> fs.PyFileSystem:
-    """`authority` is `host:port` of a NameNode, or a name service of HADOOP_CONF_DIR. Connects at first use.
+    """Return the file system. `authority` is `host:port` of a NameNode, or a name service of HADOOP_CONF_DIR.
+    Connects at first use.
 
     Raises DefinitionError when the client is not installed.
     """

@@ -53,7 +53,7 @@ class ObjectStore:
     def __init__(
         self, filesystem: fs.FileSystem, root: str, base_uri: str, spark: Mapping[str, str] | None = None
     ) -> None:
-        """`spark`: settings that make Spark reach the same store under `uri`."""
+        """Take the settings that make Spark reach the same store under `uri`, in `spark`."""
         self.fs = filesystem
         self.root = root.rstrip("/")
         self.spark_settings: Mapping[str, str] = dict(spark or {})
@@ -116,7 +116,7 @@ class ObjectStore:
             raise self._not_had("read", path, error) from error
 
     def open(self, path: str) -> pa.NativeFile:
-        """For reading ranges: seekable. What reading it raises is pyarrow's."""
+        """Open a file for reading ranges: seekable. What reading it raises is pyarrow's."""
         try:
             return self.fs.open_input_file(self.absolute(path))
         except (OSError, pa.ArrowException) as error:
@@ -159,7 +159,8 @@ class ObjectStore:
         return int(info.size)
 
     def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
-        """All files below the folder `prefix` but the marker, sorted; none when there is no such folder."""
+        """Return all files below the folder `prefix` but the marker, sorted; none when there is no such
+        folder."""
         selector = fs.FileSelector(self.absolute(prefix), recursive=True, allow_not_found=True)
         try:
             infos = self.fs.get_file_info(selector)

@@ -1,1 +1,7 @@
-"""One module per protocol: its messages and its client. Services meet only through these."""
+"""One module per protocol: its messages and its client. Services meet only through these.
+
+agent, coordinator, loader, query, receiver, storage, watermark   between services and those who ask them
+stored_tables     definitions and reads of stored tables; stream_load loads them, ours or a Doris
+definitions       who takes which kind of definition, and in which order
+rest, flight      what clients and servers of each kind have in common
+"""

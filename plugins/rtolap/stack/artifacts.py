@@ -142,7 +142,7 @@ def pyspark_jars() -> Path:
 
 
 def java_artifacts(cache: Path | None = None) -> JavaArtifacts:
-    """All jars, fetched first when the cache lacks them (about 53 MB, once)."""
+    """Return all jars, fetched first when the cache lacks them (about 53 MB, once)."""
     jars = pyspark_jars()
     java = find_java()
     folder = fetch_jars(_IVY, ("kafka", "spark"), "Kafka", cache, checksums=parsed(STACK))
@@ -292,7 +292,7 @@ def _folder_bytes(folder: Path) -> int:
 
 @contextmanager
 def fetches_reported(report: Report) -> Iterator[None]:
-    """What is fetched within is reported: of which part, its phase, and how much has come."""
+    """Report what is fetched meanwhile: of which part, its phase, and how much has come."""
     token = _REPORT.set(report)
     try:
         yield

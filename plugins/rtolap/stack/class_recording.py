@@ -58,7 +58,7 @@ def _record(archive: Path, run: Callable[[str], None]) -> None:
 
 
 def _run_server(spec: ProcessSpec, flag: str) -> None:
-    """It writes the archive as it ends."""
+    """Run the server once. It writes the archive as it ends."""
     recorded = replace(spec, argv=(spec.argv[0], flag, *spec.argv[1:]), stop_timeout_s=_TIMEOUT_S)
     server = ManagedProcess(recorded)
     try:
@@ -91,6 +91,7 @@ def run_build(folder: Path, flags: str) -> None:
             text=True,
             env=environment,
             timeout=_TIMEOUT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise ProcessFailed(f"a rehearsed build took longer than {_TIMEOUT_S:g} s") from error

@@ -46,8 +46,14 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Component:
-    """`needs`: components that must answer before this one is started, as far as they are started at all.
-    `on_request`: not among those that a bare `up` starts."""
+    """A part of the stack.
+
+    Attributes:
+        name: as commands and logs have it.
+        needs: components that must answer before this one is started, where they are started at all.
+        spec: returns how it is started.
+        on_request: a bare `up` does not start it.
+    """
 
     name: str
     needs: tuple[str, ...]
@@ -175,5 +181,5 @@ COMPONENTS: dict[str, Component] = {
 
 
 def needed_first(names: set[str]) -> dict[str, frozenset[str]]:
-    """For each of the names, those of the names that must answer before it."""
+    """Return, for each of the names, those of the names that must answer before it."""
     return {name: frozenset(COMPONENTS[name].needs) & names for name in COMPONENTS if name in names}

@@ -31,7 +31,8 @@ MARIADB_SECRET = "mariadb-password"
 def rtolap_settings(
     layout: StackLayout, ports: Mapping[str, int], *, mariadb: bool = False
 ) -> dict[str, str]:
-    """`RTOLAP_*` variables: how everything finds everything. They name files of secrets, never secrets.
+    """Return the `RTOLAP_*` variables by which everything finds everything. They name files of secrets, never
+    secrets.
 
     The ledger is in a file, or with `mariadb` on the stack's server.
     """
@@ -67,7 +68,8 @@ def rtolap_settings(
 
 
 def service_env(layout: StackLayout, settings: Mapping[str, str]) -> dict[str, str]:
-    """For every process. The interpreter's folder leads the PATH: spark-submit and airflow are there."""
+    """Return the environment of every process. The interpreter's folder leads the PATH: spark-submit and
+    airflow are there."""
     scripts = str(Path(sys.executable).parent)
     return {
         **settings,
@@ -172,7 +174,8 @@ def load_line(layout: StackLayout, ports: Mapping[str, int]) -> str:
 
 
 def write_env_file(layout: StackLayout, settings: Mapping[str, str], ports: Mapping[str, int]) -> None:
-    """To be sourced: rtolap's settings and Airflow's, so that `rtolap` and `airflow` work in a shell."""
+    """Write a file to be sourced: rtolap's settings and Airflow's, so that `rtolap` and `airflow` work in a
+    shell."""
     base = {"PATH", "PYTHONUNBUFFERED", STACK_MARK}
     everything = airflow_env(layout, settings, ports)
     values = {name: value for name, value in everything.items() if name not in base}

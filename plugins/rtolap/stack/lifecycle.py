@@ -144,7 +144,7 @@ class Stack:
             return tuple(pool.map(part_status, processes))
 
     def log_paths(self, name: str | None) -> list[tuple[str, Path]]:
-        """(component, path of its log) of one part or of all that were started."""
+        """Return (component, path of its log) of one part or of all that were started."""
         old = load_state(self.layout)
         names = checked_names([name]) if name else (adapt(old)[0].components if old else ())
         return [(part, self.layout.run(part) / f"{part}.log") for part in names]
@@ -163,8 +163,8 @@ class Stack:
         }
 
     def _next_state(self, names: Collection[str], wanted_ports: Mapping[str, int]) -> StackState:
-        """While any part runs, ports stay and components are added; otherwise the stack starts over,
-        on the ports of the last time where they are still free."""
+        """Return the state to start with. While any part runs, ports stay and components are added; otherwise
+        the stack starts over, on the ports of the last time where they are still free."""
         last = load_state(self.layout)
         old, differences = adapt(last) if last else (None, ())
         if old and differences and self._runs(old):

@@ -29,7 +29,8 @@ def start_pump(path: Path, bytes_max: int = LOG_BYTES_MAX, kept: int = LOGS_KEPT
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """At most `count`, oldest first, without line ends; also of the file before, when this one is short."""
+    """Return at most `count` lines, oldest first, without line ends; also of the file before, when this one
+    is short."""
     lines: list[str] = []
     for part in (path, path.with_name(path.name + ".1")):
         if len(lines) >= count or not part.exists():

@@ -37,7 +37,7 @@ class BoundedLog:
             view = view[written:]
 
     def _shift(self) -> None:
-        """From the oldest on, each by a rename: a crash in between loses no newer file for an older one."""
+        """Rename the files, from the oldest on: a crash in between loses no newer file for an older one."""
         for number in range(self._kept - 1, 0, -1):
             if os.path.exists(f"{self._path}.{number}"):
                 os.replace(f"{self._path}.{number}", f"{self._path}.{number + 1}")
@@ -51,7 +51,8 @@ class BoundedLog:
 
 
 def pump(source: int, log: BoundedLog) -> None:
-    """Until the end of `source`. A full disk costs lines, which are counted, never the part behind them."""
+    """Copy lines until the end of `source`. A full disk costs lines, which are counted, never the part behind
+    them."""
     lost_bytes = 0
     while chunk := os.read(source, _CHUNK_BYTES):
         try:

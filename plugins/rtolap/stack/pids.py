@@ -17,7 +17,7 @@ _SAME_START_S = 2.0
 
 
 class ProcessId(msgspec.Struct, frozen=True):
-    """`started_s`: epoch seconds."""
+    """A process, known by pid and start. `started_s` is in epoch seconds."""
 
     pid: int
     started_s: float

@@ -70,7 +70,8 @@ def choose_port(preferred: int, taken: Collection[int] = ()) -> int:
 
 
 def choose_ports(preferred: Mapping[str, int], taken: Collection[int]) -> dict[str, int]:
-    """By name: each its preferred port where it is free and nobody else's, another one otherwise."""
+    """Return a port for each name: its preferred port where it is free and nobody else's, another one
+    otherwise."""
     chosen: dict[str, int] = {}
     for name, port in preferred.items():
         chosen[name] = choose_port(port, {*taken, *chosen.values()})
@@ -78,7 +79,12 @@ def choose_ports(preferred: Mapping[str, int], taken: Collection[int]) -> dict[s
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """`root`: the stack's folder, absolute; `maker`: the `rtolap stack up` that chose the ports."""
+    """A claim of ports.
+
+    Attributes:
+        root: the stack's folder, absolute.
+        maker: the `rtolap stack up` that chose the ports.
+    """
 
     root: str
     ports: tuple[int, ...]
@@ -135,7 +141,7 @@ def _holds(claim: Claim) -> bool:
 
 
 def foreign_listener(ports: Collection[int], record: PidRecord | None) -> str | None:
-    """None when every port is listened on by the recorded process, its session or its descendants.
+    """Return None when every port is listened on by the recorded process, its session or its descendants.
 
     Otherwise who has the first of those that are not, in words. `record` None: it is nobody's.
     """

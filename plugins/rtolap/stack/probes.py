@@ -23,7 +23,7 @@ _AIRFLOW_HEARTBEAT = {
 
 
 def http_missing(url: str, tls: ssl.SSLContext = _TLS) -> str | None:
-    """None when GET answers 200."""
+    """Return None when GET answers 200."""
     try:
         answer = _get(url, tls=tls)
     except httpx.HTTPError as error:
@@ -32,7 +32,7 @@ def http_missing(url: str, tls: ssl.SSLContext = _TLS) -> str | None:
 
 
 def mysql_missing(host: str, port: int) -> str | None:
-    """None when the server greets with a protocol version 10 handshake."""
+    """Return None when the server greets with a protocol version 10 handshake."""
     where = f"MySQL protocol on {host}:{port}"
     try:
         with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection:
@@ -42,7 +42,7 @@ def mysql_missing(host: str, port: int) -> str | None:
 
 
 def mysql_socket_missing(path: Path) -> str | None:
-    """As `mysql_missing`, on a socket file, where a server greets whoever may reach it: over TCP it greets
+    """Do as `mysql_missing`, on a socket file, where a server greets whoever may reach it: over TCP it greets
     nobody before it has users for the address."""
     where = f"MySQL protocol on {path}"
     try:
@@ -78,7 +78,7 @@ def exchange(address: tuple[str, int], request: bytes, answer_bytes: int) -> byt
 
 
 def airflow_missing(api_url: str, part: str, started_s: float) -> str | None:
-    """None when the part has sent a heartbeat since its start.
+    """Return None when the part has sent a heartbeat since its start.
 
     Airflow calls a part healthy for half a minute after its last heartbeat, so a status left by the process
     before is distinguished from this one's by time.
@@ -100,7 +100,7 @@ def airflow_missing(api_url: str, part: str, started_s: float) -> str | None:
 
 
 def storage_missing(nodes_url: str, token: str, address: str, tls: ssl.SSLContext = _TLS) -> str | None:
-    """None when the endpoint at `nodes_url` has had a heartbeat of the storage node at `address`,
+    """Return None when the endpoint at `nodes_url` has had a heartbeat of the storage node at `address`,
     host:port.
     """
     try:

@@ -1,4 +1,4 @@
-"""One tracked process: started in its own session, ready when it answers, stopped with all its children.
+"""A tracked process: started in its own session, ready when it answers, stopped with all its children.
 
              start            answers
 STOPPED ───────────▶ RUNNING ────────▶ (ready)
@@ -85,7 +85,7 @@ class ManagedProcess:
         return ProcessState.RUNNING if self._lives(record) else ProcessState.CRASHED
 
     def missing(self) -> str | None:
-        """None while it runs and answers, otherwise what is wrong, in words."""
+        """Return None while it runs and answers, otherwise what is wrong, in words."""
         record = self._record()
         if record is None or not self._lives(record):
             return str(self.state())
@@ -223,7 +223,7 @@ class ManagedProcess:
 
 
 def _alive(child: subprocess.Popen[bytes] | None, noted: PidRecord | ProcessId) -> bool:
-    """`child`: the same process when it is our own; polling it reaps it."""
+    """Return whether it lives. `child` is the same process when it is our own: polling reaps it."""
     if child is not None and child.pid == noted.pid and child.poll() is not None:
         return False
     return is_same_process(noted.pid, noted.started_s)

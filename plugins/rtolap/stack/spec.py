@@ -14,7 +14,7 @@ _SHOWN_CHARS = 3000
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """One part, not yet running.
+    """A part, not yet running.
 
     folder     holds `<name>.pid` and `<name>.log`
     address    host:port where it answers, empty when it does not listen
@@ -52,6 +52,7 @@ def run_once(
         stderr=subprocess.STDOUT,
         text=True,
         timeout=timeout_s,
+        check=False,
     )
     if done.returncode != 0:
         raise ProcessFailed(failure, found=done.stdout[-_SHOWN_CHARS:])

@@ -64,7 +64,13 @@ DEFAULT_PORTS: dict[str, int] = {
 
 
 class StackState(msgspec.Struct, frozen=True):
-    """ports: by name; components: those that were started; settings: the `RTOLAP_*` variables."""
+    """What `stack.json` keeps.
+
+    Attributes:
+        ports: by name.
+        components: those that were started.
+        settings: the `RTOLAP_*` variables.
+    """
 
     ports: dict[str, int]
     components: tuple[str, ...]
@@ -102,7 +108,7 @@ def adapt(state: StackState) -> tuple[StackState, tuple[str, ...]]:
 
 
 def refuse_other_version(layout: StackLayout, differences: tuple[str, ...]) -> Refused:
-    """For what cannot be done with a stack whose ports and parts this version does not know."""
+    """Refuse what cannot be done with a stack whose ports and parts this version does not know."""
     return Refused(
         f"the stack in {layout.root} was started by another version of rtolap",
         expected=f"ports {', '.join(DEFAULT_PORTS)}",

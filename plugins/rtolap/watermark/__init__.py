@@ -9,5 +9,7 @@ epoch, NEVER for unknown. A window [s, e) closes when the watermark is at or bey
 counts as late. What is published never falls: raw values may (a host joins), so who publishes keeps the
 largest.
 
+`records` has the other way to tell progress: statements inside the records of a topic.
+
 Never: a Python loop per host in a path that runs with every report.
 """

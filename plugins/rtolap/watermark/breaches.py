@@ -69,12 +69,12 @@ class Breaches:
         return self._events.nbytes + self._missing.nbytes + self._found.nbytes
 
     def published(self, mark_ms: int) -> None:
-        """All windows that end at or before the mark have closed; a mark never falls."""
+        """Note that all windows that end at or before the mark have closed; a mark never falls."""
         self._mark = max(self._mark, mark_ms // self._slot_ms)
 
     def observe(self, from_ms: Instants, to_ms: Instants, events: NDArray[np.integer]) -> None:
-        """Of each host so many events were read, that are of the time between these instants; `from_ms` is
-        NEVER where the beginning is not known: then they count as of `to_ms`."""
+        """Note how many events of each host were read that are of the time between these instants; `from_ms`
+        is NEVER where the beginning is not known: then they count as of `to_ms`."""
         counted = (events > 0) & (to_ms >= 0)
         if not counted.any():
             return
@@ -94,8 +94,8 @@ class Breaches:
             self._add_to_ends(begin, int(to_ms[row]) // self._slot_ms + self._window, float(number[row]))
 
     def found(self) -> tuple[Breach, ...]:
-        """All breaches of the last day, in the order of time, as far as they are known by now."""
-        if self._first == NEVER or self._mark == NEVER:
+        """Return all breaches of the last day, in the order of time, as far as they are known by now."""
+        if NEVER in (self._first, self._mark):
             return ()
         whole = self._of_windows(self._events)
         broken = self._missing > whole * self.bound_ppm / PPM + _NOISE_EVENTS
@@ -149,7 +149,7 @@ class Breaches:
         return counted.astype(np.float64, copy=False)
 
     def _add_missing(self, late: Rates) -> None:
-        """To each window that has closed, what has come in for it."""
+        """Add to each closed window what has come in for it since."""
         closed = self._mark - self._first + 1
         if closed > 0:
             self._missing[:closed] += self._of_windows(late)[:closed]

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 
 class ProducerStatement(NamedTuple):
-    """In the order in which a later one replaces an earlier one. Without a watermark: -1."""
+    """A statement of a producer, in the order in which a later one replaces an earlier one. Without a
+    watermark: -1."""
 
     generation: int
     watermark_ms: int

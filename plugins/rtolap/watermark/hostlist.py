@@ -106,7 +106,7 @@ class Hosts:
         return tuple(map(Leaving, places.tolist(), ends_ms, until_ms))
 
     def let_go(self, leaving: Iterable[Leaving]) -> None:
-        """As another list of these hosts, with the same indices, given in `leaving`. The epoch stays."""
+        """Return another list of these hosts, with the same indices, given in `leaving`. The epoch stays."""
         for host in leaving:
             self._let_go(host.host, host.end_ms, host.until_ms)
 
@@ -147,7 +147,8 @@ class Hosts:
         return (~self._gone).nonzero()[0]
 
     def keep(self, hosts: Indices) -> None:
-        """Only these, in this order, with new indices: when many have left, their room is given back."""
+        """Keep only these hosts, in this order, with new indices: when many have left, their room is given
+        back."""
         self.names = [self.names[at] for at in hosts.tolist()]
         self.index = {name: at for at, name in enumerate(self.names)}
         self._listed, self._gone = self._listed[hosts], self._gone[hosts]
@@ -161,7 +162,7 @@ class Hosts:
         return at
 
     def _list(self, names: Sequence[str], until_ms: int) -> None:
-        """Those that are not listed now; the caller begins an epoch if there are any."""
+        """List those that are not listed now; the caller begins an epoch if there are any."""
         new = [name for name in names if name not in self.index]
         for name in new:
             self.index[name] = len(self.names)

@@ -70,7 +70,7 @@ def _closed(count: int) -> float:
 
 @lru_cache(maxsize=_SUMMED_MAX)
 def _summed(count: int) -> float:
-    """By Newton's steps from the closed form, which is below it: `above` is convex there."""
+    """Solve by Newton's steps from the closed form, which is below it: `above` is convex there."""
     mean = max(_closed(count), TAIL / 2)
     for _ in range(_STEPS):
         slope = exp(count * log(mean) - mean - lgamma(count + 1))
@@ -149,7 +149,12 @@ def missing(snapshot: Snapshot, mark_ms: int, window_ms: int) -> Missing:
 
 
 def missing_of(snapshot: Snapshot, holding: Indices, mark_ms: int, window_ms: int, total: Totals) -> Missing:
-    """`holding`: the counting hosts that are not beyond `mark_ms`; `total` of all that count."""
+    """Return what is missing below `mark_ms`.
+
+    Args:
+        holding: the hosts that count and are not beyond `mark_ms`.
+        total: of all that count.
+    """
     latest_ms = snapshot.latest_ms[holding]
     if total.least <= 0 or not isfinite(total.most):
         late = latest_ms < mark_ms  # of hosts at the mark nothing is missing, known or not

@@ -32,8 +32,9 @@ _FEW = 8  # so many times fewer than all hosts
 
 @dataclass(slots=True)
 class _Rereading:
-    """By partition, how far each host had been read by former consumers; NEVER once that is reached again.
-    Memory: 8 bytes per host, only for partitions that are being read again."""
+    """Readers that go over a log again: by partition, how far each host had been read by former consumers;
+    NEVER once that is reached again. Memory: 8 bytes per host, only for partitions that are being read
+    again."""
 
     _former_ms: dict[int, Instants] = field(default_factory=dict)
 
@@ -78,8 +79,8 @@ class _Rereading:
 
 @dataclass(slots=True)
 class ProgressCounters:
-    """Since the start. What is counted here has changed nothing, but for replaced generations. `wrong_zone`:
-    of those `in_future`, whole hours ahead."""
+    """Counters since the start. What is counted here has changed nothing, but for replaced generations.
+    `wrong_zone`: of those `in_future`, whole hours ahead."""
 
     regressions: int = 0
     stale_reports: int = 0
@@ -93,9 +94,14 @@ class ProgressCounters:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """`accepted`: which entries of the report were taken, those without news included. `goes_on`: of
-    those, whose log was read from where the report before ended, so that all of it is new: not where a
-    partition's reader reports a host for the first time, nor while it reads again what was read before."""
+    """What a report has changed.
+
+    Attributes:
+        accepted: entries of the report that were taken, those without news included.
+        goes_on: accepted entries whose log was read from where the report before ended, so that all of it is
+            new. Not where a reader reports a host for the first time, nor while it reads a range again.
+        stale: another consumer has the partition by now, and nothing was taken.
+    """
 
     accepted: Mask
     goes_on: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -104,8 +110,8 @@ class Applied:
 
 @dataclass(slots=True)
 class HostProgress:
-    """For hosts 0 … N−1 (`grow` adds more). Memory: 8 bytes per host and partition that was ever reported,
-    twice as much for partitions that another consumer reads again, until it has caught up."""
+    """The progress of hosts 0 … N−1 (`grow` adds more). Memory: 8 bytes per host and partition that was ever
+    reported, twice as much for partitions that another consumer reads again, until it has caught up."""
 
     hosts: int
     future_max_ms: int = 60_000
@@ -123,7 +129,7 @@ class HostProgress:
         self._combined_ms = np.full(self.hosts, NEVER, np.int64)
 
     def grow(self, hosts: int) -> None:
-        """To so many hosts; the new ones have never been seen."""
+        """Make room for so many hosts; the new ones have never been seen."""
         more = hosts - self.hosts
         if more <= 0:
             return
@@ -145,7 +151,7 @@ class HostProgress:
     def apply(
         self, partition: int, generation: int, hosts: NDArray[np.integer], latest_ms: Instants, now_ms: int
     ) -> Applied:
-        """One report: hosts by index, each with its latest event time.
+        """Apply one report: hosts by index, each with its latest event time.
 
         Entries for hosts that do not exist, that lie before 1970 or further ahead of `now_ms` than
         `future_max_ms` are left out and counted. Raises ValueError if the arrays differ in length.
@@ -174,7 +180,7 @@ class HostProgress:
         return Applied(accepted, goes_on)
 
     def latest_ms(self) -> Instants:
-        """Each host's progress; NEVER for one that is awaited or was not seen. A copy."""
+        """Return each host's progress; NEVER for one that is awaited or was not seen. A copy."""
         return self._combined_ms.copy()
 
     def latest_of(self, hosts: NDArray[np.integer]) -> Instants:
@@ -183,8 +189,8 @@ class HostProgress:
         return latest_ms
 
     def latest_in(self, partition: int, hosts: NDArray[np.integer]) -> Instants:
-        """How far its reader has read these hosts there; NEVER where it has not. Of a host that is not known
-        it is anything."""
+        """Return how far its reader has read these hosts there; NEVER where it has not. Of a host that is not
+        known it is anything."""
         row = self._rows.get(partition)
         if row is None or not self.hosts:
             return np.full(hosts.size, NEVER)
@@ -246,7 +252,7 @@ class HostProgress:
         return released
 
     def forget(self, hosts: Indices) -> None:
-        """As if these hosts had never been seen."""
+        """Forget these hosts, as if they had never been seen."""
         self._latest_ms[:, hosts] = _ABSENT
         self._active_on[hosts] = 0
         self._combined_ms[hosts] = NEVER
@@ -296,7 +302,8 @@ class HostProgress:
         self._combined_ms[hosts] = np.where(least == _ABSENT, NEVER, least)
 
     def _least_of(self, hosts: NDArray[np.integer]) -> Instants:
-        """Over all partitions; of many hosts in whole rows, which is quicker than column by column."""
+        """Return the least over all partitions; of many hosts in whole rows, which is quicker than column by
+        column."""
         if hosts.size * _FEW > self.hosts:
             least_ms: Instants = self._latest_ms.min(axis=0)[hosts]
         else:

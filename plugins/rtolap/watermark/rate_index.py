@@ -46,7 +46,7 @@ class RateIndex:
         return 1.0 if self._last == NEVER else float(self._values[self._last - self._first])
 
     def begin(self, from_ms: int, front_ms: int) -> None:
-        """One between these instants."""
+        """Begin an index between these instants."""
         self._first = from_ms // self.slot_ms
         self._last = min(front_ms // self.slot_ms, self._first + self._values.size - 1)
         self._values[:] = 1.0

@@ -25,8 +25,15 @@ def _nobody() -> Indices:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`holding`: indices of the hosts that are not beyond the watermark, in no order; empty for rules without
-    hosts. Shares are of a window that closes right now."""
+    """What a rule decides. Shares are of a window that closes right now.
+
+    Attributes:
+        watermark_ms: windows up to it may close; None where nothing is known.
+        holding: indices of the hosts that are not beyond the watermark, in no order; empty for rules without
+            hosts.
+        expected_missing_ppm: the share of events that is expected to be missing.
+        bound_ppm: the share that is missing at most.
+    """
 
     watermark_ms: int | None
     holding: Indices = field(default_factory=_nobody)
@@ -123,7 +130,8 @@ class GlobalMax:
 
 
 def counting_columns(snapshot: Snapshot) -> tuple[Mask | None, Instants, Rates, Rates]:
-    """(who counts, None if everybody does; progress, rates and errors of those), without a copy if it may."""
+    """Return (who counts, None if everybody does; progress, rates and errors of those), without a copy if it
+    may."""
     counting = snapshot.counting
     columns = snapshot.latest_ms, snapshot.events_per_ms, snapshot.relative_error
     if counting.all():

@@ -22,15 +22,23 @@ def _none() -> Instants:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Arrays of one length N, a host at each index.
+    """The hosts at one moment: arrays of one length, a host at each index.
 
-    `latest_ms`: NEVER for a host that has not been seen. `events_per_ms`: the estimated rate.
-    `relative_error`: the rate is at most (1 + error) times the estimate; infinite where nothing is known. A
-    host counts while it is `listed` and not `drained`. `dispersion`: variance over mean of the number of
-    events, 1 for a Poisson stream.
+    A host counts while it is `listed` and not `drained`. The partitions' own progress serves the rules that
+    know no hosts.
 
-    The partitions' own words serve the rules that know no hosts: largest event time, and for how long a
-    partition has been silent although it was read to its end (0 while it is not).
+    Attributes:
+        now_ms: the moment.
+        names: of the hosts.
+        latest_ms: the progress of each host; NEVER for a host that has not been seen.
+        events_per_ms: the estimated rate.
+        relative_error: the rate is at most (1 + error) times the estimate; infinite where nothing is known.
+        listed: whether the host is in the list.
+        drained: whether the host has left and was read to its end.
+        dispersion: variance over mean of the number of events; 1 for a Poisson stream.
+        partition_latest_ms: largest event time of each partition.
+        partition_idle_ms: for how long a partition was silent although it was read to its end; 0 while it is
+            not silent.
     """
 
     now_ms: int

@@ -46,7 +46,8 @@ class Shares:
 
 
 def largest_mark(latest_ms: Instants, shares: Shares, allowed: float, window_ms: int, most_ms: int) -> int:
-    """At most `most_ms`; NEVER if unseen hosts alone miss more than `allowed` (a share of a window)."""
+    """Return the largest mark, at most `most_ms`; NEVER if unseen hosts alone miss more than `allowed` (a
+    share of a window)."""
     if most_ms == NEVER or not latest_ms.size:
         return most_ms
     bits = scale_bits(window_ms, shares.sum)

@@ -1,4 +1,4 @@
-"""From the sources' watermarks and the units' oldest work to the watermarks of all levels.
+"""The way from the sources' watermarks and the units' oldest work to the watermarks of all levels.
 
     input(source) = its rule;  input(level) = min(output of its upstreams)
     output(level) = min(input, oldest work of its units);  global = min(output of all levels)
@@ -16,7 +16,7 @@ from rtolap.model.application import Application
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """One (processor, key group) of a level: `oldest_work_ms` is what it has taken in and not finished, None
+    """A processor and key group of a level: `oldest_work_ms` is what it has taken in and not finished, None
     if there is no such work. It counts until `lease_until_ms`."""
 
     processor: str
@@ -31,7 +31,7 @@ class LevelMarks(msgspec.Struct, frozen=True):
 
 
 class Marks(msgspec.Struct, frozen=True):
-    """`held`: how many watermarks would have fallen and were kept where they were."""
+    """Watermarks of all levels. `held` counts those that would have fallen and stayed where they were."""
 
     levels: dict[str, LevelMarks]
     global_ms: int | None = None
@@ -48,8 +48,9 @@ def combine(
     previous: Marks,
     now_ms: int,
 ) -> Marks:
-    """`inputs`: source → its rule's raw watermark. A level that was removed takes its watermarks along; a
-    new one begins with what its upstreams say. Pure: equal arguments, equal marks."""
+    """Return the watermarks of all levels. `inputs`: source → its rule's raw watermark. A level that was
+    removed takes its watermarks along; a new one begins with what its upstreams say. Pure: equal arguments,
+    equal marks."""
     levels: dict[str, LevelMarks] = {}
     held = 0
     for name in application.in_order():
@@ -72,7 +73,7 @@ def combine(
 
 
 def _least(instants: Iterable[int | None]) -> int | None:
-    """None, unknown, is before everything."""
+    """Return the least. None, unknown, is before everything."""
     known: list[int] = []
     for instant_ms in instants:
         if instant_ms is None:

@@ -49,8 +49,8 @@ class Estimate:
 
 @dataclass(slots=True)
 class HostRates:
-    """For hosts 0 … N−1 (`grow` adds more). `sample_ms`: counts are taken in over at least so much event
-    time."""
+    """Event rates of hosts 0 … N−1 (`grow` adds more). `sample_ms`: counts are taken in over at least so much
+    event time."""
 
     hosts: int
     memory_ms: int = 300_000
@@ -102,7 +102,7 @@ class HostRates:
         latest_ms: Instants,
         goes_on: Mask | None = None,
     ) -> None:
-        """Since the last report each of these hosts logged so many events, up to that instant.
+        """Note how many events each of these hosts logged since the last report, up to that instant.
 
         What comes before a host's first instant has no known beginning and is left out; so it is where a host
         does not `goes_on` (all do, if None): what was counted may be among it, so its count starts over. So
@@ -183,8 +183,8 @@ class HostRates:
             self._learn_drift(rates, counted, now_ms)
 
     def _learn_index(self, rates: Rates, moved: Mask) -> None:
-        """By hosts that were near the largest event time then and are now: what others log is of another
-        time."""
+        """Learn from hosts that were near the largest event time then and are now: what others log is of
+        another time."""
         if not moved.any():
             return
         front_ms = int(self._since_ms[moved].max())

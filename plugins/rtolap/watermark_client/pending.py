@@ -148,8 +148,8 @@ class Pending:
             level.begin()
 
     def refused(self, batch: ReportBatch) -> None:
-        """As a whole, and so by what it reported of sources. Units are sent without them first, as they hold:
-        a source that is refused again must not end their leases."""
+        """Take a batch back that was refused as a whole, and so by what it reported of sources. Units are
+        sent without them first, as they hold: a source that is refused again must not end their leases."""
         self._units_alone = bool(batch.sources)
         for unit in batch.units:
             key = (unit.level, unit.processor, unit.key_group)

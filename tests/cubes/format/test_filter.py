@@ -71,7 +71,8 @@ def _alike(mine: Any, value: Any) -> tuple[Any, Any]:
 def _random_predicate(rng: random.Random, depth: int = 3) -> Predicate:
     if depth and rng.random() < 0.5:
         terms = tuple(_random_predicate(rng, depth - 1) for _ in range(rng.randrange(1, 4)))
-        return rng.choice([And(terms), Or(terms), Not(terms[0])])
+        combined: list[Predicate] = [And(terms), Or(terms), Not(terms[0])]
+        return rng.choice(combined)
     values: dict[str, list[Any]] = {
         "city": ["", "Oslo", "Æ", "Quito", "a", "zz"],
         "code": [-(2**31), 0, 2**31 - 1, 0.5, -1.5, 2**40, -(2**70), "7.5"],

@@ -197,7 +197,6 @@ def look_once_counted(
 
     A broker counts a request after its answer has left, so the writer may know of it first.
     """
-
     for node in nodes:
         key = (node, RequestType.PRODUCE)
         until(partial(has_counted, fleet, before, key, writes), f"{writes} writes in the counts of {node}")

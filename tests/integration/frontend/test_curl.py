@@ -46,6 +46,7 @@ def curl(*arguments: str, body: bytes | None = None) -> tuple[int, bytes]:
         input=body,
         capture_output=True,
         timeout=patience_s(90),
+        check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
     answer, _, status = done.stdout.rpartition(b"\n")
@@ -112,6 +113,7 @@ def test_the_redirect_comes_before_the_body(cluster: StreamLoadCluster, table: T
         input=CSV,
         capture_output=True,
         timeout=patience_s(30),
+        check=False,
     )
     said = done.stderr.decode()
     assert "< HTTP/1.1 307" in said

@@ -47,6 +47,7 @@ def send(
         capture_output=True,
         text=True,
         timeout=patience_s(60),
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip().splitlines()[-1]

@@ -111,6 +111,7 @@ def test_frames_are_written(cluster: StreamLoadCluster, table: TableName, old_sp
         capture_output=True,
         text=True,
         timeout=patience_s(240),
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-6000:]
     for name in WAYS:

@@ -59,7 +59,7 @@ def endpoint(
 
     def missing(started_s: float) -> str | None:
         done = subprocess.run(
-            ["curl", "-sf", "--cacert", str(certificates.authority), url], timeout=patience_s(10)
+            ["curl", "-sf", "--cacert", str(certificates.authority), url], timeout=patience_s(10), check=False
         )
         return None if done.returncode == 0 else f"curl {url}: {done.returncode}"
 
@@ -77,14 +77,22 @@ def test_both_ports_speak_tls(endpoint: dict[str, str], certificates: Certificat
     port, body_port = endpoint["RTOLAP_STREAM_LOAD_PORT"], endpoint["RTOLAP_STREAM_LOAD_BODY_PORT"]
     url = f"https://127.0.0.1:{port}/api/web/hits/_stream_load"
     words = ["curl", "-sv", "--cacert", str(certificates.authority), "-u", f"{USER}:{PASSWORD}", "-T", "-"]
-    asked = subprocess.run([*words, url], input=b"1\n", capture_output=True, timeout=patience_s(20))
+    asked = subprocess.run(
+        [*words, url], input=b"1\n", capture_output=True, timeout=patience_s(20), check=False
+    )
     assert f"< location: https://127.0.0.1:{body_port}/api/web/hits/_stream_load" in asked.stderr.decode()
     led = subprocess.run(
-        [*words, "--location-trusted", url], input=b"1\n", capture_output=True, timeout=patience_s(20)
+        [*words, "--location-trusted", url],
+        input=b"1\n",
+        capture_output=True,
+        timeout=patience_s(20),
+        check=False,
     )
     assert b"unknown table, tableName=hits" in led.stdout
     for number in (port, body_port):
-        plain = subprocess.run(["curl", "-s", f"http://127.0.0.1:{number}/health"], timeout=patience_s(20))
+        plain = subprocess.run(
+            ["curl", "-s", f"http://127.0.0.1:{number}/health"], timeout=patience_s(20), check=False
+        )
         assert plain.returncode != 0
 
 
@@ -123,6 +131,8 @@ def test_a_cluster_whose_endpoints_speak_tls_takes_loads_and_answers_sql(
 
 def test_a_certificate_without_its_key_is_refused(environment: dict[str, str], tmp_path: Path) -> None:
     environment["RTOLAP_STREAM_LOAD_TLS_CERTIFICATE"] = str(tmp_path / "certificate")
-    done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, timeout=patience_s(60))
+    done = subprocess.run(
+        COMMAND, env=environment, capture_output=True, text=True, timeout=patience_s(60), check=False
+    )
     assert done.returncode != 0
     assert "RTOLAP_STREAM_LOAD_TLS_KEY" in done.stderr

@@ -47,6 +47,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
             capture_output=True,
             text=True,
             timeout=BUILD_TIMEOUT_S,
+            check=False,
         )
         if done.returncode == 0:
             break
@@ -68,6 +69,7 @@ def ask(program: Path, endpoints: Endpoints) -> Ask:
             capture_output=True,
             text=True,
             timeout=ASK_TIMEOUT_S,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         said: dict[str, Any] = json.loads(done.stdout)

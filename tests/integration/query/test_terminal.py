@@ -41,7 +41,7 @@ class Terminal:
             stderr=worker,
             env=environment,
             start_new_session=True,
-            preexec_fn=_on_its_terminal,
+            preexec_fn=_on_its_terminal,  # noqa: PLW1509 the test has one thread here
         )
         os.close(worker)
         self.screen = ""

@@ -51,7 +51,9 @@ class Command:
 
     def __call__(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "rtolap.cli.main", "stack", verb, "--dir", str(self.folder)]
-        return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=UP_TIMEOUT_S)
+        return subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, timeout=UP_TIMEOUT_S, check=False
+        )
 
     def status(self) -> tuple[int, dict[str, dict[str, object]]]:
         done = self("status", "--json")
@@ -259,6 +261,7 @@ def test_hbase_comes_and_goes_with_the_stack_where_it_is_asked_for(stack: Comman
         capture_output=True,
         text=True,
         timeout=patience_s(60),
+        check=False,
     )
     assert (listed.returncode, json.loads(listed.stdout)) == (0, []), listed.stderr
     code, parts = stack.status()

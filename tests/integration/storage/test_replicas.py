@@ -176,7 +176,7 @@ def test_a_node_that_is_told_to_stop_does_not_wait_for_an_open_load(
 
     def stop_in_the_middle() -> None:
         with StorageClient(node.address, TOKEN) as client:
-            wait_for("the node has a load", lambda: client.status().loading, TIMEOUT_S)
+            wait_for("the node has a load", lambda: bool(client.status().loading), TIMEOUT_S)
         os.kill(pid, signal.SIGTERM)
         wait_for("the node has ended", lambda: node.pid() is None, TIMEOUT_S)
         stopped.set()

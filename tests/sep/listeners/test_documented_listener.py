@@ -1,4 +1,4 @@
-"""The listener in docs/sep.md is one: its code runs, and its project declares it."""
+"""The listener in docs/sep/listeners.md is one: its code runs, and its project declares it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from rtolap.sep.events.edit_batch import CellType
 from rtolap.sep.listeners.callable import LISTENERS, CallableListener
 from rtolap.sep.listeners.listener import EventGroup
 
+from tests.support.pages.texts import text_of
 from tests.support.sep.batches import Cell, Event, batch_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs" / "sep.md").read_text(), re.S)
+    return re.findall(rf"```{language}\n(.*?)```", text_of("sep"), re.S)
 
 
 @pytest.fixture

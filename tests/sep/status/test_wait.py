@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from rtolap.base.errors import NotFound, NotYet, Refused, Unavailable
@@ -135,7 +136,7 @@ def test_the_wait_ends_with_the_last_log_and_not_before(cluster: LookedAtCluster
     )
     left: list[int] = []
 
-    def look(due: object) -> None:
+    def look(due: Any) -> None:
         left.append(len(due.logs))
         next(steps, lambda: None)()
 

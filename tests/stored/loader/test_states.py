@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from rtolap.protocols.stream_load.messages import UNSET, LoadAnswer, LoadState
+from msgspec import UNSET
+from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState
 from rtolap.stored.loader.states import ACTIONS, Action, Sent, Verdict, verdict
 
 S, A = LoadState, Action

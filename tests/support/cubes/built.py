@@ -15,7 +15,7 @@ from tests.support.cubes.staging import CUBE, SCHEMA, Staging, estimate, roll_up
 
 
 def assert_recount(staging: Staging, spec: BuildSpec, raw: pa.Table) -> HistoryManifest:
-    """Every cuboid of the version holds exactly what the raw rows roll up to."""
+    """Check that every cuboid of the version holds exactly what the raw rows roll up to."""
     manifest = history.verify(staging.store, spec.location, SCHEMA)
     assert manifest.events == raw.num_rows
     assert [entry.dimensions for entry in manifest.cuboids] == [c.dimensions for c in cuboids(CUBE)]

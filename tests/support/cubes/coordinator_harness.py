@@ -91,7 +91,7 @@ def _app() -> FastAPI:
 
 
 class Cluster:
-    """One coordinator that leads, and what receivers and Spark would do, by hand."""
+    """A coordinator that leads, and what receivers and Spark would do, by hand."""
 
     def __init__(self, folder: Path, *, building_max: int = 10) -> None:
         self.clock = ManualClock(1_000_000_000_000)

@@ -239,7 +239,8 @@ class Run:
 def run_seed(
     seed: int, steps: int = STEPS, *, losing_files: bool = False, cutting_logs: bool = False
 ) -> Counter[str]:
-    """One run in a folder of its own. Raises AssertionError, naming the seed, where an answer is wrong."""
+    """Run once in a folder of its own. Raises AssertionError, naming the seed, where an answer is
+    wrong."""
     with tempfile.TemporaryDirectory(prefix="rtolap-harness-") as folder:
         weights = CUTTING_LOGS if cutting_logs else LOSING_FILES if losing_files else ACTIONS
         run = Run(seed, Path(folder), steps, weights)

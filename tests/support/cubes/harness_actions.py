@@ -154,7 +154,7 @@ class Actions:
                 self.cluster.coordinator.session.live_on()
 
     def build(self) -> bool:
-        """One build from the queue: start, Spark, promote; the job or its task may end in between."""
+        """Run one build from the queue: start, Spark, promote; the job or its task may end in between."""
         queue = self.command(lambda leader: leader.builds.queue())
         waiting = [entry for entry in queue.entries if entry.waits_for is None] if queue else []
         if not waiting:

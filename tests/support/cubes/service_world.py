@@ -93,7 +93,7 @@ class World:
             )
 
     def wait_for_receivers(self) -> None:
-        """Until all that were started live."""
+        """Wait until all that were started live."""
         started = {name for names in self.replica_sets.values() for name in names} & self.services.running()
         wait_for(
             "the receivers live",

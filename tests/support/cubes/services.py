@@ -41,7 +41,7 @@ _CONFIGURATION = (
 
 
 def wait_for(what: str, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    """Until `condition` holds; AssertionError with `what` after the deadline."""
+    """Wait until `condition` holds; AssertionError with `what` after the deadline."""
     until(condition, what, timeout_s=timeout_s, poll_s=0.05)
 
 
@@ -172,7 +172,7 @@ class Services:
         return {name for name, process in self._processes.items() if process.poll() is None}
 
     def ended(self) -> list[str]:
-        """Those that ended by themselves."""
+        """Return those that ended by themselves."""
         return [name for name, process in self._processes.items() if process.poll() is not None]
 
     def close(self) -> None:

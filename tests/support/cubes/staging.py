@@ -113,7 +113,8 @@ def raw_events(seed: int, partition: int, start: int, end: int, segment: str = S
 
 @cache
 def _engine() -> duckdb.DuckDBPyConnection:
-    """One for all: to start it costs more than most roll-ups. Each cursor of it has views of its own."""
+    """Return one for all: to start it costs more than most roll-ups. Each cursor of it has views of its
+    own."""
     return duckdb.connect()
 
 

@@ -32,7 +32,7 @@ DEADLINE_S = patience_s(30.0)
 
 @dataclass
 class World:
-    """One broker. `topic` is an unused name; `gap` uses up offsets at a partition's end without a record."""
+    """A broker. `topic` is an unused name; `gap` uses up offsets at a partition's end without a record."""
 
     topic: str
     admin: TopicAdmin

@@ -129,7 +129,7 @@ class Brokers:
         return tuple(own / f"d{number}" for number in range(self._disks))
 
     def wait_alive(self, wanted: Collection[int]) -> None:
-        """Until just these brokers are registered and unfenced."""
+        """Wait until just these brokers are registered and unfenced."""
         # while a new controller is elected nobody answers
         administration = result_of(lambda: KafkaAdministration(self.cluster, "wait"), Unavailable)
 
@@ -189,6 +189,7 @@ def require_small_disks() -> None:
             capture_output=True,
             text=True,
             timeout=patience_s(30),
+            check=False,
         )
     if tried.returncode:
         pytest.skip(f"no file system of a process of its own: {tried.stderr.strip()}")

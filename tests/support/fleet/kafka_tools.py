@@ -57,6 +57,7 @@ def _run(java: JavaArtifacts, *command: str) -> str:
         stderr=subprocess.STDOUT,
         text=True,
         timeout=_TIMEOUT_S,
+        check=False,
     )
     assert done.returncode == 0, done.stdout
     return done.stdout

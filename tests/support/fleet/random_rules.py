@@ -10,7 +10,8 @@ from rtolap.model.fleet import BrokerPool, FleetCluster, PlacementRule
 
 
 def random_rules(seed: int, snapshot: Snapshot) -> FleetCluster:
-    """One to three pools of a third to nearly all of the brokers, some exclusive; rules for some topics."""
+    """Return one to three pools of a third to nearly all of the brokers, some exclusive; rules for some
+    topics."""
     rng = np.random.default_rng([seed, 25])
     ids = snapshot.brokers.ids
     pools: dict[str, BrokerPool] = {}

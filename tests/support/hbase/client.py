@@ -179,7 +179,7 @@ class HBaseClient(Closeable):
     # -- rows ---------------------------------------------------------------------------------------------
 
     def write(self, table: str, mutation: client_pb2.MutationProto) -> Row:
-        """One mutation by itself. Return the result: what an increment or append made."""
+        """Make one mutation by itself, and return the result: what an increment or append made."""
 
         def send(region: Region) -> Row:
             response = self._server_call(
@@ -224,7 +224,7 @@ class HBaseClient(Closeable):
             left = self._patiently(table, first, send)
 
     def scan(self, table: str) -> dict[bytes, Row]:
-        """All rows, the latest version of each column."""
+        """Return all rows, the latest version of each column."""
         rows: dict[bytes, Row] = {}
         start = b""
         while True:

@@ -62,7 +62,7 @@ class DistributedHBase:
                 process.start(wait=False)
 
     def living(self) -> bool:
-        """Whether none of the processes has ended."""
+        """Return whether none of the processes has ended."""
         return None not in [process.pid() for process in (self.zookeeper, self.master, *self.region_servers)]
 
     def stop(self) -> None:

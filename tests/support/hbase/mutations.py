@@ -70,7 +70,7 @@ def delete_family_version(row: bytes, family: str, timestamp_ms: int) -> Mutatio
 
 
 def delete_column(row: bytes, column: str, timestamp_ms: int | None = None) -> MutationProto:
-    """All its versions up to the timestamp."""
+    """Return all its versions up to the timestamp."""
     return _delete(row, column, DeleteTypes.DELETE_MULTIPLE_VERSIONS, timestamp_ms)
 
 

@@ -53,7 +53,8 @@ class RawFlight:
         return True
 
     def frames(self) -> list[Frame]:
-        """All that comes until the server ends the connection. Raises TimeoutError where it does not."""
+        """Return all that comes until the server ends the connection. Raises TimeoutError where it does
+        not."""
         deadline_s = time.monotonic() + DEADLINE_S
         found: list[Frame] = []
         while (one := self.next_frame()) is not None:

@@ -92,7 +92,7 @@ class HostileMySql:
     bombs: bool = False
 
     def before_login(self, rng: random.Random) -> int:
-        """One connection that does not log in. Returns how many inputs the server took: one."""
+        """Open one connection that does not log in. Returns how many inputs the server took: one."""
         with contextlib.suppress(ConnectionError), self._connected() as connection:
             nonce = _nonce(_packet(connection))
             connection.sendall(_login_attempt(rng, nonce))

@@ -1,4 +1,4 @@
-"""One hostile user of a whole cluster, as a process of its own.
+"""A hostile user of a whole cluster, as a process of its own.
 
     python -m tests.support.hostile.hostile_user TASKS.json   prints how many inputs each server took, as JSON
 

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.flight as flight
 from hpack import Decoder
+from pyarrow import flight
 from rtolap.base.closeable import Closeable
 from rtolap.base.flight_guard import frames
 

@@ -1,4 +1,4 @@
-"""One loader as a process, between a real Kafka and a cluster of endpoints and nodes; everything can be
+"""A loader as a process, between a real Kafka and a cluster of endpoints and nodes; everything can be
 killed.
 
 A run is seeded: what is produced, and what is killed when. The table must equal a recount of the topic.

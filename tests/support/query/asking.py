@@ -42,7 +42,7 @@ class Client:
 
 
 class Asker:
-    """One query service: it remembers the positions that it has answered with, and what it last looked at."""
+    """A query service: it remembers the positions that it has answered with, and what it last looked at."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

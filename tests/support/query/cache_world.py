@@ -196,7 +196,7 @@ class CacheWorld:
     def read_files(
         self, record: SegmentRecord, cuboid: int, during: Callable[[], object] = lambda: None
     ) -> tuple[list[bytes], ReadStats]:
-        """What a statement reads of one cuboid; `during` runs while it does."""
+        """Return what a statement reads of one cuboid; `during` runs while it does."""
         location = record.location
         assert location is not None
         stats = ReadStats(record.cube)

@@ -52,7 +52,7 @@ class ManyClients:
         self._threads.shutdown()
 
     def wait_for_all(self) -> None:
-        """Until each has so many answers more; an error of one is raised."""
+        """Wait until each has so many answers more; an error of one is raised."""
         before = list(self._answers)
 
         def all_answered() -> bool:

@@ -99,7 +99,8 @@ Ask = Callable[[str], Answered]
 def all_servers(
     mysql_port: int, http_url: str, user: str, password: str, *, database: str | None = None
 ) -> Iterator[dict[str, Ask]]:
-    """One client of each kind, with the same user. `database`: of tables that are named without one."""
+    """Return one client of each kind, with the same user. `database`: of tables that are named without
+    one."""
     with ExitStack() as stack:
         mysql = stack.enter_context(
             pymysql.connect(

@@ -29,7 +29,8 @@ def oracle_cursor() -> duckdb.DuckDBPyConnection:
 
 @contextmanager
 def open_oracle(world: QueryWorld) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Every cube of the world as a table of its raw events, in local time; and the lookup `airlines`."""
+    """Return every cube of the world as a table of its raw events, in local time; and the lookup
+    `airlines`."""
     with oracle_cursor() as connection:
         for cube in world.schemas:
             connection.register(cube, world.visible(cube))

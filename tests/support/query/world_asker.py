@@ -83,7 +83,7 @@ class Asker(threading.Thread):
         return Asked(statement, server, statement.rows(body["rows"]), positions)
 
     def wait_for_more(self, count: int = 4) -> None:
-        """Until so many more answers were given, whatever has just been killed."""
+        """Wait until so many more answers were given, whatever has just been killed."""
         before = len(self.answers)
         self._wait(f"{count} more answers", before + count)
 
@@ -146,7 +146,7 @@ class Asker(threading.Thread):
 
 
 def _prefixes(before: Positions, after: Positions) -> Iterator[Positions]:
-    """All from `before` to `after`, both included."""
+    """Return all from `before` to `after`, both included."""
     spans = [range(before[p], after[p] + 1) for p in before]
     return (dict(zip(before, offsets, strict=True)) for offsets in itertools.product(*spans))
 

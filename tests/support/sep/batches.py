@@ -84,12 +84,12 @@ def _cells(cells: Sequence[Cell], counts: NDArray[np.int32]) -> pa.RecordBatch:
 
 
 def puts(region: str, sequence_ids: Sequence[int], rows: Sequence[bytes] = (b"r",)) -> EditBatch:
-    """Each edit puts one cell into each row."""
+    """Return edits, each of which puts one cell into each row."""
     return batch_of(Event(region, at, row) for at in sequence_ids for row in rows)
 
 
 def keys_of(batch: EditBatch) -> list[tuple[str, int, bytes]]:
-    """(region, sequence id, row) of each event"""
+    """Return (region, sequence id, row) of each event"""
     events = batch.events
     columns = (events["region"].to_pylist(), events["sequence_id"].to_pylist(), events["row"].to_pylist())
     return list(zip(*columns, strict=True))

@@ -50,7 +50,7 @@ class ConsumerProcess:
         return self.process.poll() is None
 
     def told(self, words: str) -> int:
-        """How often it has said that."""
+        """Return how often it has said that."""
         return self.log.read_text().count(words)
 
     def kill(self) -> None:
@@ -70,7 +70,7 @@ class ConsumerProcess:
 
 
 def wait_for_leader(processes: list[ConsumerProcess]) -> ConsumerProcess:
-    """One that leads; AssertionError with the words of all after a while."""
+    """Return one that leads; AssertionError with the words of all after a while."""
 
     def told() -> str:
         return "\n".join(process.log.read_text() for process in processes)

@@ -25,7 +25,8 @@ def row_of(number: int) -> bytes:
 def written_events(
     random: Random, steps: int, rows: int = 20, table: str = "t", first_id: int = 1, first_write_ms: int = 0
 ) -> list[Event]:
-    """One event for each edit, in the order of writing. Each region's ids are far from its neighbours'."""
+    """Return one event for each edit, in the order of writing. Each region's ids are far from its
+    neighbours'."""
     middle = rows // 2
     regions = [
         Region(f"{table}-0", 0, middle, first_id),

@@ -65,7 +65,7 @@ def replicate(call_id: int, entries: Sequence[Entry], timeout_ms: int | None = 6
 
 
 class RegionServer:
-    """One connection; `greets` False sends nothing by itself. `timeout_s`: to send, and for each answer."""
+    """A connection; `greets` False sends nothing by itself. `timeout_s`: to send, and for each answer."""
 
     def __init__(
         self,

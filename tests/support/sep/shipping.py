@@ -40,7 +40,7 @@ class Region:
 
 @dataclass(eq=False)
 class ShippedCall:
-    """One call on its way. `abandoned`: the source waits for its answer no more, and has sent it again."""
+    """A call on its way. `abandoned`: the source waits for its answer no more, and has sent it again."""
 
     queue: Queue
     edits: tuple[Edit, ...]

@@ -57,7 +57,7 @@ class SteadyWriter:
         return sum(map(len, self.confirmed.values()))
 
     def wait(self, count: int) -> None:
-        """Until HBase has acknowledged so many more."""
+        """Wait until HBase has acknowledged so many more."""
         wanted = self.total + count
 
         def is_done() -> bool:

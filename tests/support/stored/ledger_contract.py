@@ -63,7 +63,7 @@ DAILY = StoredTable(
 
 
 class Databases:
-    """One database, empty at first, that can be opened by any number of ledgers."""
+    """A database, empty at first, that can be opened by any number of ledgers."""
 
     def open(self, revisions: Revisions = SHIPPED) -> Ledger:
         raise NotImplementedError
@@ -109,7 +109,7 @@ def listening_for_definitions(listener: Callable[[str], None]) -> Iterator[None]
     """Calls it after each definition that any engine of this process has executed."""
 
     def executed(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        if statement.split()[0].upper() in ("CREATE", "ALTER", "DROP"):
+        if statement.split(maxsplit=1)[0].upper() in ("CREATE", "ALTER", "DROP"):
             listener(statement)
 
     sa.event.listen(sa.Engine, "after_cursor_execute", executed)

@@ -58,7 +58,7 @@ class InProcessNodes:
 
 
 def replicas_of(tablets: Collection[wire.TabletId], nodes: Collection[str]) -> tuple[Replica, ...]:
-    """Every tablet on every node, as the ledger says it."""
+    """Return every tablet on every node, as the ledger says it."""
     return tuple(
         Replica(Tablet(Partition(each.db, each.table, each.partition), each.bucket), node, 0)
         for each in tablets

@@ -65,7 +65,7 @@ _SETTLING_ROUNDS_MAX = 4
 
 class Chance(Protocol):
     def __call__(self, *kinds: str, often: float = 1.0) -> str | None:
-        """One of these, or nothing."""
+        """Return one of these, or nothing."""
         ...
 
 
@@ -199,7 +199,7 @@ class Gate:
 
 
 class InProcessEndpoint:
-    """One start of an endpoint's process."""
+    """A start of an endpoint's process."""
 
     def __init__(self, cluster: InProcessCluster, number: int) -> None:
         self._cluster = cluster
@@ -333,7 +333,7 @@ class InProcessCluster(Closeable):
         return [endpoint for endpoint in self.endpoints if endpoint is not None and not endpoint.ledger.dead]
 
     def master(self) -> InProcessEndpoint | None:
-        """One that believes to be."""
+        """Return one that believes to be."""
         return next((endpoint for endpoint in self.living() if endpoint.assembly.election.leading), None)
 
     def kill_endpoint(self, number: int) -> None:

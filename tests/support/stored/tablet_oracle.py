@@ -19,7 +19,7 @@ PARTIAL = -2  # true in rows that name only some columns
 
 
 class SlowTablet:
-    """One version after the other; `rows_at` gives back any of them."""
+    """Versions, one after the other; `rows_at` gives back any of them."""
 
     def __init__(self, schema: StoredSchema) -> None:
         self.schema = schema

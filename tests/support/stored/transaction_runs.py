@@ -71,7 +71,7 @@ class Master:
 
 @dataclass
 class Load:
-    """One transaction as its client knows it."""
+    """A transaction as its client knows it."""
 
     transaction: Transaction
     parts: tuple[Partition, ...]

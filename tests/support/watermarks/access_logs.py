@@ -71,7 +71,7 @@ class AccessLogs:
         return self._coordinator.explain_window(self.application.name, window.end_ms)
 
     def segment(self, window: Window) -> SegmentInfo | None:
-        """None while the cluster does not know of it."""
+        """Return None while the cluster does not know of it."""
         name = SegmentRange(window.start_ms, window.end_ms).name
         found = [one for one in self._coordinator.segments(CUBE) if one.segment == name]
         return self._coordinator.segment(CUBE, name) if found else None

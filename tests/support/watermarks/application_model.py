@@ -90,7 +90,7 @@ class SlowServer:
     # -- reports ----------------------------------------------------------------------------------------
 
     def report(self, batch: ReportBatch, now_ms: int) -> tuple[bool, int]:
-        """(resend, how many parts were refused)"""
+        """Return (resend, how many parts were refused)"""
         if batch.client_epoch != self.epoch:
             return True, 0
         session = self.sessions.get(batch.client_id)

@@ -33,7 +33,7 @@ class Told(NamedTuple):
 
 
 class Weighed(NamedTuple):
-    """One host that counts: its estimated rate, and what it is at most; infinite where nothing is known."""
+    """A host that counts: its estimated rate, and what it is at most; infinite where nothing is known."""
 
     latest_ms: int | None
     rate: float

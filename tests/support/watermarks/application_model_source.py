@@ -188,7 +188,7 @@ def indices(report: SourceReport) -> list[int]:
 
 
 def _entries(report: SourceReport, names: Sequence[str] | None) -> list[tuple[str, int, int]]:
-    """(host, latest instant, events)"""
+    """Return (host, latest instant, events)"""
     if report.progress:
         return [(host, instant_ms, 0) for host, instant_ms in report.progress.items()]
     instants = np.frombuffer(report.latest_ms, "<i8").tolist()

@@ -132,7 +132,7 @@ class ApplicationReceiver(Receiver):
 
     @property
     def everything(self) -> tuple[Callable[[], object], ...]:
-        """One round of a receiver that works."""
+        """Run one round of a receiver that works."""
         return (
             self.notice,
             self.look,

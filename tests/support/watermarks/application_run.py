@@ -92,7 +92,7 @@ class Run(ApplicationWorld):
 
 
 def run_seed(seed: int, steps: int = STEPS) -> Counter[str]:
-    """One run in a folder of its own. Raises AssertionError, naming the seed."""
+    """Run once in a folder of its own. Raises AssertionError, naming the seed."""
     with tempfile.TemporaryDirectory(prefix="rtolap-application-", dir=IN_MEMORY) as folder:
         run = Run(seed, Path(folder))
         try:

@@ -69,7 +69,7 @@ def application() -> Application:
 
 
 class ApplicationWorld:
-    """One cluster: its log, its hosts, and what may happen to it."""
+    """A cluster: its log, its hosts, and what may happen to it."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.random, self.seed = random.Random(seed), seed
@@ -192,7 +192,7 @@ class ApplicationWorld:
         self.counts["crashes"] += 1
 
     def tick(self) -> None:
-        """As `Coordinator.tick`."""
+        """Do as `Coordinator.tick`."""
         before = self.metadata.published_watermark(self.cube)
         self.watermarks.tick(self.cube)
         self.applications.tick()

@@ -34,7 +34,7 @@ class Asking(Closeable):
         self._thread.start()
 
     def take(self) -> tuple[float, Counter[str]]:
-        """(longest time without an answer in seconds, refusals by kind) since the last call."""
+        """Return (longest time without an answer in seconds, refusals by kind) since the last call."""
         with self._lock:
             longest_s = max(self._longest_s, time.monotonic() - self._answered_s)
             refused, self.refused = self.refused, Counter()

@@ -1,4 +1,4 @@
-"""What a batch states, held against a loop over its records."""
+"""Tests of what a batch states, held against a loop over its records."""
 
 from __future__ import annotations
 

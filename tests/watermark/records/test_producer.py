@@ -96,7 +96,7 @@ def producer(
 
 
 def log(broker: MemoryBroker, partition: int) -> list[tuple[bytes | None, str, int | None]]:
-    """(value, kind, watermark) of each record."""
+    """Return (value, kind, watermark) of each record."""
     found = []
     for record in broker.logs(TOPIC)[partition].records:
         one = decode(record.headers[WATERMARK_HEADER])

@@ -1,4 +1,4 @@
-"""From statements to a source's progress, and the leases of those who make them."""
+"""Tests of the way from statements to a source's progress, and the leases of those who make them."""
 
 from __future__ import annotations
 

@@ -52,7 +52,11 @@ class Calls:
         now_s: Callable[[], float],
         sessions: ServerSessions | None = None,
     ) -> None:
-        """`sessions`: with clients that prove that they know the token; None: all have to send it."""
+        """Begin without a call.
+
+        Args:
+            sessions: those of clients that have proven that they know the token; None: all have to send it.
+        """
         self.authorized = False
         self.last_stream = 0
         self.refusals: list[Refusal] = []
@@ -128,7 +132,7 @@ class Calls:
         return at + step
 
     def _take_frame(self, data: memoryview, at: int) -> int:
-        """As much of a frame as there is; of DATA only the header."""
+        """Take as much of a frame as there is; of DATA only the header."""
         held = self._held
         if not held and len(data) - at >= frames.HEADER_BYTES:
             size, kind, flags, stream = frames.parse_header(data, at)
@@ -289,7 +293,7 @@ class Calls:
         self._out.append(block)
 
     def _admit(self, given: bytes) -> SessionOffered | None:
-        """None: the call may go on. A hello is answered instead. Raises Unauthorized."""
+        """Return None where the call may go on. A hello is answered instead. Raises Unauthorized."""
         if self._sessions is not None and given.startswith(HELLO):
             return SessionOffered(self._sessions.offer(given))
         if self._sessions is not None and given.startswith(CALL):

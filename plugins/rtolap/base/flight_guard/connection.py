@@ -1,4 +1,4 @@
-"""One client's connection and, once a call of it had the token, the one to the server that answers it."""
+"""A client's connection and, once a call of it had the token, the one to the server that answers it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class _Answers:
 
 
 class Side:
-    """One socket, without waiting: `unsent` is what it has not taken yet."""
+    """A socket, without waiting: `unsent` is what it has not taken yet."""
 
     def __init__(self, sock: socket.socket, watcher: selectors.BaseSelector, ready: Callable[[int], None]):
         self.sock = sock
@@ -133,7 +133,7 @@ class Surroundings(Protocol):
     buffer: memoryview  # one for all, as they run one after the other
 
     def dial(self, connection: Connection) -> socket.socket:
-        """To the server. Raises OSError."""
+        """Connect to the server. Raises OSError."""
         ...
 
     def note(self, reason: str) -> None: ...
@@ -153,7 +153,7 @@ class Surroundings(Protocol):
 
 class Connection:
     def __init__(self, relay: Surroundings, sock: socket.socket, place: Place, calls: Calls, own: bytes):
-        """`own`: what the client is sent first."""
+        """Send the client `own` first."""
         self.place = place
         self._relay = relay
         self._calls = calls
@@ -310,7 +310,7 @@ class Connection:
         self._client.send(self._answers.feed(data))
 
     def _receive(self, side: Side) -> memoryview | None:
-        """Nothing: it was ended. None: there is nothing after all."""
+        """Return what has come: empty where the peer has ended, None where there is nothing after all."""
         try:
             size = side.sock.recv_into(self._relay.buffer)
         except (BlockingIOError, InterruptedError):

@@ -198,7 +198,7 @@ class FlightRelay(Closeable):
         self._wake_to.close()
 
     def _wait_s(self, now_s: float, close_by_s: float | None) -> float | None:
-        """Until the next deadline."""
+        """Return the seconds until the next deadline."""
         kinds = (self._early, self._lingering, self._stalled)
         ends_s = [next(iter(kind.values())) for kind in kinds if kind]
         if close_by_s is not None:

@@ -80,12 +80,11 @@ def verify(
         print_json(
             {"rows": progress.rows, "differ": len(left), "repaired": repaired, "kinds": counts, "first": rows}
         )
+    elif left:
+        print_table(("table", "row", "kind"), [(e.table, _text(e.row), e.kind) for e in left[:limit]])
+        warn(f"{len(left)} of {progress.rows} rows differ: {dict(counts)}; {repaired} are repaired")
     else:
-        if left:
-            print_table(("table", "row", "kind"), [(e.table, _text(e.row), e.kind) for e in left[:limit]])
-            warn(f"{len(left)} of {progress.rows} rows differ: {dict(counts)}; {repaired} are repaired")
-        else:
-            success(f"{progress.rows} rows are as in HBase; {repaired} of them are repaired")
+        success(f"{progress.rows} rows are as in HBase; {repaired} of them are repaired")
     if left:
         raise typer.Exit(EXIT_DIFFERENT)
 
@@ -185,7 +184,7 @@ def _requests(rows: list[Difference]) -> Iterator[Request]:
 
 
 def _row(text: str) -> bytes:
-    """Return the bytes of a row as HBase's shell writes it: `\\xHH` is a byte."""
+    r"""Return the bytes of a row as HBase's shell writes it: `\xHH` is a byte."""
     return text.encode().decode("unicode_escape").encode("latin-1") if "\\x" in text else text.encode()
 
 

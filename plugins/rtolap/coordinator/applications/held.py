@@ -97,7 +97,7 @@ def _counting_ms(source: SourceState) -> Instants:
 
 
 def _foremost(source: SourceState, latest_ms: Instants, now_ms: int) -> list[Held]:
-    """Those that hold it most: by the events missing of them where the rule counts events, else by
+    """Return those that hold it most: by the events missing of them where the rule counts events, else by
     progress."""
     order: Instants | Rates = latest_ms
     if source.source.rule.deficit is not None:

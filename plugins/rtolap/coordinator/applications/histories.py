@@ -30,7 +30,7 @@ class Histories:
         self._kept: dict[str, History] = {}
 
     def record(self, running: RunningApplication, now_ms: int) -> None:
-        """Once a tick, after it has published."""
+        """Record a sample, once a tick, after the tick has published."""
         sampled = sample(running, now_ms)
         with self._lock:
             self._of(running).record(sampled)
@@ -40,7 +40,7 @@ class Histories:
             self._kept.pop(name, None)
 
     def clear(self) -> None:
-        """Another term has begun: what was seen in the one before has a gap after it."""
+        """Note that another term has begun: what was seen in the one before has a gap after it."""
         with self._lock:
             self._kept.clear()
 

@@ -63,7 +63,7 @@ def _row_kind(levels: int) -> np.dtype[np.void]:
 
 
 def _empty_rows(levels: int, size: int) -> Rows:
-    """Nobody holds anything, and all watermarks are unknown."""
+    """Return rows in which nobody holds anything and all watermarks are unknown."""
     rows = np.zeros(size, _row_kind(levels))
     rows["global_ms"], rows["marks_ms"] = NEVER, NEVER
     rows["host"], rows["unit"] = NOBODY, NOBODY
@@ -99,7 +99,7 @@ class Names:
         return place
 
     def keep(self, kept: NDArray[np.int32]) -> None:
-        """Only these, ascending; the i-th of them gets the index i."""
+        """Keep only these indices, ascending; the i-th of them gets the index i."""
         self.names = [self.names[at] for at in kept.tolist()]
         self._index = {name: at for at, name in enumerate(self.names)}
 
@@ -133,7 +133,7 @@ class Ring:
 
     @property
     def oldest(self) -> Rows:
-        """One row; of a ring that is empty there is none."""
+        """Return the oldest row; of a ring that is empty there is none."""
         return self._room[self._cut : self._cut + 1]
 
     def ordered(self) -> Rows:
@@ -144,7 +144,12 @@ class Ring:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """`hosts`: source → (host, progress), who holds it most first; `units`: level → (unit, oldest work)."""
+    """Who held an application at one moment.
+
+    Attributes:
+        hosts: source → (host, progress), who holds it most first.
+        units: level → (unit, oldest work).
+    """
 
     at_ms: int
     marks: Marks

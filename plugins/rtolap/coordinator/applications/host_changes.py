@@ -41,7 +41,8 @@ class HostChanges:
         self._kept_epochs = {level: source.hosts.epoch for level, source in sources.items()}
 
     def change(self, change: wire.HostsChange) -> wire.HostsChanged:
-        """All of it or nothing, to a level that is a source. Raises DefinitionError, NotFound, Refused."""
+        """Make all of a change or nothing, to a level that is a source. Raises DefinitionError, NotFound,
+        Refused."""
         source = self._sources[change.level]
         listed = source.source.hosts
         check_host_names(change.hosts, "hosts")
@@ -86,7 +87,7 @@ class HostChanges:
         self.keep(level)
 
     def _refuse_too_many(self, level: str, names: Sequence[str]) -> None:
-        """Before anything is changed: more than `HOSTS_MAX`, or than a node holds."""
+        """Refuse, before anything is changed, more than `HOSTS_MAX`, or than a node holds."""
         hosts = self._sources[level].hosts
         fresh = [name for name, at in zip(names, hosts.indices(names).tolist(), strict=True) if at < 0]
         if not fresh:

@@ -32,7 +32,7 @@ _WORKERS = 4
 
 
 class ListPlaces(NamedTuple):
-    """`servers`: `host` for any port of it, or `host:port`."""
+    """Places that host lists may come from. `servers`: `host` for any port of it, or `host:port`."""
 
     folders: Sequence[Path] = ()
     servers: Sequence[str] = ()

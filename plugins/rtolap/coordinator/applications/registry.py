@@ -230,7 +230,8 @@ class Applications:
     # -- the leader's periodic work ----------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Every application for itself: what fails with one is logged, and tried again a second later."""
+        """Run the tick of every application by itself: what fails with one is logged, and tried again a
+        second later."""
         alive: set[tuple[str, int]] = set()
         for name in self._records.names():
             try:

@@ -21,7 +21,7 @@ _BATCH_JSON = msgspec.json.Decoder(wire.ReportBatch)
 
 
 async def _body(request: Request) -> bytes | None:
-    """None if there is more than `REPORT_BYTES_MAX`; the rest of it is not read."""
+    """Return None if there is more than `REPORT_BYTES_MAX`; the rest of it is not read."""
     data = bytearray()
     async for chunk in request.stream():
         data += chunk

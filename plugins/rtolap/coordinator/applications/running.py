@@ -1,4 +1,4 @@
-"""One application on its leader: reports in, watermarks out.
+"""An application on its leader: reports in, watermarks out.
 
     report   1. check the whole batch   2. take it in, under the lock   3. persist who is new   4. answer
     tick     1. decide, under the lock  2. persist, never a smaller one  3. publish
@@ -64,7 +64,7 @@ class _Publisher:
         self.published = Published(_marks(state), clock.now_ms())
 
     def persist(self, marks: Marks | None = None) -> None:
-        """With `marks` a turn of publishing; without, only of the reporters that a next leader awaits.
+        """Persist a turn of publishing, or, without `marks`, only the reporters that a next leader awaits.
 
         Raises what the store raises, NotLeader where a later epoch has begun; then nothing is published.
         """

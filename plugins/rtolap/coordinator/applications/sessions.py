@@ -20,9 +20,13 @@ SILENT_MS = 600_000  # afterwards a client begins a new session
 class SessionNames:
     """Names of hosts in the order in which a session named them, and where each stands in the host list.
 
-    `mapped_at`: the state of the list for which `at` holds, `mapped_epoch` its epoch; −1 in it is a host that
-    is not listed. `missed`: one of the names began to count later, so what was reported of it has to be
-    reported again, be it that it was not listed or that it has left and returned meanwhile.
+    Attributes:
+        names: in that order.
+        at: index of each in the host list; −1: the host is not listed.
+        mapped_at: the state of the list for which `at` holds.
+        mapped_epoch: the epoch of that list.
+        missed: one of the names began to count later, because it was not listed or has left and returned
+            meanwhile. What was reported of it has to be reported again.
     """
 
     names: list[str] = field(default_factory=list)
@@ -45,7 +49,8 @@ class SessionNames:
 
 @dataclass(slots=True)
 class Session:
-    """`refused`: of the batch with that `sequence`, for who did not get its answer and repeats it."""
+    """A client's session. `refused`: entries of the batch with that `sequence`, for a client that repeats
+    it."""
 
     sequence: int
     heard_ms: int

@@ -1,4 +1,4 @@
-"""From the report of a partition to the progress and the rates of a source's hosts."""
+"""The way from the report of a partition to the progress and the rates of a source's hosts."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ def names_after(source: SourceState, report: SourceReport, known: int, columns: 
 
 
 def learn_names(report: SourceReport, session: SessionNames) -> None:
-    """Also of a report that is refused: `names_after` counts them, and so does who goes on from there."""
+    """Learn names, also of a report that is refused: `names_after` counts them, and so does who goes on from
+    there."""
     session.names.extend(report.hosts[len(session.names) - report.hosts_from :])
 
 
@@ -144,7 +145,8 @@ def _named(
 
 
 def _nameless(source: SourceState, report: SourceReport, columns: Columns | None, now_ms: int) -> _Rows:
-    """One host that is on all partitions; the largest sound instant is its progress."""
+    """Apply a report without names: one host that is on all partitions; the largest sound instant is its
+    progress."""
     latest_ms = _plain(report) if columns is None else columns.latest_ms
     sound = latest_ms[(latest_ms >= 0) & (latest_ms <= now_ms + source.source.future_max_ms)]
     counted = sound if sound.size else latest_ms
@@ -160,7 +162,7 @@ def _plain(report: SourceReport) -> NDArray[np.int64]:
 
 
 def _names(report: SourceReport, session: SessionNames, columns: Columns | None) -> list[str]:
-    """In the order of the report's entries."""
+    """Return them in the order of the report's entries."""
     return list(report.progress) if columns is None else [session.names[at] for at in columns.index.tolist()]
 
 

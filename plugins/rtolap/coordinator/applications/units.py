@@ -114,5 +114,5 @@ def _key(report: UnitReport) -> UnitKey:
 
 
 def _size(key: UnitKey) -> int:
-    """In the node, with a comma, whatever the generation of its owner will be."""
+    """Return the size in the node, with a comma, whatever the generation of its owner will be."""
     return len(codec.encode(KnownUnit(key.level, key.processor, key.key_group, NUMBER_MAX))) + 1

@@ -22,8 +22,9 @@ What it never does: decide alone which events are in history (the record does), 
 Modules
     pure        `local.align`, `local.batch`, `local.tables`, `local.cut_logs`, `closing.rules`, `states`
     the core    `ingest` steps; `assignment`, `intake` (a batch into the state), `limits` (when to wait),
-                `partition_progress` (counters and clocks), `topic_watch` (ends, identity, lost offsets),
-                `closing.candidates`, `dead_letters`, `checkpointing`
+                `partition_progress` (counters and clocks), `hosts` (progress of those that log),
+                `topic_watch` (ends, identity, lost offsets), `closing.candidates`, `dead_letters`,
+                `checkpointing`
     beside it   `background_work` calls `local.fragments`, `local.realign` and `upload` and brings results to
                 the core, `views` what the cluster says; `local.checkpoint` is the file
     the server  `flight`; `answers.query_service` answers, out of rows and, where a statement comes again, of

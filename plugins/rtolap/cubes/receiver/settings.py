@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ReceiverSettings:
-    """
-    batch_records_max         a batch beyond this falls out of the processor's cache and slows down
+    """batch_records_max         a batch beyond this falls out of the processor's cache and slows down
     batch_bytes_max           values of one batch; it ends with the record that reaches it
     flush_rows, flush_bytes   aggregated rows and bytes in memory before a checkpoint writes them out
     checkpoint_interval_s     bounds what a restart reads again

@@ -94,8 +94,7 @@ _NO_CONTROL = CubeControl()
 
 @dataclass(frozen=True)
 class CubeView:
-    """
-    records            by segment start; an unchanged mapping is the same object as before
+    """records            by segment start; an unchanged mapping is the same object as before
     start_offsets      where a partition starts that this receiver has no position for
     leading            does this receiver lead its replica set, as far as its live session knows?
     connected          False: keep consuming and serving, close nothing

@@ -2,7 +2,7 @@
 
 The agent is a jar beside Kafka's own: `-javaagent:jolokia-agent-jvm-javaagent.jar=port=8778,host=…` in
 KAFKA_OPTS. It can do more than read; let it demand TLS and a password, and read alone:
-docs/fleet.md says how.
+docs/fleet/monitoring.md says how.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One exchange with brokers through kafka-python, whichever of them answers.
+"""An exchange with brokers through kafka-python, whichever of them answers.
 
 kafka-python's own methods send to one broker after the other, raise where the first of many fails, and keep
 asking a controller that has died. Its connection manager, on which they stand, does what is needed: requests

@@ -32,7 +32,8 @@ def is_passing(error: Exception) -> bool:
 
 
 def translated(attempt: str, right: str, error: Exception, cluster: KafkaCluster) -> RtolapError:
-    """`attempt`: what was tried, as in "cannot …". `right`: what it needs, as in "Alter on the cluster"."""
+    """Return the error of this house for one of the client. `attempt`: what was tried, as in "cannot …".
+    `right`: what it needs, as in "Alter on the cluster"."""
     found = cluster.redacted(str(error) or type(error).__name__)
     if isinstance(error, kafka_errors.AuthorizationError):
         return Forbidden(
@@ -54,7 +55,7 @@ def translated(attempt: str, right: str, error: Exception, cluster: KafkaCluster
 def of_code(
     code: int, message: str | None, attempt: str, right: str, cluster: KafkaCluster
 ) -> RtolapError | None:
-    """None for code 0."""
+    """Return None for code 0."""
     if code == 0:
         return None
     return translated(attempt, right, raised(code, message), cluster)

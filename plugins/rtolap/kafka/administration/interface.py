@@ -44,8 +44,15 @@ Outcomes = dict[Partition, RtolapError]
 
 @dataclass(frozen=True)
 class ListedGroup:
-    """kind: in Kafka's words, classic, consumer (of the protocol since Kafka 4), share or streams; "" where
-    an old broker does not say. state: Kafka's too. coordinator: the broker that keeps the group."""
+    """A group as its coordinator lists it.
+
+    Attributes:
+        group: its name.
+        kind: in Kafka's words, classic, consumer (of the newer protocol), share or streams; "" where an old
+            broker does not say.
+        state: in Kafka's words.
+        coordinator: the broker that keeps the group.
+    """
 
     group: str
     kind: str
@@ -76,8 +83,13 @@ class GroupMember:
 
 @dataclass(frozen=True)
 class ActiveProducer:
-    """An idempotent producer that a partition remembers. last_written_ms: the time of its last batch.
-    transaction_start: the first offset of a transaction that is open, or `NO_TRANSACTION`."""
+    """An idempotent producer that a partition remembers.
+
+    Attributes:
+        producer_id: given by Kafka.
+        last_written_ms: the time of its last batch.
+        transaction_start: the first offset of a transaction that is open, or `NO_TRANSACTION`.
+    """
 
     producer_id: int
     last_written_ms: int
@@ -181,7 +193,7 @@ class FleetAdministration(UsageAdministration, Protocol):
         ...
 
     def client_quotas(self) -> tuple[ClientQuota, ...]:
-        """All quotas, by entity. Needs DescribeConfigs on the cluster."""
+        """Return all quotas, by entity. Needs DescribeConfigs on the cluster."""
         ...
 
     def alter_client_quotas(

@@ -256,7 +256,7 @@ class MemoryAdministration(MemoryUsage):
         return tuple(each for each in wanted if each in self._cluster.missing_rights | absent)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _alive(self, broker_id: int) -> bool:
         broker = self._cluster.brokers.get(broker_id)

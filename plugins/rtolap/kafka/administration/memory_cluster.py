@@ -261,7 +261,7 @@ class MemoryCluster:
                 held.path, held.future_path, held.future_bytes = path, None, 0
 
     def _room(self, broker: int, path: str, wanted: int) -> int:
-        """As much of it as the disk takes; one that is full takes its directory offline."""
+        """Return as much of it as the disk takes; one that is full takes its directory offline."""
         disk = self.brokers[broker].disks[path]
         left = disk.total_bytes - self.used_bytes(broker, path)
         if wanted > left:

@@ -95,7 +95,8 @@ def log_dirs(partitions: Collection[Partition] | None) -> Any:
 
 
 def offsets(partitions: Iterable[Partition], spec: OffsetSpec) -> Any:
-    """For one broker. One that does not know the spec would take it for a time, hence the least version."""
+    """Return the request for one broker. A broker that does not know the spec would take it for a time, hence
+    the least version."""
     kind = ListOffsetsRequest.ListOffsetsTopic
     return ListOffsetsRequest(
         topics=[

@@ -51,5 +51,5 @@ class KafkaRights:
 
 
 def _missing(allowed: set[int] | None, wanted: Collection[Right]) -> list[Right]:
-    """`allowed`: None where the broker does not tell."""
+    """Return the missing rights. `allowed` is None where the broker does not tell."""
     return [] if allowed is None else [right for right in wanted if _OPERATIONS[right] not in allowed]

@@ -80,7 +80,14 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """replicas: in the order of preference. leader: `NO_BROKER` where nobody leads."""
+    """A partition as its leader describes it.
+
+    Attributes:
+        number: within the topic.
+        leader: a broker, or `NO_BROKER` where nobody leads.
+        replicas: brokers in the order of preference.
+        in_sync: brokers that are in sync.
+    """
 
     number: int
     leader: int
@@ -98,8 +105,14 @@ class TopicDescription:
 
 
 class HostedReplica(NamedTuple):
-    """A replica in a log directory. lag: records behind. future: it is being copied there from another
-    directory of the same broker."""
+    """A replica in a log directory.
+
+    Attributes:
+        partition: what it is a replica of.
+        size_bytes: on the disk.
+        lag: records behind.
+        future: whether it is being copied there from another directory of the same broker.
+    """
 
     partition: Partition
     size_bytes: int

@@ -38,7 +38,7 @@ class Log:
     epochs: list[LeaderStart] = field(default_factory=lambda: [LeaderStart(0, 0)])
 
     def elect(self) -> None:
-        """Another leader takes what comes from now on."""
+        """Give the partition another leader, which takes what comes from now on."""
         self.epochs.append(LeaderStart(self.epochs[-1].epoch + 1, self.end))
 
     def cut(self, end: int) -> None:
@@ -163,7 +163,7 @@ class MemoryBroker:
                 raise Refused(f"{topic} has no partition {record.partition}", expected=f"below {len(logs)}")
 
     def append(self, topic: str, record: OutRecord) -> tuple[int, int]:
-        """(partition, offset) of the new record. Refused: it is larger than the topic takes."""
+        """Return (partition, offset) of the new record. Refused: it is larger than the topic takes."""
         with self.changed:
             self.check(topic, record)
             logs = self.logs(topic)

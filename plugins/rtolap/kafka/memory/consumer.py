@@ -117,7 +117,8 @@ class MemoryConsumer:
         return self._broker.logs(self.topic)
 
     def _readable(self) -> list[tuple[int, int, Log]]:
-        """(partition, position, log) of what is assigned and not paused; raises for what is unreadable."""
+        """Return (partition, position, log) of what is assigned and not paused; raises for what is
+        unreadable."""
         readable = []
         for partition, position in sorted(self._positions.items()) if not self._broker.down else ():
             logs = self._broker.logs(self.topic)

@@ -43,7 +43,7 @@ class MemoryProducer:
             raise error
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class MemoryAdmin:
@@ -94,7 +94,7 @@ class MemoryAdmin:
                 del log.records[:first]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class MemoryConnections:
@@ -111,4 +111,4 @@ class MemoryConnections:
         return True
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""

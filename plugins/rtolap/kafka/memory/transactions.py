@@ -34,7 +34,7 @@ class MemoryTransactionalProducer:
                 self._broker.append(topic, record)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _answering(self) -> None:
         if self._broker.down:

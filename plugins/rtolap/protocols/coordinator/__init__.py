@@ -1,1 +1,4 @@
-"""The coordinator's protocol: REST and JSON, bearer token."""
+"""The coordinator's protocol: REST and JSON, bearer token.
+
+`client` is what services and people call, `messages` are its requests and answers, a module a subject.
+"""

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.flight as flight
+from pyarrow import flight
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import (

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Generic, TypeVar
 
-import pyarrow.flight as flight
+from pyarrow import flight
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Corrupted, RtolapError, Unauthorized, Unavailable, from_dict

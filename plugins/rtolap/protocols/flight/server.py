@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict, TypeVar, Unpack
 
 import msgspec
-import pyarrow.flight as flight
+from pyarrow import flight
 
 from rtolap.base.errors import QueryError, RtolapError, Unauthorized
 from rtolap.base.flight_guard.relay import FlightRelay

@@ -90,7 +90,8 @@ class VersionCopies(msgspec.Struct, frozen=True):
 
 
 class HistoryCacheReport(msgspec.Struct, frozen=True, kw_only=True):
-    """`state`: OFF without a cache, else a condition of docs/operations.md; `found`: what stops it.
+    """`state`: OFF without a cache, else a condition of docs/operations/object_stores.md; `found`: what stops
+    it.
 
     `complete_from_ms`: of every READY version that ends later, all is on the disk; None: of every version.
     `versions`: newest first, as many as were asked for.

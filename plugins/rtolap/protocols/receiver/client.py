@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.flight as flight
+from pyarrow import flight
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Corrupted

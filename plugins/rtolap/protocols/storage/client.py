@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
-import pyarrow.flight as flight
+from pyarrow import flight
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import DefinitionError, Unavailable

@@ -26,8 +26,14 @@ _migration = threading.Lock()
 
 @dataclass(frozen=True)
 class Part:
-    """`port`: the name of the one that it serves. `health`: the part's name in Airflow's health page, or what
-    its own server's is."""
+    """A component of Airflow.
+
+    Attributes:
+        name: as the stack has it.
+        command: words behind `airflow`.
+        health: the part's name on Airflow's page of health, or the path of its own server's.
+        port: the name of the port that it serves; None: none.
+    """
 
     name: str
     command: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""One HBase: a master, region servers and a ZooKeeper of its own, all in one JVM.
+"""HBase: a master, region servers and a ZooKeeper of its own, all in one JVM.
 
 A master that starts region servers beside itself always starts a ZooKeeper too, so it does not use the
 stack's. That is what stands between a source of changes and its readers elsewhere as well: two ensembles,
@@ -39,8 +39,8 @@ def hbase_spec(
     region_servers: int = REGION_SERVERS,
     overrides: Mapping[str, object] | None = None,
 ) -> ProcessSpec:
-    """`info_port`: where the master's page and `/jmx` are served, which names the metrics of the whole JVM.
-    `overrides`: keys of hbase-site.xml."""
+    """Return how HBase is started. `info_port`: where the master's page and `/jmx` are served, which names
+    the metrics of the whole JVM. `overrides`: keys of hbase-site.xml."""
     folder = folder.absolute()
     config = folder / "conf"
     settings = hbase_settings(folder / "data", master_port, zookeeper_port, region_servers)
@@ -118,7 +118,7 @@ def site_xml(settings: Mapping[str, object]) -> str:
 
 
 def hbase_missing(host: str, port: int) -> str | None:
-    """None when the master names its tables: before it is initialised it refuses to.
+    """Return None when the master names its tables: before it is initialised it refuses to.
 
     Spoken on the socket: the call has no parameters, and an answer without an exception has nothing but the
     number of the call in its header.

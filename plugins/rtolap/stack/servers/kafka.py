@@ -1,4 +1,4 @@
-"""One Kafka broker in KRaft mode: broker and controller in one process, unless overrides say otherwise."""
+"""A Kafka broker in KRaft mode: broker and controller in one process, unless overrides say otherwise."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def kafka_spec(
     jvm_options: Sequence[str] = (),
     log_level: str = "warn",
 ) -> ProcessSpec:
-    """`overrides`: settings of the server; None drops one. `cluster_id`: of a cluster of several nodes, whose
-    overrides name its voters; None makes a cluster of this node. `jvm_options`: further ones, such as an
-    agent."""
+    """Return how a broker is started. `overrides`: settings of the server; None drops one. `cluster_id`: of a
+    cluster of several nodes, whose overrides name its voters; None makes a cluster of this node.
+    `jvm_options`: further ones, such as an agent."""
     folder = folder.absolute()
     config = folder / "server.properties"
     data = str((overrides or {}).get("log.dirs", folder / "data")).split(",")
@@ -120,7 +120,7 @@ def _format(java: tuple[str, ...], config: Path, cluster_id: str | None) -> None
 
 
 def kafka_missing(host: str, port: int) -> str | None:
-    """None when the broker names itself in its metadata: it is registered, unfenced and serves.
+    """Return None when the broker names itself in its metadata: it is registered, unfenced and serves.
 
     Spoken on the socket: a metadata request for no topics is 30 bytes and needs no client.
     """

@@ -1,4 +1,4 @@
-"""One MariaDB server, of the system's package: PyPI has none."""
+"""A MariaDB server, of the system's package: PyPI has none."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ def mariadb_spec(
     databases: tuple[str, ...] = (),
     users: Mapping[str, str] | None = None,
 ) -> ProcessSpec:
-    """`users`: name -> password, no quotes in either, each with all rights on the databases. `root` comes
-    in by the socket in the folder only. A commit is on disk before it is acknowledged."""
+    """Return how MariaDB is started. `users`: name -> password, no quotes in either, each with all rights on
+    the databases. `root` comes in by the socket in the folder only. A commit is on disk before it is
+    acknowledged."""
     folder = folder.absolute()
     data, socket = folder / "data", folder / "s.sock"
     first = folder / "first.sql"

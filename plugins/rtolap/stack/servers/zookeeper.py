@@ -1,4 +1,4 @@
-"""One ZooKeeper server out of the jars that pyspark ships."""
+"""A ZooKeeper server out of the jars that pyspark ships."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def zookeeper_config(data: Path, host: str, port: int, tick_ms: int) -> str:
 
 
 def zookeeper_missing(host: str, port: int) -> str | None:
-    """None when it serves: `srvr` names its mode."""
+    """Return None when it serves: `srvr` names its mode."""
     try:
         with socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S) as connection:
             connection.sendall(b"srvr")

@@ -117,7 +117,7 @@ def unpacked_bytes(metadata: pa.Buffer, body: pa.Buffer | None) -> int:
 
 
 class _Flat:
-    """As much of a flatbuffer as it takes; Arrow has verified it."""
+    """A flatbuffer, as far as it is needed; Arrow has verified it."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

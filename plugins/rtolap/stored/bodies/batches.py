@@ -66,10 +66,15 @@ class Refusals:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Rows as they were read. `columns`: by source name, as text or as a file has typed them.
+    """Rows as they were read.
 
-    `numbers[i]`: of row i in the body, from 1. `texts(places)`: what was written there. `refused`: rows that
-    could not be read, which `columns` lacks and `total` counts. `absent`: by column, rows without it.
+    Attributes:
+        columns: by source name, as text or as a file has typed them.
+        numbers: of each row in the body, from 1.
+        texts: gives what was written at some places.
+        refused: rows that could not be read, which `columns` lacks and `total` counts.
+        total: rows that were there.
+        absent: by column, rows without it.
     """
 
     columns: dict[str, pa.Array]
@@ -82,7 +87,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class DecodedBatch:
-    """`rows`: by column names of the table, `__delete_sign` last where the load deletes; may be empty.
+    """Rows of a body. `rows`: by column names of the table, `__delete_sign` last where the load deletes; may
+    be empty.
 
     `total` = rows + rejected + unselected (those that `where` leaves out).
     """

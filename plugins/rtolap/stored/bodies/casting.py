@@ -32,14 +32,15 @@ _DISTINCT = 10**15  # so many digits always come back from a float
 
 
 class Converted(NamedTuple):
-    """`lost`: values that were not null and are; None when there is no such."""
+    """A converted column. `lost` marks values that were not null and now are; None where there are none."""
 
     values: pa.Array
     lost: Mask | None
 
 
 def convert(values: pa.Array, kind: ColumnType, *, zone: str, rounds: bool) -> Converted:
-    """`zone`: what an instant with an offset is shown in, as the column has none. `rounds`: see above.
+    """Convert a column. `zone`: what an instant with an offset is shown in, as the column has none. `rounds`:
+    see above.
 
     Raises DefinitionError for types of which the column can never hold a value.
     """
@@ -69,7 +70,7 @@ def convertible(source: pa.DataType, kind: ColumnType) -> bool:
 
 
 def shown(values: pa.Array) -> list[str | None]:
-    """Each value as a message shows it, whatever a file has put into its column."""
+    """Return each value as a message shows it, whatever a file has put into its column."""
     try:
         return list(_as_text(_plain(values, "UTC")).to_pylist())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -110,7 +111,7 @@ def _check_types(source: pa.DataType, target: pa.DataType) -> None:
 
 
 def _at_once(values: pa.Array, kind: ColumnType, target: pa.DataType, rounds: bool) -> pa.Array | None:
-    """All values, or None when one of them needs a closer look."""
+    """Return all values, or None when one of them needs a closer look."""
     source = values.type
     if pa.types.is_string(source) and kind.kind in ("int", "bigint") and _holds(values, b"xX"):
         return None  # Arrow reads hexadecimal numbers
@@ -180,7 +181,8 @@ def _as_text(values: pa.Array) -> pa.StringArray:
 
 
 def _decimals_of(floats: pa.Array, target: pa.Decimal128Type, *, rounds: bool) -> pa.Array | None:
-    """As their texts are, or rounded half away from zero; None where one needs a closer look."""
+    """Return decimals as their texts are, or rounded half away from zero; None where one needs a closer
+    look."""
     if target.scale >= _EXACT_POWERS:
         return None
     written = floats.cast(pa.float64()).fill_null(0.0).to_numpy()
@@ -205,7 +207,7 @@ def _decimals_of(floats: pa.Array, target: pa.Decimal128Type, *, rounds: bool) -
 
 
 def _doubles_of(decimals: pa.Array) -> pa.Array | None:
-    """As their texts are; None where one needs a closer look."""
+    """Return doubles as their texts are; None where one needs a closer look."""
     unscaled = _unscaled(decimals, _EXACT_INTEGERS)
     if unscaled is None:
         return None

@@ -64,7 +64,12 @@ _SKETCHES = ("hll_hash", "hll_empty", "to_bitmap", "bitmap_hash", "bitmap_empty"
 
 
 class Expression(NamedTuple):
-    """`written`: as its author wrote it. `sketch`: the function around it, which makes a sketch."""
+    """An expression of a header.
+
+    Attributes:
+        written: as its author wrote it.
+        sketch: the function around it, which makes a sketch.
+    """
 
     tree: exp.Expr
     written: str
@@ -76,7 +81,12 @@ class Expression(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """`sources`: of the body, in order. `computed`: columns of the table by name."""
+    """The header `columns`.
+
+    Attributes:
+        sources: columns of the body, in order.
+        computed: expressions of columns of the table, by name.
+    """
 
     sources: tuple[str, ...]
     computed: dict[str, Expression]

@@ -77,7 +77,8 @@ class _Counted(io.RawIOBase):
 
 
 def _streams(make: Callable[[], object]) -> Callable[[_Counted], Iterator[bytes]]:
-    """For decompressors of the standard library; a body may be several packed streams, one after another."""
+    """Yield chunks by a decompressor of the standard library; a body may be several packed streams, one after
+    another."""
 
     def unpack(source: _Counted) -> Iterator[bytes]:
         chunk = source.next()
@@ -94,7 +95,7 @@ def _streams(make: Callable[[], object]) -> Callable[[_Counted], Iterator[bytes]
 
 
 class _Stream:
-    """One look for zlib's and bz2's ways to bound what comes out."""
+    """The same look for zlib's and bz2's ways to bound what comes out."""
 
     def __init__(self, inner: object) -> None:
         self._inner = inner

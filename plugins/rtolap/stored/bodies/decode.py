@@ -63,7 +63,7 @@ def decode_body(
 
 
 def _typed(body: FileBody, plan: LoadPlan, target: Target) -> Iterator[DecodedBatch]:
-    """Only columns that are used are read."""
+    """Return typed columns. Only columns that are used are read."""
     own = {name.lower(): name for name in body.schema.names}
     wanted = {name: own[name.lower()] for name in plan.used}
     for source in body.read(list(dict.fromkeys(wanted.values()))):

@@ -88,7 +88,8 @@ TEXTS = (
 
 
 def engine_sql(tree: exp.Expr, places: Mapping[str, int], types: Mapping[str, pa.DataType], zone: str) -> str:
-    """`places`: of columns, which the engine calls `c0`, `c1`, …; `zone`: whose clocks show instants."""
+    """Return the engine's SQL. `places`: of columns, which the engine calls `c0`, `c1`, …; `zone`: whose
+    clocks show instants."""
     tree = exp.Paren(this=tree.copy())
     _unify(tree, types)
     for node in list(tree.find_all(exp.Column)):

@@ -27,7 +27,7 @@ _OPENING = threading.Lock()
 
 @cache
 def _database(memory_bytes_max: int) -> Any:
-    """One for all loads: opening it costs much, and its limit holds for their sum."""
+    """Return the one engine of all loads: opening it costs much, and its limit holds for their sum."""
     connection: Any = duckdb.connect(
         ":memory:",
         config={
@@ -52,7 +52,7 @@ class Engine:
     """The expression engine of one load and thread; `close` when done."""
 
     def __init__(self, memory_bytes_max: int, zone: str) -> None:
-        """`zone`: whose clocks instants are shown by."""
+        """Show instants by the clocks of `zone`."""
         self.zone = zone
         with _OPENING:
             self._cursor: Any = _database(memory_bytes_max).cursor()
@@ -96,7 +96,7 @@ class Computed:
     def __init__(
         self, engine: Engine, expressions: Mapping[str, Expression], types: Mapping[str, pa.DataType]
     ) -> None:
-        """`expressions`: by what they are for, which messages name."""
+        """Take `expressions` by what they are for, which messages name."""
         self._engine = engine
         needed = sorted({name for expression in expressions.values() for name in expression.names})
         places: dict[str, int] = {}

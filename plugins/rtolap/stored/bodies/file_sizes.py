@@ -35,7 +35,7 @@ class Allowance:
         self._spent = 0
 
     def expect(self, more: int) -> None:
-        """So much is about to be unpacked."""
+        """Note that so many bytes are about to be unpacked."""
         limit = max(self._settings.ratio_free_bytes, self._settings.ratio_max * self._size_bytes())
         if self._spent + more > limit:
             raise TooLarge(
@@ -43,7 +43,7 @@ class Allowance:
             )
 
     def spend(self, more: int) -> None:
-        """So much has been unpacked."""
+        """Note that so many bytes have been unpacked."""
         self.expect(more)
         self._spent += more
 

@@ -39,7 +39,12 @@ Batches = Callable[[Collection[str]], Iterator[pa.RecordBatch]]
 
 
 class FileBody:
-    """`schema`: of the file. `read(names)`: its rows, only those columns; once."""
+    """A body that is a file.
+
+    Attributes:
+        schema: of the file.
+        read: gives its rows, of the named columns only; once.
+    """
 
     def __init__(
         self,
@@ -49,7 +54,7 @@ class FileBody:
         settings: BodySettings,
         stream: Chunks | None = None,
     ) -> None:
-        """`stream`: what `batches` reads, if chunks."""
+        """Take the chunks that `batches` reads in `stream`, if there are any."""
         names = [name.lower() for name in schema.names]
         if len(set(names)) != len(names):
             raise DefinitionError("the body names a column twice", found=", ".join(schema.names))

@@ -1,10 +1,10 @@
-"""Options of a load's body from its headers, parsed and checked.
+r"""Options of a load's body from its headers, parsed and checked.
 
 | header | default | |
 |---|---|---|
 | `format` | csv | csv, csv_with_names, csv_with_names_and_types, json, parquet, orc, arrow |
 | `compress_type` | none | gz, bz2, lz4, zstd, deflate, snappy |
-| `column_separator`, `line_delimiter` | tab, newline | several characters; `\\x01` is a byte in hexadecimal |
+| `column_separator`, `line_delimiter` | tab, newline | several characters; `\x01` is a byte in hexadecimal |
 | `enclose`, `escape` | none | one character each |
 | `skip_lines`, `trim_double_quotes`, `empty_field_as_null` | 0, false, false | |
 | `json_root`, `jsonpaths` | none | `$.a.b`, `["$.a", "$.b[0]"]` |
@@ -78,7 +78,12 @@ class CsvOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JsonOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`by_line`: a document a line, else one in all. `strip_outer_array`: documents are lists of rows."""
+    """How JSON is read.
+
+    Attributes:
+        by_line: a document stands on each line, else there is one in all.
+        strip_outer_array: documents are lists of rows.
+    """
 
     by_line: bool = True
     strip_outer_array: bool = False
@@ -112,7 +117,7 @@ class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_options(headers: Mapping[str, str]) -> LoadOptions:
-    """`headers`: by lower-case name; those that do not concern the body are passed over.
+    """Return the options. `headers`: by lower-case name; those that do not concern the body are passed over.
 
     Raises DefinitionError naming the header.
     """
@@ -141,7 +146,7 @@ def load_options(headers: Mapping[str, str]) -> LoadOptions:
 
 
 def separator(text: str, header: str = "column_separator") -> bytes:
-    """`","`, `"||"`, `"\\x01"`, `"0x01"`, `"\\t"` → bytes. Raises DefinitionError."""
+    r"""`","`, `"||"`, `"\x01"`, `"0x01"`, `"\t"` → bytes. Raises DefinitionError."""
     if _HEX_WHOLE.fullmatch(text):
         decoded = bytes.fromhex(text[2:])
     else:

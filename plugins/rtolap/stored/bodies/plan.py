@@ -37,7 +37,12 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """`sources`: columns of the body, in order. `targets`: columns of the table, in its order.
+    """What a load makes of a body.
+
+    Attributes:
+        sources: columns of the body, in order.
+        targets: columns of the table, in its order.
+
 
     `deletes`: no row, every row, those that an expression or a hidden column of the body names.
     `undeletable`: the hidden column of the body that says so of a table without deletes. `needed`: what
@@ -53,7 +58,7 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def used(self) -> tuple[str, ...]:
-        """Those of `sources` that anything is made of."""
+        """Return those of `sources` that anything is made of."""
         wanted = {name for name in (self.deletes, self.undeletable) if isinstance(name, str)}
         for condition in (self.where, self.deletes):
             wanted |= condition.names if isinstance(condition, Expression) else set()
@@ -68,7 +73,8 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
 def load_plan(
     options: LoadOptions, schema: StoredSchema, body_names: Iterable[str] | None = None
 ) -> LoadPlan:
-    """`body_names`: what the body calls its columns, where it does and headers do not.
+    """Return the plan of a load. `body_names`: what the body calls its columns, where it does and headers do
+    not.
 
     Raises DefinitionError when headers and table do not go together.
     """

@@ -10,13 +10,17 @@ _TEXT_BYTES_MAX = 1 << 30  # Arrow's places in text are 32 bits wide
 
 
 class BodySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`chunk_bytes`: how much text is decoded at once (it should fit the processor's cache).
+    """Bounds of decoding.
 
-    A record longer than `record_bytes_max` ends the load. So does a body that unpacks to more than
-    `ratio_max` times its size, once it is beyond `ratio_free_bytes`. `spool_bytes_max`: parquet and orc are
-    read from their end and need a file. `rejected_rows_max`: refused rows of one batch that are kept with
-    text and reason. `orc_memory_bytes_max`: of the process that unpacks an ORC body, stripe by stripe.
-    `expression_memory_bytes_max`: for the engine of `columns`, `where` and `delete`.
+    Attributes:
+        chunk_bytes: how much text is decoded at once; it should fit the processor's cache.
+        record_bytes_max: a longer record ends the load.
+        ratio_max: a body that unpacks to more than so many times its size ends the load.
+        ratio_free_bytes: below this much unpacked, `ratio_max` is not looked at.
+        spool_bytes_max: of a file for parquet and orc, which are read from their end.
+        rejected_rows_max: refused rows of one batch that are kept with text and reason.
+        orc_memory_bytes_max: of the process that unpacks an ORC body, stripe by stripe.
+        expression_memory_bytes_max: of the engine of `columns`, `where` and `delete`.
     """
 
     chunk_bytes: int = 1 << 20

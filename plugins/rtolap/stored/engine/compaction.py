@@ -84,7 +84,7 @@ class Moved(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """`moved`: by input file, for unique tables."""
+    """What a compaction made. `moved`: by input file, for unique tables."""
 
     files: tuple[FileMeta, ...]
     moved: tuple[Moved, ...]

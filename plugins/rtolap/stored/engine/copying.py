@@ -46,8 +46,13 @@ class CopiedVersion(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """`versions`: each follows the one before. Without any, `state` is the whole tablet, less what is
-    prepared there."""
+    """What is copied.
+
+    Attributes:
+        version: up to which the copy is complete.
+        versions: those that are copied; each follows the one before.
+        state: without any versions, the whole tablet, less what is prepared there; else None.
+    """
 
     version: int
     versions: tuple[CopiedVersion, ...] = ()
@@ -55,7 +60,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Chunk(NamedTuple):
-    """Some bytes of a file; those of one file follow each other."""
+    """A part of a file; the parts of one file follow each other."""
 
     name: str
     data: bytes
@@ -127,7 +132,7 @@ class Arriving:
 
 
 def filling(arriving: Arriving, version: CopiedVersion) -> Callable[[Disk, Path], tuple[FileMeta, ...]]:
-    """For `Transaction.adopt`: the files of one version."""
+    """Return what fills a folder for `Transaction.adopt`: the files of one version."""
 
     def fill(disk: Disk, folder: Path) -> tuple[FileMeta, ...]:
         for meta in version.files:
@@ -189,7 +194,7 @@ def complete(
 
 
 def _single_versions(state: TabletState, after: int) -> tuple[CopiedVersion, ...] | None:
-    """None where a version is no longer there by itself."""
+    """Return None where a version is no longer there by itself."""
     of_version = dict(state.history)
     rowsets: dict[str, Rowset] = {rowset.id: rowset for rowset in state.rowsets}
     single_rowsets = []

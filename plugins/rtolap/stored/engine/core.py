@@ -95,7 +95,7 @@ class Core:
 
 
 class FolderLock:
-    """One process at a time has a tablet open: until `release` or the end of the process.
+    """The lock of an open tablet, which one process at a time has: until `release` or the end of the process.
 
     Refused when somebody has it.
     """
@@ -131,7 +131,7 @@ class RowsetFiles:
                 self._open[rowset, name] = file
 
     def open_all(self, rowset: Rowset) -> None:
-        """With every byte verified. Raises Corrupted."""
+        """Open all files, with every byte verified. Raises Corrupted."""
         folder = rowset_folder(self._root, rowset.id)
         self.put(rowset.id, [(meta.name, SortedFile(folder / meta.name)) for meta in rowset.files])
 

@@ -22,7 +22,7 @@ _NONE = FrozenBitMap()
 
 
 class Deletes:
-    """All that is known, with the versions. What it gives out is never changed afterwards."""
+    """Deleted rows of all versions. What it gives out is never changed afterwards."""
 
     def __init__(self) -> None:
         self._by_file: dict[FileId, list[tuple[int, FrozenBitMap]]] = {}

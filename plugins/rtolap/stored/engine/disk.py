@@ -27,13 +27,13 @@ class OpenFile(Protocol):
 
 
 class Disk(Protocol):
-    """Every call raises OSError as the system does (`errno.ENOSPC`: no space left)."""
+    """A disk. Every call raises OSError as the system does (`errno.ENOSPC`: no space left)."""
 
     def create(self, path: Path) -> OpenFile:
         """Takes the place of what was there."""
 
     def append(self, path: Path, data: bytes) -> None:
-        """At the end of a file that is there, durable on return."""
+        """Append to a file that is there, durable on return."""
 
     def truncate(self, path: Path, length_bytes: int) -> None:
         """Durable on return."""

@@ -33,7 +33,8 @@ class Memtable:
         return self._bytes
 
     def add_rows(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """By name. Raises DefinitionError as `accept` does, and for partial rows with other columns."""
+        """Add rows, whose columns are taken by name. Raises DefinitionError as `accept` does, and for partial
+        rows with other columns."""
         table = accept(batch, self._schema, partial=self._partial)
         if self._partial:
             self._check_columns(table)

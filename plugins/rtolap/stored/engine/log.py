@@ -50,7 +50,7 @@ class Log:
         self._size_bytes += len(frame)
 
     def stop(self, reason: str) -> None:
-        """Nothing is appended from here on: what is on the disk is to be inspected again."""
+        """Stop appending: what is on the disk is to be inspected again."""
         self._broken = reason
 
     @property

@@ -68,7 +68,7 @@ class _Made(NamedTuple):
 
 
 def publish(core: Core, txn: int, version: int) -> None:
-    """As `Tablet.publish`; under `writing`."""
+    """Do as `Tablet.publish`; under `writing`."""
     attempted = f"publishing transaction {txn} as version {version}"
     core.check_running(attempted)
     if not check_publish(core.state, txn, version):
@@ -134,7 +134,7 @@ def _older(core: Core) -> list[Older]:
 
 
 def _complete(core: Core, partial: SortedFile, target: Path, overwriting: Overwriting) -> FileMeta:
-    """One file into `target`, synced. OSError as the disk raises it."""
+    """Copy one file into `target`, synced. OSError as the disk raises it."""
     schema = core.state.schema
     signed = DELETE_SIGN in partial.columns
     columns = whole_columns(schema, signed=signed)

@@ -33,10 +33,14 @@ class RoutedPart(NamedTuple):
 
 
 class RoutedBatch(NamedTuple):
-    """`parts`: no two of the same tablet; rows of each in the order of the batch. `unroutable`: boolean, of
-    each row: no partition has its time, or its time is null. `beyond`: those of them whose time is past the
-    calendar, for which none can be made. `absent`: partitions that are not there yet and would have some of
-    these rows."""
+    """The rows of a batch, by tablet.
+
+    Attributes:
+        parts: no two of the same tablet; rows of each in the order of the batch.
+        unroutable: boolean, of each row: no partition has its time, or its time is null.
+        beyond: unroutable rows whose time is past the calendar, for which no partition can be made.
+        absent: partitions that are not there yet and would have some of these rows.
+    """
 
     parts: tuple[RoutedPart, ...]
     unroutable: pa.BooleanArray
@@ -50,8 +54,8 @@ class Routing:
     def __init__(
         self, definition: StoredTable, schema: StoredSchema, partitions: Sequence[PartitionRange]
     ) -> None:
-        """`definition`: as the table was created; `schema`: its columns as they are now, and those of the
-        batches. Raises DefinitionError for a table without partitions."""
+        """Prepare for a table. `definition`: as it was created; `schema`: its columns as they are now, and
+        those of the batches. Raises DefinitionError for a table without partitions."""
         if not partitions:
             raise DefinitionError(f"table {definition.qualified_name} has no partition to route to")
         # Columns are told by their ids: a rename changes neither partition nor bucket.

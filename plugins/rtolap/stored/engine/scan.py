@@ -131,7 +131,7 @@ class LiveRows:
         return self.numbered(start, stop)[0]
 
     def numbered(self, start: int, stop: int) -> tuple[pa.Table, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-        """With the rows' numbers in the file."""
+        """Return the rows with their numbers in the file."""
         table = self._reader.slice(start, stop)
         numbers = np.arange(start, start + table.num_rows)
         first, last = np.searchsorted(self._deleted, (start, start + table.num_rows))
@@ -165,7 +165,7 @@ def _on_keys(predicate: Predicate | None, schema: StoredSchema) -> Predicate | N
 
 
 def _row_range(file: SortedFile, blocks: Blocks) -> tuple[int, int]:
-    """From the first to the last of some blocks."""
+    """Return the rows from the first to the last of some blocks."""
     block_numbers = np.flatnonzero(blocks)
     if not len(block_numbers):
         return 0, 0

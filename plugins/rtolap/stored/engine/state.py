@@ -45,7 +45,7 @@ class Rowset(msgspec.Struct, frozen=True):
 
 
 class PreparedTxn(msgspec.Struct, frozen=True):
-    """`partial`: the files lack columns, which publishing fills."""
+    """A prepared transaction. `partial`: its files lack columns, which publishing fills."""
 
     txn: int
     files: tuple[FileMeta, ...]
@@ -77,7 +77,7 @@ class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
 
 
 class Published(msgspec.Struct, frozen=True, tag="published"):
-    """`completed`: what partial files have become."""
+    """A published transaction. `completed`: what partial files have become."""
 
     txn: int
     version: int

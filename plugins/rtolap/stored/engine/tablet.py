@@ -1,4 +1,4 @@
-"""One tablet, open: transactions in, versions out. `steps` has the order of what becomes durable.
+"""A tablet, open: transactions in, versions out. `steps` has the order of what becomes durable.
 
 Loads, readers and a compaction run beside each other: `core` says who waits for whom.
 """
@@ -41,7 +41,8 @@ from rtolap.stored.engine.transaction import Transaction
 
 
 class TabletStatus(msgspec.Struct, frozen=True):
-    """`rows` and `bytes` as they lie in files: before merging, deleted ones included."""
+    """The state of a tablet. `rows` and `bytes` count what lies in files, before merging, with deleted
+    rows."""
 
     version: int
     floor: int
@@ -71,7 +72,8 @@ class Tablet:
         settings: TabletSettings | None = None,
         disk: Disk | None = None,
     ) -> Tablet:
-        """At version 0; what a crash left of an earlier attempt is no hindrance. Refused for a tablet."""
+        """Create a tablet at version 0; what a crash left of an earlier attempt is no hindrance. Refused for
+        a tablet."""
         disk, settings = disk or RealDisk(), settings or TabletSettings()
         state = TabletState(schema=schema)
         try:
@@ -136,7 +138,7 @@ class Tablet:
         return self._core.state.prepared
 
     def has(self, txn: int) -> bool:
-        """It is prepared, or was published and is remembered."""
+        """Return whether it is prepared, or was published and is remembered."""
         state = self._core.state
         return txn in state.prepared or version_of(state, txn) is not None
 
@@ -201,8 +203,9 @@ class Tablet:
     # What changes it
 
     def begin(self, txn: int, schema: StoredSchema | None = None, *, partial: bool = False) -> Transaction:
-        """`schema`: that of the rows, older or newer than the tablet's own, which is the default.
-        `partial`: rows keep the columns that they do not name as their keys have them at the publish.
+        """Begin a transaction. `schema`: that of the rows, older or newer than the tablet's own, which is the
+        default. `partial`: rows keep the columns that they do not name as their keys have them at the
+        publish.
 
         Refused while it is begun, prepared or visible. DefinitionError: a schema of another table.
         """
@@ -255,7 +258,7 @@ class Tablet:
                 self._core.append(SchemaChanged(schema), attempted)
 
     def compact(self) -> bool:
-        """One bounded run, if there is something to do. Loads and readers go on meanwhile."""
+        """Compact once, bounded, if there is something to do. Loads and readers go on meanwhile."""
         core = self._core
         with core.compacting:
             core.check_running("compacting")

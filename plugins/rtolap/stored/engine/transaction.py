@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 class Transaction:
-    """For one thread. After an error it takes nothing more: what it has written is removed."""
+    """A transaction, for one thread. After an error it takes nothing more: what it has written is removed."""
 
     def __init__(
         self,
@@ -67,8 +67,9 @@ class Transaction:
         self._decide_on(self._loader.finish, self._partial)
 
     def adopt(self, fill: Callable[[Disk, Path], tuple[FileMeta, ...]]) -> None:
-        """As `prepare`, of files that another replica has made of the same rows: `fill` writes them, synced,
-        into the transaction's folder. Nothing may have been added. Raises what `fill` raises as well."""
+        """Do as `prepare`, of files that another replica has made of the same rows: `fill` writes them,
+        synced, into the transaction's folder. Nothing may have been added. Raises what `fill` raises as
+        well."""
         try:
             self._decide_on(lambda: fill(self._disk, self._folder), partial=False)
         except BaseException:

@@ -4,10 +4,11 @@ Nouns: a **transaction** is one load of rows, named by a **label** that is uniqu
 it is kept; a partition's **version** is what a published transaction makes, +1 each; a **participant** is a
 storage node, which prepares what it was sent, publishes it as a version, or drops it.
 
-In `transactions`, `states` is the life of a transaction, `labels` the rules of labels, `quorum` those of
-majorities: all pure. `participants` is the seam towards the nodes, `memory_participants` its twin in memory.
-`requests` begins, commits and aborts (`preparation` prepares the nodes first), `publishing` finishes what is
-committed; `upkeep` does what falls due, and all that a new master has to do.
+`catalogue` makes, changes and drops tables, `http` has the routes. In `transactions`, `states` is the life of
+a transaction, `labels` the rules of labels, `quorum` those of majorities: all pure. `participants` is the
+seam towards the nodes, `memory_participants` its twin in memory. `requests` begins, commits and aborts
+(`preparation` prepares the nodes first), `publishing` finishes what is committed; `upkeep` does what falls
+due, and all that a new master has to do.
 
 A **front end** is a process that takes loads over HTTP: `process` is the process, `assembly` puts it
 together, `election` says which of several is master, `upkeep` has its threads. A load goes `http.load` →

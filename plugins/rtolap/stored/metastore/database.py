@@ -1,4 +1,4 @@
-"""One ledger: reads and writes, each repeated until it is known to stand, or given up with its reason.
+"""A ledger: reads and writes, each repeated until it is known to stand, or given up with its reason.
 
 A write, numbered by what a break after each step leaves behind:
 
@@ -54,8 +54,8 @@ _NOTE_RESULT = sa.update(applied_write).where(applied_write.c.write_key == sa.bi
 
 
 class Ledger(Closeable):
-    """All calls are thread-safe. Errors: Unavailable (nothing was written), CommitUnknown (perhaps it was:
-    read back), Unauthorized; and whatever the work raises, which rolls it back."""
+    """The ledger. All calls are thread-safe. Errors: Unavailable (nothing was written), CommitUnknown
+    (perhaps it was: read back), Unauthorized; and whatever the work raises, which rolls it back."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class Ledger(Closeable):
         retry_budget_s: float = RETRY_BUDGET_S,
         sleep: Callable[[float], None] = time.sleep,
     ) -> Self:
-        """`mysql://user@host:port/database` (its password from the file) or `sqlite:///path`, brought to the
-        newest revision of its schema. `sqlite://` lives in memory, as long as the object.
+        """Open `mysql://user@host:port/database` (its password from the file) or `sqlite:///path`, brought to
+        the newest revision of its schema. `sqlite://` lives in memory, as long as the object.
 
         `clock` is that of the database where it is embedded; a server has its own.
         Raises DefinitionError, SchemaTooNew.
@@ -177,7 +177,7 @@ class Ledger(Closeable):
         work: Callable[[sa.Connection], R],
         purpose: str,
     ) -> tuple[bool, R]:
-        """(whether there is something to commit, the result)."""
+        """Return (whether there is something to commit, the result)."""
         table = applied_write
         now_ms = self.now_ms(connection)
         try:

@@ -21,7 +21,7 @@ from rtolap.stored.metastore.schema import checked_name
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """One ownership: `owner` of `name`, in `epoch`, until `until_ms` by the database's clock."""
+    """An ownership: `owner` of `name`, in `epoch`, until `until_ms` by the database's clock."""
 
     name: str
     owner: str
@@ -104,7 +104,7 @@ class Leases:
         self._ledger.write(f"release the lease {lease.name}", type(None), work)
 
     def current(self, name: str) -> Lease | None:
-        """As the database has it now; it may have run out."""
+        """Return the lease as the database has it now; it may have run out."""
 
         def work(connection: sa.Connection) -> Lease | None:
             row = connection.execute(self._find, {"of_name": name}).one_or_none()

@@ -168,7 +168,7 @@ class LoadJobs:
         self._ledger.write(f"fail job {lease.name}", type(None), work)
 
     def reconfigure(self, job_id: str, config: str) -> LoadJob:
-        """Another configuration for what is loaded from now on. Refused while its lease runs."""
+        """Change the configuration of what is loaded from now on. Refused while its lease runs."""
 
         def work(connection: sa.Connection) -> LoadJob:
             job = _record(connection.execute(_of(job_id).with_for_update()).one_or_none(), job_id)

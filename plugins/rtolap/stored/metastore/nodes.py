@@ -33,12 +33,12 @@ def refresh(connection: sa.Connection, node: StorageNode, now_ms: int) -> None:
 
 
 def all_nodes(connection: sa.Connection) -> tuple[StorageNode, ...]:
-    """By name; those whose lease has run out among them."""
+    """Return them by name; those whose lease has run out among them."""
     return tuple(_record(row) for row in connection.execute(sa.select(_n).order_by(_n.c.name)).mappings())
 
 
 def alive(connection: sa.Connection, now_ms: int) -> tuple[StorageNode, ...]:
-    """By name: those that have sent a heartbeat within their lease."""
+    """Return, by name, the nodes that have sent a heartbeat within their lease."""
     return tuple(node for node in all_nodes(connection) if node.lease_until_ms > now_ms)
 
 

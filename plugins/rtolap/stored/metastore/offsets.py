@@ -81,8 +81,9 @@ class OffsetsRecords:
         topic_id: str | None = None,
         end_epochs: PartitionEpochs = _NO_EPOCHS,
     ) -> OffsetsRecord:
-        """Before the request. Raises Refused unless it goes on, without a hole, where the one before it ends;
-        a partition that is new begins where it does. CommitConflict: the label or the number is taken."""
+        """Record a batch, before its request. Raises Refused unless it goes on, without a hole, where the one
+        before it ends; a partition that is new begins where it does. CommitConflict: the label or the number
+        is taken."""
         checked_name("label", label)
         _check_ranges(label, start_offsets, end_offsets)
         record = OffsetsRecord(
@@ -140,7 +141,7 @@ class OffsetsRecords:
         return self._ledger.write(f"note a request of {lease.name}", OffsetsRecord, work)
 
     def mark_loaded(self, lease: Lease, sequence_id: int, answer: Loaded) -> OffsetsRecord:
-        """Its rows are in the table. Harmless when it is known already: the first answer stays."""
+        """Note that its rows are in the table. Harmless when it is known already: the first answer stays."""
 
         def work(connection: sa.Connection) -> OffsetsRecord:
             now_ms = self._leases.fence(connection, lease)

@@ -18,8 +18,8 @@ _AT_ONCE = 1000
 
 
 def create(connection: sa.Connection, partition: Partition, nodes: Mapping[int, Collection[str]]) -> None:
-    """At version 0, empty. `nodes`: bucket -> those that keep a replica of it. One that is there already is
-    an integrity error: CommitConflict of the write."""
+    """Create a partition at version 0, empty. `nodes`: bucket -> those that keep a replica of it. One that is
+    there already is an integrity error: CommitConflict of the write."""
     for field, name in (
         ("database", partition.db),
         ("table", partition.table),
@@ -37,8 +37,8 @@ def create(connection: sa.Connection, partition: Partition, nodes: Mapping[int, 
 
 
 def delete(connection: sa.Connection, partition: Partition) -> None:
-    """With all that names it: one of the same name starts over. Raises NotYet while a transaction that runs
-    has written to it."""
+    """Delete the partition with all that names it: one of the same name starts over. Raises NotYet while a
+    transaction that runs has written to it."""
     written = sa.select(_t.c.txn_id).join(_parts, _parts.c.txn_id == _t.c.txn_id)
     running = connection.scalars(written.where(_is(_parts, partition), _t.c.state.in_(RUNNING))).all()
     if running:
@@ -85,7 +85,7 @@ def replicas_of(connection: sa.Connection, db: str, table: str) -> tuple[Replica
 
 
 def on_nodes(connection: sa.Connection, nodes: Collection[str]) -> tuple[Replica, ...]:
-    """All replicas with any version that these nodes are to have."""
+    """Return all replicas with any version that these nodes are to have."""
     rows = connection.execute(sa.select(_r).where(_r.c.node.in_(tuple(nodes)), _r.c.version > 0))
     return tuple(sorted(_replica(row) for row in rows))
 
@@ -101,7 +101,7 @@ def databases(connection: sa.Connection) -> tuple[str, ...]:
 
 
 def nodes_of(connection: sa.Connection, db: str, tables: Collection[str]) -> tuple[str, ...]:
-    """All that keep anything of these tables."""
+    """Return all that keep anything of these tables."""
     kept = sa.select(_r.c.node).where(_r.c.db == db, _r.c.tbl.in_(tables)).distinct()
     return tuple(sorted(connection.scalars(kept)))
 
@@ -115,8 +115,8 @@ def reached(
 
 
 def lagging(connection: sa.Connection) -> tuple[tuple[Replica, int], ...]:
-    """(replica, its partition's visible version) where the replica is behind; the nodes by turns, so that one
-    with very many does not hide those of others."""
+    """Return (replica, its partition's visible version) where the replica is behind; the nodes by turns, so
+    that one with very many does not hide those of others."""
     same = (_r.c.db == _p.c.db) & (_r.c.tbl == _p.c.tbl) & (_r.c.part == _p.c.part)
     order = (_r.c.db, _r.c.tbl, _r.c.part, _r.c.bucket)
     turn = sa.func.row_number().over(partition_by=_r.c.node, order_by=order)

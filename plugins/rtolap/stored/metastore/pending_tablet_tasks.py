@@ -18,7 +18,8 @@ _AT_ONCE = 10_000
 
 
 def add_tasks(connection: sa.Connection, tasks: Collection[PendingTabletTask]) -> None:
-    """One that is there already stays as it is: it will be completed by the state that it finds then."""
+    """Add tasks. A task that is there already stays as it is: it will be completed by the state that it finds
+    then."""
     known = {_key(task) for task in _of(connection, {task.table_id for task in tasks})}
     rows = [_values(task) for task in tasks if _key(task) not in known]
     if rows:
@@ -26,7 +27,7 @@ def add_tasks(connection: sa.Connection, tasks: Collection[PendingTabletTask]) -
 
 
 def all_tasks(connection: sa.Connection) -> tuple[PendingTabletTask, ...]:
-    """Those of older tables first; what is to be dropped before what is to be made."""
+    """Return all tasks: those of older tables first; what is to be dropped before what is to be made."""
     order = sa.select(_d).order_by(_d.c.table_id, _d.c.kind != "drop", _d.c.part).limit(_AT_ONCE)
     return tuple(_task(row) for row in connection.execute(order))
 
@@ -47,7 +48,7 @@ def complete(connection: sa.Connection, task: PendingTabletTask) -> None:
 
 
 def cancel(connection: sa.Connection, table_id: int, part: str | None = None) -> None:
-    """Nobody has to make any more what is being dropped: of a partition, or of all of the table."""
+    """Cancel what would make tablets that are being dropped: of a partition, or of all of the table."""
     here = (_d.c.table_id == table_id) & (_d.c.kind != "drop")
     connection.execute(sa.delete(_d).where(here if part is None else here & (_d.c.part == part)))
 

@@ -9,7 +9,8 @@ import msgspec
 
 
 class TransactionState(StrEnum):
-    """As it is kept and as responses give it. Legal transitions: `stored.frontend.transactions.states`."""
+    """The state of a transaction, as it is kept and as responses give it. Legal transitions:
+    `stored.frontend.transactions.states`."""
 
     PREPARE = "PREPARE"
     PRECOMMITTED = "PRECOMMITTED"
@@ -24,7 +25,7 @@ FINAL = (TransactionState.VISIBLE, TransactionState.ABORTED)
 
 
 class Transaction(msgspec.Struct, frozen=True):
-    """One load. Instants in ms by the database's clock; `deadline_ms` is when it may be aborted unasked.
+    """A load. Instants in ms by the database's clock; `deadline_ms` is when it may be aborted unasked.
 
     `keep_until_acknowledged`: its label stays until its loader says that it needs it no more.
     `abort_pending`: it is ABORTED and not all nodes are known to have dropped what they hold of it.
@@ -59,7 +60,7 @@ class Partition(msgspec.Struct, frozen=True, order=True):
 
 
 class Tablet(msgspec.Struct, frozen=True, order=True):
-    """One bucket of a partition; each of its replicas is on another node."""
+    """A bucket of a partition; each of its replicas is on another node."""
 
     partition: Partition
     bucket: int
@@ -69,7 +70,7 @@ class Tablet(msgspec.Struct, frozen=True, order=True):
 
 
 class Replica(msgspec.Struct, frozen=True, order=True):
-    """`version`: up to which the node is known to have it."""
+    """A replica of a tablet. `version` is up to which the node is known to have it."""
 
     tablet: Tablet
     node: str
@@ -77,7 +78,12 @@ class Replica(msgspec.Struct, frozen=True, order=True):
 
 
 class PartitionVersions(msgspec.Struct, frozen=True):
-    """`committed`: the last that was assigned; `visible`: up to which readers may read."""
+    """Versions of a partition.
+
+    Attributes:
+        committed: the last one that was assigned.
+        visible: up to which readers may read.
+    """
 
     committed: int
     visible: int
@@ -98,8 +104,14 @@ class PendingTabletTask(msgspec.Struct, frozen=True):
 
 
 class StorageNode(msgspec.Struct, frozen=True):
-    """A storage node as of its last heartbeat. `node_id`: that of its data; `address`: its Flight
-    endpoint.
+    """A storage node as of its last heartbeat.
+
+    Attributes:
+        name: as it is configured.
+        node_id: of its data.
+        address: its Flight endpoint.
+        free_bytes: of its disk.
+        lease_until_ms: by the database's clock.
     """
 
     name: str

@@ -29,7 +29,7 @@ def find(connection: sa.Connection, request_id: str, fingerprint: str) -> str | 
 
 
 def note(connection: sa.Connection, request_id: str, fingerprint: str, answer: str, now_ms: int) -> None:
-    """One that is there already is an integrity error: CommitConflict of the write."""
+    """Note a change. A change that is there already is an integrity error: CommitConflict of the write."""
     values = {"request_id": request_id, "fingerprint": fingerprint, "answer": answer}
     connection.execute(sa.insert(_c).values(**values, answered_at_ms=now_ms))
 

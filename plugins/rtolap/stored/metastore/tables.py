@@ -27,7 +27,8 @@ from rtolap.stored.metastore.schema import stored_table as _t
 def insert(
     connection: sa.Connection, definition: StoredTable, schema: StoredSchema, now_ms: int
 ) -> DefinedTable:
-    """Without partitions. A name that is taken is an integrity error: CommitConflict of the write."""
+    """Insert a table without partitions. A name that is taken is an integrity error: CommitConflict of the
+    write."""
     values = {
         "db": definition.database,
         "tbl": definition.name,
@@ -54,23 +55,24 @@ def get(connection: sa.Connection, db: str, name: str) -> DefinedTable:
 
 
 def all_tables(connection: sa.Connection) -> tuple[DefinedTable, ...]:
-    """By name."""
+    """Return them by name."""
     return tuple(_row(row) for row in connection.execute(sa.select(_t).order_by(_t.c.db, _t.c.tbl)))
 
 
 def databases(connection: sa.Connection) -> tuple[str, ...]:
-    """Those that were created, and those that tables are in; by name."""
+    """Return the databases that were created, and those that tables are in; by name."""
     named = set(connection.scalars(sa.select(_d.c.db)))
     return tuple(sorted(named.union(connection.scalars(sa.select(_t.c.db).distinct()))))
 
 
 def insert_database(connection: sa.Connection, db: str, now_ms: int) -> None:
-    """One that was created already is an integrity error: CommitConflict of the write."""
+    """Insert a database. A database that was created already is an integrity error: CommitConflict of the
+    write."""
     connection.execute(sa.insert(_d).values(db=checked_name("database", db), created_at_ms=now_ms))
 
 
 def delete_database(connection: sa.Connection, db: str) -> None:
-    """Its tables stay, and it with them. Harmless for one that was not created."""
+    """Delete the database. Its tables stay, and it with them. Harmless for one that was not created."""
     connection.execute(sa.delete(_d).where(_d.c.db == db))
 
 
@@ -80,7 +82,8 @@ def change_schema(connection: sa.Connection, table: DefinedTable, schema: Stored
 
 
 def delete(connection: sa.Connection, table: DefinedTable) -> None:
-    """With its partitions. Raises NotYet while a transaction that runs has written to one."""
+    """Delete the table with its partitions. Raises NotYet while a transaction that runs has written to
+    one."""
     for part in ranges(connection, table):
         delete_partition(connection, table, part)
     connection.execute(sa.delete(_t).where(_t.c.table_id == table.table_id))
@@ -92,8 +95,8 @@ def add_partition(
     part: PartitionRange,
     nodes: Mapping[int, Collection[str]],
 ) -> None:
-    """At version 0, empty. `nodes`: bucket -> those that keep a replica of it. One that is there already is
-    an integrity error: CommitConflict of the write."""
+    """Add a partition at version 0, empty. `nodes`: bucket -> those that keep a replica of it. One that is
+    there already is an integrity error: CommitConflict of the write."""
     partition_rows.create(connection, partition(table, part), nodes)
     connection.execute(
         sa.insert(_p).values(
@@ -110,7 +113,7 @@ def delete_partition(connection: sa.Connection, table: DefinedTable, part: Parti
 
 
 def ranges(connection: sa.Connection, table: DefinedTable) -> tuple[PartitionRange, ...]:
-    """In the order of time."""
+    """Return them in the order of time."""
     return ranges_of(connection, (table.table_id,)).get(table.table_id, ())
 
 
@@ -126,7 +129,8 @@ def ranges_of(connection: sa.Connection, table_ids: Iterable[int]) -> dict[int, 
 def visible(
     connection: sa.Connection, names: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], tuple[DefinedTable, dict[PartitionRange, int]]]:
-    """(database, name) -> the table, and its partitions' visible versions; without those that are not there.
+    """Return (database, name) -> the table, and its partitions' visible versions; without those that are not
+    there.
 
     One statement: a transaction that becomes visible in several partitions is seen in all of them or in none.
     """

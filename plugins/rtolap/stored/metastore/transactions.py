@@ -90,7 +90,8 @@ def find_latest(connection: sa.Connection, db: str, label: str) -> Transaction |
 
 
 def find_like(connection: sa.Connection, db: str, pattern: str) -> tuple[Transaction, ...]:
-    """Those whose labels are LIKE the pattern, the latest first, at most `LIKE_MAX`; case counts."""
+    """Return the transactions whose labels are LIKE the pattern, the latest first, at most `LIKE_MAX`; case
+    counts."""
     alike = sa.select(*_KEPT).where(_t.c.db == db, _t.c.label.like(pattern, escape="\\"))
     return _many(connection, alike.order_by(_t.c.txn_id.desc()).limit(LIKE_MAX))
 
@@ -130,7 +131,7 @@ def committed(connection: sa.Connection) -> tuple[Transaction, ...]:
 
 
 def overdue(connection: sa.Connection, now_ms: int) -> tuple[Transaction, ...]:
-    """Those that may be aborted unasked."""
+    """Return those that may be aborted unasked."""
     late = sa.select(*_KEPT).where(_t.c.state.in_(ABORTABLE), _t.c.deadline_ms <= now_ms)
     return _many(connection, late.order_by(_t.c.txn_id).limit(_AT_ONCE))
 

@@ -36,7 +36,12 @@ _one_in_this_process = Lock()
 
 @dataclass(frozen=True)
 class Revisions:
-    """`folder`: a script directory of Alembic. `head`: its newest revision, known without loading Alembic."""
+    """Revisions of a schema.
+
+    Attributes:
+        folder: a script directory of Alembic.
+        head: its newest revision, known without loading Alembic.
+    """
 
     folder: Path
     head: str

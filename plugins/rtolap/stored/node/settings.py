@@ -10,8 +10,7 @@ from rtolap.stored.engine.settings import TabletSettings
 
 @dataclass(frozen=True)
 class StorageSettings:
-    """
-    load_memory_bytes_max   rows of all loads that are in no file yet; beyond, loads write files early
+    """load_memory_bytes_max   rows of all loads that are in no file yet; beyond, loads write files early
     loads_max               streams at once; one more is to retry later. Each may keep its share of the
                             memory, so that there are at most twice `load_memory_bytes_max` in memory
     batch_bytes_max         one batch of a stream; a larger one is refused

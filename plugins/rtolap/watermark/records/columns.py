@@ -27,8 +27,16 @@ def _empty() -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Row i: the producer `producers[i]` in `partitions[i]`. `watermarks_ms`: UNKNOWN_MS where it does not
-    know. `unreadable`: how many records carried what is no statement; they state nothing."""
+    """Statements of a batch, a row each.
+
+    Attributes:
+        producers: who states it.
+        partitions: where it stands.
+        generations: the generation of its producer.
+        watermarks_ms: what is stated; UNKNOWN_MS where the producer does not know.
+        ended: whether the producer has ended.
+        unreadable: how many records carried something that is no statement; they state nothing.
+    """
 
     producers: tuple[str, ...] = ()
     partitions: NDArray[np.int64] = field(default_factory=_empty)
@@ -43,7 +51,11 @@ class Statements:
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """`control[i]`: the i-th record is a control record, so no event."""
+    """Statements in a batch.
+
+    Attributes:
+        control: whether the i-th record is a control record, and so no event.
+    """
 
     statements: Statements
     control: NDArray[np.bool_]
@@ -52,7 +64,8 @@ class Stated:
 def stated(
     texts: pa.Array | Sequence[bytes | None], partitions: NDArray[np.int32] | NDArray[np.int64]
 ) -> Stated:
-    """`texts[i]`: what stands in the header or in the field of a record of `partitions[i]`; None: nothing.
+    """Return what is stated. `texts[i]` is what stands in the header or in the field of a record of
+    `partitions[i]`; None: nothing.
 
     Statements change about once a second, so few texts are distinct: each of those is parsed once.
     """

@@ -64,7 +64,7 @@ class ProducerLeases:
                     self._wake.set()
 
     def ended(self, producers: Mapping[str, int | None]) -> None:
-        """With their last watermark, if they knew one."""
+        """Return those whose lease has ended, with their last watermark, if they knew one."""
         with self._lock:
             for producer, end_ms in producers.items():
                 if producer not in self._drained and producer not in self._ending:

@@ -49,7 +49,8 @@ class _ControlRecords:
         self._waiting: set[int] = set()
 
     def send(self, statement: Statement, partitions: Iterable[int], *, even_behind: bool = False) -> None:
-        """To each partition that holds the last one, or to all. Raises what queueing raises."""
+        """Send a statement to each partition that holds the last one, or to all. Raises what queueing
+        raises."""
         with self._lock:
             behind = set(self._waiting)
         if behind:
@@ -148,8 +149,9 @@ class WatermarkedProducer:
         delivered: Delivered | None = None,
         event_ms: Sequence[int] | None = None,
     ) -> None:
-        """As StreamProducer. `event_ms`: event times of the records, for `oldest_unacknowledged_ms`; they
-        count there from before they are queued until they are acknowledged or refused.
+        """Produce as StreamProducer does. `event_ms`: event times of the records, for
+        `oldest_unacknowledged_ms`; they count there from before they are queued until they are acknowledged
+        or refused.
 
         Refused: its end is stated, or a value cannot carry the field; then nothing was queued.
         """
@@ -191,7 +193,8 @@ class WatermarkedProducer:
         delivered: Delivered | None,
         event_ms: Sequence[int] | None,
     ) -> None:
-        """One by one where they are counted: those behind one that cannot be queued are never reported."""
+        """Queue records one by one where they are counted: those behind one that cannot be queued are never
+        reported."""
         if not event_ms and delivered is None:
             self._producer.produce(self._topic, stamped)
             return
@@ -237,7 +240,7 @@ class WatermarkedProducer:
         self.flush(timeout_s)
 
     def close(self) -> None:
-        """Its end, where the broker takes it, and the end of what it was given."""
+        """Send its end, where the broker takes it, and close what it was given."""
         try:
             self.end()
         except RtolapError as error:

@@ -107,7 +107,7 @@ def stating(records: Sequence[OutRecord], text: bytes, field: str | None) -> lis
 
 
 def control_record(statement: Statement, partition: int, field: str | None) -> OutRecord:
-    """Without a value where headers are read; with the field alone where they are not."""
+    """Return a record without a value where headers are read; with the field alone where they are not."""
     blank = OutRecord(
         None if field is None else b"{}",
         key=CONTROL_KEY + statement.producer.encode("ascii"),

@@ -1,5 +1,7 @@
 """SQL over events → SQL over partial aggregates: an ordered tuple of small functions.
 
+`dates` has the calendar and the zones.
+
 Each rule takes the tree and the context and gives the tree back; each is exact on its own:
 
 | rule | does |

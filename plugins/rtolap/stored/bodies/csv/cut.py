@@ -24,7 +24,13 @@ _QUOTE, _RETURN = ord('"'), ord("\r")
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """`starts`, `ends`: of each field, in order, less what encloses it. `counts`: fields of each line.
+    """Fields of a text.
+
+    Attributes:
+        starts: of each field, in order, behind what encloses it.
+        ends: of each field, before what encloses it.
+        counts: fields of each line.
+
 
     `enclosed`: which fields are (None: none is). `rewritten`: some hold doubled or escaped characters.
     `malformed`: by line, fields that are enclosed and go on behind their end, or never end. `lines`: each
@@ -79,7 +85,7 @@ def _fields(
 
 
 def _cut_enclosed(data: bytes, text: Bytes, options: CsvOptions, final: bool) -> Fields | None:
-    """None when some enclosing character does not stand at a field's edge."""
+    """Return None when some enclosing character does not stand at a field's edge."""
     marks = np.flatnonzero(text == options.enclose[0])
     escapes = options.escape and options.escape in data
     if escapes:

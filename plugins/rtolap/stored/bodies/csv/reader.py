@@ -1,7 +1,7 @@
-"""CSV → source columns, all of them text.
+r"""CSV → source columns, all of them text.
 
 A line with more or fewer fields than columns is refused, as is one that is no UTF-8 or whose enclosed field
-does not end. Empty lines are no rows. `\\N` that is not enclosed is null.
+does not end. Empty lines are no rows. `\N` that is not enclosed is null.
 """
 
 from __future__ import annotations

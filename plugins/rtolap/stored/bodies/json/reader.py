@@ -103,7 +103,7 @@ class JsonReader:
         return list_texts, places, self._engine().query(self._values, [pa.array(list_texts, pa.string())])[0]
 
     def _columns(self, texts: list[bytes], lists: pa.Array) -> tuple[dict[str, pa.Array], Mask]:
-        """By name; and by row and column, whether the record says something of it (also null)."""
+        """Return them by name; and by row and column, whether the record says something of it (also null)."""
         width = len(self._paths)
         flat = lists.flatten()
         first = np.arange(len(texts)) * width

@@ -27,7 +27,7 @@ NO_ROOT = "the JSON root is not there"
 
 
 class Records(NamedTuple):
-    """`refused`: places in `texts` of what holds no record, with the reason."""
+    """Records of a body. `refused`: places in `texts` of what holds no record, with the reason."""
 
     texts: list[bytes]
     refused: dict[int, str]

@@ -16,7 +16,7 @@ Words = NDArray[np.uint64]
 
 
 def build(hashes: Hashes) -> Words:
-    """At least one word."""
+    """Build a filter of at least one word."""
     words = np.zeros(max(1, len(hashes) * BITS_PER_KEY // 64), np.uint64)
     np.bitwise_or.at(words, _places(hashes, len(words)), _masks(hashes))
     return words
@@ -28,12 +28,12 @@ def may_contain(words: Words, hashes: Hashes) -> NDArray[np.bool_]:
 
 
 def _places(hashes: Hashes, words: int) -> NDArray[np.int64]:
-    """By the upper half, spread by a product over any number of words below 2^32."""
+    """Choose a word by the upper half, spread by a product over any number of words below 2^32."""
     return ((hashes >> np.uint64(32)) * np.uint64(words) >> np.uint64(32)).astype(np.int64)
 
 
 def _masks(hashes: Hashes) -> Words:
-    """By 30 bits of the lower half."""
+    """Choose bits by 30 bits of the lower half."""
     masks = np.zeros(len(hashes), np.uint64)
     for at in range(_BITS_SET):
         masks |= np.uint64(1) << (hashes >> np.uint64(6 * at) & np.uint64(63))

@@ -88,7 +88,8 @@ class SortedFile:
         return self.footer.columns
 
     def reader(self, columns: Sequence[str]) -> RowReader:
-        """For many slices of the same file columns, at least one; not for several threads at once."""
+        """Return a reader of many slices of the same file columns, at least one; not for several threads at
+        once."""
         return RowReader(self._section("rows"), self.footer, columns)
 
     def slice(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
@@ -113,7 +114,7 @@ class SortedFile:
         return [column[-1] for column in self._sparse_columns()]
 
     def may_contain(self, wanted: Hashes) -> NDArray[np.bool_]:
-        """By the bloom filter over keys."""
+        """Ask the bloom filter over keys."""
         if not self.rows:
             return np.zeros(len(wanted), np.bool_)
         return bloom.may_contain(self._bloom, wanted)

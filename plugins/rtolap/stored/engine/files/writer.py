@@ -63,7 +63,7 @@ class _Sink:
         return self.position
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Write out what is pending."""
 
     def pad(self) -> None:
         self._padding = -self.position % ALIGNMENT

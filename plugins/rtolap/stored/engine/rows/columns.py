@@ -1,4 +1,4 @@
-"""Between a table's columns, by name, and those of its files, by id (`c7`).
+"""A table's columns, by name, beside those of its files, by id (`c7`).
 
 Batches come in by name under the schema they were begun with. Files keep their ids; what is read gets the
 names and defaults of the schema that it is read under.
@@ -131,7 +131,7 @@ def constant(column: SchemaColumn, rows: int) -> pa.Array:
 
 
 def columns_in(file_columns: Sequence[str], wanted: Iterable[SchemaColumn]) -> list[str]:
-    """Those file columns that hold something of what is wanted."""
+    """Return the file columns that hold something of what is wanted."""
     present = set(file_columns)
     return [file_column(column.id) for column in wanted if file_column(column.id) in present]
 

@@ -27,7 +27,7 @@ class KeyRange(NamedTuple):
 
 
 def key_ranges(files: Sequence[SortedFile], rows_max: int, *, repeats: bool) -> list[KeyRange]:
-    """In order of keys, of about `rows_max` rows and at most a block of every file more.
+    """Yield ranges in order of keys, of about `rows_max` rows and at most a block of every file more.
 
     `repeats`: a file may have a key many times. Then a range of `one_key` may be longer; its rows are in
     order when the files are taken one after another.
@@ -78,7 +78,8 @@ def piece_rows(files: Iterable[tuple[SortedFile, Sequence[str]]], settings: Tabl
 
 
 def _row_bytes(file: SortedFile, columns: Sequence[str]) -> int:
-    """In memory, by the widest of some blocks: on the disk they may be compressed."""
+    """Return the bytes of a row in memory, by the widest of some blocks: on the disk they may be
+    compressed."""
     if not file.rows or not columns:
         return 1
     reader, size = file.reader(columns), file.footer.block_rows

@@ -25,7 +25,12 @@ _STEP = np.uint64(0xD6E8FEB86659FD93)
 
 
 class Order(NamedTuple):
-    """`rows` sorts (None: it is sorted as it is); `starts`: where in that order each distinct key begins."""
+    """The order of keys.
+
+    Attributes:
+        rows: places that sort them; None where they are sorted as they are.
+        starts: where in that order each distinct key begins.
+    """
 
     rows: Longs | None
     starts: Longs
@@ -86,7 +91,7 @@ def hashes(keys: Sequence[pa.Array]) -> Hashes:
 
 
 def _codes(column: pa.Array) -> list[Longs]:
-    """One array of whole numbers in the column's order, after one of validity when it has nulls."""
+    """Return an array of whole numbers in the column's order, after one of validity when it has nulls."""
     kind = column.type
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())

@@ -81,7 +81,7 @@ def completed(partial: pa.Table, former: Former, schema: StoredSchema) -> pa.Tab
 
 
 def _filled(column: SchemaColumn, former: Former, taken_over: Mask) -> pa.Array:
-    """From the former rows, else the default."""
+    """Fill from the former rows, else by the default."""
     known = single_chunk(former.table.column(file_column(column.id)))
     both = pa.concat_arrays([known, constant(column, 1)])
     return both.take(pa.array(np.where(taken_over, former.at, len(known))))

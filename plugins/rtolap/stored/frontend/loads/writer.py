@@ -31,8 +31,7 @@ from rtolap.stored.metastore.records import Partition, Replica, Tablet
 
 @dataclass(frozen=True)
 class WriterSettings:
-    """
-    part_bytes          rows of a tablet are sent when they are so many bytes
+    """part_bytes          rows of a tablet are sent when they are so many bytes
     waiting_bytes_max   of all tablets together, before all are sent
     queue_bytes_max     what one node has not taken yet
     stall_s             a node that takes nothing for so long is left behind

@@ -42,7 +42,7 @@ def content_of(batches: Sequence[Batch], end: Offsets | None = None) -> Content:
     if any(batch.statements is not None for batch in batches):
         statements = [text for batch in batches for text in batch.statements or ()]
     order = np.lexsort((offsets, partitions))
-    if end is not None and len(values):
+    if end is not None and values:
         ends = np.zeros(int(partitions.max()) + 1, np.int64)
         for partition, at in end.items():
             if partition < len(ends):

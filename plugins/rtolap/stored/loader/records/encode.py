@@ -1,8 +1,8 @@
-"""Rows → the body of a request, column by column; the same rows always give the same bytes.
+r"""Rows → the body of a request, column by column; the same rows always give the same bytes.
 
 arrow   an IPC stream, for this product's endpoints
 json    one object a line; decimals and times as strings, so that no digit is lost on the way
-csv     text in double quotes, a backslash before each quote or backslash in it; \\N for null
+csv     text in double quotes, a backslash before each quote or backslash in it; \N for null
 """
 
 from __future__ import annotations
