@@ -34,10 +34,10 @@ from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.fragment import SUFFIX, open_fragment, write_fragment
 from rtolap.cubes.receiver.answers.query_service import answer
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.partition_progress import Progress
 from rtolap.cubes.receiver.local.fragments import cuboid_jobs, keep_cuboids, merge, merge_job
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable
-from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord

@@ -20,7 +20,7 @@ import duckdb
 import msgspec
 import pyarrow.json as pj
 from rtolap.base.clock import SystemClock
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord

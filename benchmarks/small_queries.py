@@ -40,8 +40,8 @@ from rtolap.base.users import Users, password_hash
 from rtolap.cli.serving import switch_often
 from rtolap.cubes.receiver.answers.query_service import answer
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.flight import ReceiverFlightServer
-from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord

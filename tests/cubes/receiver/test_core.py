@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import StaleSnapshot, Unavailable
-from rtolap.cubes.receiver import intake, limits
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core import intake, limits
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.checkpoint import NAME
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.reports import cube_report

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotFound, Refused, Unavailable
-from rtolap.cubes.receiver.dead_letters import HELD_BYTES_MAX, DeadLetterWriter
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.dead_letters import HELD_BYTES_MAX, DeadLetterWriter
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.cubes.receiver.views import CubeView

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.cubes.receiver.answers.query_service import answer
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.tables import LocalTable
 from rtolap.cubes.receiver.settings import ReceiverSettings

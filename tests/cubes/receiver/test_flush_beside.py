@@ -10,7 +10,7 @@ import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.cubes.format import fragment as fragment_format
 from rtolap.cubes.receiver.answers.query_service import answer
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.tables import LocalTable
 from rtolap.cubes.receiver.settings import ReceiverSettings

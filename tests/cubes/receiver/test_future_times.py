@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from rtolap.base.clock import ManualClock
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.align import Piece
 from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.settings import ReceiverSettings

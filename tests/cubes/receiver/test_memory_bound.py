@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.cubes.receiver.answers.query_service import answer
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.cubes.receiver.views import CubeView

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.cubes.receiver.answers.result_cache import ResultCache, merged_plainly, shape_of
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.small_cuboids import TableCuboids
 from rtolap.cubes.receiver.local.tables import LocalTable

@@ -19,11 +19,11 @@ from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.aggregate import merge_tables
 from rtolap.cubes.format.fragment import open_fragment, write_fragment
 from rtolap.cubes.receiver.answers.query_service import answer
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.partition_progress import Progress
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.small_cuboids import TableCuboids, small_cuboids
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable
-from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.reports import cube_stats
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.cubes.receiver.answers.query_service import answer
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord

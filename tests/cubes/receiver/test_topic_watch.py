@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rtolap.base.clock import ManualClock
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.cubes.receiver.views import CubeView

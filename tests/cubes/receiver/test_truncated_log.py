@@ -13,12 +13,12 @@ import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Unavailable
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.topic_watch import LOG_END_EVERY_S
 from rtolap.cubes.receiver.local.checkpoint import NAME
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerState
-from rtolap.cubes.receiver.topic_watch import LOG_END_EVERY_S
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import LogTruncated, OutRecord
 from rtolap.kafka.memory.broker import MemoryBroker

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound, RtolapError
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.checkpoint import NAME
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerState

@@ -15,7 +15,7 @@ import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotYet, RtolapError, Unavailable
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.checkpoint import NAME
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.settings import ReceiverSettings

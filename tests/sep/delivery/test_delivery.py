@@ -14,11 +14,11 @@ from rtolap.sep.delivery.delivered_edits import Mask
 from rtolap.sep.delivery.delivery import Call, Delivery
 from rtolap.sep.delivery.journal import Journal, journal_name
 from rtolap.sep.delivery.letters import dead_letter_topic
+from rtolap.sep.delivery.listener import Listener
 from rtolap.sep.delivery.poison import PoisonPolicy
 from rtolap.sep.events.edit_batch import EVENTS_SCHEMA, LATE_FIELD, EditBatch
 from rtolap.sep.listeners.callable import CallableListener, Lanes
 from rtolap.sep.listeners.kafka_topic import EncodedEvents, KafkaTopicListener
-from rtolap.sep.listeners.listener import Listener
 
 from tests.support.sep.batches import Event, batch_of, keys_of, puts
 from tests.support.sep.delivery_runs import encode

@@ -13,7 +13,7 @@ import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotFound, NotLeader, Unavailable
 from rtolap.stored.frontend.election import Election, Endpoint, Mastership
-from rtolap.stored.frontend.http.body_pipe import BodyPipe
+from rtolap.stored.frontend.loads.body_pipe import BodyPipe
 from rtolap.stored.frontend.loads.error_files import FILE_BYTES_MAX, ErrorFiles
 from rtolap.stored.frontend.upkeep import PeriodicTask
 from rtolap.stored.metastore.database import Ledger

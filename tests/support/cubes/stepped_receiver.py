@@ -10,8 +10,8 @@ from typing import Protocol
 
 from rtolap.base.clock import ManualClock
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
-from rtolap.cubes.receiver.closing.commits import close_segment
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.closing_commits import close_segment
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.settings import ReceiverSettings

@@ -23,11 +23,11 @@ from rtolap.kafka.transactions import OutColumns
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits, Mask
 from rtolap.sep.delivery.delivery import Call, Delivery
 from rtolap.sep.delivery.journal import Journal
+from rtolap.sep.delivery.listener import Listener
 from rtolap.sep.delivery.poison import EventKey, PoisonPolicy
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.listeners.callable import CallableListener
 from rtolap.sep.listeners.kafka_topic import EncodedEvents, KafkaTopicListener
-from rtolap.sep.listeners.listener import Listener
 
 from tests.support.seeds import replay
 from tests.support.sep.batches import Event, batch_of, keys_of

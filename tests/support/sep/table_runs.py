@@ -29,11 +29,11 @@ from rtolap.protocols.stream_load.messages import (
 )
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits
 from rtolap.sep.delivery.journal import Journal
+from rtolap.sep.delivery.listener import Listener
 from rtolap.sep.delivery.poison import EventKey, PoisonPolicy
 from rtolap.sep.delivery.row_ranges import CLOCKS_APART_MS
 from rtolap.sep.events.edit_batch import CellType
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
-from rtolap.sep.listeners.listener import Listener
 from rtolap.sep.listeners.stored_table import StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
 from rtolap.stored.loader.sinks.memory import MemorySink, Transaction

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from itertools import combinations
 
 from rtolap.model.fleet import BrokerPool, DeclaredQuota, FleetCluster, KafkaFleet, PlacementRule, TopicOwner
+from rtolap.model.problems import Key, Problem, did_you_mean, raise_all
 from rtolap.model.validation.definition import cluster_problems, duplicates, name_problems
-from rtolap.model.validation.problems import Key, Problem, did_you_mean, raise_all
 
 BROKER_ID_MAX = 2**31 - 1
 RANGE_MAX = 10_000  # brokers of one range: larger is a slip of the pen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rtolap.model.loader import Loader, SinkPartitions
+from rtolap.model.problems import Problem, bound_problems, raise_all
 from rtolap.model.validation.definition import (
     cluster_problems,
     duplicates,
@@ -10,7 +11,6 @@ from rtolap.model.validation.definition import (
     topic_problems,
     watermark_field_problems,
 )
-from rtolap.model.validation.problems import Problem, bound_problems, raise_all
 from rtolap.model.validation.stored_table import AHEAD_MAX
 
 ROWS_MAX = 5_000_000

@@ -11,7 +11,7 @@ committed; `upkeep` does what falls due, and all that a new master has to do.
 
 A **front end** is a process that takes loads over HTTP: `process` is the process, `assembly` puts it
 together, `election` says which of several is master, `upkeep` has its threads. A load goes `http.load` →
-`http.body_pipe` → `loads.load` (`distribution`, `error_files`) → `loads.writer` → `loads.committing`
+`loads.body_pipe` → `loads.load` (`distribution`, `error_files`) → `loads.writer` → `loads.committing`
 (`transactions.publishing`); `loads.group_commit` is the whole of several small ones.
 
 Invariants: what is COMMITTED becomes VISIBLE, whatever dies, strictly in order per partition; what is not

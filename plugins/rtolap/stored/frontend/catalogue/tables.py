@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from rtolap.base.errors import AlreadyExists, DefinitionError, NotFound, NotYet, Refused
+from rtolap.model.schema_changes import add_column, drop_column, rename_column
 from rtolap.model.stored.schema import DefinedTable, StoredSchema, initial_schema
-from rtolap.model.stored.schema_changes import add_column, drop_column, rename_column
 from rtolap.model.stored.table import StoredTable
 from rtolap.model.validation.stored_table import validate_stored_table
 from rtolap.protocols.stored_tables.messages import (

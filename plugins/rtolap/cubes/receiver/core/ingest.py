@@ -21,24 +21,24 @@ from pathlib import Path
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
-from rtolap.cubes.receiver.assignment import Assignment
-from rtolap.cubes.receiver.checkpointing import TOPIC_WAIT_S, Checkpoints, Persisting
-from rtolap.cubes.receiver.closing import candidates as closings
-from rtolap.cubes.receiver.closing.rules import SegmentClosing
-from rtolap.cubes.receiver.dead_letters import DeadLetterWriter
+from rtolap.cubes.receiver.closing_rules import SegmentClosing
+from rtolap.cubes.receiver.core import closing_candidates as closings
+from rtolap.cubes.receiver.core.assignment import Assignment
+from rtolap.cubes.receiver.core.checkpointing import TOPIC_WAIT_S, Checkpoints, Persisting
+from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
+from rtolap.cubes.receiver.core.intake import Intake
+from rtolap.cubes.receiver.core.limits import Limits
+from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.core.promises import Promises
+from rtolap.cubes.receiver.core.topic_watch import LostOffsets, TopicWatch
 from rtolap.cubes.receiver.hosts.host_progress import HostProgress
-from rtolap.cubes.receiver.intake import Intake
-from rtolap.cubes.receiver.limits import Limits
 from rtolap.cubes.receiver.local.checkpoint import CheckpointFile
 from rtolap.cubes.receiver.local.cut_logs import counted_beyond, known_by_vectors, without_cut
 from rtolap.cubes.receiver.local.fragments import MergeJob
 from rtolap.cubes.receiver.local.realign import aligned, exchanged
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
-from rtolap.cubes.receiver.partition_progress import Progress
-from rtolap.cubes.receiver.promises import Promises
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState, Lifecycle
-from rtolap.cubes.receiver.topic_watch import LostOffsets, TopicWatch
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import (
     LogTruncated,

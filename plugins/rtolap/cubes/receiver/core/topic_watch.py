@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import Refused, RtolapError, Unavailable
-from rtolap.cubes.receiver.checkpointing import TOPIC_WAIT_S
-from rtolap.cubes.receiver.partition_progress import Progress
+from rtolap.cubes.receiver.core.checkpointing import TOPIC_WAIT_S
+from rtolap.cubes.receiver.core.partition_progress import Progress
 from rtolap.kafka.interfaces import LogTruncated, OffsetsGone, StreamConsumer, TopicRecreated
 from rtolap.kafka.topic_identity import TopicIdentity
 from rtolap.model.completeness import EventLoss, behind_losses

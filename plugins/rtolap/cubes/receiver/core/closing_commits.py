@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import CommitConflict, Refused
-from rtolap.cubes.receiver.closing.rules import SegmentClosing
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.closing_rules import SegmentClosing
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import SegmentRecord

@@ -13,12 +13,12 @@ import msgspec
 from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
 from rtolap.cubes.format.fragment import delete_fragment
-from rtolap.cubes.receiver.dead_letters import DeadLetterWriter
-from rtolap.cubes.receiver.limits import Limits
+from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
+from rtolap.cubes.receiver.core.limits import Limits
+from rtolap.cubes.receiver.core.partition_progress import Progress
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.checkpoint import Checkpoint, CheckpointFile, entries
 from rtolap.cubes.receiver.local.tables import LocalState
-from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.kafka.interfaces import LogTruncated, TopicMissing, TopicRecreated
 from rtolap.kafka.topic_identity import TopicIdentity

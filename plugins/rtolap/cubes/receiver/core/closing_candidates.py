@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from rtolap.base.clock import Clock
-from rtolap.cubes.receiver.closing import rules as closing
-from rtolap.cubes.receiver.closing.rules import Takeover
+from rtolap.cubes.receiver import closing_rules as closing
+from rtolap.cubes.receiver.closing_rules import Takeover
+from rtolap.cubes.receiver.core.partition_progress import Progress
 from rtolap.cubes.receiver.local.tables import LocalState
-from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.model.cube import Schema
 from rtolap.model.offsets import Offsets

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from rtolap.base.clock import Clock
 from rtolap.cubes.format.aggregate import merge_tables
-from rtolap.cubes.receiver.dead_letters import DeadLetterWriter
+from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
+from rtolap.cubes.receiver.core.partition_progress import Progress
 from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch, heard, stated
 from rtolap.cubes.receiver.local.batch import batch_tables, decode_batch
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, appended
-from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.events.decode import Decoded, EventDecoder
 from rtolap.kafka.interfaces import Batch, StreamConsumer

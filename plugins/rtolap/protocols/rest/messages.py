@@ -1,4 +1,4 @@
-"""Common parts of all messages of the coordinator's protocol."""
+"""Common parts of all messages that a coordinator takes and answers over REST."""
 
 from __future__ import annotations
 

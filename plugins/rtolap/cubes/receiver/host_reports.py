@@ -21,9 +21,9 @@ from typing import Protocol, TypeVar
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
-from rtolap.cubes.receiver.closing.rules import Takeover
+from rtolap.cubes.receiver.closing_rules import Takeover
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.hosts.host_progress import PartitionProgress
-from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.metadata.records import CubeControl
 from rtolap.model.application import CubeWatermark
 from rtolap.watermark.reports import ProgressReports

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from rtolap.base.clock import Clock
-from rtolap.cubes.receiver.checkpointing import Checkpoints
+from rtolap.cubes.receiver.core.checkpointing import Checkpoints
+from rtolap.cubes.receiver.core.partition_progress import Progress
 from rtolap.cubes.receiver.local.tables import LocalState
-from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState, Lifecycle
 from rtolap.kafka.interfaces import StreamConsumer
 from rtolap.model.completeness import EventLoss, behind_losses

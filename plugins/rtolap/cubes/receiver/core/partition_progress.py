@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.cubes.receiver.closing.rules import Marks
+from rtolap.cubes.receiver.closing_rules import Marks
 from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch
 from rtolap.cubes.receiver.hosts.host_progress import HostProgress, SavedHosts
 from rtolap.cubes.receiver.local.batch import BatchTables
