@@ -33,7 +33,7 @@ from rtolap.model.cube import AggregationGroup, Schema, SegmentPolicy
 from rtolap.model.segment import SegmentState
 from rtolap.object_store.store import open_store
 from rtolap.protocols.receiver.client import ReceiverClients
-from rtolap.query.cluster import Cluster
+from rtolap.query.cluster.view import Cluster
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
 from rtolap.query.cubes.realtime import FlightSource
 from rtolap.query.lookups import Lookups

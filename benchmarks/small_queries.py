@@ -54,7 +54,7 @@ from rtolap.metadata.records import CubeControl, ReceiverRecord
 from rtolap.object_store.store import open_store
 from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
-from rtolap.query.cluster import Cluster
+from rtolap.query.cluster.view import Cluster
 from rtolap.query.cubes import merged_answer
 from rtolap.query.cubes.history import EmbeddedHistory
 from rtolap.query.cubes.realtime import FlightSource

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from rtolap.base.clock import ManualClock, SystemClock
-from rtolap.query.cluster import Cluster
+from rtolap.query.cluster.view import Cluster
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.history_cache.folder import CacheFolder
 from rtolap.query.history_cache.keeper import HistoryKeeper

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Corrupted, Unavailable
-from rtolap.query.cluster import Remembered
+from rtolap.query.cluster.remembered import Remembered
 
 DEADLINE_S = 30.0
 

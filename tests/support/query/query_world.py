@@ -43,7 +43,7 @@ from rtolap.protocols.receiver.messages import (
     PartitionStats,
 )
 from rtolap.query.cancel import Cancellation
-from rtolap.query.cluster import Cluster, Listing
+from rtolap.query.cluster.view import Cluster, Listing
 from rtolap.query.cubes.arrow_filter import arrow_filter
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
 from rtolap.query.engine import Engine

@@ -24,7 +24,7 @@ from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.store import Watch
 from rtolap.protocols.receiver.messages import ANSWER_KEY, CubeStats, PartialAnswer, PartialQuery
 from rtolap.query.cancel import Cancellation
-from rtolap.query.cluster import Cluster
+from rtolap.query.cluster.view import Cluster
 from rtolap.query.cubes.arrow_filter import arrow_filter
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.cubes.realtime import CancelHook
