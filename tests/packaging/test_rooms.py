@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.import_arrows import parse_arrows
-from tests.support.import_graph import import_graph
+from tests.support.import_graph import cycle, described, import_graph, imports_between_parts, rooms
 from tests.support.paths import PLUGINS, PROJECT
-from tests.support.room_cycles import cycle, described, imports_between_parts, rooms
 
 _LINES_MAX = 2_000  # of a room without layers of its own
 _CODE = (PLUGINS / "rtolap", PROJECT / "dags", PROJECT / "spark_jobs", PROJECT / "benchmarks")
