@@ -16,12 +16,13 @@ import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Refused
 from rtolap.cli.main import app
-from rtolap.fleet.lifecycle.actions import ClusterActions, PlannedDrains
+from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.mover import Mover
 from rtolap.fleet.moves.settings import MoverSettings
+from rtolap.fleet.operations.drains import PlannedDrains
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.kafka.administration.values import Partition

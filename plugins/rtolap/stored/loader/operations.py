@@ -1,4 +1,7 @@
-"""Access of the command line to loaders: the ledger, the processes' endpoints, the topic, the agent."""
+"""Use cases of loaders: declared, started, settled, reset; how far each is.
+
+Commands and DAGs call these, which know the ledger, the processes' endpoints, the topic and the agent.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
@@ -19,24 +21,17 @@ from rtolap.base.errors import (
     Unauthorized,
     Unavailable,
 )
-from rtolap.base.files import read_password
 from rtolap.base.settings import Settings
-from rtolap.cli.kafka_access import kafka_cluster
-from rtolap.events.rejects import TOPIC_CONFIG
-from rtolap.kafka.connections import KafkaConnections
+from rtolap.kafka.clusters import KafkaClusters
 from rtolap.kafka.interfaces import LogRange, TopicLog
 from rtolap.kafka.producer import KafkaAdmin
-from rtolap.kafka.rights import Need
-from rtolap.model.loader import Loader, LoaderSink, SinkPartitions
+from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import ProcessSpec, RestartPolicy
 from rtolap.protocols.loader.client import LoaderClient
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus, process_key
-from rtolap.protocols.stored_tables.mysql_partitions import MysqlPartitions
-from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.stored.loader.job import JobConfig, read_config, write_config
-from rtolap.stored.loader.records.rejects import FileBox, RejectBox, TopicBox, reject_topic
 from rtolap.stored.loader.reset import given, going_on, left_labels, settle_batch
 from rtolap.stored.loader.status import status_of
 from rtolap.stored.metastore.database import Ledger
@@ -48,6 +43,8 @@ _KEPT_ON_AGENT_S = 10 * 365 * 86_400.0  # whoever starts by hand renews no lease
 
 
 class JobAccess:
+    """Jobs of one ledger, and what a person does with them."""
+
     def __init__(self, ledger: Ledger, settings: Settings) -> None:
         self.jobs = LoadJobs(ledger)
         self.records = OffsetsRecords(ledger)
@@ -142,6 +139,16 @@ class JobAccess:
                 action=f"run `rtolap agent serve`, or `rtolap loader run {job}` yourself",
             ) from error
 
+    def stop(self, job: str, why: str) -> None:
+        """Want it stopped: what is under way is finished first."""
+        self.jobs.change_state(job, LoadJobEvent.STOP, why)
+
+    def restart(self, job: str, why: str, wait_s: float) -> None:
+        """Start it again once its process has ended. Raises NotYet when that takes longer, and as `start`."""
+        self.stop(job, why)
+        self.wait(job, wait_s, lambda status: not status.alive)
+        self.start(job)
+
     def wait(self, job: str, wait_s: float, is_so: Callable[[LoaderStatus], bool]) -> LoaderStatus:
         """Return the first status that `is_so`. Raises NotYet when the time is over."""
         deadline_s = time.monotonic() + wait_s
@@ -168,7 +175,7 @@ class JobAccess:
             agent.ensure(key, spec)
 
     def _log(self, loader: Loader) -> TopicLog:
-        admin = KafkaAdmin(kafka_cluster(self._settings, loader.kafka_cluster))
+        admin = KafkaAdmin(KafkaClusters.of_host(self._settings).get(loader.kafka_cluster))
         try:
             starts, ends = admin.offsets(loader.topic, "earliest"), admin.offsets(loader.topic, "latest")
             topic_id = admin.topic_id(loader.topic)
@@ -188,54 +195,3 @@ class JobAccess:
 def job_access(settings: Settings) -> Iterator[JobAccess]:
     with Ledger.open(settings.ledger, password_file=settings.ledger_password_file) as ledger:
         yield JobAccess(ledger, settings)
-
-
-def sink_of(loader: Loader, settings: Settings) -> StreamLoadClient:
-    """Return a client of the endpoints that the loader names, else of this cluster's, with the CA that they
-    are trusted by.
-    """
-    sink = loader.sink
-    password = _password(sink.password_file)
-    urls, ca_file = sink.urls or settings.stream_load_urls(), None if sink.urls else settings.stream_load_ca
-    if sink.ca_file is not None:
-        ca_file = Path(sink.ca_file)
-    return StreamLoadClient(urls, sink.user, password, ca_file=ca_file)
-
-
-def partition_endpoint(sink: LoaderSink, wanted: SinkPartitions) -> MysqlPartitions:
-    """Its password is read with each connection. Raises DefinitionError for a wrong address."""
-    password_file = wanted.password_file or sink.password_file
-    ca_file = None if wanted.ca_file is None else Path(wanted.ca_file)
-    host_port = wanted.host_port
-    if host_port is None:
-        raise DefinitionError(
-            "not the address of a MySQL endpoint", expected="host:port", found=repr(wanted.sql)
-        )
-    user = wanted.user or sink.user
-    return MysqlPartitions(*host_port, user, lambda: _password(password_file), ca_file=ca_file)
-
-
-def _password(file: str | None) -> str:
-    return "" if file is None else read_password(Path(file), "the sink")
-
-
-def check_loader_rights(loader: Loader, connections: KafkaConnections) -> None:
-    """Before anything is read: may it read the topic, and keep refused records?
-
-    Raises Forbidden, which names what is missing, Unauthorized and DefinitionError.
-    """
-    needs = [Need(loader.topic, "Read")]
-    if loader.rejects.to == "topic":
-        needs.append(Need(reject_topic(loader.topic, loader.name), "Write", creates=True))
-    connections.check_rights(loader.kafka_cluster, needs)
-
-
-def reject_box(loader: Loader, settings: Settings, connections: KafkaConnections) -> RejectBox:
-    if loader.rejects.to == "file":
-        return FileBox(settings.data_dir / "loaders" / f"{loader.name}.rejects.jsonl")
-    topic = reject_topic(loader.topic, loader.name)
-
-    def create() -> None:
-        connections.admin(loader.kafka_cluster).create_topic(topic, 1, config=TOPIC_CONFIG)
-
-    return TopicBox(connections.producer(loader.kafka_cluster), topic, create)
