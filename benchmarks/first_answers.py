@@ -41,15 +41,15 @@ from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTa
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import AggregationGroup, Schema
 from rtolap.model.predicate import Compare
 from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
 
 from benchmarks import events
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryProducer
 
 HOUR_MS = 3_600_000
 VALUES = {"country": 10, "device": 4, "campaign": 5}

@@ -24,9 +24,6 @@ from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, ReceiverRecord, SegmentRecord
 from rtolap.model.cube import AggregationGroup, Schema, SegmentPolicy
@@ -42,6 +39,9 @@ from rtolap.query.statement_service import Limits, QueryService
 from benchmarks import events
 from benchmarks.ready_history import build, new_metadata
 from benchmarks.small_queries import SET, TOKEN, serve
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryProducer
 
 TOPIC = "bench"
 DAY_MS = 86_400_000

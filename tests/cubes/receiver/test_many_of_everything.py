@@ -20,14 +20,14 @@ from rtolap.cubes.receiver.runner import StepPace
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.metadata.records import CubeControl
 from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 from tests.support.cubes.later_executor import LaterExecutor
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryProducer
 
 SCHEMA = small_schema()
 VIEW = CubeView(

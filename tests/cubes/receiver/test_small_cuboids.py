@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Refused
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.aggregate import merge_tables
@@ -28,9 +27,6 @@ from rtolap.cubes.receiver.reports import cube_stats
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import AggregationGroup, Cuboid, Measure, Schema, SegmentPolicy, cuboids
 from rtolap.model.predicate import And, Compare, In, IsNull, Predicate
@@ -38,6 +34,10 @@ from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, Partia
 
 from tests.support.cubes.builders import START_MS, small_schema
 from tests.support.seeds import so_many
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryProducer
 
 HOUR_MS = 3_600_000
 MEASURES = (

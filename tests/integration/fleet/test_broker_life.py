@@ -26,7 +26,6 @@ from rtolap.fleet.operations.drains import PlannedDrains
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.kafka.administration.values import Partition
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create
 from rtolap.stack.artifacts import JavaArtifacts
 from typer.testing import CliRunner
@@ -36,6 +35,7 @@ from tests.support.commands import called, ended
 from tests.support.fleet.broker_lives import undeclared
 from tests.support.fleet.brokers import Brokers
 from tests.support.fleet.mover_process import MoverProcess
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration

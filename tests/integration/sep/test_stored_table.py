@@ -16,7 +16,6 @@ from random import Random
 import pymysql
 import pytest
 from rtolap.base.clock import SystemClock
-from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.model.subscription import CellColumn, HBaseSource, RowColumn, Subscription, SubscriptionListener
 from rtolap.protocols.stored_tables.messages import TableName
@@ -39,6 +38,7 @@ from tests.support.sep.rewritten_rows import RewrittenRows, State
 from tests.support.sep.row_lives import ModelRows
 from tests.support.stored.stored_cluster import StoredCluster
 from tests.support.stored.stream_load_cluster import PASSWORD, USER
+from tests.support.twins.kafka_broker import MemoryBroker
 from tests.support.waiting import result_of, until
 
 pytestmark = pytest.mark.integration

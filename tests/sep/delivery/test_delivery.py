@@ -3,12 +3,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import CommitUnknown, Forbidden, NotLeader, Refused, RtolapError, Unavailable
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin
-from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
 from rtolap.kafka.transactions import OutColumns
 from rtolap.sep.delivery.delivered_edits import Mask
 from rtolap.sep.delivery.delivery import Call, Delivery
@@ -22,6 +17,11 @@ from rtolap.sep.listeners.kafka_topic import EncodedEvents, KafkaTopicListener
 
 from tests.support.sep.batches import Event, batch_of, keys_of, puts
 from tests.support.sep.delivery_runs import encode
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryAdmin
+from tests.support.twins.kafka_transactions import MemoryTransactionalProducer
 
 FOREVER_S = 1e12
 LETTERS = dead_letter_topic("orders")

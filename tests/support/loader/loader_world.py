@@ -39,11 +39,11 @@ from rtolap.stack.process import ManagedProcess
 from rtolap.stack.spec import ProcessSpec
 from rtolap.stored.loader.job import JobConfig, write_config
 from rtolap.stored.loader.operations import JobAccess
-from rtolap.stored.loader.sinks.memory import Row
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_jobs import LoadJobEvent
 
 from tests.support.stored.stream_load_cluster import HOST, PASSWORD, USER, StreamLoadCluster
+from tests.support.twins.loader_sink import Row
 from tests.support.waiting import patience_s
 
 DATABASE = "loads"

@@ -19,7 +19,6 @@ from rtolap.cubes.receiver.answers.query_service import answer
 from rtolap.cubes.receiver.local.align import Vectors
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.store import Watch
 from rtolap.protocols.receiver.messages import ANSWER_KEY, CubeStats, PartialAnswer, PartialQuery
@@ -35,6 +34,7 @@ from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.stepped_receiver import Receiver
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 
 class SteppedQuery:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rtolap.model.loader import Loader, SinkPartitions
-from rtolap.model.problems import Problem, bound_problems, raise_all
+from rtolap.model.problems import Problem, bound_problems
 from rtolap.model.validation.definition import (
     cluster_problems,
     duplicates,
@@ -28,10 +28,6 @@ _BOUNDS: tuple[tuple[tuple[str, ...], int, int], ...] = (
     (("sink", "label_kept_ms"), 60_000, 365 * 86_400_000),
     (("sink", "label_kept_count"), 1, 100_000_000),
 )
-
-
-def validate_loader(loader: Loader) -> None:
-    raise_all(f"loader {loader.name}", loader_problems(loader))
 
 
 def loader_problems(loader: Loader) -> tuple[Problem, ...]:

@@ -5,7 +5,7 @@ it is kept; a partition's **version** is what a published transaction makes, +1 
 storage node, which prepares what it was sent, publishes it as a version, or drops it.
 
 In `transactions`, `states` is the life of a transaction, `labels` the rules of labels, `quorum` those of
-majorities: all pure. `participants` is the seam towards the nodes, `memory_participants` its twin in memory.
+majorities: all pure. `participants` is the seam towards the nodes.
 `requests` begins, commits and aborts (`preparation` prepares the nodes first), `publishing` finishes what is
 committed; `upkeep` does what falls due, and all that a new master has to do.
 

@@ -139,15 +139,6 @@ class LoadJobRun:
     def log_ends(self) -> Offsets | None:
         return self.source.log_ends()
 
-    def loaded_offsets(self) -> Offsets:
-        """Return the end of the longest row of loaded batches."""
-        offsets: Offsets = {}
-        for record in self._records.all(self.job.job_id):
-            if not record.loaded:
-                break
-            offsets = record.end_offsets
-        return offsets
-
     def _open_consumer(self) -> StreamConsumer:
         return self._resources.open_consumer(self.loader)
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 from msgspec import UNSET, UnsetType
-
 from rtolap.base.errors import IllegalTransition, NotFound, Refused, RowsRefused, Unavailable
 from rtolap.protocols.stream_load.messages import (
     LoadAnswer,

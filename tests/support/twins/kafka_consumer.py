@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.kafka.interfaces import (
     BATCH_BYTES_MAX,
@@ -17,9 +16,10 @@ from rtolap.kafka.interfaces import (
     LogRange,
     OffsetsGone,
 )
-from rtolap.kafka.memory.broker import Log, MemoryBroker
 from rtolap.model.leader_epochs import LeaderEpochs
 from rtolap.model.offsets import Offsets
+
+from tests.support.twins.kafka_broker import Log, MemoryBroker
 
 
 class MemoryConsumer:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from rtolap.base.errors import NotLeader, Unavailable
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.transactions import OutColumns
+
+from tests.support.twins.kafka_broker import MemoryBroker
 
 
 class MemoryTransactionalProducer:

@@ -12,8 +12,9 @@ from rtolap.kafka.administration.interface import (
     ListedGroup,
     ListedGroups,
 )
-from rtolap.kafka.administration.memory_cluster import MemoryCluster
 from rtolap.kafka.administration.values import Partition
+
+from tests.support.twins.administered_cluster import MemoryCluster
 
 
 class MemoryUsage:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rtolap.base.errors import DefinitionError, NotFound, Refused, RtolapError, Unavailable
 from rtolap.kafka.interfaces import Delivered, OutRecord
-from rtolap.kafka.memory.broker import Log, MemoryBroker
 from rtolap.model.offsets import Offsets
+
+from tests.support.twins.kafka_broker import Log, MemoryBroker
 
 
 class MemoryProducer:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from rtolap.base.errors import Forbidden, NotFound, RtolapError, Unavailable
 from rtolap.kafka.administration.interface import Outcomes
-from rtolap.kafka.administration.memory_usage import MemoryUsage
 from rtolap.kafka.administration.values import (
     CORDONED_LOG_DIRS,
     NO_BROKER,
@@ -26,6 +25,8 @@ from rtolap.kafka.administration.values import (
     RunningReassignment,
     TopicDescription,
 )
+
+from tests.support.twins.administered_usage import MemoryUsage
 
 
 class MemoryAdministration(MemoryUsage):
