@@ -14,8 +14,7 @@ from rtolap.fleet.planning.rules import check_applies
 from rtolap.fleet.snapshot.model import Snapshot
 
 from tests.support.fleet.exact_disks import fewest_bytes
-from tests.support.fleet.hand_made import hand_made
-from tests.support.fleet.planned_fleets import state_after
+from tests.support.fleet.hand_made import hand_made, state_after
 from tests.support.fleet.slow_cluster import SlowCluster
 from tests.support.seeds import so_many
 

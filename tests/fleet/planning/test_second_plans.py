@@ -26,7 +26,7 @@ from rtolap.fleet.planning.repairs import plan_placement, plan_racks
 from rtolap.fleet.planning.rules import check_applies
 from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
 
-from tests.support.fleet.planned_fleets import state_after
+from tests.support.fleet.hand_made import state_after
 from tests.support.fleet.random_fleets import NONE, Oddities, random_fleet
 from tests.support.fleet.random_rules import random_rules
 from tests.support.fleet.slow_cluster import SlowCluster

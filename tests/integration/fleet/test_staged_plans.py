@@ -16,8 +16,8 @@ from rtolap.stack.artifacts import JavaArtifacts
 
 from tests.integration.fleet.conftest import world_of
 from tests.support.fleet.brokers import Brokers
+from tests.support.fleet.hand_made import state_after
 from tests.support.fleet.moved_fleet import MovedFleet, moved_fleet
-from tests.support.fleet.planned_fleets import state_after
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
