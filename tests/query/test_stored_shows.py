@@ -94,7 +94,7 @@ def test_databases_are_created_and_dropped_by_sql() -> None:
             run("drop database shop")
         with pytest.raises(QueryError, match="nothing can be defined in database rtolap"):
             run("create database rtolap")
-        assert len(refreshes) == 9, "after each statement, also after one that was refused"
+        assert len(refreshes) == 10, "after each statement, also after one that was refused"
 
 
 def test_a_database_without_tables_can_be_used() -> None:
