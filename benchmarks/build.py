@@ -39,7 +39,7 @@ from rtolap.model.offsets import PartRange
 from rtolap.model.segment import SegmentRange
 from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.object_store.store import ObjectStore, open_store
-from rtolap.stack.servers.java import spark_submit_options
+from rtolap.stack.java import spark_submit_options
 
 _PROJECT = Path(__file__).resolve().parents[1]
 _HOUR_MS = 3_600_000

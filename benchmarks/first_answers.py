@@ -34,22 +34,22 @@ from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.fragment import SUFFIX, open_fragment, write_fragment
 from rtolap.cubes.receiver.answers.query_service import answer
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.partition_progress import Progress
 from rtolap.cubes.receiver.local.fragments import cuboid_jobs, keep_cuboids, merge, merge_job
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable
-from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import AggregationGroup, Schema
 from rtolap.model.predicate import Compare
 from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
 
 from benchmarks import events
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryProducer
 
 HOUR_MS = 3_600_000
 VALUES = {"country": 10, "device": 4, "campaign": 5}

@@ -20,20 +20,17 @@ import duckdb
 import msgspec
 import pyarrow.json as pj
 from rtolap.base.clock import SystemClock
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, ReceiverRecord, SegmentRecord
 from rtolap.model.cube import AggregationGroup, Schema, SegmentPolicy
 from rtolap.model.segment import SegmentState
 from rtolap.object_store.store import open_store
 from rtolap.protocols.receiver.client import ReceiverClients
-from rtolap.query.cluster import Cluster
+from rtolap.query.cluster.view import Cluster
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
 from rtolap.query.cubes.realtime import FlightSource
 from rtolap.query.lookups import Lookups
@@ -42,6 +39,9 @@ from rtolap.query.statement_service import Limits, QueryService
 from benchmarks import events
 from benchmarks.ready_history import build, new_metadata
 from benchmarks.small_queries import SET, TOKEN, serve
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryProducer
 
 TOPIC = "bench"
 DAY_MS = 86_400_000

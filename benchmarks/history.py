@@ -40,7 +40,7 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Unavailable
 from rtolap.metadata.records import CubeControl
 from rtolap.object_store.store import open_store
-from rtolap.query.cluster import Cluster
+from rtolap.query.cluster.view import Cluster
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
 from rtolap.query.lookups import Lookups
 from rtolap.query.prepared import PreparedStatements

@@ -30,7 +30,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from rtolap.base.clock import SystemClock
 from rtolap.base.cycle_collection import CycleCollection
 from rtolap.cubes.receiver.answers.query_service import answer
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.consumer import KafkaConsumer

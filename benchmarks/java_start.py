@@ -23,9 +23,9 @@ from pathlib import Path
 import psutil
 from rtolap.stack.artifacts import JavaArtifacts, java_artifacts
 from rtolap.stack.class_recording import make_archives, run_build
+from rtolap.stack.java import archive_flags, spark_class_path
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
-from rtolap.stack.servers.java import archive_flags, spark_class_path
 from rtolap.stack.servers.kafka import kafka_spec
 from rtolap.stack.servers.zookeeper import zookeeper_spec
 from rtolap.stack.spec import ProcessSpec

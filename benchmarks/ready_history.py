@@ -11,11 +11,12 @@ from rtolap.base.clock import SystemClock
 from rtolap.cubes.format.history import describe_file, write_manifest
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import Partial, Schema, cuboids
 from rtolap.model.segment import SegmentState, segment_of
 from rtolap.object_store.store import ObjectStore
+
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 _MERGED = {"sum": "sum", "min": "min", "max": "max"}
 

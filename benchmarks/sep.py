@@ -29,11 +29,6 @@ import psutil
 from rtolap.base.clock import SystemClock
 from rtolap.base.settings import Settings
 from rtolap.kafka.clusters import cluster_of
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin
-from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.model.subscription import CellColumn, HBaseSource, Subscription, SubscriptionListener
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
 from rtolap.sep.consumer.server import ConsumerServer
@@ -51,6 +46,11 @@ from benchmarks.sep_ports import CALL_EVENTS, PORTS, Spent, calls, serve
 from benchmarks.servers import kafka
 from tests.support.sep.replication_client import RegionServer
 from tests.support.sep.wal_calls import Cell, Entry
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryAdmin
+from tests.support.twins.kafka_transactions import MemoryTransactionalProducer
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 ROWS = {"one put per entry": 1, "100 rows per entry": 100}
 

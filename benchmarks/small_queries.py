@@ -40,21 +40,17 @@ from rtolap.base.users import Users, password_hash
 from rtolap.cli.serving import switch_often
 from rtolap.cubes.receiver.answers.query_service import answer
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.flight import ReceiverFlightServer
-from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import CubeControl, ReceiverRecord
 from rtolap.object_store.store import open_store
 from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
-from rtolap.query.cluster import Cluster
+from rtolap.query.cluster.view import Cluster
 from rtolap.query.cubes import merged_answer
 from rtolap.query.cubes.history import EmbeddedHistory
 from rtolap.query.cubes.realtime import FlightSource
@@ -64,6 +60,10 @@ from rtolap.query.mysql.server import MySqlServer
 from rtolap.query.statement_service import Limits, QueryService
 
 from benchmarks import events
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryProducer
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 TOKEN, USER, PASSWORD = "bench", "bench", "bench"
 SET = "rs"

@@ -15,12 +15,13 @@ from rtolap.agent.commands import Commands
 from rtolap.agent.options import Host
 from rtolap.agent.records import StateFile
 from rtolap.agent.supervisor import Supervisor
-from rtolap.base.clock import Clock, ManualClock
+from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.base.pids import pid_lives
 from rtolap.protocols.agent.messages import LastGeneration, ProcessSpec, ProcessStatus, RestartPolicy
 
 from tests.support.agent_harness import TICK_S, shell
+from tests.support.twins.clock import ManualClock
 from tests.support.waiting import until as wait_until
 
 DEADLINE_S = 15.0

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 from rtolap.airflow.fleet_looks import LOOKS, Look
-from rtolap.airflow.hooks.fleet import OpenedFleet
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.operators import fleet as operators
 from rtolap.airflow.operators.fleet import BrokerOperationOperator, PlanFleetOperator, SubmitPlanOperator
@@ -38,6 +37,7 @@ from rtolap.fleet.lifecycle.states import BrokerLife
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.submitting import MoverRequests
+from rtolap.fleet.operations.cluster import OpenedFleet
 from rtolap.fleet.snapshot.rates import TopicRates
 from rtolap.kafka.administration.values import Partition
 from rtolap.object_store.store import open_store

@@ -31,7 +31,6 @@ from rtolap.airflow.triggers.health import HealthLog
 from rtolap.airflow.triggers.loaded import LoadedTrigger, PartitionsTrigger
 from rtolap.airflow.triggers.orphans import settled
 from rtolap.airflow.triggers.process import ProcessTrigger
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Unavailable
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus, RestartPolicy, WaitingTask
@@ -39,6 +38,7 @@ from rtolap.protocols.coordinator.messages import Queue, QueueEntry
 from rtolap.protocols.watermark.messages import ApplicationWatermarks, Explanation
 
 from tests.support.agent_harness import RunningAgent, running_agent
+from tests.support.twins.clock import ManualClock
 
 pytestmark = pytest.mark.usefixtures("connection")
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
 
+from tests.support.paths import PYTHONPATH
+
 SCRIPT = """
     import gc, weakref
-    from rtolap.base.clock import ManualClock
+    from tests.support.twins.clock import ManualClock
     from rtolap.base import cycle_collection
     from rtolap.base.cycle_collection import ALL_EVERY_S, YOUNG_EVERY_S, CycleCollection
 
@@ -54,6 +57,7 @@ SCRIPT = """
 def test_cycles_go_by_the_clock_and_by_number() -> None:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(SCRIPT)],
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
         capture_output=True,
         text=True,
         timeout=50,

@@ -9,8 +9,9 @@ import pytest
 from rtolap.base.errors import NotFound
 from rtolap.cli.main import app
 from rtolap.cli.sep import serve
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from typer.testing import CliRunner
+
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 
 @pytest.mark.parametrize(

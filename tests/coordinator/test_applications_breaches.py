@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.coordinator.applications.explain import explain
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.applications import ApplicationRecords
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.model.application import Application, Deficit, HostList, Registry, Rule, Sink, Source
 from rtolap.model.completeness import Completeness, is_breached
 from rtolap.protocols.watermark.messages import HostsChange, ReportBatch, SourceReport
+
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 MINUTE_MS = 60_000
 START_MS = 1_700_000_000_000

@@ -12,7 +12,6 @@ import pytest
 from rtolap.base.errors import DefinitionError, NotFound, NotLeader, Refused
 from rtolap.cli import definitions
 from rtolap.metadata.applications import BYTES_MAX, ApplicationRecords, KeptHosts, packed, unpacked
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import LeavingHost
 from rtolap.model.application import Application
 from rtolap.protocols.watermark import messages as wire
@@ -20,6 +19,7 @@ from rtolap.protocols.watermark.messages import HostsChange
 from typer.testing import CliRunner
 
 from tests.support.cubes.coordinator_harness import CUBE, TABLE, Cluster
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 from tests.support.watermarks.application_reports import (
     NAME,
     Reporter,

@@ -14,11 +14,9 @@ import random
 
 import numpy as np
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotLeader
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.applications import ApplicationRecords
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.model.application import (
     Application,
     HostList,
@@ -33,6 +31,8 @@ from rtolap.protocols.watermark.messages import HostsChange, ReportAnswer, Repor
 from rtolap.watermark_client.pending import Pending
 
 from tests.support.cubes.mortal_coordinator import Killed, MortalStore
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 START_MS = 1_000_000_000_000
 DAY_MS = 86_400_000

@@ -16,11 +16,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotFound, NotLeader
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.applications import ApplicationRecords
-from rtolap.metadata.memory import MemoryEnsemble
 from rtolap.model.application import (
     Application,
     Deficit,
@@ -43,6 +41,8 @@ from rtolap.protocols.watermark.messages import (
 
 from tests.support.cubes.mortal_coordinator import Killed, MortalStore
 from tests.support.seeds import so_many
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.metadata import MemoryEnsemble
 from tests.support.watermarks.application_model import Kept, SlowServer
 
 RUNS, SEEDS, STEPS = so_many(500, 1_300), 10, 11

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 from rtolap.base.errors import CommitConflict, NotLeader
 from rtolap.coordinator.leadership import FencedStore
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create, Put
+
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 ELECTION = "/election"
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.coordinator.purge import GRACE_MS, Purge
-from rtolap.cubes.receiver.closing.commits import close_segment
-from rtolap.cubes.receiver.closing.rules import SegmentClosing
+from rtolap.cubes.receiver.closing_rules import SegmentClosing
+from rtolap.cubes.receiver.core.closing_commits import close_segment
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord

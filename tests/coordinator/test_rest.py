@@ -10,11 +10,11 @@ from rtolap.base.server_limits import HttpLimits
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.server import build_app
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.memory import MemoryStore
 from rtolap.protocols.coordinator.client import AsyncCoordinatorClient, CoordinatorClient
 
 from tests.support.cubes.coordinator_harness import NAME, TOKEN, URL, Cluster
 from tests.support.cubes.metadata_contract import eventually
+from tests.support.twins.metadata import MemoryStore
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 

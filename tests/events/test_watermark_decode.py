@@ -11,10 +11,11 @@ import pytest
 from rtolap.base.errors import DefinitionError
 from rtolap.events.decode import Decoded, EventDecoder
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.watermark.records.columns import batch_statements
 from rtolap.watermark.records.statement import Statement, control_record, stating
+
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
 
 NOW_MS = 1_400_000_000_000
 PARTITIONS = 3

@@ -23,10 +23,10 @@ import psutil
 import pytest
 from confluent_kafka.cimpl import NewTopic
 from rtolap.stack.artifacts import JavaArtifacts, java_artifacts
+from rtolap.stack.java import spark_submit_options
 from rtolap.stack.pids import is_same_process
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
-from rtolap.stack.servers.java import spark_submit_options
 from rtolap.stack.servers.kafka import kafka_spec
 from rtolap.stack.servers.mariadb import mariadb_spec
 from rtolap.stack.servers.zookeeper import zookeeper_spec

@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 from rtolap.kafka.catch_up import CatchUpBounds, CatchUpConsumer, LaneChooser
 from rtolap.kafka.interfaces import BATCH_BYTES_MAX, OffsetsGone, OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
 
 from tests.support.seeds import so_many
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
 
 _BOUNDS = CatchUpBounds(behind_records=100, near_records=10, looks=2, look_every_s=1.0)
 

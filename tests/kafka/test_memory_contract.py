@@ -5,12 +5,12 @@ import pytest
 from rtolap.base.errors import Unavailable
 from rtolap.kafka.catch_up import CatchUpConsumer
 from rtolap.kafka.interfaces import OutRecord, StreamConsumer
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin, MemoryProducer
 
 from tests.support.catch_up import EAGER
 from tests.support.cubes.stream_contract import StreamContract, World
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryAdmin, MemoryProducer
 
 
 def memory_world(consumer: Callable[[MemoryBroker, str], StreamConsumer]) -> World:

@@ -1,11 +1,11 @@
 import pytest
 from rtolap.base.errors import Unavailable
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin
-from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
 
 from tests.support.cubes.transaction_contract import TransactionContract, Transactions, column
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryAdmin
+from tests.support.twins.kafka_transactions import MemoryTransactionalProducer
 
 
 class TestMemoryTransactions(TransactionContract):

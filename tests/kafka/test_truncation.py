@@ -7,12 +7,12 @@ import random
 import pytest
 from rtolap.base.errors import Unavailable
 from rtolap.kafka.interfaces import EpochEnd, LogTruncated, OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.kafka.truncation import TruncationCheck
 from rtolap.model.leader_epochs import EpochRange, LeaderEpochs, continued, of_marks
 
 from tests.support.seeds import so_many
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
 
 
 class Reader:

@@ -5,10 +5,10 @@ from typing import Literal
 
 import pytest
 from rtolap.base.errors import CommitUnknown, Unavailable
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create, MetadataStore
 
 from tests.support.cubes.metadata_contract import MetadataStoreContract, Sessions, eventually
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 
 class MemorySessions(Sessions):

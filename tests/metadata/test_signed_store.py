@@ -13,13 +13,13 @@ from rtolap.base.metrics import Metrics
 from rtolap.metadata import paths
 from rtolap.metadata.cluster_store import show_refused
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import ReceiverRecord
 from rtolap.metadata.signed import SignedStore
 from rtolap.metadata.store import SIGNATURE_MARK, Create, Delete, MetadataStore, Put
 
 from tests.support.cubes.metadata_contract import MetadataStoreContract, Sessions, eventually
 from tests.support.seeds import so_many
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 TOKEN = "a-token-of-this-test"
 

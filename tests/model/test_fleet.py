@@ -18,7 +18,8 @@ from rtolap.model.fleet import (
     TopicOwner,
     first_matches,
 )
-from rtolap.model.validation.fleet import validate_fleet
+from rtolap.model.problems import raise_all
+from rtolap.model.validation.fleet import fleet_problems
 from rtolap.model.yaml_files import read_definitions
 
 from tests.support.paths import PROJECT
@@ -130,11 +131,15 @@ def _fleet(**clusters: FleetCluster) -> KafkaFleet:
     return KafkaFleet("f", clusters, (TopicOwner(("*",), "shop"),))
 
 
+def _check(fleet: KafkaFleet) -> None:
+    raise_all("fleet", fleet_problems(fleet))
+
+
 def test_two_clusters_of_a_fleet_are_not_one_kafka_cluster() -> None:
     one = FleetCluster(businesses=("shop",), cluster_id="Mk")
     other = FleetCluster(businesses=("shop",), cluster_id="Mk", kafka_cluster="one")
     with pytest.raises(DefinitionError) as caught:
-        validate_fleet(_fleet(one=one, other=other))
+        _check(_fleet(one=one, other=other))
     assert "clusters.other.kafka_cluster: it is that of one too" in str(caught.value)
     assert "clusters.other.cluster_id: it is that of one too" in str(caught.value)
 
@@ -142,9 +147,9 @@ def test_two_clusters_of_a_fleet_are_not_one_kafka_cluster() -> None:
 def test_an_exclusive_pool_shares_no_broker() -> None:
     pools = {"a": BrokerPool((1, 2, 3), exclusive=False), "b": BrokerPool((3, 4))}
     with pytest.raises(DefinitionError, match="shares brokers with a, and b is exclusive"):
-        validate_fleet(_fleet(one=FleetCluster(businesses=("shop",), pools=pools)))
+        _check(_fleet(one=FleetCluster(businesses=("shop",), pools=pools)))
     shared = {name: BrokerPool(pool.brokers, exclusive=False) for name, pool in pools.items()}
-    validate_fleet(_fleet(one=FleetCluster(businesses=("shop",), pools=shared)))
+    _check(_fleet(one=FleetCluster(businesses=("shop",), pools=shared)))
 
 
 def test_the_first_pattern_that_matches_decides() -> None:

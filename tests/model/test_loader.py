@@ -16,7 +16,8 @@ from rtolap.model.loader import (
     LoaderSink,
     SinkPartitions,
 )
-from rtolap.model.validation.loader import validate_loader
+from rtolap.model.problems import raise_all
+from rtolap.model.validation.loader import loader_problems
 from rtolap.model.yaml_files import read_definitions
 
 FULL = """
@@ -86,8 +87,12 @@ def made(**changes: object) -> LoaderSink:
 PLAIN = Loader(name="l", topic="t", database="d", table="t")
 
 
+def _check(loader: Loader) -> None:
+    raise_all("loader", loader_problems(loader))
+
+
 def test_a_plain_one_is_sound() -> None:
-    validate_loader(PLAIN)
+    _check(PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +119,7 @@ def test_a_plain_one_is_sound() -> None:
 )
 def test_what_is_wrong_is_named_with_its_place(change: dict[str, object], said: str) -> None:
     with pytest.raises(DefinitionError) as refused:
-        validate_loader(msgspec.structs.replace(PLAIN, **change))
+        _check(msgspec.structs.replace(PLAIN, **change))
     assert said in str(refused.value)
 
 

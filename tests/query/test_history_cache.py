@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import DefinitionError, IllegalTransition, NotFound, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.base.transitions import step
@@ -26,6 +25,7 @@ from rtolap.query.history_cache.states import (
 from rtolap.query.run import open_cache
 
 from tests.support.query.cache_world import CacheWorld, Crash, states
+from tests.support.twins.clock import ManualClock
 
 
 @pytest.fixture

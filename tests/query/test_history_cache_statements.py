@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rtolap.base.clock import ManualClock, SystemClock
-from rtolap.query.cluster import Cluster
+from rtolap.base.clock import SystemClock
+from rtolap.query.cluster.view import Cluster
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.history_cache.folder import CacheFolder
 from rtolap.query.history_cache.keeper import HistoryKeeper
@@ -17,6 +17,7 @@ from rtolap.query.statement_service import QueryService
 from tests.support.cubes.watched_store import watched_store
 from tests.support.query.query_world import QueryWorld
 from tests.support.scrape import Scrape
+from tests.support.twins.clock import ManualClock
 
 CHANGES_WORLD = True
 

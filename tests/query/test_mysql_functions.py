@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from rtolap.base.errors import QueryError, UnknownFunction
+from rtolap.query import function_names
 from rtolap.query.durations import durations_us, time_text
 from rtolap.query.mysql.codes import error_code
-from rtolap.query.sql import function_names
 from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld

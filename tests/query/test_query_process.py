@@ -18,7 +18,7 @@ from pathlib import Path
 from rtolap.base.hidden_pandas import hide_pandas
 hide_pandas()  # as the command does
 from rtolap.base.settings import Settings
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 from rtolap.query.run import QueryProcess
 folder = Path(sys.argv[1])
 (folder / "users").write_text("")

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Corrupted, Unavailable
-from rtolap.query.cluster import Remembered
+from rtolap.query.cluster.remembered import Remembered
+
+from tests.support.twins.clock import ManualClock
 
 DEADLINE_S = 30.0
 

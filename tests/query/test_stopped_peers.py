@@ -6,13 +6,14 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from rtolap.base.clock import ManualClock, SystemClock
+from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound, QueryError, QueryTimeout, Unavailable
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.peers import Attempt, Peer, Peers, PeersFailed
 from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
+from tests.support.twins.clock import ManualClock
 
 CHANGES_WORLD = True
 

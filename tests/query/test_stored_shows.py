@@ -70,12 +70,9 @@ def test_databases_are_created_and_dropped_by_sql() -> None:
     assert parse_ddl("CREATE SCHEMA shop", None) == CreateDatabase("shop", False)
     assert parse_ddl("drop database if exists shop", "web") == DropDatabase("shop", True)
 
-    class Looked:
-        def catalogue(self, *, fresh: bool) -> None:
-            assert fresh
-
+    refreshes = []
     with StoredWorld() as world:
-        definitions = StoredDefinitions(world.source, Looked())  # type: ignore[arg-type]
+        definitions = StoredDefinitions(world.source, lambda: refreshes.append(world.source.databases()))
 
         def run(sql: str) -> tuple[str, ...]:
             statement = parse_ddl(sql, None)
@@ -97,6 +94,7 @@ def test_databases_are_created_and_dropped_by_sql() -> None:
             run("drop database shop")
         with pytest.raises(QueryError, match="nothing can be defined in database rtolap"):
             run("create database rtolap")
+        assert len(refreshes) == 10, "after each statement, also after one that was refused"
 
 
 def test_a_database_without_tables_can_be_used() -> None:

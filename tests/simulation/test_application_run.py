@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from rtolap.cubes.receiver.closing.rules import Takeover
+from rtolap.cubes.receiver.closing_rules import Takeover
 from rtolap.watermark_client.session import WatermarkSession
 
 from tests.support.seeds import notices, so_many

@@ -7,13 +7,13 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Unavailable
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.producer import MemoryAdmin, MemoryProducer
 
 from tests.support.seeds import so_many
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_producer import MemoryAdmin, MemoryProducer
 from tests.support.waiting import until
 from tests.support.watermarks.host_events import Fleet, as_json, fleet, window_events
 from tests.support.watermarks.host_stream import CATCH_UP_SPEED, Delivery, HostStream

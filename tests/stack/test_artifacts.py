@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from rtolap.base.errors import Corrupted
 from rtolap.stack import artifacts
-from rtolap.stack.jar_checksums import EXPORTER, JOLOKIA, STACK, measured, parsed
+from rtolap.stack.jar_checksums import STACK, listed, measured
+
+from tests.support.fleet.jmx_agents import checksums, jolokia_agent, prometheus_exporter
 
 EXPECTED = {"kafka/a-1.jar": "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"}  # of b"a"
 
@@ -77,15 +79,12 @@ def test_different_jars_are_fetched_beside_each_other(
 def test_the_jars_of_this_machine_are_those_of_the_list() -> None:
     found = artifacts.java_artifacts()
     folders = {jar.parent.parent for jar in found.spark_kafka}
-    assert [measured(folder) for folder in folders] == [parsed(STACK)]
+    assert [measured(folder) for folder in folders] == [listed(STACK)]
 
 
 def test_the_agents_of_this_machine_are_those_of_the_list() -> None:
-    for jar, checksums in (
-        (artifacts.jolokia_agent(), JOLOKIA),
-        (artifacts.prometheus_exporter(), EXPORTER),
-    ):
-        assert measured(jar.parent.parent) == parsed(checksums)
+    for jar, name in ((jolokia_agent(), "jolokia"), (prometheus_exporter(), "exporter")):
+        assert measured(jar.parent.parent) == checksums(name)
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, jars: dict[str, bytes]) -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from rtolap.stack.servers.java import archive_flags, archive_path
+from rtolap.stack.java import archive_flags, archive_path
 
 
 @pytest.fixture

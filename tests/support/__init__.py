@@ -1,1 +1,1 @@
-"""Harnesses, contract suites and builders of test data. Production code never imports this room."""
+"""Harnesses, contract suites, builders of test data, twins in memory. Production code never imports it."""

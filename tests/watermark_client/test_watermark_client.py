@@ -10,7 +10,6 @@ import httpx
 import msgspec
 import numpy as np
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import DefinitionError, Refused, Unavailable
 from rtolap.protocols.watermark.messages import Refusal, ReportAnswer, ReportBatch, UnitReport, unit_path
 from rtolap.watermark_client.client import WatermarkClient, unfinished
@@ -18,6 +17,7 @@ from rtolap.watermark_client.pending import ROWS_MAX, Pending
 from rtolap.watermark_client.session import WatermarkSession
 
 from tests.support.cubes.metadata_contract import eventually
+from tests.support.twins.clock import ManualClock
 
 DECODE = msgspec.msgpack.Decoder(ReportBatch)
 

@@ -4,8 +4,8 @@
       connection   where coordinator and agent are: from an Airflow connection, else from RTOLAP_* variables
       rtolap       RtolapHook: talks to them, and to loaders
       spark        how a build is submitted, as `spark_default` says
-      kafka, fleet, fleet_brokers   how Kafka is reached, as `kafka_default` says, and the care of a cluster
-      hbase        which HBase, as `hbase_default` says, and what is asked of it
+      kafka, fleet   how Kafka is reached, as `kafka_default` says, and the care of a cluster
+      hbase        which HBase, as `hbase_default` says (`hbase_connection`: its names), and calls to it
       on_demand    opens the last two lines' hooks, whose libraries are loaded only then
     operators    what a task does
       process      long-running processes         ManagedProcessOperator

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from rtolap.airflow.hooks.fleet import OpenedFleet
-    from rtolap.airflow.hooks.fleet_brokers import BrokerView
+    from rtolap.fleet.operations.brokers import BrokerView
+    from rtolap.fleet.operations.cluster import OpenedFleet
 
 _SHOWN = 5
 
@@ -52,7 +52,7 @@ def _plan_ended(fleet: OpenedFleet, plan_id: str | None) -> Look:
 
 
 def _view(fleet: OpenedFleet, broker: int) -> tuple[BrokerView, str]:
-    """Return the broker as `hooks.fleet_brokers` shows it, after what happened by itself is noted."""
+    """Return the broker as `fleet.operations.brokers` shows it, after what happened by itself is noted."""
     view = fleet.brokers.view(broker)
     text = f"broker {view.broker} is {view.state} with {view.replicas} replicas"
     return view, f"{text}; an operation on it is not done: {view.problem}" if view.problem else text

@@ -6,7 +6,7 @@ from typing import Any
 
 from rtolap import __version__
 from rtolap.airflow.hooks.connection import CONN_TYPE
-from rtolap.airflow.hooks.on_demand import HBASE_CONN_TYPE
+from rtolap.airflow.hooks.hbase_connection import HBASE_CONN_TYPE
 
 
 def get_provider_info() -> dict[str, Any]:

@@ -13,7 +13,6 @@ from rich.markup import escape
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
-from rtolap.cli.loader_access import job_access
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.tables import drop as drop_table
 from rtolap.cli.tables import show as show_table
@@ -28,6 +27,7 @@ from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import CubeStatus
 from rtolap.protocols.definitions import Takers, create_all, wants_coordinator, wants_endpoints
 from rtolap.protocols.query.messages import refused_text
+from rtolap.stored.loader.operations import job_access
 
 app = typer.Typer(no_args_is_help=True, help="Tables, cubes, lookups and stored tables.")
 

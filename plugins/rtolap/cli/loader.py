@@ -18,21 +18,15 @@ from rtolap.base.cycle_collection import keep_blocks
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_connections, open_consumer
-from rtolap.cli.loader_access import (
-    JobAccess,
-    check_loader_rights,
-    job_access,
-    partition_endpoint,
-    reject_box,
-    sink_of,
-)
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.serving import service_settings
 from rtolap.model.offsets import Offsets
 from rtolap.model.yaml_files import read_definitions
 from rtolap.protocols.agent.messages import RESTARTS_VARIABLE
 from rtolap.protocols.loader.messages import EXIT_FAILED, LoaderList, LoaderStatus, process_key
+from rtolap.stored.loader.assembly import check_loader_rights, partition_endpoint, reject_box, sink_of
 from rtolap.stored.loader.job import JobResources, read_config
+from rtolap.stored.loader.operations import JobAccess, job_access
 from rtolap.stored.loader.runner import run as run_job
 from rtolap.stored.loader.states import RECREATED_ACTION, StopCause
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState
@@ -118,7 +112,7 @@ def start(job: JobArgument, wait_s: WaitOption = 0.0, as_json: JsonOption = Fals
 def stop(job: JobArgument, wait_s: WaitOption = 60.0, as_json: JsonOption = False) -> None:
     """End it; what is under way is finished, and nothing is forgotten."""
     with job_access(Settings()) as access:
-        access.jobs.change_state(job, LoadJobEvent.STOP, "stopped by command")
+        access.stop(job, "stopped by command")
         _told(access, job, wait_s, lambda status: not status.alive, "is stopped", as_json=as_json)
 
 
@@ -142,9 +136,7 @@ def resume(job: JobArgument, as_json: JsonOption = False) -> None:
 def restart(job: JobArgument, wait_s: WaitOption = 60.0, as_json: JsonOption = False) -> None:
     """Stop it, and start it again."""
     with job_access(Settings()) as access:
-        access.jobs.change_state(job, LoadJobEvent.STOP, "restarted by command")
-        access.wait(job, wait_s, lambda status: not status.alive)
-        access.start(job)
+        access.restart(job, "restarted by command", wait_s)
         _told(access, job, wait_s, lambda status: status.alive, "runs", as_json=as_json)
 
 

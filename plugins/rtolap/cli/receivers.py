@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import Annotated
 
 import typer
 
-from rtolap.base.errors import DefinitionError, NotYet
+from rtolap.base.errors import DefinitionError
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, print_json, print_table, report, success
-from rtolap.protocols.coordinator.client import CoordinatorClient
-from rtolap.protocols.coordinator.messages import CubeReport, Reassignment, ReassignRequest
+from rtolap.protocols.coordinator.messages import CubeReport, Reassignment
+from rtolap.protocols.coordinator.operations import apply_reassignment, reassignment_plan
 from rtolap.protocols.query.messages import refused_text
 
 app = typer.Typer(no_args_is_help=True, help="Receivers and replica sets.")
@@ -106,20 +105,13 @@ def rebalance(
     if move and over:
         raise DefinitionError("--move and --over exclude each other")
     with coordinator_client() as client:
-        wanted = ReassignRequest(
-            assignment=_moved(client.cube(cube).assignment, move) if move else None,
-            replica_sets=tuple(over) if over else None,
-            dry_run=True,
-        )
-        plan = client.reassign(cube, wanted)
+        plan = reassignment_plan(client, cube, over=over, moves=move)
         if plan.moves and not dry_run:
             if not as_json:
                 _show_plan(plan)
             if not yes:
                 typer.confirm(f"Move {len(plan.moves)} partitions of {cube}?", abort=True)
-            standing = ReassignRequest(assignment=plan.after, epoch=plan.epoch)
-            plan = client.reassign(cube, standing)
-            _wait_caught_up(client, cube, wait_s)
+            plan = apply_reassignment(client, plan, wait_s=wait_s)
     if as_json:
         print_json(plan)
     elif plan.applied:
@@ -128,21 +120,6 @@ def rebalance(
         _show_plan(plan)
     else:
         success(f"nothing of {cube} has to move")
-
-
-def _moved(assignment: dict[str, tuple[int, ...]], moves: list[str]) -> dict[str, tuple[int, ...]]:
-    owner = {partition: name for name, held in assignment.items() for partition in held}
-    for text in moves:
-        partition, equals, name = text.partition("=")
-        if not (equals and name and partition.isdigit() and int(partition) in owner):
-            raise DefinitionError(
-                "not a move of this cube", expected=f"P=REPLICA_SET with P of {sorted(owner)}", found=text
-            )
-        owner[int(partition)] = name
-    return {
-        name: tuple(p for p, its in sorted(owner.items()) if its == name)
-        for name in sorted({*owner.values()})
-    }
 
 
 def _show_plan(plan: Reassignment) -> None:
@@ -154,15 +131,3 @@ def _show_plan(plan: Reassignment) -> None:
         ],
         title=f"assignment {plan.epoch} of {plan.cube}",
     )
-
-
-def _wait_caught_up(client: CoordinatorClient, cube: str, wait_s: float) -> None:
-    """Raises NotYet if the new owners need longer: the reassignment stands all the same."""
-    deadline_s = time.monotonic() + wait_s
-    while wait_s > 0 and (behind := client.cube(cube).catching_up):
-        if time.monotonic() > deadline_s:
-            raise NotYet(
-                f"partitions {list(behind)} of {cube} are not caught up after {wait_s:g} s",
-                action="the reassignment stands; `rtolap receivers list` shows how far they are",
-            )
-        time.sleep(0.2)

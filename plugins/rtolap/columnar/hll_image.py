@@ -144,12 +144,6 @@ def estimate(image: bytes) -> float:
     return float(datasketches.hll_sketch.deserialize(canonical).get_estimate())
 
 
-def coupons_of_image(image: bytes) -> U32 | None:
-    """The coupons of a LIST or SET image, sorted; None when it holds registers."""
-    _, coupons, _ = _parse(image)
-    return None if coupons is None else sorted_distinct(coupons)
-
-
 def _coupons_image(distinct: U32, lg_k: int) -> bytes:
     count = len(distinct)
     flags = _COMPACT | (_EMPTY if count == 0 else 0)

@@ -7,8 +7,6 @@ the column; larger ones are sets, each an operation by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -157,8 +155,3 @@ def _images_of_single(values: NDArray[np.uint64]) -> pa.BinaryArray:
 def _with_nulls(images: pa.BinaryArray, like: pa.Array) -> pa.BinaryArray:
     rows = np.arange(len(like))
     return images.take(pa.array(rows, mask=~like.is_valid().to_numpy(zero_copy_only=False)))
-
-
-def union_size(images: Iterable[bytes | None]) -> int:
-    """Distinct values over all bitmaps."""
-    return len(BitMap64.union(BitMap64(), *(bitmap_of_image(image) for image in images if image is not None)))

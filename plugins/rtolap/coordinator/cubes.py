@@ -23,11 +23,11 @@ from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.metadata.requests import Note
 from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Cube, Schema
+from rtolap.model.problems import raise_all
 from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
 from rtolap.model.table import Lookup, Table
 from rtolap.model.validation.application import cube_watermark_problems
 from rtolap.model.validation.definition import validate_lookup, validate_schema, validate_table
-from rtolap.model.validation.problems import raise_all
 from rtolap.protocols.coordinator import messages as wire
 
 _GENERATION_BITS = 32  # of a generation's lower part, the reader's; the upper one counts assignments

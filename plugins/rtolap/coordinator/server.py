@@ -21,8 +21,8 @@ from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.mutual_proof import ServerSessions
 from rtolap.base.server_limits import HttpLimits
 from rtolap.base.settings import Settings
+from rtolap.coordinator.application_routes import add_application_routes
 from rtolap.coordinator.applications.host_lists import ListPlaces
-from rtolap.coordinator.applications.routes import add_application_routes
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.routes import add_routes

@@ -2,6 +2,7 @@
 
     snapshot     a fleet at one moment, in columns: whatever is decided is a function of one
     planning     snapshot → plan of what moves where, pure
+    operations   the use cases that commands, DAGs and policies call
     moves        the mover: it carries a plan out, within throttles, windows and limits, and survives its
                  crash
     isolation    the fleet held against what is declared: tenants, racks, capacities, quotas

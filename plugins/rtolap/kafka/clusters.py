@@ -30,8 +30,8 @@ from confluent_kafka import KafkaException
 from rtolap.base.errors import DefinitionError
 from rtolap.base.operator_files import check_private, read_operator_yaml, read_secret
 from rtolap.base.settings import Settings
+from rtolap.model.problems import did_you_mean
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
-from rtolap.model.validation.problems import did_you_mean
 
 Client = TypeVar("Client")
 

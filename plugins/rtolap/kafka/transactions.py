@@ -7,7 +7,7 @@ shuts that one out for good, however late it wakes up: this is what makes a lead
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -197,7 +197,3 @@ class KafkaTransactionalProducer:
 
 class _BrokenSequence(Unavailable):
     code = "broken_sequence"
-
-
-OpenTransactions = Callable[[str], TransactionalProducer]
-"""A producer for a transactional id."""

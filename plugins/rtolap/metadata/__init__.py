@@ -1,8 +1,8 @@
-"""Cluster state: what the services agree on, kept in ZooKeeper (or in memory, for tests).
+"""Cluster state: what the services agree on, kept in ZooKeeper.
 
 `paths` names every znode; `records` gives their contents; `store` is the seam, `zookeeper` (over a
-`zookeeper_session`) and `memory` its two implementations under one contract suite, with `election` and
-`dispatch` beneath them. Services use `cubes.ClusterMetadata`, typed reads and changes (with those of
+`zookeeper_session`) its implementation, under the contract suite that a twin in memory passes too; `election`
+and `dispatch` are beneath it. Services use `cubes.ClusterMetadata`, typed reads and changes (with those of
 `definitions`), and `view.SegmentView`, a cube's records kept fresh. `segments` holds the changes of a
 segment's record, as pure functions.
 

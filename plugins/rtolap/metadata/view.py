@@ -32,7 +32,6 @@ class SegmentView(Closeable):
         self._records: dict[str, SegmentRecord] = {}
         self._control = CubeControl()
         self._seen: ChangeLog | None = None  # the log as of the last load
-        self._callbacks: list[Callable[[], None]] = []
         self._closed = False
         metadata.control(cube)
         self._load()
@@ -69,11 +68,6 @@ class SegmentView(Closeable):
         self._metadata.store.sync()
         self._load()
 
-    def on_change(self, callback: Callable[[], None]) -> None:
-        """Called after every change, from a thread of the store: do little there."""
-        with self._changed:
-            self._callbacks.append(callback)
-
     def wait_for(
         self, predicate: Callable[[CubeControl, dict[str, SegmentRecord]], bool], timeout_s: float
     ) -> bool:
@@ -85,16 +79,14 @@ class SegmentView(Closeable):
         if self._closed:
             return
         with self._loading:
-            changed = self._load_once()
-        if changed:
-            for callback in list(self._callbacks):
-                callback()
+            self._load_once()
 
-    def _load_once(self) -> bool:
+    def _load_once(self) -> None:
         store = self._metadata.store
         changes = read(store, paths.cube_changes(self.cube), ChangeLog)
         if changes is None or self._cube_id not in (None, changes.cube_id):
-            return self._swap(CubeControl(), {}, None)
+            self._swap(CubeControl(), {}, None)
+            return
         stale = self._stale(changes)
         if stale is None:
             records = self._metadata.segments(self.cube)
@@ -112,8 +104,9 @@ class SegmentView(Closeable):
         try:
             control = self._metadata.control(self.cube)
         except NotFound:
-            return self._swap(CubeControl(), {}, None)
-        return self._swap(control, records, changes)
+            self._swap(CubeControl(), {}, None)
+            return
+        self._swap(control, records, changes)
 
     def _stale(self, changes: ChangeLog) -> set[str] | None:
         """Names to read again; None for all, where the log does not reach back far enough."""
@@ -123,10 +116,9 @@ class SegmentView(Closeable):
         fresh = [name for sequence, name in changes.recent if sequence > seen.sequence]
         return set(fresh) if len(fresh) == changes.sequence - seen.sequence else None
 
-    def _swap(self, control: CubeControl, records: dict[str, SegmentRecord], seen: ChangeLog | None) -> bool:
+    def _swap(self, control: CubeControl, records: dict[str, SegmentRecord], seen: ChangeLog | None) -> None:
         with self._changed:
             changed = control != self._control or records != self._records
             self._control, self._records, self._seen = control, records, seen
             if changed:
                 self._changed.notify_all()
-            return changed

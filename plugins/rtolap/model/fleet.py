@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from rtolap.base.errors import NotFound
-from rtolap.model.validation.problems import did_you_mean
+from rtolap.model.problems import did_you_mean
 
 QUOTA_KEYS = (
     "producer_byte_rate",

@@ -19,6 +19,7 @@ from rtolap.model.application import Application
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.fleet import KafkaFleet
 from rtolap.model.loader import Loader
+from rtolap.model.problems import Problem, did_you_mean
 from rtolap.model.stored.schema import initial_schema
 from rtolap.model.stored.table import StoredTable
 from rtolap.model.subscription import Subscription
@@ -29,7 +30,6 @@ from rtolap.model.validation.definition import lookup_problems, name_problems, t
 from rtolap.model.validation.fleet import fleet_problems
 from rtolap.model.validation.loader import loader_problems
 from rtolap.model.validation.lookup import stored_lookup_problems
-from rtolap.model.validation.problems import Problem, did_you_mean
 from rtolap.model.validation.stored_table import stored_table_problems
 from rtolap.model.validation.subscription import subscription_problems
 from rtolap.model.yaml_nodes import INVALID, NodeReader

@@ -14,7 +14,7 @@ from msgspec import inspect
 
 from rtolap.base.errors import DefinitionError
 from rtolap.model import durations
-from rtolap.model.validation.problems import Key, Problem, did_you_mean
+from rtolap.model.problems import Key, Problem, did_you_mean
 
 _DURATION_SUFFIX = "_ms"
 _FOUND_LENGTH_MAX = 60

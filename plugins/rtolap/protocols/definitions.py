@@ -11,8 +11,8 @@ import msgspec
 
 from rtolap.base.errors import DefinitionError, RtolapError, Unavailable
 from rtolap.model.loader import Loader
+from rtolap.model.problems import raise_all
 from rtolap.model.validation.lookup import stored_lookup_problems
-from rtolap.model.validation.problems import raise_all
 from rtolap.model.yaml_files import Definitions
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.stored_tables.client import StoredTablesClient

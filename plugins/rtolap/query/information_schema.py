@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
+from sqlglot.dialects.mysql import MySQL
 
 from rtolap.query.catalogue import INFORMATION_SCHEMA, Catalogue
 from rtolap.query.described import PRIMARY, DescribedColumn, described, key_columns
-from rtolap.query.sql.dialect import RtolapSql
 
 INFORMATION_PREFIX = "__information_"  # of their names as the rules and the engine call them
 _Row = Mapping[str, object]  # columns that it leaves out are NULL
@@ -155,7 +155,7 @@ def _engines(catalogue: Catalogue) -> Iterable[_Row]:
 
 
 def _keywords(catalogue: Catalogue) -> Iterable[_Row]:
-    for word in sorted(RtolapSql.Generator.RESERVED_KEYWORDS):
+    for word in sorted(MySQL.Generator.RESERVED_KEYWORDS):
         yield {"WORD": word.upper(), "RESERVED": 1}
 
 

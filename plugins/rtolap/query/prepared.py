@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
+from cachetools import LRUCache
 
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.plan import Planned, Rewritten
@@ -33,10 +33,10 @@ class PreparedStatements:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._read: _Recent[Statement] = _Recent()
-        self._fixed: _Recent[tuple[Catalogue, Rewritten]] = _Recent()
-        self._bound: _Recent[tuple[Catalogue, Rewritten]] = _Recent()
-        self._answers: _Recent[pa.Table] = _Recent()
+        self._read: LRUCache[Hashable, Statement] = _recent()
+        self._fixed: LRUCache[Hashable, tuple[Catalogue, Rewritten]] = _recent()
+        self._bound: LRUCache[Hashable, tuple[Catalogue, Rewritten]] = _recent()
+        self._answers: LRUCache[Hashable, pa.Table] = _recent()
         self.rewrites = 0  # that were not found here
 
     def statement(
@@ -44,13 +44,13 @@ class PreparedStatements:
     ) -> Statement:
         """`read` reads a text that is not known. Raises what it raises."""
         with self._lock:
-            known = self._read.find((database, text))
+            known = self._read.get((database, text))
         if known is not None:
             return known
         statement = read(text, database)
         if len(text) <= TEXT_KEPT_MAX:
             with self._lock:
-                self._read.keep((database, text), statement)
+                self._read[database, text] = statement
         return statement
 
     def rewritten(
@@ -65,14 +65,14 @@ class PreparedStatements:
         kept = self._bound if statement.parameters else self._fixed
         key = _key(statement, values)
         with self._lock:
-            entry = None if key is None else kept.find(key)
+            entry = None if key is None else kept.get(key)
             if entry is not None and entry[0] is catalogue:
                 return entry[1]
             self.rewrites += 1
         planned = plan()
         if key is not None and not planned.varies and len(planned.rewritten.sql) <= SQL_KEPT_MAX:
             with self._lock:
-                kept.keep(key, (catalogue, planned.rewritten))
+                kept[key] = (catalogue, planned.rewritten)
         return planned.rewritten
 
     def constant_answer(self, rewritten: Rewritten) -> pa.Table | None:
@@ -80,30 +80,17 @@ class PreparedStatements:
         if not rewritten.is_constant:
             return None
         with self._lock:
-            return self._answers.find(rewritten.sql)
+            return self._answers.get(rewritten.sql)
 
     def keep_constant_answer(self, rewritten: Rewritten, answer: pa.Table) -> None:
         if answer.nbytes <= ANSWER_BYTES_MAX and len(rewritten.sql) <= TEXT_KEPT_MAX:
             with self._lock:
-                self._answers.keep(rewritten.sql, answer)
+                self._answers[rewritten.sql] = answer
 
 
-class _Recent(Generic[V]):
-    """The STATEMENTS_KEPT most recently used."""
-
-    def __init__(self) -> None:
-        self._entries: OrderedDict[Hashable, V] = OrderedDict()
-
-    def find(self, key: Hashable) -> V | None:
-        entry = self._entries.get(key)
-        if entry is not None:
-            self._entries.move_to_end(key)
-        return entry
-
-    def keep(self, key: Hashable, value: V) -> None:
-        self._entries[key] = value
-        while len(self._entries) > STATEMENTS_KEPT:
-            self._entries.popitem(last=False)
+def _recent() -> LRUCache[Hashable, V]:
+    """Return a cache of the STATEMENTS_KEPT most recently used."""
+    return LRUCache(STATEMENTS_KEPT)
 
 
 def _key(statement: Statement, values: Mapping[str, object]) -> Hashable | None:

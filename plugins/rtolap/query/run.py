@@ -21,7 +21,7 @@ from rtolap.metadata.store import MetadataStore
 from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.protocols.query.messages import HISTORY_CACHE_OFF, HistoryCacheReport
 from rtolap.protocols.receiver.client import ReceiverClients
-from rtolap.query.cluster import Cluster, Listing
+from rtolap.query.cluster.view import Cluster, Listing
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
 from rtolap.query.cubes.realtime import FlightSource
 from rtolap.query.history_cache.cache import HistoryCache

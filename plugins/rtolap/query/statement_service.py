@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from rtolap.query import explain
 from rtolap.query.admission import AdmissionControl, Turns
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import DATABASE, Catalogue, arrow_schema
-from rtolap.query.cluster import Cluster
+from rtolap.query.cluster.view import Cluster
 from rtolap.query.coalescing import Coalescing, Once
 from rtolap.query.cubes.fetch import Fetched, Fetcher
 from rtolap.query.cubes.history import HistoryEngine
@@ -116,7 +117,7 @@ class QueryService:
         )
         self._stored = stored or NoSource()
         self._tables = StoredReader(self._stored, limits.memory_bytes, clock)
-        self.definitions = StoredDefinitions(self._stored, cluster)
+        self.definitions = StoredDefinitions(self._stored, partial(cluster.catalogue, fresh=True))
         self._reads = MemoryBudget(read_limits(limits.memory_bytes))
         budget = self.budget = MemoryBudget(limits.budget)
         self.metrics.follow_budget(lambda: budget.reserved_bytes, lambda: budget.refusals)

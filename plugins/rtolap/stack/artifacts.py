@@ -3,8 +3,6 @@
     <cache>/java/<digest of ivy.xml>/kafka/*.jar   the broker
     <cache>/java/<digest of ivy.xml>/spark/*.jar   Spark's Kafka connector (for `spark.jars`)
     <cache>/java/<digest of ivy.xml>/hbase/*.jar   HBase, fetched when it is first started
-    <cache>/java/<digest of ivy.xml>/jolokia/*.jar tells JMX over HTTP, fetched when it is asked for
-    <cache>/java/<digest of ivy.xml>/exporter/*.jar tells JMX to Prometheus, as well
     <cache>/java/<digest of ivy.xml>/complete      written last: the folder is whole
     <cache>/ivy/                                   Ivy's own cache
 
@@ -31,7 +29,7 @@ from pathlib import Path
 from rtolap.base.errors import NotFound, ProcessFailed
 from rtolap.base.files import checkout
 from rtolap.model.quantities import size_text
-from rtolap.stack.jar_checksums import EXPORTER, HBASE, JOLOKIA, STACK, parsed, verify
+from rtolap.stack.jar_checksums import HBASE, STACK, listed, verify
 
 Report = Callable[[str, str, str], None]  # part, phase, note: as the progress of a stack
 _REPORT: ContextVar[Report] = ContextVar("report", default=lambda part, phase, note: None)
@@ -62,17 +60,6 @@ _HBASE_IVY = """<ivy-module version="2.0"><info organisation="local" module="hba
 <dependencies>
 <dependency org="org.apache.hbase" name="hbase-server" rev="2.6.4-hadoop3" conf="hbase-&gt;default"/>
 </dependencies></ivy-module>
-"""
-_JOLOKIA_IVY = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-<info organisation="local" module="jolokia"/><configurations><conf name="jolokia"/></configurations>
-<dependencies><dependency org="org.jolokia" name="jolokia-agent-jvm" rev="2.1.2" transitive="false"
- conf="jolokia-&gt;default"><artifact name="jolokia-agent-jvm" type="jar" ext="jar" m:classifier="javaagent"/>
-</dependency></dependencies></ivy-module>
-"""
-_EXPORTER_IVY = """<ivy-module version="2.0"><info organisation="local" module="exporter"/>
-<configurations><conf name="exporter"/></configurations>
-<dependencies><dependency org="io.prometheus.jmx" name="jmx_prometheus_javaagent" rev="1.0.1"
- transitive="false" conf="exporter-&gt;default"/></dependencies></ivy-module>
 """
 # Without a root, ibiblio's own default is Maven Central. By default Ivy's cache does not stand two at a time;
 # with this strategy a file is locked while it is fetched.
@@ -145,7 +132,7 @@ def java_artifacts(cache: Path | None = None) -> JavaArtifacts:
     """Return all jars, fetched first when the cache lacks them (about 53 MB, once)."""
     jars = pyspark_jars()
     java = find_java()
-    folder = fetch_jars(_IVY, ("kafka", "spark"), "Kafka", cache, checksums=parsed(STACK))
+    folder = fetch_jars(_IVY, ("kafka", "spark"), "Kafka", cache, checksums=listed(STACK))
     logging_jars = [*jars.glob("slf4j-api-*.jar"), *jars.glob("log4j-slf4j2-impl-*.jar")]
     return JavaArtifacts(
         java=java,
@@ -158,23 +145,8 @@ def java_artifacts(cache: Path | None = None) -> JavaArtifacts:
 
 def hbase_jars(cache: Path | None = None) -> tuple[Path, ...]:
     """HBase's class path, fetched first when the cache lacks it (122 MB, once)."""
-    folder = fetch_jars(_HBASE_IVY, ("hbase",), "HBase", cache, checksums=parsed(HBASE))
+    folder = fetch_jars(_HBASE_IVY, ("hbase",), "HBase", cache, checksums=listed(HBASE))
     return tuple(sorted((folder / "hbase").glob("*.jar")))
-
-
-def jolokia_agent(cache: Path | None = None) -> Path:
-    """The jar to run a broker with, `-javaagent:…`; fetched first when the cache lacks it (0.7 MB, once)."""
-    folder = fetch_jars(_JOLOKIA_IVY, ("jolokia",), "Jolokia", cache, checksums=parsed(JOLOKIA))
-    (jar,) = (folder / "jolokia").glob("*.jar")
-    return jar
-
-
-def prometheus_exporter(cache: Path | None = None) -> Path:
-    """Prometheus' JMX exporter, as `jolokia_agent`."""
-    checksums = parsed(EXPORTER)
-    folder = fetch_jars(_EXPORTER_IVY, ("exporter",), "the JMX exporter", cache, checksums=checksums)
-    (jar,) = (folder / "exporter").glob("*.jar")
-    return jar
 
 
 def fetch_jars(

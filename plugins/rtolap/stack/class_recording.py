@@ -13,9 +13,9 @@ from pathlib import Path
 
 from rtolap.base.errors import NotFound, ProcessFailed
 from rtolap.stack.artifacts import java_artifacts
+from rtolap.stack.java import LEAN_FLAGS, archive_path, spark_class_path
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
-from rtolap.stack.servers.java import LEAN_FLAGS, archive_path, spark_class_path
 from rtolap.stack.servers.kafka import kafka_spec
 from rtolap.stack.servers.zookeeper import zookeeper_spec
 from rtolap.stack.spec import ProcessSpec

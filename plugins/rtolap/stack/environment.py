@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rtolap.base.files import checkout, shipped, write_atomic
+from rtolap.stack.java import spark_submit_options
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.secrets import (
     AIRFLOW_PASSWORD,
@@ -19,7 +20,6 @@ from rtolap.stack.secrets import (
     ZOOKEEPER_PASSWORD,
     read_secret,
 )
-from rtolap.stack.servers.java import spark_submit_options
 
 # In the environment of everything the stack starts, and so of what those start: `down` finds them by it.
 STACK_MARK = "RTOLAP_STACK_ID"

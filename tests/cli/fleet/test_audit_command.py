@@ -13,12 +13,12 @@ from rtolap.cli.fleet.commands import app
 from rtolap.cli.output import errors
 from rtolap.fleet.snapshot.file import save
 from rtolap.kafka.administration.interface import ActiveProducer, GroupMember, ListedGroup
-from rtolap.kafka.administration.memory import MemoryAdministration
-from rtolap.kafka.administration.memory_cluster import MemoryCluster, MemoryGroup
 from rtolap.kafka.administration.values import OffsetSpec, Partition
 from typer.testing import CliRunner, Result
 
 from tests.support.fleet.hand_made import hand_made
+from tests.support.twins.administered_cluster import MemoryCluster, MemoryGroup
+from tests.support.twins.administration import MemoryAdministration
 
 REGISTRY = """kind: kafka_fleet
 name: f

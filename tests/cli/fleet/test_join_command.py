@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from rtolap.base.errors import DefinitionError
-from rtolap.cli.fleet.brokers import OpenedBrokers
+from rtolap.fleet.operations.brokers import OpenedBrokers
 
 from tests.support.fleet.hand_made import hand_made
 

@@ -1,13 +1,14 @@
 from collections.abc import Collection
 
 import numpy as np
-from rtolap.base.clock import ManualClock
 from rtolap.cli.fleet.snapshot import document, log_dir_rows
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.rates import TopicRates
-from rtolap.kafka.administration.memory import MemoryAdministration
-from rtolap.kafka.administration.memory_cluster import MemoryCluster
 from rtolap.kafka.administration.values import Partition, Replica
+
+from tests.support.twins.administered_cluster import MemoryCluster
+from tests.support.twins.administration import MemoryAdministration
+from tests.support.twins.clock import ManualClock
 
 
 def test_every_disk_has_a_row_and_a_broker_without_known_disks_one() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from rtolap.cubes.receiver.closing.rules import (
+from rtolap.cubes.receiver.closing_rules import (
     ByApplication,
     Marks,
     SegmentClosing,

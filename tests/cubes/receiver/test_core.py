@@ -9,11 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import StaleSnapshot, Unavailable
-from rtolap.cubes.receiver import intake, limits
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core import intake, limits
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.checkpoint import NAME
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.reports import cube_report
@@ -22,9 +21,6 @@ from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.events.rejects import VALUE_BYTES_MAX
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin, MemoryProducer
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import LatePolicy, Schema
 from rtolap.model.predicate import Compare
@@ -32,6 +28,10 @@ from rtolap.model.segment import SegmentRange, SegmentState
 from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryAdmin, MemoryProducer
 
 CONTROL = CubeControl(enabled=True, assignment={"rs": (0, 1)}, assignment_epoch=1, first_offsets={0: 0, 1: 0})
 SEGMENT = SegmentRecord(cube="sales_by_kind", start_ms=START_MS, end_ms=START_MS + WINDOW_MS)

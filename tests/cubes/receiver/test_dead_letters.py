@@ -7,21 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotFound, Refused, Unavailable
-from rtolap.cubes.receiver.dead_letters import HELD_BYTES_MAX, DeadLetterWriter
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.dead_letters import HELD_BYTES_MAX, DeadLetterWriter
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.events.rejects import Rejects
 from rtolap.kafka.interfaces import Batch, OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin, MemoryProducer
 from rtolap.metadata.records import CubeControl
 
 from tests.support.cubes.builders import START_MS, small_schema
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryAdmin, MemoryProducer
 
 LETTERS = "sales.dead-letters"
 RETRY_MS = 6_000

@@ -14,15 +14,15 @@ from rtolap.cubes.receiver.assembly import CubeAssembly
 from rtolap.cubes.receiver.process import GivingWay, ReceiverService
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import READING
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin, MemoryConnections
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.object_store.store import open_store
 
 from tests.support.cubes.builders import small_schema
 from tests.support.cubes.metadata_contract import eventually
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryAdmin, MemoryConnections
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 
 class Candidate:

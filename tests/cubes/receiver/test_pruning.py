@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from rtolap.cubes.receiver.answers.query_service import answer
+from rtolap.cubes.receiver.core.partition_progress import Progress
 from rtolap.cubes.receiver.local.batch import batch_tables
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, TableStatistics
-from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.events.decode import EventDecoder
 from rtolap.model.cube import SegmentPolicy
 from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Predicate

@@ -13,24 +13,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Refused
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.aggregate import merge_tables
 from rtolap.cubes.format.fragment import open_fragment, write_fragment
 from rtolap.cubes.receiver.answers.query_service import answer
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.partition_progress import Progress
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.small_cuboids import TableCuboids, small_cuboids
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable
-from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.reports import cube_stats
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import AggregationGroup, Cuboid, Measure, Schema, SegmentPolicy, cuboids
 from rtolap.model.predicate import And, Compare, In, IsNull, Predicate
@@ -38,6 +34,10 @@ from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, Partia
 
 from tests.support.cubes.builders import START_MS, small_schema
 from tests.support.seeds import so_many
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryProducer
 
 HOUR_MS = 3_600_000
 MEASURES = (

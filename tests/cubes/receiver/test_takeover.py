@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtolap.cubes.receiver.closing.rules import Takeover, generation_of
+from rtolap.cubes.receiver.closing_rules import Takeover, generation_of
 
 POSITIONS = {0: 10, 1: 20}
 BOTH = frozenset(POSITIONS)

@@ -11,15 +11,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.cubes.receiver.answers.query_service import answer
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import TIME_UNITS, SegmentPolicy, TimeUnit
 from rtolap.model.predicate import Compare, CompareOp, In, Predicate
@@ -27,6 +23,10 @@ from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, Partia
 from rtolap.query.sql.timeline import floor
 
 from tests.support.cubes.builders import small_schema
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryProducer
 
 DAY_MS = 86_400_000
 SCHEMA = small_schema(time_dimensions=TIME_UNITS, segment=SegmentPolicy(window_ms=DAY_MS))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rtolap.base.clock import ManualClock
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.cubes.receiver.views import CubeView
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin, MemoryProducer
 from rtolap.metadata.records import CubeControl
 
 from tests.support.cubes.builders import START_MS, small_schema
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryAdmin, MemoryProducer
 
 
 def test_a_core_leaves_the_log_ends_to_a_thread_beside(tmp_path: Path) -> None:

@@ -10,20 +10,16 @@ from typing import Literal
 
 import msgspec
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Unavailable
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.topic_watch import LOG_END_EVERY_S
 from rtolap.cubes.receiver.local.checkpoint import NAME
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerState
-from rtolap.cubes.receiver.topic_watch import LOG_END_EVERY_S
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import LogTruncated, OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.kafka.truncation import TruncationCheck
 from rtolap.metadata import segments
 from rtolap.metadata.records import CubeControl, SegmentRecord
@@ -31,6 +27,10 @@ from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, Partia
 
 from tests.support.cubes.builders import START_MS, small_schema
 from tests.support.seeds import notices, so_many
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryProducer
 
 CONTROL = CubeControl(enabled=True, assignment={"rs": (0, 1)}, assignment_epoch=1, first_offsets={0: 0, 1: 0})
 WINDOW_MS = small_schema().cube.segment.window_ms

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from rtolap.base.clock import ManualClock
-from rtolap.cubes.receiver.closing.rules import Takeover
+from rtolap.cubes.receiver.closing_rules import Takeover
+from rtolap.cubes.receiver.host_reports import WatermarkReports
 from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch
 from rtolap.cubes.receiver.hosts.host_progress import HostProgress
-from rtolap.cubes.receiver.hosts.reports import WatermarkReports
 from rtolap.model.application import CubeWatermark
 
+from tests.support.twins.clock import ManualClock
 from tests.support.watermarks.recorded_reports import RecordedReports
 
 GENERATION = 7

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import CommitUnknown, Refused, Unavailable
 from rtolap.fleet.isolation.quotas import (
     QuotaChange,
@@ -15,11 +14,13 @@ from rtolap.fleet.isolation.quotas import (
     quota_differences,
 )
 from rtolap.fleet.snapshot.model import Quota
-from rtolap.kafka.administration.memory import MemoryAdministration
-from rtolap.kafka.administration.memory_cluster import MemoryCluster
 from rtolap.metadata import codec, paths, updates
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.model.fleet import DeclaredQuota, FleetCluster
+
+from tests.support.twins.administered_cluster import MemoryCluster
+from tests.support.twins.administration import MemoryAdministration
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 ANYBODY = (("user", None),)
 LOUD = (("client-id", "etl"), ("user", "loud"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.fleet.isolation.audit import audit
 from rtolap.fleet.isolation.clients import DeclaredClient
 from rtolap.fleet.isolation.findings import FindingKind, GroupUse, ProducerUse, TopicUsers
@@ -13,10 +12,12 @@ from rtolap.fleet.isolation.topic_users import CollectedUsers, collect_users
 from rtolap.fleet.isolation.topics import misplaced_topics
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.kafka.administration.interface import ActiveProducer, GroupMember, ListedGroup
-from rtolap.kafka.administration.memory import MemoryAdministration
-from rtolap.kafka.administration.memory_cluster import MemoryCluster, MemoryGroup
 from rtolap.kafka.administration.values import OffsetSpec, Partition
 from rtolap.model.fleet import FleetCluster, KafkaFleet, TopicOwner
+
+from tests.support.twins.administered_cluster import MemoryCluster, MemoryGroup
+from tests.support.twins.administration import MemoryAdministration
+from tests.support.twins.clock import ManualClock
 
 LATE = [Partition("late", number) for number in range(3)]
 PAID = Partition("paid", 0)

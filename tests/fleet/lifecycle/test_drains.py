@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rtolap.base.errors import PlanOutdated, PlanRefused, RtolapError
 from rtolap.fleet.isolation.registry import HostRegistry
-from rtolap.fleet.lifecycle.actions import PlannedDrains
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.requests import RequestKind
+from rtolap.fleet.operations.drains import PlannedDrains
 from rtolap.fleet.planning.drain import plan_drain
 from rtolap.kafka.administration.values import Partition
 

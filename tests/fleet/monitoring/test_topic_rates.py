@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Corrupted
 from rtolap.fleet.monitoring.prometheus_text import parse_topics
 from rtolap.fleet.monitoring.topic_rates import BULK_READ, SourceRates, parse_rates
 from rtolap.fleet.snapshot.rates import TopicRates
 
 from tests.support.fleet.served_pages import Answer, agent, declared
+from tests.support.twins.clock import ManualClock
 
 PLAIN_PAGE = """kafka_server_BrokerTopicMetrics_FifteenMinuteRate{name="BytesInPerSec"} 30.0
 kafka_server_BrokerTopicMetrics_FifteenMinuteRate{name="BytesInPerSec",topic="a.b"} 20.0

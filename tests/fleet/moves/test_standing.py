@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import CommitUnknown, Unanswered
 from rtolap.cli.fleet.moves_text import print_status, status_document
 from rtolap.fleet.moves.kept import KeptFleet
@@ -19,9 +18,10 @@ from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.metadata import paths
-from rtolap.metadata.memory import MemoryStore
 
 from tests.support.fleet.mover_runs import MEGABYTE, TOKEN, MoverWorld
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.metadata import MemoryStore
 
 
 @pytest.fixture

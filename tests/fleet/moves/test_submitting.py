@@ -2,7 +2,6 @@ import threading
 
 import numpy as np
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import DefinitionError, PlanOutdated
 from rtolap.fleet.moves.planned import MOVES_MAX, PlannedMove, check_moves
 from rtolap.fleet.moves.requests import RequestKind
@@ -15,6 +14,7 @@ from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.snapshot.collect import collect_snapshot
 
 from tests.support.fleet.mover_runs import MEGABYTE, TOKEN, MoverWorld
+from tests.support.twins.clock import ManualClock
 
 
 @pytest.fixture

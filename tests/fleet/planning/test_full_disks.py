@@ -10,12 +10,11 @@ import pytest
 from rtolap.fleet.planning.disks import band_of_disks, plan_disks
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Limits
-from rtolap.fleet.planning.planned_state import state_after
 from rtolap.fleet.planning.rules import check_applies
 from rtolap.fleet.snapshot.model import Snapshot
 
 from tests.support.fleet.exact_disks import fewest_bytes
-from tests.support.fleet.hand_made import hand_made
+from tests.support.fleet.hand_made import hand_made, state_after
 from tests.support.fleet.slow_cluster import SlowCluster
 from tests.support.seeds import so_many
 

@@ -22,11 +22,11 @@ from rtolap.fleet.planning.factor import plan_factor
 from rtolap.fleet.planning.leaders import plan_leaders
 from rtolap.fleet.planning.leaders_by_load import plan_leaders_by_load
 from rtolap.fleet.planning.plan import Limits, Plan
-from rtolap.fleet.planning.planned_state import state_after
 from rtolap.fleet.planning.repairs import plan_placement, plan_racks
 from rtolap.fleet.planning.rules import check_applies
 from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
 
+from tests.support.fleet.hand_made import state_after
 from tests.support.fleet.random_fleets import NONE, Oddities, random_fleet
 from tests.support.fleet.random_rules import random_rules
 from tests.support.fleet.slow_cluster import SlowCluster

@@ -1,13 +1,14 @@
 import numpy as np
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Forbidden
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import digest_of
 from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, ReplicaState, Snapshot
-from rtolap.kafka.administration.memory import MemoryAdministration
-from rtolap.kafka.administration.memory_cluster import MemoryCluster
 from rtolap.kafka.administration.values import Partition, Replica
+
+from tests.support.twins.administered_cluster import MemoryCluster
+from tests.support.twins.administration import MemoryAdministration
+from tests.support.twins.clock import ManualClock
 
 
 @pytest.fixture

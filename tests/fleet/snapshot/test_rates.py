@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import IncompleteSnapshot
 from rtolap.fleet.planning.leaders_by_load import plan_leaders_by_load
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load, save
 from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
 from rtolap.fleet.snapshot.rates import TopicRates, divided
-from rtolap.kafka.administration.memory import MemoryAdministration
-from rtolap.kafka.administration.memory_cluster import MemoryCluster
 from rtolap.kafka.administration.values import Partition
 
 from tests.support.fleet.random_fleets import random_fleet
+from tests.support.twins.administered_cluster import MemoryCluster
+from tests.support.twins.administration import MemoryAdministration
+from tests.support.twins.clock import ManualClock
 
 Told = dict[tuple[int, str], tuple[float, float]]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Corrupted, Forbidden, NotFound
 from rtolap.cli.fleet import tiers as command
 from rtolap.cli.main import app
@@ -25,8 +24,6 @@ from rtolap.fleet.tiers.view import (
     segments_behind,
     uncopied_bytes,
 )
-from rtolap.kafka.administration.memory import MemoryAdministration
-from rtolap.kafka.administration.memory_cluster import MemoryCluster
 from rtolap.kafka.administration.values import (
     LOCAL_RETENTION_BYTES,
     LOCAL_RETENTION_MS,
@@ -44,6 +41,10 @@ from rtolap.kafka.administration.values import (
     Partition,
 )
 from typer.testing import CliRunner
+
+from tests.support.twins.administered_cluster import MemoryCluster
+from tests.support.twins.administration import MemoryAdministration
+from tests.support.twins.clock import ManualClock
 
 SEGMENT = 1000
 EVENTS, PLAIN = "events", "plain"

@@ -18,7 +18,6 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from rtolap.airflow.hooks.fleet import OpenedFleet
 from rtolap.airflow.sensors.fleet import (
     FleetSensor,
     NoMovesRunningSensor,
@@ -28,10 +27,12 @@ from rtolap.base.clock import SystemClock
 from rtolap.fleet.isolation.audit import audit
 from rtolap.fleet.isolation.findings import FindingKind
 from rtolap.fleet.isolation.registry import HostRegistry, read_registry
-from rtolap.fleet.lifecycle.actions import ClusterActions, PlannedDrains
+from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife
 from rtolap.fleet.moves.kept import KeptFleet
+from rtolap.fleet.operations.cluster import OpenedFleet
+from rtolap.fleet.operations.drains import PlannedDrains
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import kafka_json, plan_from, plan_json
 from rtolap.fleet.snapshot.collect import collect_snapshot

@@ -16,16 +16,16 @@ import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Refused
 from rtolap.cli.main import app
-from rtolap.fleet.lifecycle.actions import ClusterActions, PlannedDrains
+from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.mover import Mover
 from rtolap.fleet.moves.settings import MoverSettings
+from rtolap.fleet.operations.drains import PlannedDrains
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.kafka.administration.values import Partition
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create
 from rtolap.stack.artifacts import JavaArtifacts
 from typer.testing import CliRunner
@@ -35,6 +35,7 @@ from tests.support.commands import called, ended
 from tests.support.fleet.broker_lives import undeclared
 from tests.support.fleet.brokers import Brokers
 from tests.support.fleet.mover_process import MoverProcess
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration

@@ -19,7 +19,7 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
-from rtolap.base.clock import ManualClock, SystemClock
+from rtolap.base.clock import SystemClock
 from rtolap.base.metrics import Metrics
 from rtolap.cli.main import app
 from rtolap.fleet.monitoring.causes import cause_of
@@ -48,6 +48,7 @@ from tests.support.fleet.exporters import Exporters
 from tests.support.fleet.slow_disk import SlowDisk
 from tests.support.kafka_topics import create_topic
 from tests.support.query.prices import define_prices
+from tests.support.twins.clock import ManualClock
 from tests.support.waiting import SLOWNESS, until
 
 pytestmark = pytest.mark.integration

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.planning.disks import plan_disks
-from rtolap.fleet.planning.planned_state import state_after
 from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.stack.artifacts import JavaArtifacts
 
 from tests.integration.fleet.conftest import world_of
 from tests.support.fleet.brokers import Brokers
+from tests.support.fleet.hand_made import state_after
 from tests.support.fleet.moved_fleet import MovedFleet, moved_fleet
 from tests.support.waiting import until
 

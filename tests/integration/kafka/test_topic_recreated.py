@@ -10,22 +10,19 @@ from pathlib import Path
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound, RtolapError
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.checkpoint import NAME
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.kafka.producer import KafkaAdmin, KafkaProducer
 from rtolap.metadata.records import CubeControl
 from rtolap.model.loader import Loader, LoaderBatch
 from rtolap.protocols.stream_load.messages import TableSchema
 from rtolap.stored.loader.job import JobConfig, JobResources, write_config
 from rtolap.stored.loader.job_run import begin
-from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobs
@@ -33,6 +30,9 @@ from rtolap.stored.metastore.offsets import OffsetsRecords
 
 from tests.support.cubes.builders import START_MS, small_schema
 from tests.support.loader.stepped_loader import COLUMNS, Box
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_producer import MemoryProducer
+from tests.support.twins.loader_sink import MemorySink
 
 DEADLINE_S = 60.0
 

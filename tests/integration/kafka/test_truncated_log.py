@@ -15,7 +15,7 @@ import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotYet, RtolapError, Unavailable
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.checkpoint import NAME
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.settings import ReceiverSettings
@@ -23,8 +23,6 @@ from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.kafka.interfaces import LogTruncated
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.kafka.truncation import TruncationCheck
 from rtolap.metadata.records import CubeControl
 from rtolap.model.leader_epochs import continued
@@ -34,7 +32,6 @@ from rtolap.protocols.stream_load.messages import TableSchema
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stored.loader.job import JobConfig, JobResources, write_config
 from rtolap.stored.loader.job_run import LoadJobRun, begin
-from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobs
@@ -44,6 +41,9 @@ from tests.support.cubes.builders import START_MS, small_schema
 from tests.support.cut_topic import CUT, WHOLE, CutTopic
 from tests.support.fleet.brokers import Brokers
 from tests.support.loader.stepped_loader import COLUMNS, Box
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_producer import MemoryProducer
+from tests.support.twins.loader_sink import MemorySink
 from tests.support.waiting import result_of, until
 
 Policy = Literal["stop", "drop"]

@@ -14,12 +14,12 @@ from rtolap.kafka.clusters import KafkaClusters
 from rtolap.model.subscription import HBaseSource
 from rtolap.sep.consumer.registration import Registration
 from rtolap.sep.delivery.journal import Journal
+from rtolap.sep.delivery.listener import EventGroup, Listener, Outcome
 from rtolap.sep.delivery.serving import DeliveryThread
 from rtolap.sep.events.decode import EditDecoder
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.hbase.znodes import ServerName
 from rtolap.sep.listeners import assembly
-from rtolap.sep.listeners.listener import EventGroup, Listener, Outcome
 from rtolap.sep.subscriptions import commands
 from rtolap.sep.subscriptions.source import open_source
 

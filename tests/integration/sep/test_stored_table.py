@@ -16,7 +16,6 @@ from random import Random
 import pymysql
 import pytest
 from rtolap.base.clock import SystemClock
-from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.model.subscription import CellColumn, HBaseSource, RowColumn, Subscription, SubscriptionListener
 from rtolap.protocols.stored_tables.messages import TableName
@@ -29,7 +28,7 @@ from rtolap.sep.listeners.table_rows import TableRows
 from rtolap.sep.subscriptions.commands import create, drop
 from rtolap.sep.subscriptions.source import open_source
 from rtolap.stack.process import ManagedProcess
-from rtolap.stored.frontend.loads import messages
+from rtolap.stored.frontend import messages
 
 from tests.sep.delivery.test_delivery import journal_of, run
 from tests.support.hbase.client import HBaseClient
@@ -39,6 +38,7 @@ from tests.support.sep.rewritten_rows import RewrittenRows, State
 from tests.support.sep.row_lives import ModelRows
 from tests.support.stored.stored_cluster import StoredCluster
 from tests.support.stored.stream_load_cluster import PASSWORD, USER
+from tests.support.twins.kafka_broker import MemoryBroker
 from tests.support.waiting import result_of, until
 
 pytestmark = pytest.mark.integration

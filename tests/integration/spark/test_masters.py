@@ -21,9 +21,9 @@ from rtolap.model.offsets import PartRange
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus
 from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stack.java import LEAN_FLAGS
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
-from rtolap.stack.servers.java import LEAN_FLAGS
 from rtolap.stack.spec import ProcessSpec as PartSpec
 
 from tests.support.agent_harness import running_agent

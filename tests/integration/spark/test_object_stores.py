@@ -39,7 +39,7 @@ from rtolap.model.offsets import PartRange
 from rtolap.model.segment import SegmentState, parse_segment_name
 from rtolap.object_store.store import ObjectStore, StoredFile, open_store
 from rtolap.protocols.receiver.client import ReceiverClients
-from rtolap.query.cluster import Cluster
+from rtolap.query.cluster.view import Cluster
 from rtolap.query.cubes.history import EmbeddedHistory
 from rtolap.query.cubes.realtime import FlightSource
 from rtolap.query.history_cache.cache import HistoryCache

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stack.java import archive_path, spark_class_path, spark_submit_options
 from rtolap.stack.process import ManagedProcess
-from rtolap.stack.servers.java import archive_path, spark_class_path, spark_submit_options
 
 pytestmark = pytest.mark.integration
 

@@ -4,11 +4,11 @@ from itertools import count
 import pytest
 from rtolap.base.errors import Forbidden, Refused
 from rtolap.kafka.administration.interface import ActiveProducer, ListedGroup
-from rtolap.kafka.administration.memory import MemoryAdministration
-from rtolap.kafka.administration.memory_cluster import NETWORK_BYTES_PER_S, MemoryCluster, MemoryGroup
 from rtolap.kafka.administration.values import ALL_BROKERS, LOG_DIRS_RATE, OffsetSpec, Partition, Replica
 
 from tests.support.fleet.administration_contract import BROKERS, AdministrationContract, World
+from tests.support.twins.administered_cluster import NETWORK_BYTES_PER_S, MemoryCluster, MemoryGroup
+from tests.support.twins.administration import MemoryAdministration
 
 MOVED = Partition("moved", 0)
 

@@ -9,12 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from rtolap.base.clock import ManualClock, SystemClock
+from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotInLog, Unavailable
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin
-from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
 from rtolap.sep.consumer import log_bounds
 from rtolap.sep.consumer.log_bounds import LogBounds, claims_of
 from rtolap.sep.delivery.delivery import Delivery
@@ -30,6 +26,11 @@ from tests.support.seeds import so_many
 from tests.support.sep.consumer_harness import running_consumer
 from tests.support.sep.replication_client import RegionServer
 from tests.support.sep.wal_calls import Cell, Entry, encode_call
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryAdmin
+from tests.support.twins.kafka_transactions import MemoryTransactionalProducer
 
 SERVER = ServerName("one", 1, 1)
 NOW_MS = 1_700_000_000_000

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import SessionLost
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create, Delete, Operation
 from rtolap.sep.consumer import process as consumer_process
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
@@ -25,6 +23,8 @@ from tests.sep.delivery.test_delivery import journal_of
 from tests.support.sep.delivery_runs import encode
 from tests.support.sep.replication_client import RegionServer
 from tests.support.sep.wal_calls import Cell, Entry
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 PATHS = SubscriptionPaths("orders")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from rtolap.base.errors import Corrupted, DefinitionError, NotLeader
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.sep.consumer.registration import Registration, small_master
 from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName
 
 from tests.support.sep.consumer_harness import running_consumer
 from tests.support.sep.replication_client import RegionServer, request
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 from tests.support.waiting import until
 
 ROOT = "/rtolap/sep/orders"

@@ -3,25 +3,25 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import CommitUnknown, Forbidden, NotLeader, Refused, RtolapError, Unavailable
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin
-from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
 from rtolap.kafka.transactions import OutColumns
 from rtolap.sep.delivery.delivered_edits import Mask
 from rtolap.sep.delivery.delivery import Call, Delivery
 from rtolap.sep.delivery.journal import Journal, journal_name
 from rtolap.sep.delivery.letters import dead_letter_topic
+from rtolap.sep.delivery.listener import Listener
 from rtolap.sep.delivery.poison import PoisonPolicy
 from rtolap.sep.events.edit_batch import EVENTS_SCHEMA, LATE_FIELD, EditBatch
 from rtolap.sep.listeners.callable import CallableListener, Lanes
 from rtolap.sep.listeners.kafka_topic import EncodedEvents, KafkaTopicListener
-from rtolap.sep.listeners.listener import Listener
 
 from tests.support.sep.batches import Event, batch_of, keys_of, puts
 from tests.support.sep.delivery_runs import encode
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryAdmin
+from tests.support.twins.kafka_transactions import MemoryTransactionalProducer
 
 FOREVER_S = 1e12
 LETTERS = dead_letter_topic("orders")

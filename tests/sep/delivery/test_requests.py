@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 from rtolap.base.errors import NotLeader, Unavailable
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create
 from rtolap.sep.delivery.poison import PoisonPolicy
 from rtolap.sep.delivery.requests import Request, RequestNodes, is_done, post
@@ -15,6 +14,7 @@ from rtolap.sep.subscriptions.kept import SubscriptionPaths
 
 from tests.sep.delivery.test_delivery import run
 from tests.sep.delivery.test_rows_apart import FIRST, World, set_apart
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 from tests.support.waiting import until
 
 FOLDER = SubscriptionPaths("orders").requests

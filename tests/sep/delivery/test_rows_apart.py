@@ -8,11 +8,7 @@ from random import Random
 import msgspec
 import numpy as np
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import CommitUnknown, Corrupted, Unavailable
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
 from rtolap.kafka.transactions import OutColumns
 from rtolap.sep.delivery.delivered_edits import Mask
 from rtolap.sep.delivery.delivery import Delivery
@@ -26,6 +22,10 @@ from tests.sep.delivery.test_delivery import LETTERS, journal_of, run
 from tests.support.seeds import so_many
 from tests.support.sep.batches import Cell, Event, batch_of, keys_of, puts
 from tests.support.sep.delivery_runs import encode
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_transactions import MemoryTransactionalProducer
 
 AFTER_S = 300
 

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotLeader, Unavailable
-from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.serving import DeliveryThread
 from rtolap.sep.events.edit_batch import EditBatch
@@ -15,6 +14,7 @@ from rtolap.sep.listeners.callable import CallableListener
 
 from tests.sep.delivery.test_delivery import journal_of
 from tests.support.sep.batches import puts
+from tests.support.twins.kafka_broker import MemoryBroker
 from tests.support.waiting import until
 
 

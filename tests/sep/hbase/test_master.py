@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import pytest
 from google.protobuf.message import Message
 from rtolap.base.errors import Refused, Unavailable
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create, Put
 from rtolap.sep.hbase import admin_pb2, rpc_pb2
 from rtolap.sep.hbase.master import MasterClient, scope_statement, unreplicated
@@ -16,6 +15,7 @@ from rtolap.sep.hbase.peers import Peer
 from rtolap.sep.hbase.znodes import HBaseZnodes
 
 from tests.support.hbase.scripted_server import Answer, exception, response, scripted_server
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 PEER = Peer(id="orders", cluster_key="h:2181:/rtolap/sep/orders", tables={"t": ("cf",)}, serial=True)
 STATES = admin_pb2.GetProcedureResultResponse

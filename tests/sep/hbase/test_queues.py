@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from rtolap.base.errors import Corrupted
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create
 from rtolap.sep.hbase.queues import QueuedLog, QueueId, parse_position, read_queues, read_stable_queues
 from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName
+
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 FIRST = ServerName("ip-10-46-221-101.ec2.internal", 52170, 1364333181125)
 SECOND = ServerName("h-2", 16020, 1700000000000)

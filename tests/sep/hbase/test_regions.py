@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 from rtolap.base.errors import NotFound, Unavailable
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.sep.hbase.peers import table_name
 from rtolap.sep.hbase.regions import RegionClient
 from rtolap.sep.hbase.rows_pb2 import (
@@ -23,6 +22,8 @@ from rtolap.sep.hbase.rows_pb2 import (
     ScanResponse,
 )
 from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName
+
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 
 class Client(RegionClient):

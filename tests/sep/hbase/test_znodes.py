@@ -6,10 +6,11 @@ import uuid
 
 import pytest
 from rtolap.base.errors import Corrupted, NotFound
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create
 from rtolap.sep.hbase import admin_pb2
 from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName, parse_cluster_id, parse_message
+
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 ID = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
 PREFIX = b"\xff\x00\x00\x00\x0bregionsrv:1"  # HBase's mark, a length, the name of who wrote it

@@ -13,9 +13,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 from rtolap.model.yaml_files import read_definitions
+from rtolap.sep.delivery.listener import EventGroup
 from rtolap.sep.events.edit_batch import CellType
 from rtolap.sep.listeners.callable import LISTENERS, CallableListener
-from rtolap.sep.listeners.listener import EventGroup
 
 from tests.support.pages.texts import text_of
 from tests.support.sep.batches import Cell, Event, batch_of

@@ -3,7 +3,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import (
     CommitUnknown,
     Corrupted,
@@ -19,7 +18,6 @@ from rtolap.base.errors import (
     TooSlow,
     Unavailable,
 )
-from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.protocols.stream_load.messages import (
     LoadAnswer,
     LoadState,
@@ -35,11 +33,13 @@ from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
 from rtolap.sep.listeners.stored_table import TIMEOUT_S, StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
 from rtolap.sep.rows.reader import ReadRows
-from rtolap.stored.loader.sinks.memory import MemorySink
 
 from tests.sep.delivery.test_delivery import LETTERS, journal_of, run
 from tests.support.sep.batches import Cell, Event, batch_of
 from tests.support.sep.row_lives import ModelRows
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.loader_sink import MemorySink
 
 COLUMNS = EventColumns(
     {"a": ColumnSource(b"cf", b"a", "long"), "b": ColumnSource(b"cf", b"b", "string")}, ("id", "string")

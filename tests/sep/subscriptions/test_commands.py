@@ -12,10 +12,7 @@ import msgspec
 import pytest
 from rtolap.base.errors import AlreadyExists, CommitUnknown, DefinitionError, NotFound, Refused, Unavailable
 from rtolap.base.settings import Settings
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.producer import MemoryAdmin
 from rtolap.metadata import updates
-from rtolap.metadata.memory import MemoryStore
 from rtolap.metadata.store import Create, Put
 from rtolap.model.subscription import HBaseSource, Subscription, SubscriptionListener
 from rtolap.sep.delivery.journal import journal_name
@@ -26,6 +23,9 @@ from rtolap.sep.subscriptions.kept import ROOT, load
 from rtolap.sep.subscriptions.source import SourceCluster
 
 from tests.support.hbase.model_source import OWN_ID, Crash, ModelSource
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_producer import MemoryAdmin
+from tests.support.twins.metadata import MemoryStore
 from tests.support.waiting import until
 
 NOW_MS = 1_700_000_000_000

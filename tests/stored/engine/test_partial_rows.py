@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import DefinitionError
+from rtolap.model.schema_changes import add_column, drop_column, rename_column
 from rtolap.model.stored.schema import initial_schema
-from rtolap.model.stored.schema_changes import add_column, drop_column, rename_column
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.stored.engine.copying import Arriving, complete, filling, write_whole
 from rtolap.stored.engine.disk import RealDisk

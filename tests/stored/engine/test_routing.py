@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from rtolap.base.errors import DefinitionError
 from rtolap.columnar.schema import arrow_type
+from rtolap.model.schema_changes import add_column, rename_column
 from rtolap.model.stored.partitions import WHOLE, PartitionRange, partition_of
 from rtolap.model.stored.schema import initial_schema
-from rtolap.model.stored.schema_changes import add_column, rename_column
 from rtolap.model.stored.table import Buckets, PartitionUnit, RangePartitions, StoredColumn, StoredTable
 from rtolap.stored.engine.routing import Routing
 from rtolap.stored.engine.rows.keys import hashes

@@ -9,7 +9,6 @@ from threading import Event
 
 import msgspec
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import DefinitionError, NotFound, NotLeader, NotYet, Refused, RowsRefused, Unavailable
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.model.stored.table import Buckets, RangePartitions, StoredColumn, StoredTable
@@ -25,7 +24,6 @@ from rtolap.stored.frontend.catalogue.table_writes import ON_DEMAND_MAX, place
 from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
-from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes, MemoryTabletHosts
 from rtolap.stored.frontend.transactions.publishing import Publisher
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.frontend.upkeep import CHANGES_KEPT_MS, PartitionUpkeep, Upkeep
@@ -37,6 +35,8 @@ from rtolap.stored.metastore.leases import Leases
 from rtolap.stored.metastore.records import Partition, PendingTabletTask, Tablet
 
 from tests.support.stored.ledgers import open_ledger
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.storage_nodes import MemoryNodes, MemoryTabletHosts
 
 NODES = ("n1", "n2", "n3", "n4")
 DAY_MS = 86_400_000

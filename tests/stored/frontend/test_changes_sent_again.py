@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -17,7 +16,6 @@ from rtolap.model.stored.table import RangePartitions, StoredColumn, StoredTable
 from rtolap.protocols.rest.request_ids import HEADER
 from rtolap.protocols.stored_tables.client import StoredTablesClient
 from rtolap.protocols.stored_tables.messages import AddColumn, AddPartition, TableName
-from rtolap.query.cluster import Cluster
 from rtolap.query.stored.ddl import parse_ddl
 from rtolap.query.stored.definitions import StoredDefinitions
 from rtolap.query.stored.source import RemoteSource
@@ -110,19 +108,9 @@ def by_sql(world: World, sql: str) -> None:
     try:
         statement = parse_ddl(sql, DAYS.db)
         assert statement is not None
-        StoredDefinitions(source, NoCubes()).apply(statement)
+        StoredDefinitions(source, lambda: None).apply(statement)
     finally:
         source.close()
-
-
-class NoCubes(Cluster):
-    """A query service's view of a cluster that nobody asks here."""
-
-    def __init__(self) -> None:
-        """Of nothing."""
-
-    def catalogue(self, *, fresh: bool = False) -> Any:
-        return None
 
 
 @pytest.fixture

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotFound, NotLeader, Unavailable
 from rtolap.stored.frontend.election import Election, Endpoint, Mastership
-from rtolap.stored.frontend.http.body_pipe import BodyPipe
+from rtolap.stored.frontend.loads.body_pipe import BodyPipe
 from rtolap.stored.frontend.loads.error_files import FILE_BYTES_MAX, ErrorFiles
 from rtolap.stored.frontend.upkeep import PeriodicTask
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.leases import Leases
 
 from tests.support.stored.ledgers import open_ledger
+from tests.support.twins.clock import ManualClock
 from tests.support.waiting import until
 
 FAR_S = 1e9

@@ -10,18 +10,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotYet, Unavailable
 from rtolap.model.stored.table import RangePartitions, StoredColumn, StoredTable
 from rtolap.stored.bodies.options import LoadOptions
 from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.frontend.loads.distribution import Distribution
-from rtolap.stored.frontend.transactions.memory_participants import MemoryTabletHosts
 from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.leases import Leases
 
 from tests.support.stored.ledgers import open_ledger
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.storage_nodes import MemoryTabletHosts
 
 NODES = ("n1", "n2", "n3")
 NOW_MS = 1_699_923_600_000  # 2023-11-14 01:00

@@ -30,9 +30,9 @@ from rtolap.protocols.stream_load.messages import SendOptions
 from rtolap.stored.bodies.batches import DecodedBatch
 from rtolap.stored.bodies.decode import decode_body
 from rtolap.stored.frontend.assembly import FrontendOptions
-from rtolap.stored.frontend.http.body_pipe import BYTES_MAX
 from rtolap.stored.frontend.loads import error_files, group_commit
 from rtolap.stored.frontend.loads import load as one_load
+from rtolap.stored.frontend.loads.body_pipe import BYTES_MAX
 from rtolap.stored.frontend.loads.request import TIMEOUT_S_DEFAULT
 from rtolap.stored.metastore.records import Tablet, Transaction
 

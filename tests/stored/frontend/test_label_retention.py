@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import DefinitionError, LabelUsed, NotFound, Refused, TooManyAtOnce
 from rtolap.stored.frontend.election import Mastership
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
-from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes
 from rtolap.stored.frontend.transactions.publishing import Publisher
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.frontend.upkeep import Upkeep
@@ -20,6 +18,8 @@ from rtolap.stored.metastore.leases import Leases
 from rtolap.stored.metastore.records import Partition, Tablet, Transaction, TransactionState
 
 from tests.support.stored.ledgers import open_ledger
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.storage_nodes import MemoryNodes
 
 HOUR_MS = 3_600_000
 PART = Partition("web", "hits", "all")

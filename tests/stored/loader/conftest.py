@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rtolap.base.clock import ManualClock
 
 from tests.support.loader.stepped_loader import World
 from tests.support.stored.ledgers import open_ledger
+from tests.support.twins.clock import ManualClock
 
 
 @pytest.fixture

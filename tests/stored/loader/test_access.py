@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
-from rtolap.cli.loader_access import sink_of
 from rtolap.model.loader import Loader, LoaderSink
+from rtolap.stored.loader.assembly import sink_of
 
 
 def loader(password: Path, *urls: str, ca_file: Path | None = None) -> Loader:

@@ -7,11 +7,11 @@ import pytest
 from rtolap.model.loader import LoaderSink
 from rtolap.protocols.stream_load.messages import LoadState, SendOptions, TableSchema
 from rtolap.stored.loader.label_retention import LABELS_PER_S_MAX, sent_when, witness_of, witness_of_all
-from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import Sent, StopCause
 from rtolap.stored.metastore.offsets import OffsetsRecord
 
 from tests.support.loader.stepped_loader import COLUMNS, World, load_all, sent_and_unanswered, stopped_by
+from tests.support.twins.loader_sink import MemorySink
 
 SINK = LoaderSink(label_kept_ms=1_000_000, label_kept_count=100)
 LABELS_MAX = 4

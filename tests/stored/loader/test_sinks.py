@@ -14,10 +14,10 @@ from rtolap.protocols.stored_tables.client import StoredTablesClient
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
 from rtolap.stack.ports import free_port
-from rtolap.stored.loader.sinks.memory import MemorySink
 
 from tests.support.loader.sink_contract import SinkContract, Table
 from tests.support.stored.load_endpoint import PASSWORD, TOKEN, USER, LoadEndpoint, load_endpoint
+from tests.support.twins.loader_sink import MemorySink
 
 
 @dataclass

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from rtolap.base.errors import NotLeader, NotYet, Refused, RtolapError, Unauthorized, Unavailable
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.model.loader import LoaderRejects, LoaderSink
 from rtolap.protocols.stream_load import messages as wire
 from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
@@ -20,12 +19,14 @@ from rtolap.stored.loader.job_run import LoadJobRun
 from rtolap.stored.loader.preparing import FILTERED_BY_SINK, FILTERED_UNKNOWN
 from rtolap.stored.loader.records.rejects import FileBox
 from rtolap.stored.loader.settle import LOG_TRIES_MAX, Outcome, Settler
-from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.loader.window import FAILING_S, FAILS_MAX, SILENT_S
 from rtolap.stored.metastore.load_jobs import LoadJobState
 
+from tests.support.loader.loaded_offsets import loaded_offsets
 from tests.support.loader.stepped_loader import COLUMNS, World, load_all, sent_and_unanswered, stopped_by
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.loader_sink import MemorySink
 
 # --- the topic ----------------------------------------------------------------------------------------
 
@@ -132,7 +133,7 @@ def test_offsets_without_records_at_the_end_count_as_loaded(world: World) -> Non
     assert work.source.step(0.0)  # an interval begins, as with records
     world.clock.advance_ms(work.loader.batch.interval_ms)
     load_all(work)
-    assert work.loaded_offsets() == work.log_ends() == {0: 5, 1: 0}
+    assert loaded_offsets(world.records, "j") == work.log_ends() == {0: 5, 1: 0}
     assert [record.attempts for record in world.records.all("j")] == [0, 1, 0]
     assert not work.source.step(0.0)
     assert world.keys() == [1, 2]

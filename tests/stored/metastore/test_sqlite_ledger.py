@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.upgrade import SHIPPED, Revisions
 
 from tests.support.stored.ledger_contract import Databases, LedgerContract
 from tests.support.stored.ledgers import open_ledger
+from tests.support.twins.clock import ManualClock
 
 
 class SqliteFiles(Databases):

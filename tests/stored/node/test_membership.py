@@ -12,7 +12,6 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Refused, RtolapError, Unauthorized, Unavailable
 from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.messages import Heartbeat, HeartbeatAnswer
@@ -23,6 +22,7 @@ from rtolap.stored.node.process import Heartbeats, node_metrics
 from tests.support.stored.ledgers import open_ledger
 from tests.support.stored.storage_nodes import InProcessNodes
 from tests.support.stored.storage_rows import SCHEMA, rows, tablet
+from tests.support.twins.clock import ManualClock
 
 BEAT = Heartbeat("folder-1", "127.0.0.1:1", 100)
 OTHER = Heartbeat("folder-2", "127.0.0.1:2", 100)

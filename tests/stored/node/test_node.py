@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, NotYet, Refused, StaleSnapshot, Unavailable
 from rtolap.model.predicate import Compare
-from rtolap.model.stored.schema_changes import add_column, rename_column
+from rtolap.model.schema_changes import add_column, rename_column
 from rtolap.model.stored.table import StoredColumn
 from rtolap.protocols.storage import messages as wire
 from rtolap.stored.engine.settings import TabletSettings

@@ -12,18 +12,13 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rtolap.base.clock import ManualClock
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.history import check_base, describe_file
 from rtolap.cubes.format.manifest import MANIFEST_NAME, CuboidEntry, HistoryManifest, encode
 from rtolap.cubes.format.staged import read_staged_manifest
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin, MemoryProducer
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import ReceiverRecord, SegmentRecord
 from rtolap.model.cube import Schema
 from rtolap.object_store.store import open_store
@@ -32,6 +27,11 @@ from rtolap.protocols.coordinator.messages import BuildSpecMessage
 from tests.support.cubes.builders import Event, spec_losses
 from tests.support.cubes.mortal_coordinator import MortalCoordinator
 from tests.support.cubes.stepped_receiver import Receiver
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryAdmin, MemoryProducer
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 BASE_FILE = "base/part-0.parquet"
 REPLICA_SETS = {"left": 2, "right": 2, "spare": 1}  # the last has no partition to begin with

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotFound
 from rtolap.base.server_limits import HttpLimits
 from rtolap.coordinator.applications.host_lists import ListPlaces
@@ -17,7 +16,6 @@ from rtolap.coordinator.server import build_app
 from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, StagedManifest, encode
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import ReceiverRecord, SegmentRecord
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentRange, StagedPart
@@ -26,6 +24,8 @@ from rtolap.protocols.coordinator.client import CoordinatorClient
 
 from tests.support.cubes.builders import spec_losses
 from tests.support.cubes.metadata_contract import eventually
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 TOKEN = "a-token-of-the-tests"
 HOUR_MS = 3_600_000

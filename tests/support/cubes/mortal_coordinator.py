@@ -10,11 +10,12 @@ from rtolap.coordinator.builds import Builds
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.reassignment import Reassignments
 from rtolap.coordinator.views import Views
-from rtolap.kafka.memory.producer import MemoryAdmin
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Operation
 from rtolap.object_store.store import open_store
+
+from tests.support.twins.kafka_producer import MemoryAdmin
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 
 class Killed(Exception):

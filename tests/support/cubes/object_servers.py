@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import httpx
 from rtolap.stack.artifacts import fetch_jars, find_java, pyspark_jars
-from rtolap.stack.servers.java import LEAN_FLAGS, class_path
+from rtolap.stack.java import LEAN_FLAGS, class_path
 from rtolap.stack.spec import ProcessSpec
 
 from tests.support.waiting import patience_s

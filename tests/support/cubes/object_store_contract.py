@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.views import Views
 from rtolap.cubes.format.folders import ROOTS, creation_folder
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.object_store.store import ObjectStore, StoredFile, open_store
 
 from tests.support.cubes.builders import small_schema
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 LARGE_BYTES = 12 << 20  # on S3 more than one part
 _READS = 12

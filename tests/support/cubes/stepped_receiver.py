@@ -8,22 +8,22 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
-from rtolap.base.clock import ManualClock
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
-from rtolap.cubes.receiver.closing.commits import close_segment
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.closing_commits import close_segment
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.upload import Uploader, upload_job
 from rtolap.cubes.receiver.views import CubeView
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.model.cube import Schema
 from rtolap.object_store.store import ObjectStore
 
 from tests.support.cubes.later_executor import LaterExecutor
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryProducer
 
 
 class Surroundings(Protocol):

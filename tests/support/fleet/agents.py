@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rtolap.base.files import checkout
-from rtolap.stack.artifacts import jolokia_agent
 from rtolap.stack.ports import free_port
 
 from tests.support.fleet.brokers import Brokers
+from tests.support.fleet.jmx_agents import jolokia_agent
 
 USER, PASSWORD = "monitor", "s3cret-of-the-agents"
 _HOST = "127.0.0.1"

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rtolap.base.clock import ManualClock
 from rtolap.fleet.isolation.registry import RegisteredCluster
 from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
@@ -16,11 +15,13 @@ from rtolap.fleet.moves.mover import Mover
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import Snapshot
-from rtolap.kafka.administration.memory import MemoryAdministration
-from rtolap.kafka.administration.memory_cluster import MemoryCluster
 from rtolap.kafka.administration.values import Partition
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create
+
+from tests.support.twins.administered_cluster import MemoryCluster
+from tests.support.twins.administration import MemoryAdministration
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 CLUSTER_ID = "Mk"
 LOST_AFTER_MS = 1000

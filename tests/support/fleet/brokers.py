@@ -20,9 +20,9 @@ from rtolap.base.errors import Unavailable
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.kafka.clusters import KafkaCluster
 from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stack.java import properties
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
-from rtolap.stack.servers.java import properties
 from rtolap.stack.servers.kafka import kafka_spec, new_cluster_id
 
 from tests.support.waiting import patience_s, result_of, until

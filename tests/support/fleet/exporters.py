@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from rtolap.base.files import checkout
-from rtolap.stack.artifacts import prometheus_exporter
 from rtolap.stack.ports import free_port
 
 from tests.support.fleet.agents import PASSWORD, USER
+from tests.support.fleet.jmx_agents import prometheus_exporter
 
 HOST = "127.0.0.1"
 # Names as the exporter's examples for Kafka make them: no means, no rates, nothing of who the broker is.

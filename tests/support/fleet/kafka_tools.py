@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rtolap.kafka.clusters import KafkaCluster
 from rtolap.stack.artifacts import JavaArtifacts, fetch_jars
-from rtolap.stack.servers.java import LEAN_FLAGS, archive_flags, class_path
+from rtolap.stack.java import LEAN_FLAGS, archive_flags, class_path
 
 _IVY = """<ivy-module version="2.0"><info organisation="local" module="tools"/>
 <configurations><conf name="tools"/></configurations>

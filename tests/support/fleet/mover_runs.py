@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from rtolap.base.clock import ManualClock
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.mover import Mover
 from rtolap.fleet.moves.planned import PlannedMove, digest_of_moves, encode_moves
@@ -15,11 +14,13 @@ from rtolap.fleet.moves.records import Hours, PlanRecord
 from rtolap.fleet.moves.requests import MoveRequest, RequestKind, signed
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.states import PlanState
-from rtolap.kafka.administration.memory import MemoryAdministration
-from rtolap.kafka.administration.memory_cluster import MemoryCluster
 from rtolap.kafka.administration.values import Partition, Replica
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create
+
+from tests.support.twins.administered_cluster import MemoryCluster
+from tests.support.twins.administration import MemoryAdministration
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 TOKEN = "the token"
 FENCE = "/fence"

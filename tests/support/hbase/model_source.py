@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from rtolap.base.errors import Corrupted, NotFound, Refused
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create, Operation
 from rtolap.model.subscription import HBaseSource, Subscription
 from rtolap.sep.delivery.journal import journal_name
 from rtolap.sep.hbase.peers import Peer
 from rtolap.sep.hbase.znodes import parse_cluster_id
 from rtolap.sep.subscriptions.source import SourceCluster
+
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 OWN_ID = uuid.UUID(int=1)
 Guard = Callable[[Callable[[], None]], None]

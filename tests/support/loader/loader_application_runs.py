@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 import msgspec
 from rtolap.coordinator.applications.registry import Applications
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.model.application import Application, HostList, HostPrecise, Registry, Rule, Sink, Source
 from rtolap.model.loader import LoaderApplication
 from rtolap.protocols.stream_load.messages import LoadState
@@ -23,6 +22,7 @@ from rtolap.stored.loader.operator import Operator
 
 from tests.support.loader.loader_runs import STEPS, Process, Run, World
 from tests.support.seeds import replay
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 from tests.support.watermarks.application_client import SteppedClient
 
 NAME, SOURCE, LEVEL, HOST = "logs", "web", "store", "log"

@@ -19,12 +19,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import CommitUnknown, NotLeader, NotYet, Unavailable
 from rtolap.events.rejects import Rejects
 from rtolap.kafka.interfaces import Batch, OutRecord, StreamConsumer
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.model.loader import Loader, LoaderApplication, LoaderBatch, LoaderRejects, LoaderSink
 from rtolap.protocols.stream_load.messages import (
     LoadAnswer,
@@ -41,13 +38,17 @@ from rtolap.stored.loader.label_retention import LABELS_PER_S_MAX, witness_of_al
 from rtolap.stored.loader.preparing import FILTERED_UNKNOWN
 from rtolap.stored.loader.reset import settle_batch
 from rtolap.stored.loader.settle import Settler
-from rtolap.stored.loader.sinks.interface import Sink
-from rtolap.stored.loader.sinks.memory import MemorySink, Row, Transaction
+from rtolap.stored.loader.sink import Sink
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobs
 from rtolap.stored.metastore.offsets import OffsetsRecords
 
+from tests.support.loader.loaded_offsets import loaded_offsets
 from tests.support.stored.transaction_runs import Crash, FaultyLedger
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.loader_sink import MemorySink, Row, Transaction
 
 T = TypeVar("T")
 STEPS = 60
@@ -554,7 +555,7 @@ class Run:
         process = self.processes[0]
         if process is None or len(process.work.window):
             return False
-        loaded = process.work.loaded_offsets()
+        loaded = loaded_offsets(self.records, self.job)
         logs = self.broker.logs(self.topic)
         return all(loaded.get(partition, 0) >= log.end for partition, log in enumerate(logs))
 

@@ -26,7 +26,7 @@ from rtolap.protocols.stream_load.messages import LoadAnswer, SendOptions
 from rtolap.stored.frontend.election import LEASE_MS as MASTER_LEASE_MS
 from rtolap.stored.loader.job import JobConfig, write_config
 from rtolap.stored.loader.reset import left_labels
-from rtolap.stored.loader.sinks.interface import Sink
+from rtolap.stored.loader.sink import Sink
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.metastore.load_jobs import LoadJobEvent
 from rtolap.stored.metastore.offsets import OffsetsRecord

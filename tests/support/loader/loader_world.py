@@ -16,7 +16,6 @@ from pathlib import Path
 
 import msgspec
 from rtolap.base.settings import Settings
-from rtolap.cli.loader_access import JobAccess
 from rtolap.kafka.clusters import KafkaCluster
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.kafka.producer import KafkaAdmin, KafkaProducer
@@ -39,11 +38,12 @@ from rtolap.stack.probes import http_missing
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.spec import ProcessSpec
 from rtolap.stored.loader.job import JobConfig, write_config
-from rtolap.stored.loader.sinks.memory import Row
+from rtolap.stored.loader.operations import JobAccess
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_jobs import LoadJobEvent
 
 from tests.support.stored.stream_load_cluster import HOST, PASSWORD, USER, StreamLoadCluster
+from tests.support.twins.loader_sink import Row
 from tests.support.waiting import patience_s
 
 DATABASE = "loads"

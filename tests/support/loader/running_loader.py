@@ -14,8 +14,6 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.metrics import Metrics
 from rtolap.base.server_limits import HttpLimits
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.model.loader import Loader, LoaderBatch
 from rtolap.protocols.loader.messages import API, LoaderStatus
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
@@ -26,12 +24,14 @@ from rtolap.stored.loader.partition_role import OpenSession, PartitionKeeper
 from rtolap.stored.loader.process import LoaderProcess
 from rtolap.stored.loader.records.rejects import FileBox
 from rtolap.stored.loader.runner import measure
-from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.status import status_of
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobs
 from rtolap.stored.metastore.offsets import OffsetsRecords
 
 from tests.support.stored.ledgers import open_ledger
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.loader_sink import MemorySink
 
 TIMEOUT_S = 30.0
 TOKEN = "the cluster's"

@@ -11,7 +11,7 @@ from rtolap.base.errors import NotFound
 from rtolap.model.loader import LoaderFormat
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState, SendOptions
 from rtolap.stored.loader.records.encode import HEADERS, encode
-from rtolap.stored.loader.sinks.interface import Sink
+from rtolap.stored.loader.sink import Sink
 
 ROWS = pa.RecordBatch.from_pydict({"k": [1, 2], "s": ["a", 'q"\\\n,'], "n": [None, 7]})
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string()), ("n", pa.int64())])

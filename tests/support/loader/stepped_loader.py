@@ -7,23 +7,24 @@ from typing import Any
 
 import msgspec
 import pytest
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Unavailable
 from rtolap.events.rejects import Rejects
 from rtolap.kafka.interfaces import Batch, OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.model.loader import Loader, LoaderBatch
 from rtolap.protocols.stream_load.messages import LoadAnswer, SchemaColumn, TableSchema
 from rtolap.stored.loader.job import LEASE_MS, JobConfig, JobResources, write_config
 from rtolap.stored.loader.job_run import LoadJobRun, begin
 from rtolap.stored.loader.reset import settle_batch
 from rtolap.stored.loader.settle import Outcome, Settler
-from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobs
 from rtolap.stored.metastore.offsets import OffsetsRecords
+
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.loader_sink import MemorySink
 
 COLUMNS = (SchemaColumn("k", "BIGINT", is_nullable="No"), SchemaColumn("v", "BIGINT"))
 

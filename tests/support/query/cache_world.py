@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
 import msgspec
-from rtolap.base.clock import ManualClock
 from rtolap.cubes.format.history import write_manifest
 from rtolap.cubes.format.manifest import CuboidEntry, FileEntry, HistoryManifest
 from rtolap.metadata.records import CubeControl, SegmentRecord
@@ -27,6 +26,7 @@ from rtolap.query.history_cache.keeper import HistoryKeeper
 from rtolap.query.plan import ReadStats
 
 from tests.support.cubes.watched_store import watched_store
+from tests.support.twins.clock import ManualClock
 
 HOUR_MS = 3_600_000
 

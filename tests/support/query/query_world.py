@@ -29,7 +29,6 @@ from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.cubes.format.history import describe_file, write_manifest
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import ReceiverRecord
 from rtolap.model.cube import Schema, cuboids
 from rtolap.model.segment import SegmentRange, SegmentState, segment_of
@@ -43,7 +42,7 @@ from rtolap.protocols.receiver.messages import (
     PartitionStats,
 )
 from rtolap.query.cancel import Cancellation
-from rtolap.query.cluster import Cluster, Listing
+from rtolap.query.cluster.view import Cluster, Listing
 from rtolap.query.cubes.arrow_filter import arrow_filter
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
 from rtolap.query.engine import Engine
@@ -55,6 +54,7 @@ from rtolap.query.stored.source import StoredSource
 
 from tests.support.in_memory import IN_MEMORY
 from tests.support.query.calendar_units import unit_start
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 PARTITIONS = 4
 _EXAMPLE = {"wrong_type": "column price: expected decimal(10,2), found 1.23456"}

@@ -19,12 +19,11 @@ from rtolap.cubes.receiver.answers.query_service import answer
 from rtolap.cubes.receiver.local.align import Vectors
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.store import Watch
 from rtolap.protocols.receiver.messages import ANSWER_KEY, CubeStats, PartialAnswer, PartialQuery
 from rtolap.query.cancel import Cancellation
-from rtolap.query.cluster import Cluster
+from rtolap.query.cluster.view import Cluster
 from rtolap.query.cubes.arrow_filter import arrow_filter
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.cubes.realtime import CancelHook
@@ -35,6 +34,7 @@ from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.stepped_receiver import Receiver
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 
 class SteppedQuery:

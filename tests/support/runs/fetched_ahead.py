@@ -13,9 +13,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from rtolap.base.errors import RtolapError
-from rtolap.stack.artifacts import hbase_jars, jolokia_agent, prometheus_exporter
+from rtolap.stack.artifacts import hbase_jars
 
 from tests.support.cubes.object_servers import object_server_jars
+from tests.support.fleet.jmx_agents import jolokia_agent, prometheus_exporter
 from tests.support.fleet.kafka_tools import kafka_tools
 from tests.support.fleet.tiered_brokers import tiered_storage_jar
 

@@ -13,25 +13,25 @@ from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from random import Random
 
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import CommitUnknown, NotLeader, Unavailable
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin
-from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
 from rtolap.kafka.transactions import OutColumns
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits, Mask
 from rtolap.sep.delivery.delivery import Call, Delivery
 from rtolap.sep.delivery.journal import Journal
+from rtolap.sep.delivery.listener import Listener
 from rtolap.sep.delivery.poison import EventKey, PoisonPolicy
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.listeners.callable import CallableListener
 from rtolap.sep.listeners.kafka_topic import EncodedEvents, KafkaTopicListener
-from rtolap.sep.listeners.listener import Listener
 
 from tests.support.seeds import replay
 from tests.support.sep.batches import Event, batch_of, keys_of
 from tests.support.sep.shipping import Edit, ShippedCall, Shipping
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryAdmin
+from tests.support.twins.kafka_transactions import MemoryTransactionalProducer
 
 TOPIC = "changes"
 LETTERS = "dead-letters"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rtolap.base.errors import Unavailable
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create, Delete, MetadataStore, Put
 from rtolap.sep.hbase import admin_pb2, rpc_pb2
 from rtolap.sep.hbase.master import MasterClient
@@ -14,6 +13,8 @@ from rtolap.sep.hbase.queues import QueueId, parse_position
 from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName
 from rtolap.sep.status.jmx import JmxReader
 from rtolap.sep.status.sources import ReplicationSources, WalSizes
+
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 
 KEY = ClusterKey("zk:2181", "/hbase")
 SERVERS = tuple(ServerName(f"h{n}.example.com", 16020, 1_700_000_000_000 + n) for n in range(3))

@@ -29,20 +29,20 @@ from rtolap.protocols.stream_load.messages import (
 )
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits
 from rtolap.sep.delivery.journal import Journal
+from rtolap.sep.delivery.listener import Listener
 from rtolap.sep.delivery.poison import EventKey, PoisonPolicy
 from rtolap.sep.delivery.row_ranges import CLOCKS_APART_MS
 from rtolap.sep.events.edit_batch import CellType
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
-from rtolap.sep.listeners.listener import Listener
 from rtolap.sep.listeners.stored_table import StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
-from rtolap.stored.loader.sinks.memory import MemorySink, Transaction
 
 from tests.support.seeds import replay
 from tests.support.sep.batches import Cell, Event
 from tests.support.sep.delivery_runs import STEPS, DeliveryWorld, Killed, MakeJournal
 from tests.support.sep.row_lives import ModelRows, drawn_cells, visible
 from tests.support.sep.shipping import Edit
+from tests.support.twins.loader_sink import MemorySink, Transaction
 
 DATABASE, TABLE = "shop", "orders"
 COLUMNS = EventColumns(

@@ -19,11 +19,11 @@ from rtolap.stored.frontend.catalogue.read_views import TableEntry
 from rtolap.stored.frontend.election import Endpoint
 from rtolap.stored.frontend.http.app import Port
 from rtolap.stored.frontend.http.authentication import Guard
-from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes, MemoryTabletHosts
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import Partition, Replica, Tablet
 
 from tests.support.stored.ledgers import open_ledger
+from tests.support.twins.storage_nodes import MemoryNodes, MemoryTabletHosts
 from tests.support.waiting import patience_s
 
 USER, OTHER_USER, DEFINING_USER, ASKING_USER = "loader", "bert", "dora", "anna"  # with one password

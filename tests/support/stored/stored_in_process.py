@@ -21,7 +21,6 @@ from typing import Any, Protocol, TypeVar
 import httpx
 import pyarrow as pa
 import sqlalchemy as sa
-from rtolap.base.clock import ManualClock
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.base.users import Users, password_hash
@@ -53,6 +52,7 @@ from starlette.types import Receive, Scope, Send
 
 from tests.support.stored.storage_nodes import InProcessNodes
 from tests.support.stored.transaction_runs import Crash, FaultyLedger
+from tests.support.twins.clock import ManualClock
 
 T = TypeVar("T")
 Row = dict[str, Any]

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from rtolap.base.clock import ManualClock
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.model.stored.schema import StoredSchema
@@ -33,6 +32,7 @@ from rtolap.stored.metastore.records import Partition
 
 from tests.support.in_memory import IN_MEMORY
 from tests.support.stored.ledgers import open_ledger
+from tests.support.twins.clock import ManualClock
 
 NODES = ("n1", "n2", "n3")
 NOW_MS = 1_700_000_000_000  # 2023-11-14 22:13:20

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 from rtolap.base.errors import DefinitionError, NotFound, NotYet, Refused, StaleSnapshot, Unavailable
 from rtolap.model.predicate import And, Compare, CompareOp, In, IsNull, Or, Predicate, Scalar
+from rtolap.model.schema_changes import add_column, drop_column, rename_column
 from rtolap.model.stored.schema import StoredSchema, initial_schema
-from rtolap.model.stored.schema_changes import add_column, drop_column, rename_column
 from rtolap.model.stored.table import StoredTable, TableModel
 from rtolap.stored.engine.rows.columns import read_schema
 from rtolap.stored.engine.scan import Snapshot

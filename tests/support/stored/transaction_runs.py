@@ -18,11 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import RtolapError, Unauthorized, Unavailable
 from rtolap.stored.frontend.election import LEASE_MS, Mastership
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
-from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes
 from rtolap.stored.frontend.transactions.publishing import Publisher
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.frontend.upkeep import Upkeep
@@ -30,6 +28,9 @@ from rtolap.stored.metastore import partitions
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.leases import Leases
 from rtolap.stored.metastore.records import Partition, Tablet, Transaction, TransactionState
+
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.storage_nodes import MemoryNodes
 
 NODES = ("n1", "n2", "n3")
 BUCKETS = (0, 1)

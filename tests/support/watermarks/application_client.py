@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.protocols.watermark.messages import ReportAnswer, ReportBatch
 from rtolap.watermark_client.session import WatermarkSession
+
+from tests.support.twins.clock import ManualClock
 
 OLD_KEPT = 20
 

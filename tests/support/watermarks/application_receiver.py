@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from rtolap.base.errors import Refused
-from rtolap.cubes.receiver.closing.commits import close_segment
-from rtolap.cubes.receiver.closing.rules import Takeover, generation_of
-from rtolap.cubes.receiver.hosts.reports import WatermarkReports
+from rtolap.cubes.receiver.closing_rules import Takeover, generation_of
+from rtolap.cubes.receiver.core.closing_commits import close_segment
+from rtolap.cubes.receiver.host_reports import WatermarkReports
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.metadata.records import CubeControl

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from rtolap.base.clock import ManualClock
 from rtolap.base.errors import CommitConflict, CommitUnknown, NotFound, NotLeader, Refused, Unavailable
 from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.closable import Closable
@@ -23,11 +22,7 @@ from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.kafka.interfaces import OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin, MemoryProducer
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.model.application import (
     Application,
     CubeWatermark,
@@ -44,6 +39,11 @@ from rtolap.object_store.store import open_store
 from rtolap.protocols.watermark import messages as wire
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryAdmin, MemoryProducer
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
 from tests.support.watermarks.application_receiver import ApplicationReceiver
 
 NAME = "logs"

@@ -10,13 +10,13 @@ from functools import partial
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused, RtolapError, Unavailable
 from rtolap.kafka.interfaces import WATERMARK_HEADER, Delivered, OutRecord
-from rtolap.kafka.memory.broker import MemoryBroker
-from rtolap.kafka.memory.consumer import MemoryConsumer
-from rtolap.kafka.memory.producer import MemoryAdmin, MemoryProducer
 from rtolap.watermark.records.producer import WatermarkedProducer
 from rtolap.watermark.records.statement import decode
 
 from tests.support.cubes.stream_contract import StreamContract, World
+from tests.support.twins.kafka_broker import MemoryBroker
+from tests.support.twins.kafka_consumer import MemoryConsumer
+from tests.support.twins.kafka_producer import MemoryAdmin, MemoryProducer
 from tests.support.waiting import until
 
 TOPIC = "results"

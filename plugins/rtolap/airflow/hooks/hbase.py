@@ -12,7 +12,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from rtolap.airflow.hooks.awaited import AwaitedConnections
-from rtolap.airflow.hooks.on_demand import HBASE_CONN_TYPE, HBASE_DEFAULT, DueArguments
+from rtolap.airflow.hooks.hbase_connection import HBASE_CONN_TYPE, HBASE_DEFAULT, DueArguments
 from rtolap.base.clock import SystemClock
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable

@@ -1,13 +1,15 @@
 """The hooks that load a client of Kafka or of ZooKeeper, imported only when one is opened.
 
 Operators, sensors and triggers are imported each time DAGs are parsed, and these clients would make that
-slow. So what is used of them while DAGs are parsed stands here, and just these functions import within
-themselves; `hooks.kafka`, `hooks.hbase` and `hooks.fleet` are imported nowhere else but by the provider.
+slow. These functions load a hook's module by its name when they are called, as Airflow loads the hooks that
+a provider names; `hooks.kafka`, `hooks.hbase` and `hooks.fleet` are imported nowhere else.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
@@ -16,28 +18,24 @@ if TYPE_CHECKING:
     from rtolap.airflow.hooks.hbase import HBaseReplication
     from rtolap.airflow.hooks.kafka import KafkaClusterHook
 
-HBASE_CONN_TYPE = "hbase"
-HBASE_DEFAULT = "hbase_default"
-
-DueArguments = dict[str, Any]  # the fields of `sep.status.wait.DueLogs`, as JSON has them
-
 
 def open_kafka(cluster: str = DEFAULT_KAFKA_CLUSTER, kafka_conn_id: str | None = None) -> KafkaClusterHook:
     """`kafka_conn_id`: None for the connection of the cluster's name. Nothing is connected to yet."""
-    from rtolap.airflow.hooks.kafka import KafkaClusterHook
-
-    return KafkaClusterHook(cluster, kafka_conn_id)
+    hook: KafkaClusterHook = _hooks("kafka").KafkaClusterHook(cluster, kafka_conn_id)
+    return hook
 
 
 def open_replication(hbase_conn_id: str) -> HBaseReplication:
     """Nothing is connected to yet."""
-    from rtolap.airflow.hooks.hbase import HBaseReplication
-
-    return HBaseReplication(hbase_conn_id)
+    replication: HBaseReplication = _hooks("hbase").HBaseReplication(hbase_conn_id)
+    return replication
 
 
 def open_fleet(cluster: str, kafka_conn_id: str | None = None) -> FleetHook:
     """As `open_kafka`."""
-    from rtolap.airflow.hooks.fleet import FleetHook
+    hook: FleetHook = _hooks("fleet").FleetHook(cluster, kafka_conn_id)
+    return hook
 
-    return FleetHook(cluster, kafka_conn_id)
+
+def _hooks(module: str) -> ModuleType:
+    return import_module(f"rtolap.airflow.hooks.{module}")

@@ -15,12 +15,9 @@ from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.links import SegmentsLink
-from rtolap.base.errors import Refused
 from rtolap.model.instants import instant_ms
 from rtolap.protocols.coordinator.client import CoordinatorClient
-
-READY = "READY"
-REMOTE_PERSISTED = "REMOTE_PERSISTED"
+from rtolap.protocols.coordinator.operations import requeue_window
 
 
 class CubeOperator(BaseOperator):
@@ -107,21 +104,11 @@ class RequeueOperator(CubeOperator):
         self.end = end
 
     def call(self, coordinator: CoordinatorClient) -> dict[str, Any]:
-        overlapping = coordinator.segments(
-            self.cube, start_ms=instant_ms(self.start), end_ms=instant_ms(self.end)
-        )
-        segments = [segment for segment in overlapping if segment.state == READY]
-        waiting = [one.segment for one in overlapping if one.state == REMOTE_PERSISTED and one.version]
-        queued: list[str] = []
-        for segment in segments:
-            try:
-                coordinator.requeue(self.cube, segment.segment)
-            except Refused as error:  # not READY any more: a late delta was closed, or it was purged
-                self.log.info("%s is left as it is: %s", segment.segment, error)
-            else:
-                queued.append(segment.segment)
+        found = requeue_window(coordinator, self.cube, instant_ms(self.start), instant_ms(self.end))
+        for segment, error in found.left.items():
+            self.log.info("%s is left as it is: %s", segment, error)
         self.log.info(
             "%s: queued %d of %d READY segments, %d were queued already",
-            *(self.cube, len(queued), len(segments), len(waiting)),
+            *(self.cube, len(found.queued), len(found.queued) + len(found.left), len(found.waiting)),
         )
-        return {"cube": self.cube, "segments": sorted([*queued, *waiting])}
+        return {"cube": self.cube, "segments": sorted([*found.queued, *found.waiting])}

@@ -9,7 +9,8 @@ from airflow.sdk import BaseOperator, Context
 
 from rtolap.airflow.declared import defined_subscriptions
 from rtolap.airflow.errors import final_at_once
-from rtolap.airflow.hooks.on_demand import HBASE_DEFAULT, open_replication
+from rtolap.airflow.hooks.hbase_connection import HBASE_DEFAULT
+from rtolap.airflow.hooks.on_demand import open_replication
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 

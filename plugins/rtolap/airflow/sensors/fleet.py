@@ -22,7 +22,7 @@ from rtolap.airflow.triggers.fleet import FleetTrigger
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 if TYPE_CHECKING:
-    from rtolap.airflow.hooks.fleet import OpenedFleet
+    from rtolap.fleet.operations.cluster import OpenedFleet
 
 POLL_S = 60.0
 TIMEOUT = timedelta(days=30)  # replicas of large brokers move for days

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 
-from rtolap.airflow.hooks.on_demand import HBASE_DEFAULT, DueArguments, open_replication
+from rtolap.airflow.hooks.hbase_connection import HBASE_DEFAULT, DueArguments
+from rtolap.airflow.hooks.on_demand import open_replication
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.sensors.base import DeferredSensor
 from rtolap.airflow.triggers.replication import ReplicationWaitTrigger

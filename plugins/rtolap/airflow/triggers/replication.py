@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from rtolap.airflow.hooks.on_demand import HBASE_DEFAULT, DueArguments, open_replication
+from rtolap.airflow.hooks.hbase_connection import HBASE_DEFAULT, DueArguments
+from rtolap.airflow.hooks.on_demand import open_replication
 from rtolap.airflow.triggers.base import FieldTrigger
 from rtolap.airflow.words import iso
 from rtolap.base.clock import SystemClock

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from rtolap.base.clock import SystemClock
-from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import (
     ByOption,
@@ -29,14 +27,13 @@ from rtolap.cli.fleet.access import (
 from rtolap.cli.fleet.looking import rate_reader
 from rtolap.cli.fleet.plan_text import print_plan
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
-from rtolap.fleet.isolation.registry import HostRegistry, RegisteredOf, check_submittable
-from rtolap.fleet.lifecycle.actions import ClusterActions, PlannedDrains
-from rtolap.fleet.lifecycle.brokers import BrokerOperations
+from rtolap.fleet.isolation.registry import HostRegistry, RegisteredOf
 from rtolap.fleet.lifecycle.observations import adopted_state, host_of, observed, replicas_of
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife, BrokerRecord
-from rtolap.fleet.moves.kept import KeptFleet
-from rtolap.fleet.planning.drain import plan_drain
-from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Limits, Plan
+from rtolap.fleet.operations.brokers import FleetBrokers, OpenedBrokers
+from rtolap.fleet.operations.plans import make_plan
+from rtolap.fleet.planning.drain import DrainPlanner
+from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Plan
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.model import BrokerState, Snapshot
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
@@ -52,31 +49,6 @@ ThrottleOption = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class OpenedBrokers:
-    """A cluster as it is, and what is recorded of its brokers."""
-
-    snapshot: Snapshot
-    operations: BrokerOperations
-
-    def known(self) -> dict[int, BrokerRecord | None]:
-        """Return the brokers that are there, or recorded, by id."""
-        records = self.operations.records()
-        ids = sorted({*records, *self.snapshot.brokers.ids.tolist()})
-        return {broker: records.get(broker) for broker in ids}
-
-    def host_of(self, broker: int) -> str:
-        """Return the host that a broker of the cluster has registered. Raises DefinitionError where it has
-        not."""
-        host = host_of(broker, self.snapshot)
-        if not host:
-            raise DefinitionError(
-                f"broker {broker} has not registered, so its machine is not known",
-                expected="--host with the machine on which it is about to start",
-            )
-        return host
-
-
 @contextmanager
 def open_brokers(
     cluster: str,
@@ -87,22 +59,14 @@ def open_brokers(
     throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S,
 ) -> Iterator[OpenedBrokers]:
     """`changing`: operations follow, which the cluster's token signs; who only looks needs none.
-    `registered_of`: by default, the cluster that this host's registry declares it as."""
-    settings, clock = Settings(), SystemClock()
+    `approved`: the plan of a drain, held against the cluster first. `registered_of`: by default, the cluster
+    that this host's registry declares it as."""
+    settings = Settings()
     token = settings.token() if changing else ""
+    registered_of = registered_of or HostRegistry(settings.include_dir, cluster).cluster_of
     with open_administration(cluster) as administration, open_metadata(settings) as store:
-        snapshot = collect_snapshot(administration, clock)
-        drains = PlannedDrains(
-            administration,
-            KeptFleet(store, snapshot.cluster_id),
-            clock,
-            token,
-            registered_of=registered_of or HostRegistry(settings.include_dir, cluster).cluster_of,
-            approved=approved,
-            throttle_bytes_per_s=throttle_bytes_per_s,
-        )
-        actions = ClusterActions(administration, drains)
-        yield OpenedBrokers(snapshot, BrokerOperations(store, snapshot.cluster_id, actions, clock))
+        fleet = FleetBrokers(administration, store, token, SystemClock(), registered_of, throttle_bytes_per_s)
+        yield fleet.look() if approved is None else fleet.approved_drain(approved)
 
 
 def brokers(
@@ -117,7 +81,7 @@ def brokers(
     """Show brokers and where each is in its life; or every change of one."""
     with open_brokers(cluster, changing=note) as opened:
         if note:
-            for failed, error in opened.operations.observe(opened.snapshot).items():
+            for failed, error in opened.note().items():
                 warn(f"broker {failed}: {error}")
         if broker is not None:
             entries = opened.operations.entries(broker)
@@ -229,8 +193,7 @@ def drain(
     with open_administration(cluster) as administration:
         snapshot = collect_snapshot(administration, SystemClock(), rate_reader(None))
     registered = find_cluster(snapshot, cluster, cluster_name, registry, Settings())
-    allowed = None if registered is None else registered.allowed_brokers(snapshot)
-    plan = plan_drain(snapshot, [broker], limits=Limits(throttle_bytes_per_s=throttle, allowed=allowed))
+    plan = make_plan(DrainPlanner((broker,)), snapshot, registered, throttle_bytes_per_s=throttle)
     if not as_json:
         print_plan(plan, moves=_MOVES_SHOWN)
     if not yes and not typer.confirm(f"Drain broker {broker}?"):
@@ -238,7 +201,6 @@ def drain(
     with open_brokers(
         cluster, approved=plan, registered_of=lambda _: registered, throttle_bytes_per_s=throttle
     ) as opened:
-        check_submittable(plan, opened.snapshot, registered)
         _report(_operate(opened, broker, BrokerEvent.DRAIN, who, reason), as_json)
 
 
@@ -276,9 +238,9 @@ def _one(broker: int, event: BrokerEvent, by: str | None, reason: str, cluster: 
 
 def _operate(opened: OpenedBrokers, broker: int, event: BrokerEvent, by: str, reason: str) -> BrokerRecord:
     """After what happened by itself is noted: an operation is decided on the present state."""
-    for failed, error in opened.operations.observe(opened.snapshot).items():
+    for failed, error in opened.note().items():
         warn(f"broker {failed}: {error}")
-    return opened.operations.operate(broker, event, by, reason, opened.snapshot)
+    return opened.operate(broker, event, by, reason)
 
 
 def _report(record: BrokerRecord, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from rtolap.base.clock import SystemClock
-from rtolap.base.errors import DefinitionError, PlanChanged
+from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import (
     ByOption,
@@ -26,7 +26,6 @@ from rtolap.cli.fleet.access import (
 )
 from rtolap.cli.fleet.moves_text import print_audit, print_status, status_document
 from rtolap.cli.output import JsonOption, print_json, success
-from rtolap.fleet.isolation.registry import check_submittable
 from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.records import Hours
 from rtolap.fleet.moves.requests import RequestKind
@@ -35,8 +34,8 @@ from rtolap.fleet.moves.standing import standing
 from rtolap.fleet.moves.status import plan_status
 from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.moves.window import PlanMoves
+from rtolap.fleet.operations.plans import check_approved, submit_plan
 from rtolap.fleet.planning.plan_file import load_plan, plan_digest
-from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
@@ -68,23 +67,28 @@ def submit(
     """Have a plan carried out. It must have been made of this cluster as it still is, and keep to the
     placement rules that the registry declares now."""
     loaded = load_plan(plan)
-    found = plan_digest(loaded)
-    if digest and (len(digest) < 8 or not found.startswith(digest)):
-        raise PlanChanged(f"{plan} is not the plan that was approved", expected=digest, found=found)
+    if digest:
+        check_approved(loaded, digest, f"{plan} is not the plan that was approved")
     rate = loaded.throttle_bytes_per_s if throttle is None else throttle
-    settings = Settings()
+    settings, clock = Settings(), SystemClock()
+
+    @contextmanager
+    def open_requests() -> Iterator[MoverRequests]:
+        who = operator(settings, by)
+        with open_metadata(settings) as store:
+            yield MoverRequests(KeptFleet(store, loaded.cluster_id), clock, settings.token(), who)
+
     with open_administration(cluster) as administration:
-        snapshot = collect_snapshot(administration, SystemClock())
-    registered = find_cluster(snapshot, cluster, cluster_name, registry, settings)
-    check_submittable(loaded, snapshot, registered)
-    who = operator(settings, by)
-    with open_metadata(settings) as store:
-        requests = MoverRequests(KeptFleet(store, loaded.cluster_id), SystemClock(), settings.token(), who)
-        plan_id = requests.submit(
-            loaded, rate_bytes_per_s=rate or None, hours=parse_hours(hours, undo), reason=reason
+        plan_id = submit_plan(
+            *(loaded, administration, clock),
+            lambda snapshot: find_cluster(snapshot, cluster, cluster_name, registry, settings),
+            open_requests,
+            rate_bytes_per_s=rate or None,
+            hours=parse_hours(hours, undo),
+            reason=reason,
         )
     if as_json:
-        print_json({"plan": plan_id, "digest": found, "partitions": len(loaded)})
+        print_json({"plan": plan_id, "digest": plan_digest(loaded), "partitions": len(loaded)})
     else:
         success(f"plan {plan_id}: {len(loaded)} partitions; `rtolap fleet moves` shows how far it is")
 

@@ -27,15 +27,15 @@ from rtolap.cli.fleet.plan_request import (
 from rtolap.cli.fleet.plan_text import MOVE_COLUMNS, move_rows, print_plan, summary, time_text
 from rtolap.cli.output import JsonOption, print_json, print_table, success
 from rtolap.fleet.isolation.registry import check_submittable
-from rtolap.fleet.planning.add_brokers import plan_add
-from rtolap.fleet.planning.disks import TOLERANCE, plan_disks
-from rtolap.fleet.planning.drain import plan_drain, plan_remove_disk
-from rtolap.fleet.planning.factor import plan_factor
-from rtolap.fleet.planning.leaders import plan_leaders
-from rtolap.fleet.planning.leaders_by_load import plan_leaders_by_load
+from rtolap.fleet.planning.add_brokers import AdditionPlanner
+from rtolap.fleet.planning.disks import TOLERANCE, DiskPlanner
+from rtolap.fleet.planning.drain import DiskRemovalPlanner, DrainPlanner
+from rtolap.fleet.planning.factor import FactorPlanner
+from rtolap.fleet.planning.leaders import LeaderPlanner
+from rtolap.fleet.planning.leaders_by_load import LeaderLoadPlanner
 from rtolap.fleet.planning.plan_diff import difference
 from rtolap.fleet.planning.plan_file import load_plan
-from rtolap.fleet.planning.repairs import plan_placement, plan_racks
+from rtolap.fleet.planning.repairs import PlacementPlanner, RackPlanner
 from rtolap.fleet.snapshot.file import load
 from rtolap.model.quantities import size_text
 
@@ -53,7 +53,7 @@ def disks(
     ] = TOLERANCE,
 ) -> None:
     """Bring every disk to about the same share of used bytes, by few moves."""
-    options.run(lambda fleet, limits: plan_disks(fleet, tolerance=tolerance, limits=limits))
+    options.run(DiskPlanner(tolerance))
 
 
 @app.command()
@@ -65,15 +65,14 @@ def leaders(
     ] = False,
 ) -> None:
     """Let brokers lead about as many partitions each, without moving data."""
-    planner = plan_leaders_by_load if by_load else plan_leaders
-    options.run(lambda fleet, limits: planner(fleet, limits=limits))
+    options.run(LeaderLoadPlanner() if by_load else LeaderPlanner())
 
 
 @app.command()
 @with_option_groups
 def rack(options: PlanOptions) -> None:
     """Bring replicas that share a rack to others."""
-    options.run(lambda fleet, limits: plan_racks(fleet, limits=limits))
+    options.run(RackPlanner())
 
 
 @app.command()
@@ -83,7 +82,7 @@ def placement(
     options: PlacementOptions,
 ) -> None:
     """Bring replicas that stand where the registry does not let them to where it does."""
-    options.run_registered(lambda fleet, limits: plan_placement(fleet, limits=limits), cluster)
+    options.run_registered(PlacementPlanner(), cluster)
 
 
 @app.command()
@@ -93,7 +92,7 @@ def drain(
     options: PlanOptions,
 ) -> None:
     """Bring everything away from brokers, which may be dead."""
-    options.run(lambda fleet, limits: plan_drain(fleet, brokers, limits=limits))
+    options.run(DrainPlanner(brokers))
 
 
 @app.command()
@@ -103,7 +102,7 @@ def add(
     options: PlanOptions,
 ) -> None:
     """Give new brokers their share; nothing moves between the others."""
-    options.run(lambda fleet, limits: plan_add(fleet, brokers, limits=limits))
+    options.run(AdditionPlanner(brokers))
 
 
 @app.command("remove-disk")
@@ -116,7 +115,7 @@ def remove_disk(
     broker, colon, path = disk.partition(":")
     if not broker.isdecimal() or not colon or not path:
         raise DefinitionError("not a disk of a broker", expected="BROKER:PATH", found=disk)
-    options.run(lambda fleet, limits: plan_remove_disk(fleet, int(broker), path, limits=limits))
+    options.run(DiskRemovalPlanner(int(broker), path))
 
 
 @app.command()
@@ -127,7 +126,7 @@ def factor(
     options: PlanOptions,
 ) -> None:
     """Raise the replication factor of topics."""
-    options.run(lambda fleet, limits: plan_factor(fleet, topic, replicas, limits=limits))
+    options.run(FactorPlanner(topic, replicas))
 
 
 @app.command()

@@ -31,9 +31,11 @@ from rtolap.cli.output import JsonOption, print_json, success, warn, write_file
 from rtolap.draw.figure import picture_format
 from rtolap.draw.fleet_utilisation import DiskUse, draw_fleet_utilisation
 from rtolap.fleet.isolation.registry import RegisteredCluster
+from rtolap.fleet.operations.plans import make_plan
 from rtolap.fleet.planning.placement import DISK_LIMIT
-from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Limits, Plan
+from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Plan
 from rtolap.fleet.planning.plan_file import kafka_json, save_plan
+from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
 from rtolap.fleet.snapshot.model import Snapshot
@@ -57,8 +59,6 @@ MovesOption = Annotated[int, typer.Option("--moves", min=0, help="List so many, 
 
 LEFT_OUT_EXIT = 3
 _LEFT_OUT_SHOWN = 20
-
-Planner = Callable[[Snapshot, Limits], Plan]
 
 
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -151,7 +151,7 @@ class LeadersOptions(PlanOutput):
 
     def run(self, planner: Planner) -> None:
         self.refuse_other_pictures()
-        self.show(planner(self.read_snapshot(self.cluster), Limits()), 0)
+        self.show(make_plan(planner, self.read_snapshot(self.cluster), None), 0)
 
 
 @dataclass(frozen=True)
@@ -169,8 +169,12 @@ class PlacementOptions(PlanOutput):
         self.plan(planner, self.read_snapshot(registered.kafka_cluster), registered)
 
     def plan(self, planner: Planner, snapshot: Snapshot, registered: RegisteredCluster | None) -> None:
-        allowed = None if registered is None else registered.allowed_brokers(snapshot)
-        self.show(planner(snapshot, Limits(self.disk_limit, self.throttle, allowed)), self.moves)
+        plan = make_plan(
+            *(planner, snapshot, registered),
+            disk_limit=self.disk_limit,
+            throttle_bytes_per_s=self.throttle,
+        )
+        self.show(plan, self.moves)
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ from rtolap.base.errors import Corrupted, RtolapError
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import ByOption, RegistryOption, operator, read_registry
 from rtolap.cli.fleet.audit import EXIT_FOUND
-from rtolap.cli.fleet.brokers import OpenedBrokers, open_brokers
+from rtolap.cli.fleet.brokers import open_brokers
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
 from rtolap.fleet.isolation.registry import registered_cluster
 from rtolap.fleet.lifecycle.policies import Proposal, SlowVerdict, proposals
+from rtolap.fleet.operations.brokers import OpenedBrokers
 
 COLUMNS = ("broker", "symptom", "evidence", "operations", "held back")
 
@@ -83,7 +84,7 @@ def _apply(opened: OpenedBrokers, proposal: Proposal, by: str) -> bool:
     reason = f"policy {proposal.symptom}: {proposal.evidence}"
     try:
         for operation in proposal.operations:
-            opened.operations.operate(proposal.broker, operation, by, reason, opened.snapshot)
+            opened.operate(proposal.broker, operation, by, reason)
     except RtolapError as error:
         warn(f"broker {proposal.broker}: {error}")
         return False

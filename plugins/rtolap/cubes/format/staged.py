@@ -97,12 +97,6 @@ def read_staged_manifest(store: ObjectStore, path: str) -> StagedManifest:
     return decode(store.read(where), StagedManifest, where)
 
 
-def read_staged_tables(store: ObjectStore, path: str) -> list[pa.Table]:
-    """The part's tables, every file checked against the manifest."""
-    manifest = read_staged_manifest(store, path)
-    return [pq.read_table(pa.BufferReader(_checked(store, path, entry))) for entry in manifest.files]
-
-
 def verify_staged(store: ObjectStore, path: str) -> StagedManifest:
     """The manifest, after every file was found whole. Corrupted names the first that is not."""
     manifest = read_staged_manifest(store, path)

@@ -20,15 +20,14 @@ What it never does: decide alone which events are in history (the record does), 
 (a gap is state FAILED), or answer from two states at once.
 
 Modules
-    pure        `local.align`, `local.batch`, `local.tables`, `local.cut_logs`, `closing.rules`, `states`
-    the core    `ingest` steps; `assignment`, `intake` (a batch into the state), `limits` (when to wait),
-                `partition_progress` (counters and clocks), `hosts` (progress of those that log),
-                `topic_watch` (ends, identity, lost offsets), `closing.candidates`, `dead_letters`,
-                `checkpointing`
+    pure        `local.align`, `local.batch`, `local.tables`, `local.cut_logs`, `closing_rules`, `states`
+    `core`      `ingest` steps; `assignment`, `intake` (a batch into the state), `limits` (when to wait),
+                `partition_progress` (counters and clocks), `topic_watch` (ends, identity, lost offsets),
+                `promises`, `closing_candidates`, `closing_commits`, `dead_letters`, `checkpointing`
     beside it   `background_work` calls `local.fragments`, `local.realign` and `upload` and brings results to
                 the core, `views` what the cluster says; `local.checkpoint` is the file
     the server  `flight`; `answers.query_service` answers, out of rows and, where a statement comes again, of
                 results that `answers.result_cache` keeps
-    process     `process`: `assembly` of each cube, `reports` of it; threads in `runner` (three a cube, and
-                one that writes checkpoints out) too, which says how often the core steps
+    process     `process`: `assembly` of each cube, `reports` and `host_reports` of it; threads in `runner`
+                (three a cube, and one that writes checkpoints out) too, which says how often the core steps
 """

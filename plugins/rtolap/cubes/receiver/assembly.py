@@ -13,7 +13,7 @@ from typing import Protocol
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, Forbidden, RtolapError, Unauthorized
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.runner import CubeRunner
 from rtolap.cubes.receiver.settings import ReceiverSettings

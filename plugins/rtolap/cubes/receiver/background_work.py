@@ -15,7 +15,7 @@ from threading import Event
 from typing import TypeVar
 
 from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError, Unavailable
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.states import ConsumerState

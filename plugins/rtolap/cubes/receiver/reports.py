@@ -10,7 +10,7 @@ import msgspec
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.checkpoint import PartitionCounters
 from rtolap.cubes.receiver.local.tables import LocalSegment
 from rtolap.cubes.receiver.runner import CubeRunner

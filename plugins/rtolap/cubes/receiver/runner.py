@@ -23,12 +23,12 @@ from rtolap.base.errors import Corrupted, NotReached, RtolapError, Unavailable
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
 from rtolap.cubes.receiver.background_work import BackgroundWork, Requests
-from rtolap.cubes.receiver.closing.commits import ClosingCommits
-from rtolap.cubes.receiver.hosts.reports import WatermarkReports
-from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.closing_commits import ClosingCommits
+from rtolap.cubes.receiver.core.ingest import CubeReceiver
+from rtolap.cubes.receiver.core.topic_watch import LOG_END_EVERY_S
+from rtolap.cubes.receiver.host_reports import WatermarkReports
 from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.states import READING
-from rtolap.cubes.receiver.topic_watch import LOG_END_EVERY_S
 from rtolap.cubes.receiver.upload import Uploader
 from rtolap.cubes.receiver.views import ViewSource
 from rtolap.metadata.cubes import ClusterMetadata

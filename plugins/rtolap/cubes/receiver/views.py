@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rtolap.cubes.receiver.closing.rules import Takeover, generation_of
+from rtolap.cubes.receiver.closing_rules import Takeover, generation_of
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.metadata.store import Election

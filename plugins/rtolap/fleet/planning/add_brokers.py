@@ -6,6 +6,10 @@ of the others, down to one level.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from rtolap.base.errors import ImpossiblePlan
@@ -65,3 +69,15 @@ def plan_add(snapshot: Snapshot, broker_ids: list[int], *, limits: Limits = Limi
 
 def _range(shares: Floats) -> str:
     return f"{shares.min():.1%} to {shares.max():.1%}"
+
+
+@dataclass(frozen=True)
+class AdditionPlanner:
+    """See `plan_add`."""
+
+    kind: ClassVar = Kind.ADD
+    moves_replicas: ClassVar = True
+    brokers: Sequence[int]
+
+    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+        return plan_add(snapshot, list(self.brokers), limits=limits)

@@ -19,6 +19,8 @@ move would bring nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -263,3 +265,15 @@ def _why(
     if apart:
         said.append(f"{apart} log directories take no replicas and are left as they are.")
     return said
+
+
+@dataclass(frozen=True)
+class DiskPlanner:
+    """See `plan_disks`."""
+
+    kind: ClassVar = Kind.DISKS
+    moves_replicas: ClassVar = True
+    tolerance: float = TOLERANCE
+
+    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+        return plan_disks(snapshot, tolerance=self.tolerance, limits=limits)

@@ -8,6 +8,8 @@ named; the others get it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -108,3 +110,16 @@ def _partitions(snapshot: Snapshot, topics: Sequence[str]) -> Int64s:
     if unknown or not topics:
         raise NotFound(f"the snapshot of {snapshot.cluster_id} has no such topic", found=unknown)
     return np.flatnonzero(np.isin(snapshot.partitions.topics, [rows[name] for name in topics]))
+
+
+@dataclass(frozen=True)
+class FactorPlanner:
+    """See `plan_factor`."""
+
+    kind: ClassVar = Kind.FACTOR
+    moves_replicas: ClassVar = True
+    topics: Sequence[str]
+    replicas: int
+
+    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+        return plan_factor(snapshot, self.topics, self.replicas, limits=limits)

@@ -11,7 +11,9 @@ Only replicas in sync on brokers that serve are made leaders; partitions under a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
@@ -171,3 +173,14 @@ class _Leadership:
         for slot in range(brokers.shape[1]):
             others = self._eligible[rows, slot] & (brokers[rows, slot] != leaders)
             np.add.at(self._ways, (leaders[others], brokers[rows, slot][others]), sign)
+
+
+@dataclass(frozen=True)
+class LeaderPlanner:
+    """See `plan_leaders`."""
+
+    kind: ClassVar = Kind.LEADERS
+    moves_replicas: ClassVar = False
+
+    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+        return plan_leaders(snapshot, limits=limits)

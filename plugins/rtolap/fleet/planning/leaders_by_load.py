@@ -19,6 +19,8 @@ it leads to, until that changes nothing: so a second plan is empty.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -232,3 +234,14 @@ class _Sharing:
 
     def _by_load(self, rows: Int64s) -> Int64s:
         return rows[np.lexsort((rows, -self._loads[rows]))]
+
+
+@dataclass(frozen=True)
+class LeaderLoadPlanner:
+    """See `plan_leaders_by_load`."""
+
+    kind: ClassVar = Kind.LEADERS_BY_LOAD
+    moves_replicas: ClassVar = False
+
+    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+        return plan_leaders_by_load(snapshot, limits=limits)

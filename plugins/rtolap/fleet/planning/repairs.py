@@ -11,6 +11,9 @@ all others allow (`idlest`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from rtolap.base.errors import ImpossiblePlan, RtolapError
@@ -119,3 +122,25 @@ def plan_placement(snapshot: Snapshot, *, limits: Limits) -> Plan:
         Bounds(needed, 0),
         throttle_bytes_per_s=limits.throttle_bytes_per_s,
     )
+
+
+@dataclass(frozen=True)
+class RackPlanner:
+    """See `plan_racks`."""
+
+    kind: ClassVar = Kind.RACK
+    moves_replicas: ClassVar = True
+
+    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+        return plan_racks(snapshot, limits=limits)
+
+
+@dataclass(frozen=True)
+class PlacementPlanner:
+    """See `plan_placement`."""
+
+    kind: ClassVar = Kind.PLACEMENT
+    moves_replicas: ClassVar = True
+
+    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+        return plan_placement(snapshot, limits=limits)

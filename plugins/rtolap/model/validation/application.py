@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from rtolap.model.application import Application, HostList, Operator, Sink, Source
 from rtolap.model.cube import Schema
 from rtolap.model.durations import format_duration
+from rtolap.model.problems import Key, Problem, did_you_mean, raise_all
 from rtolap.model.validation.definition import name_problems
-from rtolap.model.validation.problems import Key, Problem, did_you_mean, raise_all
 
 LEVELS_MAX = 256
 SHARE_PPM_MAX = 100_000  # a tenth; more is a mistake: it says what may be missing, not what is there

@@ -7,7 +7,7 @@ from math import prod
 
 from rtolap.model.cube import TIME_UNITS, AggregationGroup, Cube, Measure, Schema, cuboids
 from rtolap.model.durations import format_duration
-from rtolap.model.validation.problems import Key, Problem, bound_problems, did_you_mean
+from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean
 
 WINDOW_MIN_MS = 1000  # segment names count seconds
 WINDOW_MAX_MS = 366 * 86_400_000

@@ -6,8 +6,8 @@ import re
 from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from rtolap.model.problems import Problem, did_you_mean
 from rtolap.model.table import Table
-from rtolap.model.validation.problems import Problem, did_you_mean
 
 NAMED_FORMATS = ("epoch_s", "epoch_ms", "epoch_us", "iso8601")
 _TYPES = {

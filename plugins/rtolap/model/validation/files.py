@@ -6,8 +6,8 @@ import stat
 from pathlib import Path
 
 from rtolap.model.loader import Loader
+from rtolap.model.problems import Key, Problem
 from rtolap.model.subscription import Subscription
-from rtolap.model.validation.problems import Key, Problem
 
 _OTHERS = stat.S_IRWXO | stat.S_IWGRP
 

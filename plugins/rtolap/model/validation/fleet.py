@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from itertools import combinations
 
 from rtolap.model.fleet import BrokerPool, DeclaredQuota, FleetCluster, KafkaFleet, PlacementRule, TopicOwner
+from rtolap.model.problems import Key, Problem, did_you_mean
 from rtolap.model.validation.definition import cluster_problems, duplicates, name_problems
-from rtolap.model.validation.problems import Key, Problem, did_you_mean, raise_all
 
 BROKER_ID_MAX = 2**31 - 1
 RANGE_MAX = 10_000  # brokers of one range: larger is a slip of the pen
@@ -21,10 +21,6 @@ _PATTERN = re.compile(r"[a-zA-Z0-9._*?-]{1,249}")
 _USER_OR_CLIENT_KEYS = (
     *("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"),
 )
-
-
-def validate_fleet(fleet: KafkaFleet) -> None:
-    raise_all(f"kafka_fleet {fleet.name}", fleet_problems(fleet))
 
 
 def fleet_problems(fleet: KafkaFleet) -> tuple[Problem, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rtolap.model.loader import Loader, SinkPartitions
+from rtolap.model.problems import Problem, bound_problems
 from rtolap.model.validation.definition import (
     cluster_problems,
     duplicates,
@@ -10,7 +11,6 @@ from rtolap.model.validation.definition import (
     topic_problems,
     watermark_field_problems,
 )
-from rtolap.model.validation.problems import Problem, bound_problems, raise_all
 from rtolap.model.validation.stored_table import AHEAD_MAX
 
 ROWS_MAX = 5_000_000
@@ -28,10 +28,6 @@ _BOUNDS: tuple[tuple[tuple[str, ...], int, int], ...] = (
     (("sink", "label_kept_ms"), 60_000, 365 * 86_400_000),
     (("sink", "label_kept_count"), 1, 100_000_000),
 )
-
-
-def validate_loader(loader: Loader) -> None:
-    raise_all(f"loader {loader.name}", loader_problems(loader))
 
 
 def loader_problems(loader: Loader) -> tuple[Problem, ...]:

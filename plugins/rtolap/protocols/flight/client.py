@@ -11,9 +11,10 @@ from pyarrow import flight
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Corrupted, RtolapError, Unauthorized, Unavailable, from_dict
-from rtolap.protocols.receiver.messages import ERROR_MARK
 
 C = TypeVar("C", bound=Closeable)
+
+ERROR_MARK = "rtolap-error:"
 
 PING_AFTER_S = 0.25  # without an answer, before a peer is pinged and after each ping that it has answered
 PING_S = 0.5  # within which a peer answers one

@@ -32,8 +32,7 @@ from rtolap.base.metrics import Metrics
 from rtolap.base.mutual_proof import ANSWER_HEADER, CALL, ServerSessions
 from rtolap.base.server_limits import FlightLimits
 from rtolap.base.undecodable import UNDECODABLE
-from rtolap.protocols.flight.client import named
-from rtolap.protocols.receiver.messages import ERROR_MARK
+from rtolap.protocols.flight.client import ERROR_MARK, named
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 Ticket: a PartialQuery as JSON. Answer: one row per combination of `dimensions` (their values plain, not
 dictionary-encoded) with the `partials` columns; sketches as compact DataSketches HLL_8 bytes. The schema's
 metadata holds a PartialAnswer as JSON under ANSWER_KEY. Every call carries `authorization: Bearer <token>`.
-Errors travel as FlightServerError text: the JSON of `RtolapError.to_dict()` behind ERROR_MARK.
+Errors travel as FlightServerError text: the JSON of `RtolapError.to_dict()` behind `ERROR_MARK`.
 
 Actions (body and result JSON): `stats` → ReceiverStats; `pause`, `resume`, `close_segments`
 ({cube, segments}) and `checkpoint` → {}.
@@ -16,7 +16,6 @@ import msgspec
 from rtolap.model.predicate import Predicate
 
 ANSWER_KEY = b"rtolap.answer"
-ERROR_MARK = "rtolap-error:"
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -1,1 +1,1 @@
-"""Common parts of the REST clients: one request as a value, finding the leader, ids of repeated requests."""
+"""Common parts of REST: the base of messages, one request as a value, finding the leader, ids of requests."""

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from tenacity import retry_if_exception_type, wait_exponential_jitter
 
 from rtolap.base.errors import CommitConflict, CommitUnknown, SessionLost, Unavailable
-from rtolap.protocols.coordinator import messages as wire
 from rtolap.protocols.rest.error_responses import unreadable
+from rtolap.protocols.rest.messages import API
 from rtolap.protocols.rest.request_ids import HEADER, new_request_id
 
 P = ParamSpec("P")
@@ -64,7 +64,7 @@ class Call(Generic[T]):
 
 
 def path(*parts: str) -> str:
-    return wire.API + "/" + "/".join(quote(part, safe="") for part in parts)
+    return API + "/" + "/".join(quote(part, safe="") for part in parts)
 
 
 def get(answer: TypeAdapter[T], *parts: str) -> Call[T]:

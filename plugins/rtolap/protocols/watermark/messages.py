@@ -22,7 +22,7 @@ from pydantic import Field
 
 from rtolap.base.errors import DefinitionError
 from rtolap.model.application import LevelRole
-from rtolap.protocols.coordinator.messages.base import Definition, Message
+from rtolap.protocols.rest.messages import Definition, Message
 
 MSGPACK = "application/x-msgpack"
 REPORT_BYTES_MAX = 32 * 1024 * 1024

@@ -18,9 +18,9 @@ import msgspec
 
 from rtolap.base.errors import SqlSyntaxError, UnknownTable, UnsupportedSql
 from rtolap.query.checksums import CRC32
+from rtolap.query.function_names import WINDOW_FUNCTIONS, unknown_function
 from rtolap.query.macros.registry import NAMES as MACROS
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE
-from rtolap.query.sql.function_names import WINDOW_FUNCTIONS, unknown_function
 
 _OPERATORS = (
     *("+", "-", "*", "/", "//", "%", "&", "|", "~", "<<", ">>", "||", "xor", "row", "~~", "!~~"),

@@ -11,7 +11,7 @@ import re
 from sqlglot import exp
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
-from rtolap.query.sql.function_names import FUNCTIONS, SESSION_FUNCTIONS, SKETCH_FUNCTIONS, unknown_function
+from rtolap.query.function_names import FUNCTIONS, SESSION_FUNCTIONS, SKETCH_FUNCTIONS, unknown_function
 
 NODES_MAX = 60_000
 NESTING_MAX = 80  # of what stands within each other: the rules look at all below a node, again and again

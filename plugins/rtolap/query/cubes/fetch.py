@@ -25,7 +25,7 @@ from rtolap.model.instants import utc_text
 from rtolap.model.offsets import Offsets
 from rtolap.protocols.query.messages import QueryWarning, refused_text
 from rtolap.query.cancel import Cancellation, wait_within
-from rtolap.query.cluster import Cluster
+from rtolap.query.cluster.view import Cluster
 from rtolap.query.coalescing import Coalescing, Once
 from rtolap.query.cubes.history import HistoryEngine
 from rtolap.query.cubes.merge import group_partials, merge

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from rtolap.metadata.records import CubeControl, ReceiverRecord, ReplicaSetRecord, SegmentRecord, standing
+from rtolap.metadata.records import CubeControl, SegmentRecord, standing
 from rtolap.model.predicate import And, Compare
 from rtolap.protocols.receiver.messages import Snapshot
+from rtolap.query.cluster.topology import Topology
 from rtolap.query.plan import CubeRead, HistoryPlan, LatestRows, ReplicaSetPlan
 from rtolap.query.sql.pruning import time_range
 from rtolap.query.sql.timeline import text
-
-
-@dataclass(frozen=True)
-class Topology:
-    """Receivers, replica sets and who is alive, at one moment."""
-
-    receivers: Mapping[str, ReceiverRecord]
-    replica_sets: Mapping[str, ReplicaSetRecord]
-    live: Collection[str]
 
 
 def plan_history(read: CubeRead, control: CubeControl, records: Mapping[str, SegmentRecord]) -> HistoryPlan:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 
+from cachetools import LRUCache
 from sqlglot import exp
 
 from rtolap.base.errors import UnsupportedSql
@@ -101,7 +101,7 @@ class _Trees:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, StatementTree] = OrderedDict()
+        self._kept: LRUCache[Hashable, StatementTree] = LRUCache(TREES_KEPT)
         self._last: tuple[Hashable, StatementTree] | None = None
 
     def get(self, text: str, database: str | None) -> StatementTree:
@@ -109,7 +109,6 @@ class _Trees:
         with self._lock:
             known = self._kept.get(key)
             if known is not None:
-                self._kept.move_to_end(key)
                 return known
             last, self._last = self._last, None
         if last is not None and last[0] == key:
@@ -120,8 +119,6 @@ class _Trees:
                 self._last = (key, tree)
                 return tree
             self._kept[key] = tree
-            while len(self._kept) > TREES_KEPT:
-                self._kept.popitem(last=False)
         return tree
 
     def forget_last(self) -> None:

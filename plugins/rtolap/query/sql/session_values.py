@@ -8,7 +8,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from rtolap.query.sql.dialect import label_of
-from rtolap.query.sql.rules.dates.zones import in_session_zone
+from rtolap.query.sql.rules.zones import in_session_zone
 from rtolap.query.sql.statement import UserValue
 
 _FUNCTIONS = {

@@ -19,7 +19,7 @@ from rtolap.query.durations import durations_us, is_duration, time_text
 from rtolap.query.outcome import Outcome
 from rtolap.query.sql.dialect import RtolapSql
 from rtolap.query.sql.parser import PARSERS_OWN
-from rtolap.query.sql.rules.dates.zones import is_zone, offset_minutes
+from rtolap.query.sql.rules.zones import is_zone, offset_minutes
 from rtolap.query.sql.statement import UserValue
 
 Value = str | int  # of a variable of the system

@@ -11,7 +11,7 @@ from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.memory_budget import SESSION, Account, MemoryBudget
 from rtolap.query.session_token import SessionPositions, SessionTokens
-from rtolap.query.sql.rules.dates.zones import offset_minutes
+from rtolap.query.sql.rules.zones import offset_minutes
 from rtolap.query.sql.statement import Statement, UserValue
 from rtolap.query.statement_service import TIMEOUT_MS_DEFAULT
 from rtolap.query.statements import text_prepared

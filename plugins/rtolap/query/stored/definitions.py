@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 
 from rtolap.base.errors import NotFound, UnsupportedSql
 from rtolap.protocols.stored_tables.messages import PartitionInfo, TableName, TransactionInfo
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
-from rtolap.query.cluster import Cluster
 from rtolap.query.stored.ddl import (
     AddTablePartition,
     AlterTable,
@@ -25,9 +25,10 @@ from rtolap.query.stored.source import StoredSource
 class StoredDefinitions:
     """Thread-safe. Who may do it is for the caller to check."""
 
-    def __init__(self, source: StoredSource, cluster: Cluster) -> None:
+    def __init__(self, source: StoredSource, refresh_catalogue: Callable[[], object]) -> None:
+        """`refresh_catalogue`: called after each statement, so that the next one sees what it has changed."""
         self._source = source
-        self._cluster = cluster
+        self._refresh_catalogue = refresh_catalogue
 
     def apply(self, statement: Definition) -> tuple[str, ...]:
         """Apply the statement; return notes on what it requested and did not get. Raises what the frontend
@@ -64,7 +65,7 @@ class StoredDefinitions:
                     with suppress(NotFound) if if_exists else nullcontext():
                         self._source.drop_database(database)
         finally:
-            self._cluster.catalogue(fresh=True)
+            self._refresh_catalogue()
         return notes
 
     def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:

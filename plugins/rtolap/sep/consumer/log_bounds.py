@@ -29,6 +29,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from rtolap.base.clock import Clock
@@ -97,7 +98,7 @@ class LogBounds:
         self._forgot_s: dict[str, float] = {}  # tables → when their regions were looked up again
         self._by_name: dict[str, tuple[list[Region], dict[str, Region]]] = {}
         self._fresh_s = 0.0
-        self._doubted_s: OrderedDict[str, float] = OrderedDict()
+        self._doubted_s: LRUCache[str, float] = LRUCache(_REMEMBERED)
 
     def close(self) -> None:
         self._executor.shutdown(wait=True, cancel_futures=True)
@@ -139,9 +140,6 @@ class LogBounds:
     def _is_doubted_for_long(self, region: str) -> bool:
         now_s = self._monotonic_s()
         since_s = self._doubted_s.setdefault(region, now_s)
-        self._doubted_s.move_to_end(region)
-        while len(self._doubted_s) > _REMEMBERED:
-            self._doubted_s.popitem(last=False)
         return now_s - since_s >= self._doubt_s
 
     async def _doubts(self, claims: Sequence[Claim], deadline_s: float) -> list[Doubt]:

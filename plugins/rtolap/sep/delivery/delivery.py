@@ -27,6 +27,7 @@ from rtolap.sep.delivery.apart import letters_apart, letters_skipped, set_rows_a
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits, Mask, Split
 from rtolap.sep.delivery.edit_records import I64, RegionEdits
 from rtolap.sep.delivery.journal import Delivered, Journal, RowApart, RowKey
+from rtolap.sep.delivery.listener import EventGroup, Failure, Listener, MirrorsRows, Outcome
 from rtolap.sep.delivery.poison import (
     FailingEvents,
     PoisonPolicy,
@@ -36,7 +37,6 @@ from rtolap.sep.delivery.poison import (
 )
 from rtolap.sep.delivery.replay import Replayed, read_again, replay
 from rtolap.sep.events.edit_batch import EditBatch, concat
-from rtolap.sep.listeners.listener import EventGroup, Failure, Listener, MirrorsRows, Outcome
 
 log = logging.getLogger(__name__)
 

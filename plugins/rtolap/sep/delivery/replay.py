@@ -22,8 +22,8 @@ from rtolap.kafka.transactions import OutColumns
 from rtolap.sep.delivery.edit_records import I64, RegionEdits, bitmap_of, ids_of, packed
 from rtolap.sep.delivery.journal import Delivered, Journal, RowBack, RowKey
 from rtolap.sep.delivery.letters import Letters, read_letters
+from rtolap.sep.delivery.listener import EventGroup, Listener, Mask
 from rtolap.sep.events.edit_batch import CELLS_SCHEMA, EVENTS_SCHEMA, EditBatch
-from rtolap.sep.listeners.listener import EventGroup, Listener, Mask
 
 log = logging.getLogger(__name__)
 

@@ -24,6 +24,7 @@ from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.journal import Journal, ensure_topic, journal_name
 from rtolap.sep.delivery.letters import TOPIC_CONFIG as LETTERS_CONFIG
 from rtolap.sep.delivery.letters import dead_letter_topic
+from rtolap.sep.delivery.listener import Listener
 from rtolap.sep.delivery.poison import PoisonPolicy
 from rtolap.sep.events.entry_points import load_payload_extractor
 from rtolap.sep.hbase.master import MasterClient
@@ -33,7 +34,6 @@ from rtolap.sep.hbase.znodes import HBaseZnodes
 from rtolap.sep.listeners.callable import CallableListener
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
 from rtolap.sep.listeners.kafka_topic import JsonEvents, KafkaTopicListener
-from rtolap.sep.listeners.listener import Listener
 from rtolap.sep.listeners.stored_table import StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
 from rtolap.sep.rows.reader import RowReader

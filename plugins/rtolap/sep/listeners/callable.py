@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from rtolap.base.errors import Unavailable
 from rtolap.sep.delivery.journal import Journal
+from rtolap.sep.delivery.listener import EventGroup, Failure, Outcome
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.events.entry_points import load_function
-from rtolap.sep.listeners.listener import EventGroup, Failure, Outcome
 
 LISTENERS: Final = "rtolap.sep.listeners"
 BATCH_EVENTS = 100

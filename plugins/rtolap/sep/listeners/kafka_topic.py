@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from rtolap.base.errors import TooLarge
 from rtolap.kafka.transactions import Headers, OutColumns
 from rtolap.sep.delivery.journal import Journal
+from rtolap.sep.delivery.listener import EventGroup, Failure, Mask, Outcome
 from rtolap.sep.delivery.poison import held_back
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.listeners.event_columns import EventColumns
-from rtolap.sep.listeners.listener import EventGroup, Failure, Mask, Outcome
 
 RECORD_BYTES_MAX = 12 << 20  # of a value: below what the producer takes, with key and headers
 

@@ -29,9 +29,9 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState, SendOptions
 from rtolap.sep.delivery.journal import Journal, LoadBegun, LoadEnded
+from rtolap.sep.delivery.listener import EventGroup, Failure, Mask, Outcome
 from rtolap.sep.delivery.poison import held_back
 from rtolap.sep.delivery.row_ranges import CLOCKS_APART_MS
-from rtolap.sep.listeners.listener import EventGroup, Failure, Mask, Outcome
 from rtolap.sep.listeners.table_rows import PreparedRows, TableLoad, TableRows
 
 log = logging.getLogger(__name__)

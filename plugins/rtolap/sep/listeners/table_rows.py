@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from rtolap.base.errors import DefinitionError
 from rtolap.protocols.stream_load.messages import TableSchema
 from rtolap.sep.delivery.edit_records import I64
+from rtolap.sep.delivery.listener import Mask
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.listeners.event_columns import OPERATION, PAYLOAD, TIMESTAMP, WRITE_TIME, EventColumns
-from rtolap.sep.listeners.listener import Mask
 from rtolap.sep.rows.reader import ReadRows, RowSource
 
 SEQUENCE_ID: Final = "sequence_id"

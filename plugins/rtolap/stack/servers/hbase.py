@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from rtolap.stack.java import LEAN_FLAGS, class_path
 from rtolap.stack.probes import exchange
-from rtolap.stack.servers.java import LEAN_FLAGS, class_path
 from rtolap.stack.spec import ProcessSpec
 
 REGION_SERVERS = 2

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stack.java import LEAN_FLAGS, archive_flags, class_path, properties, write_log4j
 from rtolap.stack.probes import exchange
-from rtolap.stack.servers.java import LEAN_FLAGS, archive_flags, class_path, properties, write_log4j
 from rtolap.stack.spec import ProcessSpec, run_once
 
 _FORMAT_TIMEOUT_S = 60

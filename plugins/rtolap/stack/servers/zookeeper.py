@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 from rtolap.stack.artifacts import JavaArtifacts
-from rtolap.stack.servers.java import LEAN_FLAGS, archive_flags, class_path, properties, write_log4j
+from rtolap.stack.java import LEAN_FLAGS, archive_flags, class_path, properties, write_log4j
 from rtolap.stack.spec import ProcessSpec
 
 _PROBE_TIMEOUT_S = 2.0

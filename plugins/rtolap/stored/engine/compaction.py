@@ -17,9 +17,9 @@ from rtolap.stored.engine.core import Core
 from rtolap.stored.engine.deletes import Deletes, FileId
 from rtolap.stored.engine.disk import Disk, disk_error
 from rtolap.stored.engine.files.sorted_file import SortedFile
+from rtolap.stored.engine.key_ranges import KeyRange, key_ranges, piece_rows
 from rtolap.stored.engine.loading import open_writer
 from rtolap.stored.engine.rows.columns import DELETE_SIGN, file_column, stored_type
-from rtolap.stored.engine.rows.key_ranges import KeyRange, key_ranges, piece_rows
 from rtolap.stored.engine.rows.keys import Longs
 from rtolap.stored.engine.rows.reduce import merge
 from rtolap.stored.engine.scan import LiveRows, Snapshot, View, with_defaults

@@ -23,8 +23,8 @@ from rtolap.model.predicate import And, Compare, In, Predicate, Scalar, columns_
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema
 from rtolap.stored.engine.files.sorted_file import SortedFile
 from rtolap.stored.engine.files.zones import Blocks
+from rtolap.stored.engine.key_ranges import key_ranges, piece_rows
 from rtolap.stored.engine.rows.columns import DELETE_SIGN, columns_in, file_column, renamed, stored_type
-from rtolap.stored.engine.rows.key_ranges import key_ranges, piece_rows
 from rtolap.stored.engine.rows.keys import Hashes, hashes
 from rtolap.stored.engine.rows.reduce import merge
 from rtolap.stored.engine.settings import TabletSettings

@@ -6,13 +6,12 @@ storage node, which prepares what it was sent, publishes it as a version, or dro
 
 `catalogue` makes, changes and drops tables, `http` has the routes. In `transactions`, `states` is the life of
 a transaction, `labels` the rules of labels, `quorum` those of majorities: all pure. `participants` is the
-seam towards the nodes, `memory_participants` its twin in memory. `requests` begins, commits and aborts
-(`preparation` prepares the nodes first), `publishing` finishes what is committed; `upkeep` does what falls
-due, and all that a new master has to do.
+seam towards the nodes. `requests` begins, commits and aborts (`preparation` prepares the nodes first),
+`publishing` finishes what is committed; `upkeep` does what falls due, and all that a new master has to do.
 
 A **front end** is a process that takes loads over HTTP: `process` is the process, `assembly` puts it
 together, `election` says which of several is master, `upkeep` has its threads. A load goes `http.load` →
-`http.body_pipe` → `loads.load` (`distribution`, `error_files`) → `loads.writer` → `loads.committing`
+`loads.body_pipe` → `loads.load` (`distribution`, `error_files`) → `loads.writer` → `loads.committing`
 (`transactions.publishing`); `loads.group_commit` is the whole of several small ones.
 
 Invariants: what is COMMITTED becomes VISIBLE, whatever dies, strictly in order per partition; what is not

@@ -14,7 +14,8 @@ label, one content: a range that reads otherwise than before is never sent. 3. N
 the same label before the sink has said what became of that. 4. Every write is fenced by the job's lease.
 5. Positions move only from one record's end to the next one's start.
 
-`records` reads rows of a batch, `sinks` sends them to a server, ours or one of Doris.
+`records` reads rows of a batch, `sinks` sends them to a server, ours or one of Doris. `operations` are the
+use cases of commands: declare, start, settle, reset. `assembly` makes the parts of a process.
 
 It never skips an offset, never makes a second label for a range, never takes silence for an answer.
 """

@@ -19,7 +19,7 @@ from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.model.loader import Loader
 from rtolap.stored.loader.job import LeftLabels, Ownership, label_of
 from rtolap.stored.loader.label_retention import witness_of_all
-from rtolap.stored.loader.sinks.interface import Sink
+from rtolap.stored.loader.sink import Sink
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 

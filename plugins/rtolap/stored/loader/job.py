@@ -14,7 +14,7 @@ from rtolap.kafka.interfaces import StreamConsumer
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.stored.loader.records.rejects import RejectBox
-from rtolap.stored.loader.sinks.interface import Sink
+from rtolap.stored.loader.sink import Sink
 from rtolap.stored.metastore.leases import Lease, Leases
 from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobs
 from rtolap.stored.metastore.offsets import OffsetsRecords

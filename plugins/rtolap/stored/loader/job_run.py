@@ -35,8 +35,8 @@ from rtolap.stored.loader.commit import Committer
 from rtolap.stored.loader.cut_batches import take_back
 from rtolap.stored.loader.job import JobConfig, JobResources, Ownership, label_of, read_config
 from rtolap.stored.loader.job_progress import Progress
-from rtolap.stored.loader.records.source import Source
 from rtolap.stored.loader.settle import Outcome, Settler
+from rtolap.stored.loader.source import Source
 from rtolap.stored.loader.states import TRUNCATED_ACTION, StopCause, Stopped
 from rtolap.stored.loader.target import Columns
 from rtolap.stored.loader.visible import Visible
@@ -138,15 +138,6 @@ class LoadJobRun:
 
     def log_ends(self) -> Offsets | None:
         return self.source.log_ends()
-
-    def loaded_offsets(self) -> Offsets:
-        """Return the end of the longest row of loaded batches."""
-        offsets: Offsets = {}
-        for record in self._records.all(self.job.job_id):
-            if not record.loaded:
-                break
-            offsets = record.end_offsets
-        return offsets
 
     def _open_consumer(self) -> StreamConsumer:
         return self._resources.open_consumer(self.loader)

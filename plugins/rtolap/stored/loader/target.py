@@ -21,7 +21,7 @@ from rtolap.model.types import (
     decimal,
 )
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
-from rtolap.stored.loader.sinks.interface import Sink
+from rtolap.stored.loader.sink import Sink
 from rtolap.stored.loader.states import StopCause, Stopped
 
 _TYPES: dict[str, ColumnType] = {

@@ -12,7 +12,7 @@ from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.protocols.stream_load.messages import LoadState
-from rtolap.stored.loader.sinks.interface import Sink
+from rtolap.stored.loader.sink import Sink
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 
 # A label goes only when it is given back or by time, and either only once its load is final.

@@ -13,25 +13,21 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from rtolap.base.errors import SchemaTooNew, Unavailable
+from rtolap.base.errors import Unavailable
 from rtolap.stored.metastore.dialects import Dialect
 from rtolap.stored.metastore.schema import VERSION_TABLE
-
-if TYPE_CHECKING:
-    from alembic.config import Config
 
 log = logging.getLogger(__name__)
 
 HEAD = "0002"
 _LOCK_TIMEOUT_S = 20
-# Alembic keeps what it works on in globals of its own.
-_one_in_this_process = Lock()
+# Loaded only for a ledger that is not up to date: Alembic takes longer to load than a ledger to open.
+_REVISION_RUN = "rtolap.stored.metastore.revision_run"
 
 
 @dataclass(frozen=True)
@@ -69,33 +65,8 @@ def upgrade_schema(connection: sa.Connection, dialect: Dialect, revisions: Revis
         try:
             present = present_revision(connection)  # perhaps somebody else was first
             if present != revisions.head:
-                _run_revisions(connection, revisions, present)
+                run = import_module(_REVISION_RUN)
+                run.run_revisions(connection, revisions.folder, present, revisions.head)
         finally:
             if not connection.invalidated:  # else the lock is lost too, and the error says why
                 dialect.unlock_after_upgrade(connection)
-
-
-def _run_revisions(connection: sa.Connection, revisions: Revisions, present: str | None) -> None:
-    from alembic import command  # a ledger that is up to date does without
-    from alembic.script import ScriptDirectory
-
-    with _one_in_this_process:
-        config = _config(connection, revisions)
-        known = {revision.revision for revision in ScriptDirectory.from_config(config).walk_revisions()}
-        if present is not None and present not in known:
-            raise SchemaTooNew(
-                "the ledger's schema is newer than this program",
-                expected=f"revision {revisions.head} or an earlier one",
-                found=f"revision {present}",
-                action="start a newer version of the program",
-            )
-        command.upgrade(config, "head")
-    log.info("the ledger's schema went from revision %s to %s", present, revisions.head)
-
-
-def _config(connection: sa.Connection, revisions: Revisions) -> Config:
-    from alembic.config import Config
-
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", str(revisions.folder).replace("%", "%%"))
-    return config

@@ -16,8 +16,8 @@ from rtolap.base.errors import QueryError, StaleSnapshot, Unavailable
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.aggregate import to_plain
 from rtolap.cubes.receiver.answers.result_cache import ResultCache, merged_plainly
+from rtolap.cubes.receiver.core.partition_progress import Progress
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
-from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.model.cube import Schema
 from rtolap.model.predicate import columns_of
 from rtolap.model.segment import SegmentRange, parse_segment_name

@@ -2,7 +2,7 @@
 
 A checkpoint writes memory out for all segments, so positions and fragments are always of one moment: that of
 its draft. Steps 3 to 6 may be done beside the core, which goes on with later events meanwhile
-(`checkpointing.Checkpoints`):
+(`core.checkpointing.Checkpoints`):
 
   1. settle the dead letters         crash: some rejects are produced again, under the same key;
                                      not possible: no checkpoint, the consumer pauses and says why
@@ -62,7 +62,7 @@ class PartitionCounters(msgspec.Struct, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """`arrivals` and `mark_ms`: see `closing.rules.Marks`; `hosts`: of a cube that closes by an application.
+    """`arrivals` and `mark_ms`: see `closing_rules.Marks`; `hosts`: of a cube that closes by an application.
     `topic_id`: of the topic in which the offsets count, None where it is not known. `epochs`, `void`: see
     `tables.LocalState`; older checkpoints have none, and nothing is compared until a record was read."""
 

@@ -7,12 +7,6 @@ Instants are milliseconds since the epoch; an offset means next-to-read.
 
 from __future__ import annotations
 
-from rtolap.protocols.coordinator.messages.base import (
-    API,
-    Definition,
-    ErrorAnswer,
-    Message,
-)
 from rtolap.protocols.coordinator.messages.cubes import (
     CleanupResult,
     ClusterInfo,
@@ -51,6 +45,12 @@ from rtolap.protocols.coordinator.messages.segments import (
     Queue,
     QueueEntry,
     SegmentInfo,
+)
+from rtolap.protocols.rest.messages import (
+    API,
+    Definition,
+    ErrorAnswer,
+    Message,
 )
 
 __all__ = [

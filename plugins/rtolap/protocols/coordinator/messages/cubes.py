@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from rtolap.protocols.coordinator.messages.base import Definition, Message
 from rtolap.protocols.coordinator.messages.members import ReceiverInfo, ReplicaSetInfo
+from rtolap.protocols.rest.messages import Definition, Message
 
 
 class CubeStatus(Message):

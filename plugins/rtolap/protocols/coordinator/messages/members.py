@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from rtolap.protocols.coordinator.messages.base import Message
 from rtolap.protocols.coordinator.messages.segments import CompletenessInfo, PartitionRange
+from rtolap.protocols.rest.messages import Message
 
 ReceiverHealth = Literal["HEALTHY", "WARN", "UNREACHABLE", "DOWN"]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rtolap.model.completeness import BY_MAX, REASON_MAX
-from rtolap.protocols.coordinator.messages.base import Definition, Message
+from rtolap.protocols.rest.messages import Definition, Message
 
 
 class PartitionRange(Message):

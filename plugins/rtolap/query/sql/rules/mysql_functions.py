@@ -21,9 +21,9 @@ from sqlglot import exp
 from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
 from rtolap.query.sql.rules.comparisons import equals
 from rtolap.query.sql.rules.context import Context
-from rtolap.query.sql.rules.dates.zones import ZONE, converted, unzoned
 from rtolap.query.sql.rules.expression_types import Typed
 from rtolap.query.sql.rules.macro_calls import macro
+from rtolap.query.sql.rules.zones import ZONE, converted, unzoned
 from rtolap.query.sql.types import DATE, STRING, SqlType
 
 _T = exp.DType

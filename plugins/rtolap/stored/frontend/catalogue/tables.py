@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from rtolap.base.errors import AlreadyExists, DefinitionError, NotFound, NotYet, Refused
+from rtolap.model.schema_changes import add_column, drop_column, rename_column
 from rtolap.model.stored.schema import DefinedTable, StoredSchema, initial_schema
-from rtolap.model.stored.schema_changes import add_column, drop_column, rename_column
 from rtolap.model.stored.table import StoredTable
 from rtolap.model.validation.stored_table import validate_stored_table
 from rtolap.protocols.stored_tables.messages import (
@@ -285,7 +285,7 @@ def _present(table: TableInfo | None) -> TableInfo:
 
 
 def _changed(schema: StoredSchema, changes: Sequence[ColumnChange]) -> StoredSchema:
-    """The schema after all of these changes, one version later. Raises as `model.stored.schema_changes`."""
+    """The schema after all of these changes, one version later. Raises as `model.schema_changes`."""
     after = schema
     for change in changes:
         if isinstance(change, AddColumn):

@@ -27,7 +27,7 @@ from rtolap.base.users import basic_credentials
 from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.frontend.election import Election
 from rtolap.stored.frontend.http.authentication import Guard
-from rtolap.stored.frontend.http.body_pipe import BodyPipe
+from rtolap.stored.frontend.loads.body_pipe import BodyPipe
 from rtolap.stored.frontend.loads.group_commit import LOAD_BYTES_MAX, GroupCommit
 from rtolap.stored.frontend.loads.load import Loads
 from rtolap.stored.frontend.loads.load_statistics import LoadMetrics

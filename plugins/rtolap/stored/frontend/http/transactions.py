@@ -15,9 +15,9 @@ from starlette.concurrency import run_in_threadpool
 from rtolap.base.errors import DefinitionError, NotLeader, RtolapError, Unavailable
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.stream_load.messages import AcknowledgeRequest, LoadState, StateAnswer, TwoPhaseAnswer
+from rtolap.stored.frontend import messages
 from rtolap.stored.frontend.election import Election
 from rtolap.stored.frontend.http.authentication import Guard
-from rtolap.stored.frontend.loads import messages
 from rtolap.stored.frontend.transactions.publishing import Visibility
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 

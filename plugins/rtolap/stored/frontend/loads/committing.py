@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 from rtolap.base.errors import IllegalTransition, NotFound, RtolapError
 from rtolap.protocols.stream_load.messages import LoadAnswer
-from rtolap.stored.frontend.loads import messages
+from rtolap.stored.frontend import messages
 from rtolap.stored.frontend.loads.distribution import Writer
 from rtolap.stored.frontend.loads.load_statistics import Phase, Progress
 from rtolap.stored.frontend.loads.request import LoadRequest

@@ -26,9 +26,9 @@ from rtolap.base.errors import RtolapError, TooLarge
 from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.bodies.batches import check_ratio
 from rtolap.stored.engine.routing import RoutedPart
+from rtolap.stored.frontend import messages
 from rtolap.stored.frontend.catalogue.read_views import TableEntry
-from rtolap.stored.frontend.http.body_pipe import BodyPipe
-from rtolap.stored.frontend.loads import messages
+from rtolap.stored.frontend.loads.body_pipe import BodyPipe
 from rtolap.stored.frontend.loads.distribution import Distribution, Writer
 from rtolap.stored.frontend.loads.load import LoadServices
 from rtolap.stored.frontend.loads.load_statistics import Phase, Progress

@@ -23,8 +23,8 @@ from rtolap.stored.bodies.batches import check_ratio
 from rtolap.stored.bodies.decode import decode_body
 from rtolap.stored.bodies.settings import BodySettings
 from rtolap.stored.engine.routing import RoutedPart
-from rtolap.stored.frontend.http.body_pipe import BodyPipe
-from rtolap.stored.frontend.loads import messages
+from rtolap.stored.frontend import messages
+from rtolap.stored.frontend.loads.body_pipe import BodyPipe
 from rtolap.stored.frontend.loads.committing import Committing
 from rtolap.stored.frontend.loads.distribution import Distribution, Tables, Writer
 from rtolap.stored.frontend.loads.error_files import ErrorFile, ErrorFiles

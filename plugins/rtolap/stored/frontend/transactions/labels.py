@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from rtolap.base.errors import DefinitionError, LabelUsed
-from rtolap.stored.frontend.loads import messages
+from rtolap.stored.frontend import messages
 from rtolap.stored.metastore.records import Transaction, TransactionState
 
 LABEL_PATTERN = "^[-_A-Za-z0-9:]{1,128}$"

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from rtolap.base.errors import IllegalTransition, NotFound, Refused, TooManyAtOnce, Unavailable
+from rtolap.stored.frontend import messages
 from rtolap.stored.frontend.election import Mastership
-from rtolap.stored.frontend.loads import messages
 from rtolap.stored.frontend.transactions.labels import checked_label, label_used
 from rtolap.stored.frontend.transactions.participants import Participants
 from rtolap.stored.frontend.transactions.preparation import ForEach, Preparation

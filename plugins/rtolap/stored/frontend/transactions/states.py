@@ -22,7 +22,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from rtolap.base.errors import IllegalTransition
-from rtolap.stored.frontend.loads import messages
+from rtolap.stored.frontend import messages
 from rtolap.stored.metastore.records import Transaction, TransactionState
 
 

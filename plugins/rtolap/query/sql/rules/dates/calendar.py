@@ -19,9 +19,9 @@ from sqlglot import exp
 from rtolap.base.errors import UnsupportedSql
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.dates.formats import str_to_date, time_format
-from rtolap.query.sql.rules.dates.zones import converted
 from rtolap.query.sql.rules.macro_calls import macro
 from rtolap.query.sql.rules.mysql_functions import exactly
+from rtolap.query.sql.rules.zones import converted
 
 _T = exp.DType
 _PARTS = ("DAY", "HOUR", "MINUTE", "SECOND", "MICROSECOND")

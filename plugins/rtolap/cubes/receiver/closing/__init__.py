@@ -1,1 +1,0 @@
-"""Closing segments: which ones, at which offsets, and how that is committed."""

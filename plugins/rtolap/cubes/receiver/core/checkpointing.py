@@ -1,0 +1,277 @@
+"""Checkpoints: when one is due, what it writes, what recovery makes of it. The order: `checkpoint`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import RtolapError
+from rtolap.cubes.format.fragment import delete_fragment
+from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
+from rtolap.cubes.receiver.core.limits import Limits
+from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.local import fragments
+from rtolap.cubes.receiver.local.checkpoint import Checkpoint, CheckpointFile, entries
+from rtolap.cubes.receiver.local.tables import LocalState
+from rtolap.cubes.receiver.settings import ReceiverSettings
+from rtolap.kafka.interfaces import LogTruncated, TopicMissing, TopicRecreated
+from rtolap.kafka.topic_identity import TopicIdentity
+from rtolap.model.cube import Schema
+from rtolap.model.leader_epochs import PartitionEpochs
+from rtolap.model.offsets import Offsets
+
+DEAD_LETTERS_WAIT_S = 10.0
+TOPIC_WAIT_S = 2.0
+TOPIC_CHANGED = (TopicMissing, TopicRecreated, LogTruncated)
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A checkpoint to be written: all of one moment. `files`: those that may go once it is there. `before_s`:
+    when the one before was drafted."""
+
+    state: LocalState
+    checkpoint: Checkpoint
+    files: frozenset[str]
+    before_s: float
+
+
+@dataclass(frozen=True)
+class Written:
+    """A checkpoint that is on disk."""
+
+    draft: Draft
+    flushed: Sequence[fragments.Flushed]
+    named: frozenset[str]
+
+
+class Checkpoints:
+    """The checkpoints of one cube; owned by the core thread, but for `write_out`.
+
+    known     positions of partitions that are not assigned at present too; None before recovery
+    epochs    leader epochs of what was read up to them
+    written   positions of the last checkpoint
+    dirty     the state has changed since
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        folder: Path,
+        dead_letters: DeadLetterWriter,
+        settings: ReceiverSettings,
+        clock: Clock,
+        topic: TopicIdentity,
+    ) -> None:
+        self.file = CheckpointFile(folder)
+        self.known: Offsets | None = None
+        self.epochs: PartitionEpochs = {}
+        self.written: Offsets = {}
+        self.dirty = False
+        self._schema = schema
+        self._dead_letters = dead_letters
+        self._settings = settings
+        self._clock = clock
+        self._topic = topic
+        self._files: frozenset[str] = frozenset()
+        self._saved_at_s = clock.monotonic_s()
+
+    def recover(self, progress: Progress) -> LocalState:
+        """The state of the last checkpoint, not aligned yet. Raises Corrupted or NotFound."""
+        checkpoint = self.file.load()
+        if checkpoint is None:
+            self.file.clean(set())
+            self.known = {}
+            return LocalState()
+        self._files = frozenset(entry.name for entry in checkpoint.fragments)
+        self.file.clean(set(self._files))
+        segments = self.file.recover(checkpoint, self._schema)
+        progress.recover(checkpoint)
+        self._topic.expect(checkpoint.topic_id)
+        self.written = dict(checkpoint.positions)
+        self.known = dict(checkpoint.positions)
+        self.epochs = dict(checkpoint.epochs)
+        return LocalState(segments=segments, void=checkpoint.void)
+
+    def due(self, state: LocalState) -> bool:
+        """Rows, bytes or time require a checkpoint. What is being written out already does not count."""
+        settings = self._settings
+        memory = [table for table in state.tables() if table.in_memory and not table.sealed]
+        if sum(table.rows for table in memory) >= settings.flush_rows:
+            return True
+        if sum(table.nbytes for table in memory) >= settings.flush_bytes:
+            return True
+        waited_s = self._clock.monotonic_s() - self._saved_at_s
+        return self.dirty and waited_s >= settings.checkpoint_interval_s
+
+    def draft(self, state: LocalState, progress: Progress) -> Draft:
+        """Refused, NotFound or Unavailable: dead letters cannot be delivered."""
+        assert self.known is not None, "before recovery, the checkpoint on disk stands for everything"
+        self._dead_letters.settle(DEAD_LETTERS_WAIT_S)
+        checkpoint = Checkpoint(
+            cube=self._schema.cube.name,
+            positions={**self.known, **state.positions},
+            epochs={**{p: e for p, e in self.epochs.items() if p in self.known}, **state.epochs},
+            void=dict(state.void),
+            counters=dict(progress.counters),
+            mark_ms=progress.mark_ms,
+            arrivals=progress.arrivals(),
+            hosts=progress.saved_hosts(),
+            saved_ms=self._clock.now_ms(),
+        )
+        before_s, self._saved_at_s = self._saved_at_s, self._clock.monotonic_s()
+        self.dirty = False
+        return Draft(fragments.sealed(state), checkpoint, self._files, before_s)
+
+    def abandon(self, draft: Draft) -> None:
+        """It could not be written: what it would have saved is still to be saved."""
+        self.dirty = True
+        self._saved_at_s = draft.before_s
+
+    def write_out(self, draft: Draft) -> Written:
+        """On any thread, one draft at a time. OSError: the disk; Unavailable: the topic is not known to be
+        the same; TopicMissing, TopicRecreated: it is not."""
+        topic_id = self._topic.confirm_reads(TOPIC_WAIT_S)
+        flushed = fragments.flush(self._schema, self.file.fragments, draft.state)
+        entries_ = entries(fragments.with_flushed(draft.state, flushed).segments)
+        self.file.save(msgspec.structs.replace(draft.checkpoint, fragments=entries_, topic_id=topic_id))
+        named = frozenset(entry.name for entry in entries_)
+        for gone in draft.files - named:
+            delete_fragment(self.file.fragments, gone)
+        return Written(draft, flushed, named)
+
+    def finish(self, state: LocalState, written: Written) -> LocalState:
+        """The state with fragments for what was written out."""
+        self.written = dict(written.draft.checkpoint.positions)
+        self._files = (self._files - written.draft.files) | written.named
+        return fragments.with_flushed(state, written.flushed)
+
+    def adopt(self, name: str) -> None:
+        """A fragment that came from beside: deleted with the next checkpoint, if that does not name it."""
+        self._files |= {name}
+
+    def replay_from(self, state: LocalState) -> Offsets:
+        """Per partition the smallest offset that is not in history, as of the last checkpoint."""
+        offsets = {p: o for p, o in self.written.items() if p in state.positions}
+        for table in state.tables():
+            for part, (start, _) in table.ranges.items():
+                if part in offsets:
+                    offsets[part] = min(offsets[part], start)
+        return offsets
+
+
+class Persisting:
+    """The persistence of one cube's state; used by the core thread only. `beside`: one thread on which
+    checkpoints that are due are written out; None: the step itself writes them."""
+
+    def __init__(
+        self,
+        cube: str,
+        checkpoints: Checkpoints,
+        dead_letters: DeadLetterWriter,
+        limits: Limits,
+        beside: Executor | None = None,
+    ) -> None:
+        self._cube = cube
+        self._checkpoints = checkpoints
+        self._dead_letters = dead_letters
+        self._limits = limits
+        self._beside = beside
+        self._underway: Future[Written] | None = None
+        self._draft: Draft | None = None
+
+    def look_at_dead_letters(self) -> None:
+        """Letters that Kafka will not take stop the consumer now, not at the next checkpoint."""
+        self._dead_letters.poll()
+        if not self._limits.flush_failing and (trouble := self._dead_letters.trouble) is not None:
+            self._limits.flush_failed(trouble)
+
+    def take_over(self, state: LocalState) -> LocalState:
+        """The state with what was written out beside by now. Raises TopicMissing, TopicRecreated."""
+        if self._underway is None or not self._underway.done():
+            return state
+        return self._attempt(state, lambda: self._finished(state))
+
+    def again_if_due(self, state: LocalState, progress: Progress) -> LocalState:
+        """Another try, a while after one has failed. Raises TopicMissing, TopicRecreated."""
+        if not self._limits.flush_due:
+            return state
+        return self._attempt(state, lambda: self.write(state, progress))
+
+    def if_due(self, state: LocalState, progress: Progress) -> LocalState:
+        """Write when rows, bytes or time require it; beside the core where it may. Another one waits for it,
+        which bounds what is in memory. Raises TopicMissing, TopicRecreated."""
+        if not self._checkpoints.due(state):
+            return state
+        if self._beside is None:
+            return self._attempt(state, lambda: self.write(state, progress))
+        finished = self._attempt(state, lambda: self._finished(state))
+        if self._limits.flush_failing:
+            return finished
+        return self._attempt(finished, lambda: self._begun(finished, progress))
+
+    def write(self, state: LocalState, progress: Progress) -> LocalState:
+        """The state with its tables in files; the same one where the checkpoint on disk still stands for
+        everything. Raises OSError, and what `Checkpoints.draft` and `write_out` raise; state and checkpoint
+        then stay as they were."""
+        if self._checkpoints.known is None:
+            return state
+        try:
+            state = self._finished(state)  # or the older one would come after this one
+        except TOPIC_CHANGED:
+            raise
+        except (OSError, RtolapError) as error:
+            log.warning("cube %s: a checkpoint beside failed, it is written now: %s", self._cube, error)
+        draft = self._checkpoints.draft(state, progress)
+        try:
+            written = self._checkpoints.write_out(draft)
+        except BaseException:
+            self._checkpoints.abandon(draft)
+            raise
+        self._limits.flush_worked()
+        return self._checkpoints.finish(draft.state, written)
+
+    def close(self) -> None:
+        if self._beside is not None:
+            self._beside.shutdown()
+
+    def _begun(self, state: LocalState, progress: Progress) -> LocalState:
+        """The state whose memory is being written out beside."""
+        assert self._beside is not None, "asked for by `if_due`"
+        draft = self._checkpoints.draft(state, progress)
+        self._underway, self._draft = self._beside.submit(self._checkpoints.write_out, draft), draft
+        return draft.state
+
+    def _finished(self, state: LocalState) -> LocalState:
+        """Wait for the checkpoint that is being written beside, if any. Raises what `write_out` raises."""
+        underway, self._underway = self._underway, None
+        draft, self._draft = self._draft, None  # its tables would be kept until the next one
+        if underway is None:
+            return state
+        try:
+            written = underway.result()
+        except BaseException:
+            assert draft is not None, "set with `_underway`"
+            self._checkpoints.abandon(draft)
+            raise
+        self._limits.flush_worked()
+        return self._checkpoints.finish(state, written)
+
+    def _attempt(self, state: LocalState, work: Callable[[], LocalState]) -> LocalState:
+        try:
+            return work()
+        except TOPIC_CHANGED:
+            raise  # no checkpoint will ever work: the consumer fails
+        except (OSError, RtolapError) as error:
+            log.error("cube %s: checkpoint failed: %s", self._cube, error)
+            self._limits.flush_failed(error)
+            return state

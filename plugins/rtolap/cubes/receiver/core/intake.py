@@ -1,0 +1,109 @@
+"""The intake of what has arrived into the next local state: poll, decode, rank, aggregate, merge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.base.clock import Clock
+from rtolap.cubes.format.aggregate import merge_tables
+from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
+from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch, heard, stated
+from rtolap.cubes.receiver.local.batch import batch_tables, decode_batch
+from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, appended
+from rtolap.cubes.receiver.settings import ReceiverSettings
+from rtolap.events.decode import Decoded, EventDecoder
+from rtolap.kafka.interfaces import Batch, StreamConsumer
+from rtolap.model.cube import Schema
+from rtolap.model.leader_epochs import continued
+
+
+class Intake:
+    """The intake of one cube; used by the core thread only."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        consumer: StreamConsumer,
+        dead_letters: DeadLetterWriter,
+        progress: Progress,
+        clock: Clock,
+        settings: ReceiverSettings,
+    ) -> None:
+        self._schema = schema
+        self._consumer = consumer
+        self._dead_letters = dead_letters
+        self._progress = progress
+        self._clock = clock
+        self._settings = settings
+        self._decoder = EventDecoder(schema)
+        self._merge = partial(merge_tables, schema)
+        self._ahead = False  # the consumer is past records that no state holds
+
+    def read(self, state: LocalState, timeout_s: float) -> tuple[LocalState, bool]:
+        """The next state, and whether records were read; the same object where nothing has changed.
+
+        Nothing of a batch is in a state before all of it is. A batch that raises is read again.
+        """
+        if self._ahead:
+            self._consumer.assign(dict(state.positions))
+            self._ahead = False
+        settings = self._settings
+        batch = self._consumer.poll(settings.batch_records_max, timeout_s, bytes_max=settings.batch_bytes_max)
+        if len(batch):
+            self._ahead = True
+            state = self._with(state, batch)
+            self._ahead = False
+            return state, True
+        positions = self._consumer.position()
+        return (state if positions == state.positions else replace(state, positions=positions)), False
+
+    def _with(self, state: LocalState, batch: Batch) -> LocalState:
+        decoded = decode_batch(self._decoder, batch, self._clock.now_ms())
+        added = batch_tables(self._schema, decoded.table, state.vectors, state.horizon_ms)
+        changed = {
+            start: appended(state.segments.get(start, LocalSegment(start)), tables, self._merge)
+            for start, tables in added.tables.items()
+        }
+        rejects = decoded.rejects
+        if len(rejects):
+            self._dead_letters.send(batch, rejects)
+            self._progress.refused(batch.partitions[rejects.index], rejects.reason, rejects.detail)
+        state = replace(
+            state, positions=self._consumer.position(), epochs=continued(state.epochs, batch.epochs)
+        ).with_segments(changed)
+        heard_of = self._heard(batch, decoded)
+        self._progress.took(added, self._clock.monotonic_s(), newest_created_ms(batch), heard_of)
+        return state
+
+    def _heard(self, batch: Batch, decoded: Decoded) -> tuple[HostProgressBatch, ...]:
+        """Return the host progress for a cube that closes by an application: by host, or by producer where
+        records state watermarks."""
+        if self._progress.hosts is None:
+            return ()
+        if decoded.statements is not None:
+            return (stated(decoded.statements),)
+        host = self._schema.table.host_column
+        events = heard(decoded.table, _created(batch, decoded.places), host)
+        if decoded.heartbeats is None:
+            return (events,)
+        beats, places = decoded.heartbeats
+        return events, heard(beats, _created(batch, places), host).without_events()
+
+
+def _created(batch: Batch, places: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    return None if batch.create_ms is None else batch.create_ms[places]
+
+
+def newest_created_ms(batch: Batch) -> dict[int, int]:
+    """Partition → the newest timestamp of its records; those without timestamps are left out."""
+    if batch.create_ms is None or not len(batch):
+        return {}
+    newest = np.full(int(batch.partitions.max()) + 1, -1, np.int64)
+    np.maximum.at(newest, batch.partitions, batch.create_ms)
+    return {partition: at_ms for partition, at_ms in enumerate(newest.tolist()) if at_ms >= 0}

@@ -1,0 +1,9 @@
+"""Use cases of the fleet: what commands, DAGs and policies do with a cluster, written once.
+
+`plans`: a plan is made of a snapshot and the registry, approved by its digest, held against the cluster as it
+is now, and submitted to the mover. `drains`: the same for what empties a broker. `brokers`: the life of
+brokers, as a look shows it, and operations on it. `cluster`: a cluster with all connections that its care
+takes, for whoever plans now and submits once somebody has approved.
+
+Faces parse, call and print. None of them assembles these steps again.
+"""

@@ -1,0 +1,158 @@
+"""A cluster under care: plans that wait for a person's approval, and what is still under way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import DefinitionError, Refused
+from rtolap.fleet.isolation.registry import HostRegistry
+from rtolap.fleet.lifecycle.states import BrokerEvent, legal
+from rtolap.fleet.moves.kept import KeptFleet
+from rtolap.fleet.moves.states import PlanState
+from rtolap.fleet.moves.submitting import MoverRequests
+from rtolap.fleet.operations.brokers import FleetBrokers
+from rtolap.fleet.operations.plans import check_approved, make_plan, submit_plan
+from rtolap.fleet.planning.disks import DiskPlanner
+from rtolap.fleet.planning.drain import DrainPlanner
+from rtolap.fleet.planning.plan import Kind
+from rtolap.fleet.planning.plan_file import plan_digest, plan_from, plan_json
+from rtolap.fleet.planning.planner import Planner
+from rtolap.fleet.planning.repairs import RackPlanner
+from rtolap.fleet.snapshot.collect import collect_snapshot
+from rtolap.fleet.snapshot.rates import RateReader
+from rtolap.kafka.administration.interface import FleetAdministration
+from rtolap.metadata.store import MetadataStore
+from rtolap.object_store.store import ObjectStore
+
+_FOLDER = "fleet/plans"
+
+
+@dataclass(frozen=True)
+class OpenedFleet:
+    """A cluster with the connections that its care takes.
+
+    Attributes:
+        plans: where plans wait for their approval, by digest.
+        registry: whose placement rules every plan keeps to.
+        rates: of this host's sources of brokers' metrics; None where it declares none.
+    """
+
+    administration: FleetAdministration
+    metadata: MetadataStore
+    plans: ObjectStore
+    token: str
+    clock: Clock
+    registry: HostRegistry
+    rates: RateReader | None = None
+
+    @property
+    def brokers(self) -> FleetBrokers:
+        return FleetBrokers(
+            self.administration, self.metadata, self.token, self.clock, self.registry.cluster_of
+        )
+
+    def plan(self, kind: str, broker: int | None, throttle_bytes_per_s: int) -> dict[str, Any]:
+        """Make a plan and keep it for the others of its run. Returns what a person needs to decide. Raises
+        Refused for the drain of a broker that by its life may not be drained."""
+        planner = _planner(kind, broker)
+        snapshot = collect_snapshot(self.administration, self.clock, self.rates)
+        declared = self.registry.cluster_of(snapshot)
+        plan = make_plan(planner, snapshot, declared, throttle_bytes_per_s=throttle_bytes_per_s)
+        if broker is not None and len(plan):
+            self._check_drained(broker)
+        digest = plan_digest(plan)
+        path = f"{_FOLDER}/{digest}.json"
+        self.plans.write(path, plan_json(plan))
+        return {
+            "path": path,
+            "digest": digest,
+            "kind": str(plan.kind),
+            "broker": broker,
+            "why": list(plan.why),
+            "placement": None if declared is None else declared.name,
+            "partitions": len(plan),
+            "between_brokers_bytes": int(plan.between_brokers_bytes),
+            "between_disks_bytes": int(plan.between_disks_bytes),
+            "expected_s": plan.copy_time.expected_s,
+        }
+
+    def submit(self, planned: Mapping[str, Any], by: str) -> str | None:
+        """Hand the plan, as it was approved, to the mover. A repetition submits nothing more. Returns the id;
+        None where nothing is to be moved.
+
+        A drain is an operation on its broker: it is cordoned before anything moves.
+        """
+        plan = plan_from(self.plans.read(str(planned["path"])), str(planned["path"]))
+        check_approved(plan, str(planned["digest"]))
+        kept = KeptFleet(self.metadata, plan.cluster_id)
+        submitted = _submitted(kept, planned)
+        if submitted is not None:
+            return submitted
+        reason = f"approved in Airflow: {planned['digest'][:12]}"
+        if planned["kind"] == Kind.DRAIN:
+            self.brokers.drain(int(planned["broker"]), plan, by, reason, str(planned["digest"]))
+        elif len(plan):
+            requests = MoverRequests(kept, self.clock, self.token, by)
+            submit_plan(
+                *(plan, self.administration, self.clock, self.registry.cluster_of),
+                lambda: nullcontext(requests),
+                rate_bytes_per_s=plan.throttle_bytes_per_s,
+                reason=reason,
+            )
+        return _submitted(kept, planned)
+
+    def _check_drained(self, broker: int) -> None:
+        state = self.brokers.view(broker).state
+        if not legal(state, BrokerEvent.DRAIN):
+            raise Refused(
+                f"broker {broker} may not be drained",
+                found=f"it is {state}",
+                action="see rtolap fleet brokers",
+            )
+
+    def running(self) -> list[str]:
+        """Return what moves: the plan that is carried out, and partitions under any reassignment."""
+        cluster_id = self.administration.describe_cluster().cluster_id
+        current = KeptFleet(self.metadata, cluster_id).current()
+        plans = [] if current is None else [f"plan {current.record.plan_id}"]
+        return plans + [str(partition) for partition in sorted(self.administration.running_reassignments())]
+
+    def ended(self, plan_id: str) -> dict[str, int] | None:
+        """Return how the moves of a plan ended, by their states; None while it is carried out."""
+        cluster_id = self.administration.describe_cluster().cluster_id
+        kept = KeptFleet(self.metadata, cluster_id).plan(plan_id)
+        if kept is None:
+            raise DefinitionError(f"there is no plan {plan_id}")
+        if kept.record.state is not PlanState.ENDED:
+            return None
+        return {str(state): number for state, number in kept.record.counts().items() if number}
+
+    def under_replicated(self) -> list[str]:
+        """Return the partitions of which a replica is not in sync, as topic:number."""
+        return [
+            f"{topic}:{partition.number}"
+            for topic, described in sorted(self.administration.describe_topics().items())
+            for partition in described.partitions
+            if set(partition.in_sync) < set(partition.replicas)
+        ]
+
+
+def _submitted(kept: KeptFleet, planned: Mapping[str, Any]) -> str | None:
+    found = [record.plan_id for record in kept.plans() if record.digest == planned["digest"]]
+    return found[-1] if found else None
+
+
+def _planner(kind: str, broker: int | None) -> Planner:
+    if kind == Kind.DISKS:
+        return DiskPlanner()
+    if kind == Kind.RACK:
+        return RackPlanner()
+    if kind == Kind.DRAIN and broker is not None:
+        return DrainPlanner((broker,))
+    raise DefinitionError(
+        "what is to be planned?", expected="disks, rack, or drain with a broker", found=kind
+    )

@@ -1,0 +1,96 @@
+"""Use cases that take several calls to a coordinator: the same for commands and for tasks of Airflow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rtolap.base.errors import DefinitionError, NotYet, Refused
+from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.protocols.coordinator.messages import Reassignment, ReassignRequest
+
+READY = "READY"
+REMOTE_PERSISTED = "REMOTE_PERSISTED"
+_LOOK_S = 0.2
+
+
+def reassignment_plan(
+    client: CoordinatorClient, cube: str, *, over: Sequence[str] | None, moves: Sequence[str] | None
+) -> Reassignment:
+    """Return what would move, and change nothing.
+
+    `over`: replica sets to spread the partitions over; `moves`: single ones, as PARTITION=REPLICA_SET; with
+    neither, partitions are levelled. Raises DefinitionError for a move that is none of this cube.
+    """
+    assignment = _with_moves(client.cube(cube).assignment, moves) if moves else None
+    wanted = ReassignRequest(assignment=assignment, replica_sets=tuple(over) if over else None, dry_run=True)
+    return client.reassign(cube, wanted)
+
+
+def apply_reassignment(client: CoordinatorClient, plan: Reassignment, *, wait_s: float) -> Reassignment:
+    """Carry the plan out as it was shown, and wait until the new owners have caught up.
+
+    Raises what the coordinator refuses where the cube is assigned otherwise by now, and NotYet where the new
+    owners need longer: the reassignment stands all the same.
+    """
+    applied = client.reassign(plan.cube, ReassignRequest(assignment=plan.after, epoch=plan.epoch))
+    deadline_s = time.monotonic() + wait_s
+    while wait_s > 0 and (behind := client.cube(plan.cube).catching_up):
+        if time.monotonic() > deadline_s:
+            raise NotYet(
+                f"partitions {list(behind)} of {plan.cube} are not caught up after {wait_s:g} s",
+                action="the reassignment stands; `rtolap receivers list` shows how far they are",
+            )
+        time.sleep(_LOOK_S)
+    return applied
+
+
+def _with_moves(assignment: dict[str, tuple[int, ...]], moves: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    owner = {partition: name for name, held in assignment.items() for partition in held}
+    for text in moves:
+        partition, equals, name = text.partition("=")
+        if not (equals and name and partition.isdigit() and int(partition) in owner):
+            raise DefinitionError(
+                "not a move of this cube", expected=f"P=REPLICA_SET with P of {sorted(owner)}", found=text
+            )
+        owner[int(partition)] = name
+    return {
+        name: tuple(p for p, its in sorted(owner.items()) if its == name)
+        for name in sorted({*owner.values()})
+    }
+
+
+@dataclass(frozen=True)
+class Requeued:
+    """Segments of a window of event time after a requeue.
+
+    Attributes:
+        queued: those that were READY, and wait to be built again.
+        waiting: those that an earlier call has queued.
+        left: those that were READY and are left as they are, with the reason.
+    """
+
+    queued: tuple[str, ...]
+    waiting: tuple[str, ...]
+    left: dict[str, Refused]
+
+
+def requeue_window(client: CoordinatorClient, cube: str, start_ms: int, end_ms: int) -> Requeued:
+    """Queue the READY segments that overlap `[start_ms, end_ms)`; others are left as they are.
+
+    A repetition queues nothing twice. Refused of one segment, which a late delta has closed or a purge has
+    taken meanwhile, does not hold up the others.
+    """
+    overlapping = client.segments(cube, start_ms=start_ms, end_ms=end_ms)
+    waiting = tuple(one.segment for one in overlapping if one.state == REMOTE_PERSISTED and one.version)
+    queued: list[str] = []
+    left: dict[str, Refused] = {}
+    for name in (one.segment for one in overlapping if one.state == READY):
+        try:
+            client.requeue(cube, name)
+        except Refused as error:
+            left[name] = error
+        else:
+            queued.append(name)
+    return Requeued(tuple(queued), waiting, left)

@@ -1,0 +1,90 @@
+"""Values that are looked up elsewhere, while no caller waits long for a newer one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+from rtolap.base.clock import Clock
+from rtolap.base.closeable import Closeable
+from rtolap.base.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+WAIT_S_MAX = 0.5  # what one statement waits for a newer value while an older one is at hand
+
+
+class Remembered(Closeable, Generic[T]):
+    """A value that is looked up elsewhere: no caller waits long for a newer one while one is known.
+
+    Thread-safe. `look` runs on a thread of its own, once at a time however many ask.
+
+    A value older than `max_age_s` is looked up again. Who asks waits for it at most `wait_s_max`, and not at
+    all for a look that a caller has already waited so long for: until it ends, the value known last is given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        look: Callable[[], T],
+        clock: Clock,
+        *,
+        max_age_s: float,
+        wait_s_max: float = WAIT_S_MAX,
+    ) -> None:
+        self._name = name
+        self._look = look
+        self._clock = clock
+        self._max_age_s = max_age_s
+        self._wait_s_max = wait_s_max
+        self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"look-{name}")
+        self._known: tuple[float, T] | None = None  # (when its look began, monotonic seconds; the value)
+        self._newest: Future[T] | None = None
+        self._slow: Future[T] | None = None
+
+    def get(self, *, fresh: bool = False) -> T:
+        """`fresh`: of a look that begins after the call, where it ends in time.
+
+        Raises what `look` raises, but for Unavailable while a value is known.
+        """
+        with self._lock:
+            known = self._known
+            if known is not None and not fresh and self._clock.monotonic_s() - known[0] < self._max_age_s:
+                return known[1]
+            look = self._newest
+            if look is None or look.done() or (fresh and look.running()):
+                look = self._newest = self._thread.submit(self._run)
+            if known is not None and not fresh and look is self._slow:
+                return known[1]
+        try:
+            return look.result(None if known is None else self._wait_s_max)
+        except TimeoutError:
+            if known is None:
+                raise
+            with self._lock:
+                if self._slow is not look:
+                    log.warning("%s: no answer within %g s, the last one stays", self._name, self._wait_s_max)
+                self._slow = look
+            return known[1]
+        except Unavailable as error:
+            if known is None:
+                raise
+            log.warning("%s: the last one stays: %s", self._name, error)
+            return known[1]
+
+    def close(self) -> None:
+        """Does not wait for a look under way."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self) -> T:
+        began_s = self._clock.monotonic_s()
+        value = self._look()
+        with self._lock:
+            self._known = (began_s, value)
+        return value

@@ -1,0 +1,152 @@
+"""The query service's cached view of the cluster: definitions, segments, receivers, stored tables.
+
+While ZooKeeper does not answer, the last known view is used: nothing is promoted or purged meanwhile, and a
+receiver that has gone further than a snapshot reports so. Nor do cubes wait for a frontend that does not
+answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import NotFound, RtolapError
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.metadata.updates import genuine
+from rtolap.metadata.view import SegmentView
+from rtolap.protocols.stored_tables.messages import TableInfo
+from rtolap.query.catalogue import Catalogue, relation_key
+from rtolap.query.cluster.remembered import Remembered
+from rtolap.query.cluster.topology import Topology
+from rtolap.query.stored.source import StoredSource
+
+log = logging.getLogger(__name__)
+
+CACHE_S = 1.0  # what is cached changes rarely; an error makes the service look again at once
+AWAY_S = 5.0  # a frontend that did not answer is not called again before
+
+
+class Listing:
+    """The list of stored tables, fetched again after a while.
+
+    Thread-safe. While no frontend answers the tables known last stay; reading one raises what is wrong."""
+
+    def __init__(self, source: StoredSource, clock: Clock) -> None:
+        self._source = source
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tables: dict[str, TableInfo] = {}
+        self._databases: tuple[str, ...] = ()
+        self._next_s = 0.0
+        self._failure: str | None = None
+
+    @property
+    def failure(self) -> str | None:
+        """Return why the tables could not be listed the last time."""
+        return self._failure
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        """As they were when the tables were listed."""
+        return self._databases
+
+    def tables(self, *, fresh: bool = False) -> dict[str, TableInfo]:
+        """By `relation_key`. The same object as long as nothing has changed."""
+        with self._lock:
+            recent = self._clock.monotonic_s() < self._next_s
+            if recent and (not fresh or self._failure is not None):
+                return self._tables
+            try:
+                tables = {relation_key(table.db, table.name): table for table in self._source.tables()}
+                self._databases = self._source.databases()
+            except RtolapError as error:
+                if self._failure is None:
+                    log.warning("stored tables cannot be listed: %s", error)
+                self._failure = str(error)
+                self._next_s = self._clock.monotonic_s() + AWAY_S
+                return self._tables
+            self._failure = None
+            self._next_s = self._clock.monotonic_s() + CACHE_S
+            if tables != self._tables:
+                self._tables = tables
+            return self._tables
+
+    def forget(self) -> None:
+        """Look again with the next call: a definition has been changed from here."""
+        with self._lock:
+            self._next_s = 0.0
+
+
+class Cluster:
+    """Thread-safe."""
+
+    def __init__(self, metadata: ClusterMetadata, clock: Clock, stored: Listing | None = None) -> None:
+        self._stored = stored
+        self._metadata = metadata
+        self._lock = threading.Lock()
+        self._views: dict[str, SegmentView] = {}
+        self._shown: Catalogue | None = None
+        self._catalogue = Remembered("catalogue", self._look_catalogue, clock, max_age_s=CACHE_S)
+        self._topology = Remembered("topology", self._look_topology, clock, max_age_s=CACHE_S)
+
+    def catalogue(self, *, fresh: bool = False) -> Catalogue:
+        """The same object as long as nothing has changed: what was made for it stays good."""
+        catalogue = self._catalogue.get(fresh=fresh)
+        with self._lock:
+            gone = [self._views.pop(name) for name in list(self._views) if name not in catalogue.cubes]
+        for view in gone:
+            view.close()
+        return catalogue
+
+    def topology(self, *, fresh: bool = False) -> Topology:
+        return self._topology.get(fresh=fresh)
+
+    def view(self, cube: str) -> SegmentView:
+        with self._lock:
+            view = self._views.get(cube)
+        if view is not None:
+            return view
+        made = SegmentView(self._metadata, cube)
+        with self._lock:
+            kept = self._views.setdefault(cube, made)
+        if kept is not made:
+            made.close()
+        return kept
+
+    def snapshots(self) -> dict[str, tuple[CubeControl, dict[str, SegmentRecord]]]:
+        """Control and segment records of every cube; a view of each is kept from then on."""
+        found = {}
+        for cube in self.catalogue().cubes:
+            try:
+                found[cube] = self.view(cube).snapshot()
+            except NotFound:  # dropped meanwhile
+                continue
+        return found
+
+    def close(self) -> None:
+        self._catalogue.close()
+        self._topology.close()
+        with self._lock:
+            views, self._views = list(self._views.values()), {}
+        for view in views:
+            view.close()
+
+    def _look_catalogue(self) -> Catalogue:
+        catalogue = Catalogue(
+            cubes=genuine(self._metadata.cubes(), self._metadata.schema),
+            lookups=genuine(self._metadata.lookups(), self._metadata.lookup),
+            stored={} if self._stored is None else self._stored.tables(fresh=True),
+            created=() if self._stored is None else self._stored.databases,
+        )
+        if self._shown is None or self._shown != catalogue:
+            self._shown = catalogue
+        return self._shown
+
+    def _look_topology(self) -> Topology:
+        return Topology(
+            self._metadata.receivers(),
+            self._metadata.replica_sets(),
+            frozenset(self._metadata.live_receivers()),
+        )

@@ -1,0 +1,197 @@
+"""Use cases of loaders: declared, started, settled, reset; how far each is.
+
+Commands and DAGs call these, which know the ledger, the processes' endpoints, the topic and the agent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import msgspec
+
+from rtolap.base.errors import (
+    CommitConflict,
+    DefinitionError,
+    Forbidden,
+    NotFound,
+    NotYet,
+    Unauthorized,
+    Unavailable,
+)
+from rtolap.base.settings import Settings
+from rtolap.kafka.clusters import KafkaClusters
+from rtolap.kafka.interfaces import LogRange, TopicLog
+from rtolap.kafka.producer import KafkaAdmin
+from rtolap.model.loader import Loader
+from rtolap.model.offsets import Offsets
+from rtolap.protocols.agent.client import AgentClient
+from rtolap.protocols.agent.messages import ProcessSpec, RestartPolicy
+from rtolap.protocols.loader.client import LoaderClient
+from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus, process_key
+from rtolap.stored.loader.job import JobConfig, read_config, write_config
+from rtolap.stored.loader.reset import given, going_on, left_labels, settle_batch
+from rtolap.stored.loader.status import status_of
+from rtolap.stored.metastore.database import Ledger
+from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobEvent, LoadJobs
+from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
+
+_STATUS_TIMEOUT_S = 3.0
+_KEPT_ON_AGENT_S = 10 * 365 * 86_400.0  # whoever starts by hand renews no lease
+
+
+class JobAccess:
+    """Jobs of one ledger, and what a person does with them."""
+
+    def __init__(self, ledger: Ledger, settings: Settings) -> None:
+        self.jobs = LoadJobs(ledger)
+        self.records = OffsetsRecords(ledger)
+        self._settings = settings
+
+    def status(self, job: LoadJob) -> LoaderStatus:
+        """Return what its process says where one answers, else what ledger and topic do."""
+        if job.lease_until_ms and job.owner:
+            address = job.owner.partition("/")[0]
+            try:
+                with LoaderClient(
+                    f"http://{address}", self._settings.token(), timeout_s=_STATUS_TIMEOUT_S
+                ) as client:
+                    answer = client.status()
+                if answer.job == job.job_id:
+                    return answer
+            except Unavailable:
+                pass  # not alive: that is what the status says then
+        loader = read_config(job).loader
+        return status_of(job, self.records.all(job.job_id), self._log_now(loader), None)
+
+    def declare(self, loader: Loader) -> LoadJob:
+        """One that is there gets what is new in its definition for its further batches.
+
+        Raises DefinitionError where that loads another topic, or into another table."""
+        return self._declare(loader)[0]
+
+    def declare_revocably(self, loader: Loader) -> Callable[[], object]:
+        """As `declare`; gives what takes it back: for a loader that nobody has started meanwhile."""
+        return self._declare(loader)[1]
+
+    def _declare(self, loader: Loader) -> tuple[LoadJob, Callable[[], object]]:
+        config = write_config(JobConfig(loader))
+        try:
+            created_job = self.jobs.create(loader.name, loader.database, loader.table, loader.topic, config)
+            return created_job, partial(self.jobs.remove, created_job)
+        except CommitConflict:
+            job = self.jobs.get(loader.name)
+        if (job.db, job.table, job.topic) != (loader.database, loader.table, loader.topic):
+            raise DefinitionError(
+                f"loader {loader.name} is there already",
+                expected=f"{job.topic} into {job.db}.{job.table}",
+                found=f"{loader.topic} into {loader.database}.{loader.table}",
+                action="give it another name",
+            )
+        present = read_config(job)
+        if present.loader == loader:
+            return job, lambda: None
+        if present.loader.kafka_cluster != loader.kafka_cluster:
+            raise DefinitionError(
+                f"loader {loader.name} is there already",
+                expected=f"a topic of Kafka cluster {present.loader.kafka_cluster}",
+                found=loader.kafka_cluster,
+                action="give it another name: its offsets count in another log",
+            )
+        changed = msgspec.structs.replace(present, loader=loader)
+        after = self.jobs.reconfigure(job.job_id, write_config(changed))
+        return after, partial(self.jobs.reconfigure, job.job_id, job.config)
+
+    def define_again(self, job_id: str, at: Offsets | None, *, go_on: bool, abandon: bool) -> LoadJob:
+        """`at`: where it begins; `go_on`: where it was. Raises DefinitionError and Refused."""
+        job = self.jobs.get(job_id)
+        present = read_config(job)
+        loader = present.loader
+        log = self._log(loader) if go_on or at is not None else TopicLog("", {})
+        start_at = None if at is None else given(at, log.ranges)
+
+        def config(records: tuple[OffsetsRecord, ...]) -> str:
+            left = left_labels(records, job.incarnation) or present.left
+            start = going_on(records, log.ranges, topic_id=log.topic_id) if go_on else start_at
+            topic_id = None if start is None else log.topic_id or None
+            return write_config(JobConfig(loader, start, left, topic_id))
+
+        return self.jobs.define_again(job_id, config, abandon=abandon)
+
+    def settle(self, job_id: str, batch: int, *, loaded: bool) -> OffsetsRecord:
+        """Record what a person has found out about a batch that was sent.
+
+        Raises NotYet while a process owns the job, Refused where the batch needs no such word.
+        """
+        return settle_batch(self.jobs, self.records, job_id, batch, loaded=loaded)
+
+    def start(self, job: str) -> None:
+        """Raises Unavailable where no agent answers that could run it."""
+        self.jobs.change_state(job, LoadJobEvent.START, "")
+        try:
+            self.start_by_agent(job)
+        except Unavailable as error:
+            raise Unavailable(
+                f"loader {job} is wanted, but no agent answers that could run it",
+                found=str(error),
+                action=f"run `rtolap agent serve`, or `rtolap loader run {job}` yourself",
+            ) from error
+
+    def stop(self, job: str, why: str) -> None:
+        """Want it stopped: what is under way is finished first."""
+        self.jobs.change_state(job, LoadJobEvent.STOP, why)
+
+    def restart(self, job: str, why: str, wait_s: float) -> None:
+        """Start it again once its process has ended. Raises NotYet when that takes longer, and as `start`."""
+        self.stop(job, why)
+        self.wait(job, wait_s, lambda status: not status.alive)
+        self.start(job)
+
+    def wait(self, job: str, wait_s: float, is_so: Callable[[LoaderStatus], bool]) -> LoaderStatus:
+        """Return the first status that `is_so`. Raises NotYet when the time is over."""
+        deadline_s = time.monotonic() + wait_s
+        while True:
+            status = self.status(self.jobs.get(job))
+            if is_so(status):
+                return status
+            if time.monotonic() >= deadline_s:
+                raise NotYet(
+                    f"loader {job} is not there yet", found=f"{status.state}, {status.phase or 'no process'}"
+                )
+            time.sleep(0.2)
+
+    def start_by_agent(self, job: str) -> None:
+        settings = self._settings
+        with AgentClient(f"http://{settings.host}:{settings.agent_port}", settings.token()) as agent:
+            key = process_key(job)
+            spec = ProcessSpec(
+                generation=agent.generation(key) + 1,
+                argv=("rtolap", "loader", "run", job),
+                orphan_s=_KEPT_ON_AGENT_S,
+                restart=RestartPolicy(final_codes=(EXIT_STOPPED, EXIT_FAILED, EXIT_OWNED)),
+            )
+            agent.ensure(key, spec)
+
+    def _log(self, loader: Loader) -> TopicLog:
+        admin = KafkaAdmin(KafkaClusters.of_host(self._settings).get(loader.kafka_cluster))
+        try:
+            starts, ends = admin.offsets(loader.topic, "earliest"), admin.offsets(loader.topic, "latest")
+            topic_id = admin.topic_id(loader.topic)
+        finally:
+            admin.close()
+        ranges = {partition: LogRange(start, ends[partition]) for partition, start in starts.items()}
+        return TopicLog(topic_id, ranges)
+
+    def _log_now(self, loader: Loader) -> TopicLog | None:
+        try:
+            return self._log(loader)
+        except (NotFound, Unavailable, Forbidden, Unauthorized):
+            return None
+
+
+@contextmanager
+def job_access(settings: Settings) -> Iterator[JobAccess]:
+    with Ledger.open(settings.ledger, password_file=settings.ledger_password_file) as ledger:
+        yield JobAccess(ledger, settings)

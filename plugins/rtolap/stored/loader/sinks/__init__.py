@@ -1,1 +1,0 @@
-"""The sinks of a loader: the seam, and its deterministic twin."""

@@ -1,0 +1,92 @@
+"""Nothing in the package waits for a caller, and faces do not assemble what use cases do."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.paths import PLUGINS, PROJECT
+
+_CALLERS = (PLUGINS, PROJECT / "dags", PROJECT / "spark_jobs", PROJECT / "benchmarks", PROJECT / "scripts")
+# Made by a generator, and by kafka-python's: a request names its response.
+_GENERATED = re.compile(r".*_pb2\.py|.*/kafka/administration/requests\.py|.*/migrations/.*")
+_WORD = re.compile(r"[A-Za-z_]\w+")
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DOCUMENTED = (ast.Module, *_DEFINITIONS)
+
+
+def _words(tree: ast.Module) -> Iterator[str]:
+    """Yield the names that code uses, in texts too; docstrings and imports use nothing."""
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, _DOCUMENTED) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name):
+                yield name
+            case ast.Constant(value=str(text)) if id(node) not in docs:
+                yield from _WORD.findall(text)
+            case ast.alias(name=name, asname=str()):
+                yield name
+
+
+def _unused(files: dict[Path, str], documented: str) -> set[str]:
+    """Return the functions and classes at the top of modules that neither code nor a page of docs names."""
+    trees = {file: ast.parse(text) for file, text in files.items()}
+    used = {word for tree in trees.values() for word in _words(tree)} | set(_WORD.findall(documented))
+    return {
+        f"{file.stem}.{node.name}"
+        for file, tree in trees.items()
+        if not _GENERATED.fullmatch(str(file)) and not file.is_relative_to(PROJECT / "benchmarks")
+        for node in tree.body
+        if isinstance(node, _DEFINITIONS) and node.name not in used and not _is_command(node)
+    }
+
+
+def _is_command(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    """Return True for what a decorator hands to whoever calls it: a command, a route, a check of a model."""
+    return any(isinstance(decorator, ast.Call) for decorator in node.decorator_list) and not isinstance(
+        node, ast.ClassDef
+    )
+
+
+def test_whatever_the_package_defines_is_used_by_more_than_tests() -> None:
+    files = {
+        file: file.read_text() for folder in _CALLERS if folder.is_dir() for file in folder.rglob("*.py")
+    }
+    pages = [page for page in (PROJECT / "docs").rglob("*.md") if "testing" not in str(page)]
+    documented = " ".join(page.read_text() for page in [PROJECT / "README.md", *pages])
+    installed = (PROJECT / "pyproject.toml").read_text()
+    assert _unused(files, documented + installed) == set()
+
+
+def test_a_definition_that_nothing_names_is_found() -> None:
+    lonely = (
+        "def used() -> None: ...\ndef lonely() -> None:\n    '''As `alone`.'''\nclass Alone: ...\nused()\n"
+    )
+    files = {Path("m.py"): lonely, Path("n.py"): "from m import lonely\n"}
+    assert _unused(files, "") == {"m.lonely", "m.Alone"}
+    assert _unused(files, "see `Alone`") == {"m.lonely"}
+
+
+_FACES = (PLUGINS / "rtolap" / "cli", PLUGINS / "rtolap" / "airflow", PROJECT / "dags")
+_PARTS = re.compile(
+    r"plan_(?!digest|status|json|from)\w+|Limits|PlannedDrains|ClusterActions|BrokerOperations"
+)
+
+
+def test_commands_and_dags_do_not_assemble_plans_and_operations_of_the_fleet() -> None:
+    found = {
+        f"{file.relative_to(PROJECT)}: {alias.name}"
+        for folder in _FACES
+        for file in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rtolap.fleet.")
+        for alias in node.names
+        if _PARTS.fullmatch(alias.name)
+    }
+    assert found == set()
