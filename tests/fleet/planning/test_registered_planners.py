@@ -34,12 +34,13 @@ def _arguments(kind: Kind, fleet: Snapshot) -> dict[str, Any]:
     """Return what the planner of this kind needs to know beside the fleet."""
     first = int(fleet.log_dirs.brokers[0])
     broker = int(fleet.brokers.ids[first])
-    return {
+    arguments: dict[Kind, dict[str, Any]] = {
         Kind.DRAIN: {"brokers": (broker,)},
         Kind.ADD: {"brokers": (broker,)},
         Kind.REMOVE_DISK: {"broker": broker, "path": fleet.log_dirs.paths[0]},
         Kind.FACTOR: {"topics": ("u",), "replicas": 2},
-    }.get(kind, {})
+    }
+    return arguments.get(kind, {})
 
 
 def _planner(kind: Kind, fleet: Snapshot) -> Planner:
