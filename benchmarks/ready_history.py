@@ -81,6 +81,6 @@ def _initial(each: Partial) -> str:
         "int": "INTEGER",
         "decimal": f"DECIMAL({each.type.precision},{each.type.scale})",
     }
-    if each.initial == "rows":
+    if each.source is None:
         return "count(*)"
-    return f"CAST({_MERGED[each.op]}({each.source}) AS {kind[each.type.kind]})"
+    return f"CAST({_MERGED[each.accumulator.name]}({each.source}) AS {kind[each.type.kind]})"
