@@ -397,5 +397,5 @@ def _sketch(values: list[object] | None, lg_k: int) -> bytes:
     sketch = datasketches.hll_sketch(lg_k, datasketches.tgt_hll_type.HLL_8)
     for value in values or ():
         if value is not None:
-            sketch.update(value)
+            sketch.update(value if isinstance(value, int | float | str) else str(value))
     return bytes(sketch.serialize_compact())
