@@ -57,6 +57,7 @@ class ApproxDistinct(Aggregate):
     title: ClassVar[str] = "APPROX_COUNT_DISTINCT"
     sql_key: ClassVar[str] = "approxdistinct"
     shown: ClassVar[int] = 40
+    empty: ClassVar[int | None] = 0
     takes_lg_k: ClassVar[bool] = True
 
     def mismatch(self, column: ColumnType) -> str:

@@ -57,6 +57,7 @@ class Count(Aggregate):
     title: ClassVar[str] = "COUNT"
     sql_key: ClassVar[str] = "count"
     shown: ClassVar[int] = 50
+    empty: ClassVar[int | None] = 0
     takes_events: ClassVar[bool] = True
     takes_event_time: ClassVar[bool] = True
 
@@ -70,7 +71,7 @@ class Count(Aggregate):
         return (EVENTS,)
 
     def read(self, kind: ColumnType | None) -> str:
-        return "CAST(COALESCE(SUM(:count), 0) AS BIGINT)"
+        return f"CAST(COALESCE(SUM(:count), {self.empty}) AS BIGINT)"
 
     def finish(self, kind: ColumnType) -> Finish | None:
         return "count"

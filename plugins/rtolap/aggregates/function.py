@@ -21,6 +21,7 @@ class Aggregate(ABC):
         sql_key: the key that the SQL parser gives to a call of it.
         shown: a column that is selected by itself stands for a function that the cube keeps of it, the one
             with the smallest number.
+        empty: the result over no values; None: NULL.
         takes_events: True if it may be declared without a column.
         takes_event_time: True if SQL may ask for it of an event time that is kept in a measure alone.
         takes_lg_k: True if the declaration's `lg_k` says something.
@@ -30,6 +31,7 @@ class Aggregate(ABC):
     title: ClassVar[str]
     sql_key: ClassVar[str]
     shown: ClassVar[int]
+    empty: ClassVar[int | None] = None
     takes_events: ClassVar[bool] = False
     takes_event_time: ClassVar[bool] = False
     takes_lg_k: ClassVar[bool] = False

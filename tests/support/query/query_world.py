@@ -390,7 +390,8 @@ def _of_lists(partial: Partial, lists: Any) -> Any:
     title = next(f.title for f in AGGREGATES.values() if partial.accumulator in f.accumulators())
     with duckdb.connect() as engine:
         engine.register("groups", pa.table({"l": lists}))
-        return engine.execute(f"SELECT list_aggr(l, '{title.lower()}') FROM groups").arrow().column(0)
+        found: Any = engine.execute(f"SELECT list_aggr(l, '{title.lower()}') FROM groups")
+        return found.to_arrow_reader(1 << 20).read_all().column(0)
 
 
 def _sketch(values: list[object] | None, lg_k: int) -> bytes:
