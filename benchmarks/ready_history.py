@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from rtolap.aggregates.accumulator import Partial
 from rtolap.base.clock import SystemClock
 from rtolap.cubes.format.history import describe_file, write_manifest
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import CubeControl
-from rtolap.model.cube import Partial, Schema, cuboids
+from rtolap.model.cube import Schema, cuboids
 from rtolap.model.segment import SegmentState, segment_of
 from rtolap.object_store.store import ObjectStore
 

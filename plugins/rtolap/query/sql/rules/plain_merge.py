@@ -17,7 +17,7 @@ from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.query.plan import CubeRead, MergedColumn, MergedOrder, PlainMerge
 from rtolap.query.sql.rules.context import Context
-from rtolap.query.sql.rules.templates import read_template
+from rtolap.query.sql.rules.templates import shared_template
 
 _CLAUSES = frozenset(("expressions", "from_", "group", "order", "limit", "offset"))
 _KEYS = frozenset(("string", "boolean", "int", "bigint", "decimal", "date", "timestamp"))  # compared alike
@@ -72,21 +72,23 @@ class _Columns:
     def find(self, node: exp.Expr) -> MergedColumn | None:
         if isinstance(node, exp.Column):
             return self.dimension(node)
+        first = node.find(exp.Column)
+        partial = None if first is None else self._partials.get(first.name)
+        if partial is None:
+            return None
         for function in AGGREGATES.values():
-            column = self._read_by(function, node)
+            column = self._read_by(function, partial, node)
             if column is not None:
                 return column
         return None
 
-    def _read_by(self, function: Aggregate, node: exp.Expr) -> MergedColumn | None:
-        """What the function reads back, if the node is its SQL over partials of the cube."""
-        first = node.find(exp.Column)
-        partial = None if first is None else self._partials.get(first.name)
-        finish = None if partial is None else function.finish(partial.type)
-        if partial is None or finish is None:
+    def _read_by(self, function: Aggregate, partial: Partial, node: exp.Expr) -> MergedColumn | None:
+        """What the function reads back, if the node is its SQL over `partial` and others of the cube."""
+        finish = function.finish(partial.type)
+        if finish is None:
             return None
         found: dict[str, str] = {}
-        template = read_template(function.read(partial.type)).this
+        template = shared_template(function.read(partial.type)).this
         kept = {each.name: each for each in function.accumulators()}
         if not self._matches(template, node, kept, found):
             return None

@@ -8,12 +8,13 @@ from sqlglot import exp, parse_one
 
 
 def read_template(sql: str) -> exp.Expr:
-    """Return the tree of `Aggregate.read`, which the caller may change."""
-    return _parsed(sql).copy()
+    """Return the tree of `Aggregate.read` in parentheses, which the caller may change."""
+    return shared_template(sql).copy()
 
 
 @lru_cache(maxsize=64)
-def _parsed(sql: str) -> exp.Expr:
+def shared_template(sql: str) -> exp.Expr:
+    """Return the same tree for everybody, which nobody changes."""
     # Inside parentheses, so that every node of it has a parent and can be replaced.
     whole = exp.paren(parse_one(sql, dialect="duckdb"), copy=False)
     for lists in list(whole.find_all(exp.ArrayAgg)):  # would be written with a filter of its own
