@@ -30,7 +30,7 @@ from rtolap.query.cubes.history_groups import CodedGroups, NotCoded
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.plan import CubeRead, TimeRange
 
-from tests.support.cubes.measured import DIMENSIONS, MEASURED, SCHEMA, TABLE, Measured, measured_events
+from tests.support.aggregates.measured import DIMENSIONS, MEASURED, SCHEMA, TABLE, Measured, measured_events
 from tests.support.query.sql_oracle import oracle_cursor
 from tests.support.seeds import so_many
 

@@ -24,7 +24,7 @@ from rtolap.query.sql.dialect import RtolapSql
 from rtolap.query.sql.rules import Context, rewrite
 from rtolap.query.statement_service import QueryService
 
-from tests.support.cubes.measured import MEASURED, SCHEMA, Measured, made_schema, measured_events
+from tests.support.aggregates.measured import MEASURED, SCHEMA, Measured, made_schema, measured_events
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.sql_oracle import asked_of, oracle_cursor, rows_of
 from tests.support.seeds import so_many

@@ -15,7 +15,7 @@ from rtolap.cubes.format.aggregate import aggregate_events, merge_tables, to_pla
 from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN
 from rtolap.model.cube import Cuboid
 
-from tests.support.cubes.measured import SCHEMA, measured_events
+from tests.support.aggregates.measured import SCHEMA, measured_events
 
 pytestmark = pytest.mark.integration
 SEED = 4747
