@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rtolap.aggregates.approx_distinct import ApproxDistinct
 from rtolap.aggregates.avg import Avg
+from rtolap.aggregates.bit_or import BitOr
 from rtolap.aggregates.count import Count
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.max import Max
@@ -21,6 +22,7 @@ _FUNCTIONS: tuple[Aggregate, ...] = (
     Max(),
     Avg(),
     APPROX_DISTINCT,
+    BitOr(),
 )
 AGGREGATES: Mapping[str, Aggregate] = {each.name: each for each in _FUNCTIONS}
 BY_SQL_KEY: Mapping[str, Aggregate] = {each.sql_key: each for each in _FUNCTIONS}
