@@ -74,7 +74,7 @@ _CUBE = Cube(
     aggregation_groups=(AggregationGroup(include=_DIMENSIONS),),
 )
 _SCHEMA = Schema(_TABLE, _CUBE)
-_MERGED = {partial.name: partial.op for partial in _SCHEMA.partials}
+_MERGED = {partial.name: partial.accumulator.arrow_kernel for partial in _SCHEMA.partials}
 
 
 class Case(NamedTuple):

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from rtolap.aggregates.accumulator import Partial
 from rtolap.base.clock import SystemClock
 from rtolap.cubes.format.history import describe_file, write_manifest
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl
-from rtolap.model.cube import Partial, Schema, cuboids
+from rtolap.model.cube import Schema, cuboids
 from rtolap.model.segment import SegmentState, segment_of
 from rtolap.object_store.store import ObjectStore
 
@@ -83,6 +84,6 @@ def _initial(each: Partial) -> str:
         "int": "INTEGER",
         "decimal": f"DECIMAL({each.type.precision},{each.type.scale})",
     }
-    if each.initial == "rows":
+    if each.source is None:
         return "count(*)"
-    return f"CAST({_MERGED[each.op]}({each.source}) AS {kind[each.type.kind]})"
+    return f"CAST({_MERGED[each.accumulator.name]}({each.source}) AS {kind[each.type.kind]})"

@@ -75,7 +75,7 @@ SCHEMA = made_schema()
 CODED = tuple(
     each.name
     for each in SCHEMA.partials
-    if (each.op, each.type.kind) not in (("max", "double"), ("max", "string"))
+    if (each.accumulator.name, each.type.kind) not in (("max", "double"), ("max", "string"))
 )
 
 

@@ -158,7 +158,9 @@ def random_partials(rng: random.Random, read: CubeRead, sketches: list[bytes]) -
 
     schema = physical_schema(SCHEMA, read.dimensions, read.partials, plain=True)
     counts = {
-        partial.name for partial in select_partials(SCHEMA, read.partials) if partial.initial == "count"
+        partial.name
+        for partial in select_partials(SCHEMA, read.partials)
+        if partial.accumulator.name == "count"
     }
     for field in schema:
         is_nullable = field.name != "__rows" and field.name not in counts

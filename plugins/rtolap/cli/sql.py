@@ -15,6 +15,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
+from rtolap.aggregates.registry import AGGREGATES
 from rtolap.base.errors import RtolapError, SqlSyntaxError
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, console, print_json, print_table, warn
@@ -40,7 +41,8 @@ _WORDS = [
         "DISTINCT",
         "EXPLAIN",
     ),
-    *("COUNT(*)", "SUM", "AVG", "MIN", "MAX", "COUNT(DISTINCT", "DATE_TRUNC('day',", "BETWEEN", "IN", "LIKE"),
+    *("COUNT(*)", "COUNT(DISTINCT", *(function.title for function in AGGREGATES.values())),
+    *("DATE_TRUNC('day',", "BETWEEN", "IN", "LIKE"),
 ]
 
 

@@ -76,6 +76,17 @@ def extreme(column: pa.Array, ids: Ids, groups: int, op: str) -> pa.Array:
     return pa.concat_arrays([*grouped.column(f"value_{op}").chunks, pa.nulls(1, kind)]).take(pa.array(places))
 
 
+def fold_longs(column: pa.Array, ids: Ids, groups: int, ufunc: str, neutral: int) -> pa.Array:
+    """Whole numbers merged by a binary function of numpy, as 64-bit ones; null for a group without any."""
+    if column.null_count:
+        keep = _valid(column)
+        column, ids = column.filter(pa.array(keep)), ids[keep]
+    totals = np.full(groups, neutral, np.int64)
+    getattr(np, ufunc).at(totals, ids, column.cast(pa.int64()).to_numpy())
+    absent = np.bincount(ids, minlength=groups) == 0
+    return pa.array(totals, mask=absent if absent.any() else None)
+
+
 def distinct_coupons(coupons: pa.Array, ids: Ids, groups: int, lg_k: int) -> pa.ListArray:
     """Per group its distinct non-null coupons, sorted, no more than decide the sketch."""
     if coupons.null_count:

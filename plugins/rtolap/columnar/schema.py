@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from rtolap.model.cube import Partial, Schema
+from rtolap.aggregates.accumulator import Partial
+from rtolap.model.cube import Schema
 from rtolap.model.types import ColumnType
 
 # Columns that travel with decoded events, beside the table's own.
@@ -47,7 +48,7 @@ def local_type(column_type: ColumnType) -> pa.DataType:
 
 
 def partial_type(partial: Partial, *, plain: bool) -> pa.DataType:
-    if partial.op == "hll" and not plain:
+    if partial.accumulator.local_form is not None and not plain:
         return COUPONS
     return arrow_type(partial.type)
 

@@ -7,23 +7,24 @@ Physical columns, the same in a receiver's memory, in fragments, staged parts an
 | a dimension's own name | its value, null allowed |
 | `hour_start`, … | a derived time dimension: local time in the table's zone, a timestamp without a zone |
 | `__rows` | bigint, number of events |
-| `<column>__sum` | sum of the non-null values, null if there is none; type by `sum_type` |
-| `<column>__count` | bigint, number of non-null values |
-| `<column>__min`, `<column>__max` | the column's own type |
-| `<column>__hll` | binary, a compact DataSketches HLL_8 sketch (coupons while in a receiver) |
+| `<column>__<accumulator>` | a partial of the column's values, see `rtolap.aggregates` |
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Literal, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, get_args
 
 import msgspec
 
+from rtolap.aggregates.accumulator import Partial
+from rtolap.aggregates.count import EVENTS
+from rtolap.aggregates.function import LG_K_DEFAULT
+from rtolap.aggregates.registry import AGGREGATES
 from rtolap.model.application import CubeWatermark
 from rtolap.model.table import Table
-from rtolap.model.types import BIGINT, BINARY, TIMESTAMP, ColumnType, sum_type
+from rtolap.model.types import TIMESTAMP, ColumnType
 
 MinutesUnit = Literal["minute", "five_minute", "ten_minute", "fifteen_minute", "thirty_minute"]
 TimeUnit = Literal["second", MinutesUnit, "hour", "day", "week", "month", "quarter", "year"]
@@ -37,26 +38,18 @@ MINUTES: Mapping[TimeUnit, int] = {
 }
 Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
-MeasureFunction = Literal["count", "sum", "min", "max", "avg", "approx_distinct"]
-PartialOp = Literal["sum", "min", "max", "hll"]  # how two partial values merge
+if TYPE_CHECKING:
+    MeasureFunction = str
+else:  # a definition with another word is refused as it is read
+    MeasureFunction = Literal[tuple(AGGREGATES)]
 
-ROWS = "__rows"
-
-
-class Partial(msgspec.Struct, frozen=True, order=True):
-    """One physical measure column: `source` is the table column it comes from (None for `__rows`)."""
-
-    name: str
-    op: PartialOp
-    type: ColumnType
-    source: str | None
-    initial: Literal["rows", "sum", "count", "min", "max", "hll"]
+ROWS = EVENTS.name
 
 
 class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     function: MeasureFunction
     column: str | None = None
-    lg_k: int = 12
+    lg_k: int = LG_K_DEFAULT
 
 
 class AggregationGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -161,7 +154,7 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
     @cached_property  # each batch, merge and answer asks for it
     def partials(self) -> tuple[Partial, ...]:
         """Measure columns, `__rows` first, each once, in a stable order."""
-        found: dict[str, Partial] = {ROWS: Partial(ROWS, "sum", BIGINT, None, "rows")}
+        found: dict[str, Partial] = {ROWS: EVENTS}
         for measure in self.cube.measures:
             for partial in self.partials_of(measure):
                 found.setdefault(partial.name, partial)
@@ -169,26 +162,11 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
 
     def partials_of(self, measure: Measure) -> tuple[Partial, ...]:
         """The physical columns that answer one declared measure."""
-        column = measure.column
-        if measure.function == "count" and column is None:
-            return (Partial(ROWS, "sum", BIGINT, None, "rows"),)
-        assert column is not None, "validated when the definition was read"
-        source_type = self.table.column(column).column_type
-        total = Partial(f"{column}__sum", "sum", sum_type(source_type), column, "sum")
-        count = Partial(f"{column}__count", "sum", BIGINT, column, "count")
-        match measure.function:
-            case "count":
-                return (count,)
-            case "sum":
-                return (total,)
-            case "avg":
-                return (total, count)
-            case "min":
-                return (Partial(f"{column}__min", "min", source_type, column, "min"),)
-            case "max":
-                return (Partial(f"{column}__max", "max", source_type, column, "max"),)
-            case "approx_distinct":
-                return (Partial(f"{column}__hll", "hll", BINARY, column, "hll"),)
+        function = AGGREGATES[measure.function]
+        if measure.column is None:
+            return function.partials_of_events()
+        kind = self.table.column(measure.column).column_type
+        return function.partials(measure.column, kind, measure.lg_k)
 
     @property
     def source_columns(self) -> tuple[str, ...]:
@@ -203,11 +181,6 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
             if measure.column is not None:
                 names.setdefault(measure.column)
         return tuple(names)
-
-    @property
-    def lg_k(self) -> dict[str, int]:
-        """HLL size by physical column name."""
-        return {f"{m.column}__hll": m.lg_k for m in self.cube.measures if m.function == "approx_distinct"}
 
 
 class Cuboid(msgspec.Struct, frozen=True):

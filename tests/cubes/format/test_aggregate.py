@@ -49,7 +49,7 @@ def _partial(schema: Schema, partial: Any, members: list[Row]) -> Any:
     if partial.source is None:
         return len(members)
     values = [row[partial.source] for row in members if row[partial.source] is not None]
-    match partial.initial:
+    match partial.accumulator.name:
         case "count":
             return len(values)
         case "hll":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import random
 from collections.abc import Callable
 from decimal import Decimal, localcontext
@@ -155,8 +156,12 @@ def stored(store: ObjectStore, schema: Schema, dimensions: tuple[str, ...], fold
             tables.append(pq.read_table(source))
         assert tables[-1].schema.equals(expected)
     return [
-        tuple(row.values()) for row in pa.concat_tables(tables).drop_columns(list(schema.lg_k)).to_pylist()
+        tuple(row.values()) for row in pa.concat_tables(tables).drop_columns(sketches_of(schema)).to_pylist()
     ]
+
+
+def sketches_of(schema: Schema) -> list[str]:
+    return [partial.name for partial in schema.partials if partial.accumulator.sketch_bytes]
 
 
 def rows_of(store: ObjectStore, paths: list[str]) -> list[dict[str, Any]]:
@@ -169,16 +174,22 @@ def rows_of(store: ObjectStore, paths: list[str]) -> list[dict[str, Any]]:
 
 def recounted(schema: Schema, dimensions: tuple[str, ...], rows: list[dict[str, Any]]) -> list[Any]:
     """Partials merged by Python, row by row."""
-    merge: dict[str, Callable[[Any, Any], Any]] = {"sum": lambda a, b: a + b, "min": min, "max": max}
+    add = operator.add
+    merge: dict[str, Callable[[Any, Any], Any]] = {
+        **dict.fromkeys(("rows", "count", "sum"), add),
+        "min": min,
+        "max": max,
+    }
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     with localcontext(prec=60):
         for row in rows:
             group = groups.setdefault(tuple(row[name] for name in dimensions), {})
             for partial in schema.partials:
-                if partial.op != "hll":
+                name = partial.accumulator.name
+                if name != "hll":
                     old, new = group.get(partial.name), row[partial.name]
                     group[partial.name] = (
-                        new if old is None else old if new is None else merge[partial.op](old, new)
+                        new if old is None else old if new is None else merge[name](old, new)
                     )
     return [(*key, *values.values()) for key, values in groups.items()]
 

@@ -14,10 +14,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from rtolap.aggregates.accumulator import Partial
 from rtolap.cubes.build.session import changed_settings, rows_in_memory_max
 from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN
 from rtolap.cubes.format.build_inputs import BuildInputs
-from rtolap.model.cube import Cuboid, Partial, Schema
+from rtolap.model.cube import Cuboid, Schema
 from rtolap.model.types import ColumnType
 
 GROUPED_DIMENSIONS_MAX = 63  # bits of Spark's `grouping_id`, less one of the segment
@@ -81,16 +82,7 @@ def _grouping_id(dimensions: Sequence[str], cuboid: Cuboid) -> int:
 
 
 def _merge(partial: Partial) -> Column:
-    column = F.col(partial.name)
-    match partial.op:
-        case "sum":
-            merged = F.sum(column)
-        case "min":
-            merged = F.min(column)
-        case "max":
-            merged = F.max(column)
-        case "hll":  # Spark would make an empty sketch of a default size out of nulls alone
-            merged = F.when(F.count(column) > 0, F.hll_union_agg(column))
+    merged = F.expr(partial.accumulator.spark_merge(f"`{partial.name}`"))
     return merged.cast(spark_type(partial.type)).alias(partial.name)
 
 
@@ -125,5 +117,5 @@ def group_rows(spark: SparkSession, schema: Schema, cuboids: Sequence[Cuboid], r
 
 def _hashed_groups_max(schema: Schema) -> int:
     """Groups with sketches that one task may hold in its hash table; Spark's own bound, 128, is for any."""
-    sketches = sum(1 << lg_k for lg_k in schema.lg_k.values())
+    sketches = sum(partial.accumulator.sketch_bytes for partial in schema.partials)
     return max(128, _SKETCH_BYTES_MAX // (_PLAIN_GROUP_BYTES + sketches))

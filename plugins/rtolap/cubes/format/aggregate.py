@@ -1,8 +1,8 @@
 """From events to partial aggregates, and from partial aggregates to fewer of them.
 
-All in local form (see `schema`), one grouping for all segments of a batch. NULL as SQL has it: a null
-dimension is a group of its own, aggregates skip nulls, a SUM, MIN or MAX of nothing is null. AVG is kept as
-sum and count. A sum that needs more than 38 digits is Refused, never wrapped.
+All in local form (see `schema`), one grouping for all segments of a batch. A null dimension is a group of its
+own, as in SQL. What is kept of a group's events, and how that merges, is for each function to say: see
+`rtolap.aggregates`.
 
 Time dimensions and segments are derived from distinct values only. Events of one batch share few minutes, so
 instants are first cut to buckets, buckets are made distinct, and zones and calendars are consulted once a
@@ -24,12 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rtolap.columnar import reduce
+from rtolap.aggregates.accumulator import Partial
+from rtolap.columnar.grouped import GroupedArray, plain_partial
 from rtolap.columnar.groups import Coded, Groups, code, compact, group, keys_of_groups, single_chunk
-from rtolap.columnar.hll import coupons
-from rtolap.columnar.hll_image import sketches_from_coupons
-from rtolap.columnar.schema import EVENT_MS, partial_type, physical_schema, select_partials
-from rtolap.model.cube import MINUTES, TIME_UNITS, Partial, Schema, TimeUnit
+from rtolap.columnar.schema import EVENT_MS, physical_schema, select_partials
+from rtolap.model.cube import MINUTES, TIME_UNITS, Schema, TimeUnit
 
 # Segments of one batch that get tables of their own; of more (a replay), tables share memory by slices.
 _COPIED_SEGMENTS_MAX = 8
@@ -54,7 +53,7 @@ def aggregate_events(schema: Schema, table: pa.Table) -> dict[int, pa.Table]:
     time_of_group = times.codes[groups.first]
     arrays = [column.take(pa.array(time_of_group)) for column in times.columns.values()]
     arrays += [keys_of_groups(key, groups) for key in keys.values()]
-    arrays += [_initial(schema, partial, columns, groups) for partial in schema.partials]
+    arrays += [_initial(partial, columns, groups) for partial in schema.partials]
     whole = pa.Table.from_arrays(arrays, schema=physical_schema(schema, plain=False))
     return _by_segment(whole, times.segment_ms[time_of_group])
 
@@ -73,16 +72,15 @@ def merge_tables(
     chosen = select_partials(schema, partials)
     names = target.names[: len(target) - len(chosen)]
     chosen_columns = [table.select(target.names) for table in tables if table.num_rows]
-    pieces = _reduced_in_slices(schema, chosen_columns, names, chosen, target)
+    pieces = _reduced_in_slices(chosen_columns, names, chosen, target)
     if not pieces:
         return target.empty_table()
     together = pa.concat_tables([_compacted(piece) for piece in pieces] if len(pieces) > 1 else pieces)
     keys = [code(single_chunk(together.column(name))) for name in names]
-    return _merged_rows(schema, together, keys, chosen, target)
+    return _merged_rows(together, keys, chosen, target)
 
 
 def _reduced_in_slices(
-    schema: Schema,
     tables: Sequence[pa.Table],
     names: Sequence[str],
     chosen: Sequence[Partial],
@@ -103,7 +101,7 @@ def _reduced_in_slices(
                 keys = _few_keys(rows, names)
                 pays = keys is not None
                 if keys is not None:
-                    rows = _merged_rows(schema, rows, keys, chosen, target)
+                    rows = _merged_rows(rows, keys, chosen, target)
             pieces.append(rows)
     return pieces
 
@@ -129,56 +127,35 @@ def _is_dictionary(column: pa.Array) -> bool:
 
 
 def _merged_rows(
-    schema: Schema, table: pa.Table, keys: Sequence[Coded], chosen: Sequence[Partial], target: pa.Schema
+    table: pa.Table, keys: Sequence[Coded], chosen: Sequence[Partial], target: pa.Schema
 ) -> pa.Table:
     groups = group(keys, table.num_rows)
     arrays = [keys_of_groups(key, groups) for key in keys]
-    arrays += [
-        _merged(schema, partial, single_chunk(table.column(partial.name)), groups) for partial in chosen
-    ]
+    arrays += [_merged(partial, single_chunk(table.column(partial.name)), groups) for partial in chosen]
     return pa.Table.from_arrays(arrays, schema=target)
 
 
 def to_plain(schema: Schema, table: pa.Table) -> pa.Table:
     """Local table → plain table of the same columns: plain strings, sketches as compact HLL_8 bytes."""
-    lg_k = schema.lg_k
+    partials = {partial.name: partial for partial in schema.partials}
     arrays = []
     for name in table.column_names:
         column = single_chunk(table.column(name))
-        if name in lg_k:
-            column = sketches_from_coupons(column, lg_k[name])
+        if name in partials:
+            column = plain_partial(column, partials[name])
         elif pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
         arrays.append(column)
     return pa.Table.from_arrays(arrays, names=table.column_names)
 
 
-def _initial(schema: Schema, partial: Partial, columns: dict[str, pa.Array], groups: Groups) -> pa.Array:
-    if partial.source is None:
-        return reduce.count_rows(groups.ids, groups.size)
-    column = columns[partial.source]
-    match partial.initial:
-        case "count":
-            return reduce.count_valid(column, groups.ids, groups.size)
-        case "hll":
-            return reduce.distinct_coupons(
-                coupons(column), groups.ids, groups.size, schema.lg_k[partial.name]
-            )
-        case "min" | "max":
-            return reduce.extreme(column, groups.ids, groups.size, partial.initial)
-        case _:
-            target = partial_type(partial, plain=False)
-            return reduce.sum_values(column, groups.ids, groups.size, target)
+def _initial(partial: Partial, columns: dict[str, pa.Array], groups: Groups) -> pa.Array:
+    column = columns[EVENT_MS if partial.source is None else partial.source]
+    return partial.accumulator.begin(GroupedArray(column, groups.ids, groups.size), partial.type)
 
 
-def _merged(schema: Schema, partial: Partial, column: pa.Array, groups: Groups) -> pa.Array:
-    match partial.op:
-        case "hll":
-            return reduce.merge_coupons(column, groups.ids, groups.size, schema.lg_k[partial.name])
-        case "min" | "max":
-            return reduce.extreme(column, groups.ids, groups.size, partial.op)
-        case _:
-            return reduce.sum_values(column, groups.ids, groups.size, partial_type(partial, plain=False))
+def _merged(partial: Partial, column: pa.Array, groups: Groups) -> pa.Array:
+    return partial.accumulator.merge_local(GroupedArray(column, groups.ids, groups.size), partial.type)
 
 
 def _by_segment(table: pa.Table, segment_ms: np.typing.NDArray[np.int64]) -> dict[int, pa.Table]:

@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from rtolap.columnar import reduce
+from rtolap.columnar.grouped import GroupedArray
 from rtolap.columnar.groups import Coded, Groups, code, compact, group_in_order, single_chunk
-from rtolap.columnar.hll_groups import merge_groups
 from rtolap.columnar.murmur3 import hash_longs, hash_strings
 from rtolap.columnar.schema import arrow_type, physical_schema
-from rtolap.model.cube import Partial, Schema
+from rtolap.model.cube import Schema
 from rtolap.model.types import ColumnType
 from rtolap.object_store.store import ObjectStore
 
@@ -246,23 +246,22 @@ def _merged(schema: Schema, block: Block, keys: Sequence[Coded], groups: Groups)
         rows = pa.array(groups.first)
         return Block(block.rows, kept, tuple(column.take(rows) for column in block.partials))
     partials = [
-        _merged_partial(partial, column, groups)
+        partial.accumulator.merge(_BlockColumn(column, groups.ids, groups.size), partial.type)
         for partial, column in zip(schema.partials, block.partials, strict=True)
     ]
     return Block(groups.size, kept, tuple(partials))
 
 
-def _merged_partial(partial: Partial, column: pa.Array, groups: Groups) -> pa.Array:
-    if partial.op == "hll":
-        return merge_groups(column, groups.ids, groups.size)
-    if partial.op != "sum":
-        return reduce.extreme(column, groups.ids, groups.size, partial.op)
-    kind = arrow_type(partial.type)
-    if pa.types.is_decimal(kind) and pa.types.is_integer(column.type):
-        if reduce.sums_fit_longs(column):
-            return reduce.sum_values(column, groups.ids, groups.size, pa.int64())
-        column = _wide(column, kind)
-    return reduce.sum_values(column, groups.ids, groups.size, kind)
+class _BlockColumn(GroupedArray):
+    """A partial of a block: decimals may be unscaled longs, and stay so as long as their sums fit."""
+
+    def sum(self, result: ColumnType) -> pa.Array:
+        kind, column = arrow_type(result), self.column
+        if pa.types.is_decimal(kind) and pa.types.is_integer(column.type):
+            if reduce.sums_fit_longs(column):
+                return reduce.sum_values(column, self.ids, self.groups, pa.int64())
+            column = _wide(column, kind)
+        return reduce.sum_values(column, self.ids, self.groups, kind)
 
 
 def _hashes(block: Block) -> NDArray[np.uint64]:

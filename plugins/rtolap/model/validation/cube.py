@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from math import prod
 
+from rtolap.aggregates.registry import AGGREGATES
 from rtolap.model.cube import TIME_UNITS, AggregationGroup, Cube, Measure, Schema, cuboids
 from rtolap.model.durations import format_duration
 from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean
@@ -18,8 +19,6 @@ DIMENSIONS_MAX = 64
 GROUP_COMBINATIONS_MAX = 4096
 CUBOIDS_MAX = 512  # each one is a file in each segment, and one of the grouping sets of its build
 LG_K_MIN, LG_K_MAX = 4, 21  # what Apache DataSketches takes
-_ORDERED = frozenset(("string", "int", "bigint", "double", "decimal", "date", "timestamp"))
-_COUNTABLE = frozenset(("string", "int", "bigint", "decimal", "date", "timestamp", "boolean"))
 
 
 def _policy_problems(cube: Cube) -> list[Problem]:
@@ -152,8 +151,9 @@ def _measure_problems(schema: Schema) -> list[Problem]:
 
 def _one_measure(schema: Schema, measure: Measure, key: Key) -> list[Problem]:
     names = [column.name for column in schema.table.columns]
+    function = AGGREGATES[measure.function]
     if measure.column is None:
-        if measure.function == "count":
+        if function.takes_events:
             return []
         return [Problem(key, f"{measure.function} needs a column", expected="the key column", found="none")]
     if measure.column not in names:
@@ -167,16 +167,11 @@ def _one_measure(schema: Schema, measure: Measure, key: Key) -> list[Problem]:
             )
         ]
     found: list[Problem] = []
-    column_type = schema.table.column(measure.column).column_type
-    fits, expected = True, ""
-    if measure.function in ("sum", "avg"):
-        fits, expected = column_type.is_numeric, "a numeric column"
-    elif measure.function in ("min", "max"):
-        fits, expected = column_type.kind in _ORDERED, "a column with an order"
-    elif measure.function == "approx_distinct":
-        fits, expected = column_type.kind in _COUNTABLE, "a column whose values compare exactly"
+    if function.takes_lg_k:
         found += bound_problems((*key, "lg_k"), measure.lg_k, LG_K_MIN, LG_K_MAX)
-    if not fits:
+    column_type = schema.table.column(measure.column).column_type
+    expected = function.mismatch(column_type)
+    if expected:
         found.append(
             Problem(
                 (*key, "column"),

@@ -1,4 +1,4 @@
-"""Groups of rows of history by their numbers: sums and extremes as 64-bit numbers, by address or by hash."""
+"""Groups of rows of history by their numbers: partials as 64-bit numbers, by address or by hash."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rtolap.model.cube import Partial
+from rtolap.aggregates.accumulator import Fold, Partial
 from rtolap.query.cubes.history_codes import MeasureColumn
 
 SLOTS_MAX = 1 << 16  # of groups that are addressed by their number; of more, those that occur are hashed
@@ -24,13 +24,14 @@ class NotCoded(Exception):
 
 
 class CodedGroups:
-    """Sums and extremes by group number. `radix`: how many numbers there may be.
+    """Partials by group number, merged as their accumulators fold them.
 
-    `add` raises NotCoded where a sum might leave its type.
+    `radix`: how many numbers there may be. `add_rows` raises NotCoded where a sum might leave its type.
     """
 
     def __init__(self, partials: Sequence[Partial], radix: int) -> None:
         self._partials = partials
+        self._operations = [getattr(np, _fold(partial).ufunc) for partial in partials]
         self._is_dense = radix <= SLOTS_MAX
         self._numbers = np.arange(radix if self._is_dense else 0)
         self._totals = [_neutral(partial, len(self._numbers)) for partial in partials]
@@ -43,7 +44,7 @@ class CodedGroups:
     def add_rows(self, numbers: Ids, measures: list[MeasureColumn]) -> None:
         for place, (partial, measure) in enumerate(zip(self._partials, measures, strict=True)):
             self._bounds[place] += measure.largest * len(numbers)
-            if partial.op == "sum" and self._bounds[place] > _INT64_MAX:
+            if partial.accumulator.adds and self._bounds[place] > _INT64_MAX:
                 raise NotCoded
         if self._is_dense:
             self._reduce(numbers, measures)
@@ -97,18 +98,19 @@ class CodedGroups:
             if valued is not None:
                 valued[of_measure] = True
             totals = self._totals[place]
-            _OPERATIONS[self._partials[place].op].at(totals, of_measure, values.astype(totals.dtype))
+            self._operations[place].at(totals, of_measure, values.astype(totals.dtype))
         self._seen[ids] = True
 
 
-_OPERATIONS: dict[str, Any] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+def _fold(partial: Partial) -> Fold:
+    fold = partial.accumulator.fold
+    assert fold is not None, "partials without a fold are not coded"
+    return fold
 
 
 def _neutral(partial: Partial, groups: int) -> NDArray[Any]:
-    if partial.type.kind == "double":
-        return np.zeros(groups)
-    limits = np.iinfo(np.int64)
-    return np.full(groups, {"sum": 0, "min": limits.max, "max": limits.min}[partial.op], np.int64)
+    kind = np.float64 if partial.type.kind == "double" else np.int64
+    return np.full(groups, _fold(partial).neutral, kind)
 
 
 def _typed(totals: NDArray[Any], partial: Partial, absent: NDArray[np.bool_] | None) -> pa.Array[Any]:

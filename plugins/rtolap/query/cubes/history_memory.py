@@ -30,11 +30,6 @@ _PARALLEL_ROWS = 65_536  # columns of larger files are decoded beside each other
 _DIMENSIONS: frozenset[Kind] = frozenset(
     ("string", "boolean", "int", "bigint", "decimal", "date", "timestamp")
 )
-_MEASURES: Mapping[str, frozenset[Kind]] = {
-    "sum": frozenset(("int", "bigint", "decimal", "double")),
-    "min": frozenset(("int", "bigint", "decimal", "date", "timestamp")),
-    "max": frozenset(("int", "bigint", "decimal", "date", "timestamp")),
-}
 
 
 def can_be_coded(read: CubeRead, needed: Iterable[str]) -> bool:
@@ -43,7 +38,7 @@ def can_be_coded(read: CubeRead, needed: Iterable[str]) -> bool:
     kinds = {read.schema.dimension_type(name).kind for name in needed}
     partials = select_partials(read.schema, read.partials)
     return kinds <= _DIMENSIONS and all(
-        partial.type.kind in _MEASURES.get(partial.op, frozenset()) for partial in partials
+        partial.type.kind in partial.accumulator.folded_kinds for partial in partials
     )
 
 

@@ -111,7 +111,7 @@ class HistoryRows:
         self._partials = (*read.dimensions, *read.partials)
         self._condition_name = msgspec.json.encode(read.filter).decode()
         self.has_sketches = any(
-            partial.op == "hll" for partial in select_partials(read.schema, read.partials)
+            partial.accumulator.sketch_bytes for partial in select_partials(read.schema, read.partials)
         )
         self.empty = read.columns.empty_table()
 

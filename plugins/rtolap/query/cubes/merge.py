@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rtolap.aggregates.accumulator import Partial
+from rtolap.columnar.grouped import GroupedArray
 from rtolap.columnar.groups import code, group, single_chunk
-from rtolap.columnar.hll_groups import merge_groups
 from rtolap.columnar.schema import select_partials
-from rtolap.model.cube import Partial
 from rtolap.query.plan import CubeRead
 
 _GROUP = "__group"
@@ -21,7 +21,7 @@ _LARGEST = {"bigint": (1 << 63) - 1, "decimal": (10**38 - 1) >> 64}  # of a sum,
 
 
 def group_partials(read: CubeRead, table: pa.Table) -> pa.Table:
-    """One row per combination of dimensions; sketches are united. Rows whose sums may overflow stay apart.
+    """One row per combination of dimensions, their partials merged. Rows whose sums may overflow stay apart.
 
     A read without dimensions over no rows stays empty. Raises Corrupted for bytes that are no sketch.
     """
@@ -29,9 +29,9 @@ def group_partials(read: CubeRead, table: pa.Table) -> pa.Table:
     partials = select_partials(read.schema, read.partials)
     if table.num_rows < 2 or _may_overflow(table, partials):
         return table.select(schema.names).cast(schema)
-    if any(partial.op == "hll" for partial in partials):
-        return _group_sketches(read, table, partials).select(schema.names).cast(schema)
-    operations: list[Any] = [(partial.name, partial.op) for partial in partials]
+    if any(partial.accumulator.arrow_kernel is None for partial in partials):
+        return _group_by_number(read, table, partials).select(schema.names).cast(schema)
+    operations: list[Any] = [(partial.name, partial.accumulator.arrow_kernel) for partial in partials]
     grouped = table.group_by(list(read.dimensions), use_threads=True).aggregate(operations)
     renamed = grouped.rename_columns(
         [name if name in read.dimensions else name.rsplit("_", 1)[0] for name in grouped.column_names]
@@ -53,7 +53,7 @@ def is_grouped(read: CubeRead, table: pa.Table) -> bool:
 def _may_overflow(table: pa.Table, partials: Sequence[Partial]) -> bool:
     """Return True if a sum of all rows might leave its type, which Arrow's kernels would not notice."""
     for partial in partials:
-        if partial.op != "sum" or partial.type.kind not in _LARGEST:
+        if not partial.accumulator.adds or partial.type.kind not in _LARGEST:
             continue
         largest = _largest(single_chunk(table.column(partial.name)))
         if largest * table.num_rows > _LARGEST[partial.type.kind]:
@@ -79,19 +79,23 @@ def whole_words(numbers: Any) -> NDArray[np.int64]:
     return words[numbers.offset : numbers.offset + len(numbers)]
 
 
-def _group_sketches(read: CubeRead, table: pa.Table, partials: Sequence[Partial]) -> pa.Table:
-    """The same with group numbers of our own, which sketches need; sorted by them, so that columns align."""
+def _group_by_number(read: CubeRead, table: pa.Table, partials: Sequence[Partial]) -> pa.Table:
+    """The same with group numbers of our own, for partials that Arrow cannot merge; sorted by the numbers, so
+    that columns align."""
     keys = [code(single_chunk(table.column(name))) for name in read.dimensions]
     groups = group(keys, table.num_rows)
     columns: dict[str, Any] = {name: table.column(name).take(groups.first) for name in read.dimensions}
-    others: list[Any] = [(partial.name, partial.op) for partial in partials if partial.op != "hll"]
-    numbered = table.select([name for name, _ in others]).append_column(_GROUP, pa.array(groups.ids))
-    grouped = numbered.group_by(_GROUP, use_threads=False).aggregate(others).sort_by(_GROUP)
+    kernels = {partial.name: partial.accumulator.arrow_kernel for partial in partials}
+    by_arrow: list[Any] = [(name, kernel) for name, kernel in kernels.items() if kernel is not None]
+    numbered = table.select([name for name, _ in by_arrow]).append_column(_GROUP, pa.array(groups.ids))
+    grouped = numbered.group_by(_GROUP, use_threads=False).aggregate(by_arrow).sort_by(_GROUP)
     for partial in partials:
-        if partial.op == "hll":
-            columns[partial.name] = merge_groups(table.column(partial.name), groups.ids, groups.size)
+        kernel = kernels[partial.name]
+        if kernel is None:
+            numbers = GroupedArray(table.column(partial.name), groups.ids, groups.size)
+            columns[partial.name] = partial.accumulator.merge(numbers, partial.type)
         else:
-            columns[partial.name] = grouped.column(f"{partial.name}_{partial.op}")
+            columns[partial.name] = grouped.column(f"{partial.name}_{kernel}")
     return pa.table(columns)
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import sqrt
 
 from sqlglot import exp
 
+from rtolap.aggregates.accumulator import Accumulator
+from rtolap.aggregates.function import Aggregate
+from rtolap.aggregates.registry import AGGREGATES, APPROX_DISTINCT, BY_SQL_KEY
 from rtolap.base.errors import QueryError
-from rtolap.model.types import ColumnType
+from rtolap.model.types import TIMESTAMP, ColumnType
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.catalogue import not_a_dimension
-from rtolap.query.sketches import HLL_ESTIMATE
 from rtolap.query.sql.dialect import user_sql
 from rtolap.query.sql.rules.context import Context, CubeScope, cube_scopes, is_aggregated, own_aggregates
+from rtolap.query.sql.rules.templates import places, read_template
 from rtolap.query.sql.rules.totals import TOTAL, Totals
 
 _OVER = Callable[[exp.Expr], exp.Expr]
@@ -54,38 +56,51 @@ def _replace(node: exp.Expr, cube: CubeScope, context: Context) -> None:
 def _translate(node: exp.Expr, totals: Totals, filtered: _OVER) -> exp.Expr:
     argument = node.this
     distinct = isinstance(argument, exp.Distinct)
+    function = BY_SQL_KEY.get(node.key)
     match node:
         case exp.Count() if distinct:
             return _count_distinct(node, argument.expressions, totals, filtered)
         case exp.ApproxDistinct():
             return _count_distinct(node, [argument], totals, filtered)
-        case exp.Count():
-            if len(node.expressions) > 0:
-                raise QueryError(f"{user_sql(node)} needs DISTINCT")
-            total = filtered(exp.Sum(this=totals.count(argument or exp.Star())))
-            return exp.cast(exp.func("COALESCE", total, exp.Literal.number(0)), exp.DataType.Type.BIGINT)
-        case exp.Sum() if not distinct:
-            total = filtered(exp.Sum(this=totals.sum(argument)))
-            return _as_declared(total, argument, totals)
-        case exp.Avg() if not distinct:
-            total = exp.cast(filtered(exp.Sum(this=totals.sum(argument))), exp.DataType.Type.DOUBLE)
-            total.meta[TOTAL] = True
-            number = filtered(exp.Sum(this=totals.count(argument)))
-            return exp.paren(
-                exp.Div(this=total, expression=exp.func("NULLIF", number, exp.Literal.number(0)))
-            )
-        case exp.Min() | exp.Max() if not distinct:
-            suffix = "min" if isinstance(node, exp.Min) else "max"
-            picked = filtered(type(node)(this=totals.pick(argument, suffix, suffix.upper())))
-            return _local(picked, totals.cube) if _is_event_time(argument, totals.cube) else picked
-        case exp.Sum() | exp.Avg() | exp.Min() | exp.Max() | exp.LogicalAnd() | exp.LogicalOr():
-            _only_dimensions(node, totals)  # repeating a row changes none of these
-            return filtered(node.copy())
+        case exp.Count() if len(node.expressions) > 0:
+            raise QueryError(f"{user_sql(node)} needs DISTINCT")
+    if function is not None and not distinct:
+        read = _read(function, argument or exp.Star(), totals, filtered)
+        return _local(read, totals.cube) if _is_instant(function, argument, totals.cube) else read
+    if function is not None or isinstance(node, exp.LogicalAnd | exp.LogicalOr):
+        _only_dimensions(node, totals)  # repeating a row changes none of these
+        return filtered(node.copy())
+    names = sorted({each.title for each in AGGREGATES.values()} - {APPROX_DISTINCT.title})
     raise QueryError(
         f"cube {totals.cube.schema.cube.name} cannot answer {user_sql(node)}",
-        expected="COUNT, SUM, MIN, MAX, AVG, COUNT(DISTINCT …) or APPROX_COUNT_DISTINCT",
+        expected=f"{', '.join(names)}, COUNT(DISTINCT …) or {APPROX_DISTINCT.title}",
         action="partial aggregates do not hold what this function needs",
     )
+
+
+def _read(function: Aggregate, argument: exp.Expr, totals: Totals, filtered: _OVER) -> exp.Expr:
+    """The engine's SQL for the result over partial rows, with what stands for the argument's partials."""
+    accumulators = function.accumulators()
+    kept = {each.name: each for each in accumulators}
+    template = read_template(function.read(_kind(argument, accumulators[0], totals)))
+    for place in places(template):
+        accumulator, over = kept[str(place.this)], place.parent
+        assert over is not None, "a place is inside an aggregate"
+        place.replace(totals.total(argument, accumulator, function.name.upper()))
+        if accumulator.algebra == "sum" and isinstance(over.parent, exp.Cast):
+            over.parent.meta[TOTAL] = True
+        over.replace(filtered(over.copy()))
+    read: exp.Expr = template.this.pop()
+    return read
+
+
+def _kind(argument: exp.Expr, kept: Accumulator, totals: Totals) -> ColumnType | None:
+    """The type of the partial, if the argument is a column of the cube by itself."""
+    column = argument.unnest()
+    if not isinstance(column, exp.Column) or column.table != totals.cube.alias:
+        return None
+    partial = totals.known.get(kept.column_name(column.name))
+    return None if partial is None else partial.type
 
 
 def _count_distinct(node: exp.Expr, arguments: list[exp.Expr], totals: Totals, filtered: _OVER) -> exp.Expr:
@@ -94,10 +109,7 @@ def _count_distinct(node: exp.Expr, arguments: list[exp.Expr], totals: Totals, f
         return filtered(distinct)
     if len(arguments) != 1:
         _only_dimensions(node, totals)
-    picked = totals.pick(arguments[0], "hll", "APPROX_DISTINCT")
-    sketches = filtered(exp.Anonymous(this="LIST", expressions=[picked]))
-    estimate = exp.Anonymous(this=HLL_ESTIMATE, expressions=[sketches])
-    return exp.cast(estimate, exp.DataType.Type.BIGINT)
+    return _read(APPROX_DISTINCT, arguments[0], totals, filtered)
 
 
 def _approximation(node: exp.Expr, totals: Totals) -> list[QueryWarning]:
@@ -107,34 +119,26 @@ def _approximation(node: exp.Expr, totals: Totals) -> list[QueryWarning]:
         return []
     schema = totals.cube.schema
     names = [column.name for column in distinct.find_all(exp.Column) if totals.cube.is_measure(column)]
+    (kept,) = APPROX_DISTINCT.accumulators()
+    sketches = {name: totals.known.get(kept.column_name(name)) for name in names}
     return [
         QueryWarning(
             "approximate",
             "Note",
             f"COUNT(DISTINCT {name}) is approximate: cube {schema.cube.name} keeps sketches of {name}, whose "
-            f"counts have a standard error of about {1.04 / sqrt(1 << lg_k):.1%}",
+            f"counts have a standard error of about {sketch.accumulator.relative_error:.1%}",
         )
-        for name in names
-        if (lg_k := schema.lg_k.get(f"{name}__hll")) is not None
+        for name, sketch in sketches.items()
+        if sketch is not None
     ]
 
 
-def _as_declared(total: exp.Expr, argument: exp.Expr, totals: Totals) -> exp.Expr:
-    """A sum of 32-bit values is declared to fit 64 bits: cast it so, instead of the engine's 128."""
-    column = argument.unnest()
-    if isinstance(column, exp.Column) and column.table == totals.cube.alias:
-        partial = totals.known.get(f"{column.name}__sum")
-        if partial is not None and partial.type == ColumnType("bigint"):
-            declared = exp.cast(total, exp.DataType.Type.BIGINT)
-            declared.meta[TOTAL] = True
-            return declared
-    return total
-
-
-def _is_event_time(argument: exp.Expr, cube: CubeScope) -> bool:
+def _is_instant(function: Aggregate, argument: exp.Expr, cube: CubeScope) -> bool:
+    """Tell whether the result is an event time, as those of MIN and MAX are."""
     column = argument.unnest()
     name = cube.schema.table.time.column
-    return isinstance(column, exp.Column) and cube.is_measure(column) and column.name == name
+    is_event_time = isinstance(column, exp.Column) and cube.is_measure(column) and column.name == name
+    return is_event_time and function.accumulators()[0].result_type(TIMESTAMP) == TIMESTAMP
 
 
 def _local(instant: exp.Expr, cube: CubeScope) -> exp.Expr:

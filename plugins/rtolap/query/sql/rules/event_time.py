@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from sqlglot import exp
 
+from rtolap.aggregates.registry import BY_SQL_KEY
 from rtolap.base.errors import QueryError
 from rtolap.model.cube import MINUTES, TIME_UNITS, TimeUnit
 from rtolap.query.sql.dialect import user_sql
@@ -76,7 +77,8 @@ def _rewrite(column: exp.Column, cube: CubeScope, context: Context) -> None:
         elif isinstance(node, exp.TsOrDsToDate | exp.Date):
             as_date = True
     parent = node.parent
-    if isinstance(parent, exp.Count | exp.Min | exp.Max) and not as_date:
+    function = None if parent is None else BY_SQL_KEY.get(parent.key)
+    if function is not None and function.takes_event_time and not as_date:
         return  # a measure, or an error: the next rule says
     if isinstance(parent, exp.Distinct):
         raise _unanswerable(parent, cube)

@@ -1,22 +1,26 @@
 """Statements whose rows are the merged partials of one cube: noted for `query.cubes.merged_answer`.
 
 What is recognised: one SELECT over one cube; a GROUP BY of exactly the dimensions that are read, or none;
-columns and keys of ORDER BY that are a dimension, COUNT, SUM, AVG, MIN, MAX or an estimate of distinct values
-as `aggregates` writes them; LIMIT and OFFSET. Whatever else a statement holds leaves it to the engine.
+columns and keys of ORDER BY that are a dimension, or what a function reads back (`Aggregate.read`) and can be
+finished without the engine (`Aggregate.finish`); LIMIT and OFFSET. Whatever else a statement holds leaves it
+to the engine.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlglot import exp
 
-from rtolap.model.cube import Partial
+from rtolap.aggregates.accumulator import Accumulator, Partial
+from rtolap.aggregates.function import Aggregate
+from rtolap.aggregates.registry import AGGREGATES
 from rtolap.query.plan import CubeRead, MergedColumn, MergedOrder, PlainMerge
-from rtolap.query.sketches import HLL_ESTIMATE
 from rtolap.query.sql.rules.context import Context
+from rtolap.query.sql.rules.templates import shared_template
 
 _CLAUSES = frozenset(("expressions", "from_", "group", "order", "limit", "offset"))
 _KEYS = frozenset(("string", "boolean", "int", "bigint", "decimal", "date", "timestamp"))  # compared alike
-_SUMS = frozenset(("decimal", "double"))  # in types that the engine keeps
 
 
 def plain_merge(tree: exp.Expr, context: Context) -> exp.Expr:
@@ -66,22 +70,51 @@ class _Columns:
         self._partials = {partial.name: partial for partial in read.schema.partials}
 
     def find(self, node: exp.Expr) -> MergedColumn | None:
-        match node:
-            case exp.Column():
-                return self.dimension(node)
-            case exp.Min() | exp.Max():
-                partial = self._partial(node.this, node.key)
-                is_whole = partial is not None and not node.expressions
-                return MergedColumn("value", partial.name) if partial is not None and is_whole else None
-            case exp.Sum():
-                partial = self._partial(node.this, "sum")
-                is_sum = partial is not None and partial.type.kind in _SUMS
-                return MergedColumn("sum", partial.name) if partial is not None and is_sum else None
-            case exp.Cast() if node.to.this is exp.DType.BIGINT:
-                return self._whole_number(node.this)
-            case exp.Paren(this=exp.Div() as quotient):
-                return self._mean(quotient)
+        if isinstance(node, exp.Column):
+            return self.dimension(node)
+        first = node.find(exp.Column)
+        partial = None if first is None else self._partials.get(first.name)
+        if partial is None:
+            return None
+        for function in AGGREGATES.values():
+            column = self._read_by(function, partial, node)
+            if column is not None:
+                return column
         return None
+
+    def _read_by(self, function: Aggregate, partial: Partial, node: exp.Expr) -> MergedColumn | None:
+        """What the function reads back, if the node is its SQL over `partial` and others of the cube."""
+        finish = function.finish(partial.type)
+        if finish is None:
+            return None
+        found: dict[str, str] = {}
+        template = shared_template(function.read(partial.type)).this
+        kept = {each.name: each for each in function.accumulators()}
+        if not self._matches(template, node, kept, found):
+            return None
+        return MergedColumn(finish, *found.values())
+
+    def _matches(
+        self, template: object, node: object, kept: Mapping[str, Accumulator], found: dict[str, str]
+    ) -> bool:
+        """Compare the tree with a template. `found`: the partial in each place, in the order of the text."""
+        if isinstance(template, exp.Placeholder):
+            partial = self._partial(node, kept[str(template.this)])
+            if partial is not None:
+                found[str(template.this)] = partial.name
+            return partial is not None
+        if isinstance(template, list):
+            return (
+                isinstance(node, list)
+                and len(template) == len(node)
+                and all(self._matches(*pair, kept, found) for pair in zip(template, node, strict=True))
+            )
+        if not isinstance(template, exp.Expr):
+            return template == node
+        return type(template) is type(node) and all(
+            self._matches(template.args.get(name), node.args.get(name), kept, found)
+            for name in sorted(_used(template) | _used(node), reverse=True)
+        )
 
     def dimension(self, node: exp.Expr) -> MergedColumn | None:
         if not isinstance(node, exp.Column) or node.table != self._alias:
@@ -91,43 +124,14 @@ class _Columns:
         kind = self._read.schema.dimension_type(node.name).kind
         return MergedColumn("value", node.name) if kind in _KEYS else None
 
-    def _whole_number(self, node: exp.Expr) -> MergedColumn | None:
-        """COUNT(…), the sum of a 32-bit column, or an estimate: what is cast to BIGINT."""
-        match node:
-            case exp.Coalesce(this=exp.Sum() as total) if _is_zero(node.expressions):
-                number = self._number(total)
-                return None if number is None else MergedColumn("count", number)
-            case exp.Sum():
-                number = self._number(node)
-                return None if number is None else MergedColumn("value", number)
-            case exp.Anonymous(expressions=[exp.Anonymous(expressions=[column])]):
-                sketch = self._partial(column, "hll")
-                is_estimate = str(node.this) == HLL_ESTIMATE and str(node.expressions[0].this) == "LIST"
-                return MergedColumn("distinct", sketch.name) if sketch is not None and is_estimate else None
-        return None
-
-    def _mean(self, quotient: exp.Div) -> MergedColumn | None:
-        total, divisor = quotient.this, quotient.expression
-        if not isinstance(total, exp.Cast) or total.to.this is not exp.DType.DOUBLE:
-            return None
-        if not isinstance(divisor, exp.Nullif) or not _is_zero([divisor.expression]):
-            return None
-        summed = self._partial(total.this.this, "sum") if isinstance(total.this, exp.Sum) else None
-        count = self._number(divisor.this)
-        if summed is None or count is None or summed.type.kind not in (*_SUMS, "bigint"):
-            return None
-        return MergedColumn("mean", summed.name, count)
-
-    def _number(self, node: exp.Expr) -> str | None:
-        """The partial that is summed, if it is a 64-bit number."""
-        partial = self._partial(node.this, "sum") if isinstance(node, exp.Sum) else None
-        return None if partial is None or partial.type.kind != "bigint" else partial.name
-
-    def _partial(self, node: object, operation: str) -> Partial | None:
+    def _partial(self, node: object, kept: Accumulator) -> Partial | None:
+        """The partial that the node is, if it adds up as an accumulator does or is one of its own."""
         if not isinstance(node, exp.Column) or node.table != self._alias:
             return None
         partial = self._partials.get(node.name)
-        return None if partial is None or partial.op != operation else partial
+        if partial is None or partial.accumulator.algebra != kept.algebra:
+            return None
+        return partial if kept.algebra != "pick" or partial.accumulator.name == kept.name else None
 
 
 def _used(node: exp.Expr) -> set[str]:
@@ -177,7 +181,3 @@ def _number(clause: exp.Expr | None) -> int | str | None:
     if isinstance(value, exp.Literal) and not value.is_string:
         return int(str(value.this))
     raise ValueError("no number")
-
-
-def _is_zero(expressions: list[exp.Expr]) -> bool:
-    return len(expressions) == 1 and isinstance(expressions[0], exp.Literal) and expressions[0].this == "0"

@@ -16,28 +16,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from rtolap.aggregates.registry import AGGREGATES
 from rtolap.base.errors import QueryError, UnsupportedSql
 from rtolap.model.cube import Measure
 from rtolap.query.plan import LatestRows
-from rtolap.query.sql.dialect import user_sql
+from rtolap.query.sql.dialect import RtolapSql, user_sql
 from rtolap.query.sql.rules.context import Context, CubeScope, cube_scopes, is_aggregated
 
-_SHOWN: tuple[tuple[str, type[exp.Expr]], ...] = (
-    ("sum", exp.Sum),
-    ("max", exp.Max),
-    ("min", exp.Min),
-    ("hll", exp.ApproxDistinct),
-    ("count", exp.Count),
-)
-_DECLARED: dict[str, type[exp.Expr]] = {
-    "count": exp.Count,
-    "sum": exp.Sum,
-    "min": exp.Min,
-    "max": exp.Max,
-    "avg": exp.Avg,
-    "approx_distinct": exp.ApproxDistinct,
-}
-_NAMES = {"approx_distinct": "APPROX_COUNT_DISTINCT"}
+_SHOWN = sorted(AGGREGATES.values(), key=lambda function: function.shown)
 _LATEST_ROWS_MAX = 10_000  # a longer result is read as a whole, and streamed
 
 
@@ -92,10 +78,14 @@ def _columns(cube: CubeScope) -> list[exp.Expr]:
     shown: dict[str, exp.Expr] = {name: cube.column(name) for name in cube.schema.cube.all_dimensions}
     for measure in (Measure("count"), *cube.schema.cube.measures):
         argument = exp.Star() if measure.column is None else cube.column(measure.column)
-        function = _DECLARED[measure.function](this=argument)
-        label = f"{_NAMES.get(measure.function, measure.function.upper())}({measure.column or '*'})"
-        shown.setdefault(label, exp.alias_(function, label, quoted=True))
+        title = AGGREGATES[measure.function].title
+        label = f"{title}({measure.column or '*'})"
+        shown.setdefault(label, exp.alias_(_call(title, argument), label, quoted=True))
     return list(shown.values())
+
+
+def _call(title: str, argument: exp.Expr) -> exp.Expr:
+    return exp.func(title, argument, dialect=RtolapSql)
 
 
 def _group(cube: CubeScope) -> None:
@@ -158,9 +148,9 @@ def _is_shown_measure(column: exp.Column, cube: CubeScope) -> bool:
 
 def _shown(column: exp.Column, cube: CubeScope) -> exp.Expr:
     kept = {partial.name for partial in cube.schema.partials}
-    for suffix, function in _SHOWN:
-        if f"{column.name}__{suffix}" in kept:
-            return function(this=column.copy())
+    for function in _SHOWN:
+        if kept.issuperset(each.column_name(column.name) for each in function.accumulators()):
+            return _call(function.title, column.copy())
     raise AssertionError(f"{column.name} is the column of a measure")
 
 

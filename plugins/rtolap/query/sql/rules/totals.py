@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from rtolap.aggregates.accumulator import Accumulator
 from rtolap.base.errors import QueryError
 from rtolap.model.cube import ROWS
 from rtolap.query.catalogue import missing_measure, not_a_dimension
@@ -104,22 +105,33 @@ class Totals:
                 return exp.case().when(kept, self.rows()).else_(self.count(e.this))
         raise self._unanswerable("COUNT", e)
 
-    def pick(self, e: exp.Expr, suffix: str, function: str) -> exp.Expr:
+    def pick(self, e: exp.Expr, kept: Accumulator, function: str) -> exp.Expr:
         """X(e): what MIN, MAX or the sketch merge is taken of."""
-        if isinstance(e, exp.Column) and e.table == self.cube.alias and f"{e.name}__{suffix}" in self.known:
-            return self.partial(e, suffix, function)
+        column = kept.column_name(e.name)
+        if isinstance(e, exp.Column) and e.table == self.cube.alias and column in self.known:
+            return self.partial(e, kept.name, function)
         if not self.has_measure(e):
-            if suffix == "hll" and not isinstance(e, exp.Null):
+            if not kept.takes_dimensions and not isinstance(e, exp.Null):
                 raise self._unanswerable(function, e)
             return e.copy()
         match e:
             case exp.Paren():
-                return self.pick(e.this, suffix, function)
+                return self.pick(e.this, kept, function)
             case exp.Column():
-                return self.partial(e, suffix, function)
+                return self.partial(e, kept.name, function)
             case exp.Case() | exp.If():
-                return self._branches(e, lambda branch: self.pick(branch, suffix, function))
+                return self._branches(e, lambda branch: self.pick(branch, kept, function))
         raise self._unanswerable(function, e)
+
+    def total(self, e: exp.Expr, kept: Accumulator, function: str) -> exp.Expr:
+        """S(e), N(e) or X(e): what stands for the partials of an accumulator of the expression."""
+        match kept.algebra:
+            case "sum":
+                return self.sum(e)
+            case "count":
+                return self.count(e)
+            case "pick":
+                return self.pick(e, kept, function)
 
     def _weighted(self, e: exp.Expr) -> exp.Expr:
         value = e.copy()

@@ -1,0 +1,150 @@
+"""What an aggregate keeps of a group of events: how it begins, how two of them merge, what its bytes are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol, TypeVar
+
+import msgspec
+
+from rtolap.model.types import ColumnType, Kind
+
+C = TypeVar("C")
+C_co = TypeVar("C_co", covariant=True)
+
+Algebra = Literal["sum", "count", "pick"]  # see `Accumulator.algebra`
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A merge of 64-bit numbers, one with the other.
+
+    Attributes:
+        ufunc: name of the binary function of numpy that merges two of them.
+        neutral: the number that changes none it is merged with, from -2^63 to 2^63 - 1.
+    """
+
+    ufunc: str
+    neutral: int
+
+
+@dataclass(frozen=True)
+class Coupons:
+    """The form of a sketch in a receiver: a list of HLL coupons. `lg_k`: of the sketch it becomes."""
+
+    lg_k: int
+
+
+class GroupedColumn(Protocol[C_co]):
+    """Rows of one column, each with its group's number, and their reductions.
+
+    Every reduction returns a column with one value for each group, in the order of the groups' numbers. Nulls
+    are passed over. A group without a value gets null, and 0 from the two counts.
+    """
+
+    def count_rows(self) -> C_co:
+        """Return the number of rows, nulls included, as bigint."""
+
+    def count_values(self) -> C_co:
+        """Return the number of values that are not null, as bigint."""
+
+    def sum(self, result: ColumnType) -> C_co:
+        """Return the sum, exact for whole numbers and decimals. Raises Refused beyond what `result` holds."""
+
+    def least(self) -> C_co:
+        """Return the smallest value; strings are compared by their bytes."""
+
+    def greatest(self) -> C_co:
+        """Return the largest value; strings are compared by their bytes."""
+
+    def fold(self, fold: Fold) -> C_co:
+        """Return the merge of the values, whole numbers, as bigint."""
+
+    def hash_values(self, lg_k: int) -> C_co:
+        """Return lists of HLL coupons, out of values."""
+
+    def unite_coupons(self, lg_k: int) -> C_co:
+        """Return lists of HLL coupons, out of such lists."""
+
+    def unite_sketches(self) -> C_co:
+        """Return compact HLL_8 sketches, out of HLL sketches. Raises Corrupted for other bytes."""
+
+
+class Accumulator(ABC):
+    """One value that an aggregate keeps for each group. Frozen; equal ones have equal fields.
+
+    Attributes:
+        name: the end of the physical column's name, behind two underscores.
+        algebra: how the value of an expression follows from the values of its columns, see `totals` in
+            `query.sql.rules`. `sum` and `count` add up over rows; `pick` takes a column's values as they are.
+        takes_dimensions: True if the values of a dimension can stand for a partial of it.
+        adds: True if merged values add up, so that the merge may need more digits than its parts.
+        arrow_kernel: Arrow's grouped aggregation that merges plain values; None where Arrow has none.
+        fold: the merge of values as 64-bit numbers (decimals unscaled, times as they are stored); None where
+            history cannot be grouped so.
+        folded_kinds: types of partials whose values `fold` merges.
+        local_form: the form in a receiver; None: as everywhere.
+        sketch_bytes: the size that one value may reach if it is a sketch; 0 for a plain value.
+        relative_error: the standard error of what is read back, as a share of it; 0 for exact values.
+    """
+
+    name: ClassVar[str]
+    algebra: ClassVar[Algebra] = "pick"
+    takes_dimensions: ClassVar[bool] = True
+    adds: ClassVar[bool] = False
+    arrow_kernel: ClassVar[str | None] = None
+    fold: ClassVar[Fold | None] = None
+    folded_kinds: ClassVar[frozenset[Kind]] = frozenset()
+
+    @property
+    def local_form(self) -> Coupons | None:
+        return None
+
+    @property
+    def sketch_bytes(self) -> int:
+        return 0
+
+    @property
+    def relative_error(self) -> float:
+        return 0.0
+
+    def column_name(self, source: str | None) -> str:
+        """Return the name of the physical column over a table's column; None: over whole events."""
+        return f"{source or ''}__{self.name}"
+
+    @abstractmethod
+    def result_type(self, source: ColumnType) -> ColumnType:
+        """Return the type of the partial over a column of that type: what its bytes are at rest."""
+
+    @abstractmethod
+    def begin(self, events: GroupedColumn[C], kind: ColumnType) -> C:
+        """Return the partials, in local form, of groups of events. `kind`: the partial's type."""
+
+    @abstractmethod
+    def merge(self, partials: GroupedColumn[C], kind: ColumnType) -> C:
+        """Return partials merged by group, both in plain form. `kind`: the partial's type."""
+
+    def merge_local(self, partials: GroupedColumn[C], kind: ColumnType) -> C:
+        """Return partials merged by group, both in a receiver's form."""
+        return self.merge(partials, kind)
+
+    @abstractmethod
+    def spark_merge(self, column: str) -> str:
+        """Return Spark SQL that merges the partials of a group. `column`: the quoted name."""
+
+
+class Partial(msgspec.Struct, frozen=True):
+    """One physical measure column.
+
+    Attributes:
+        name: of the column.
+        accumulator: what the column holds and how its values merge.
+        type: of the plain values.
+        source: the table's column that it comes from; None: whole events.
+    """
+
+    name: str
+    accumulator: Accumulator
+    type: ColumnType
+    source: str | None

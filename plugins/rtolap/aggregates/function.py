@@ -1,0 +1,71 @@
+"""An aggregate function: how it is declared, what it keeps, and what SQL reads back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+from rtolap.aggregates.accumulator import Accumulator, Partial
+from rtolap.model.types import ColumnType
+
+LG_K_DEFAULT = 12
+Finish = Literal["value", "count", "sum", "mean", "distinct"]  # see `query.plan.MergedColumn`
+
+
+class Aggregate(ABC):
+    """One function over the events of a group.
+
+    Attributes:
+        name: the word in a cube's definition.
+        title: the name in SQL.
+        sql_key: the key that the SQL parser gives to a call of it.
+        shown: a column that is selected by itself stands for a function that the cube keeps of it, the one
+            with the smallest number.
+        empty: the result over no values; None: NULL.
+        takes_events: True if it may be declared without a column.
+        takes_event_time: True if SQL may ask for it of an event time that is kept in a measure alone.
+        takes_lg_k: True if the declaration's `lg_k` says something.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    sql_key: ClassVar[str]
+    shown: ClassVar[int]
+    empty: ClassVar[int | None] = None
+    takes_events: ClassVar[bool] = False
+    takes_event_time: ClassVar[bool] = False
+    takes_lg_k: ClassVar[bool] = False
+
+    @abstractmethod
+    def mismatch(self, column: ColumnType) -> str:
+        """Return what kind of column is expected instead of one of this type; empty if it fits."""
+
+    @abstractmethod
+    def accumulators(self, lg_k: int = LG_K_DEFAULT) -> tuple[Accumulator, ...]:
+        """Return what is kept of a column. `lg_k`: of the declaration."""
+
+    def partials(self, column: str, kind: ColumnType, lg_k: int) -> tuple[Partial, ...]:
+        """Return the physical columns over a table's column of this type."""
+        return tuple(
+            Partial(each.column_name(column), each, each.result_type(kind), column)
+            for each in self.accumulators(lg_k)
+        )
+
+    def partials_of_events(self) -> tuple[Partial, ...]:
+        """Return the physical columns without a column, of a function that takes events."""
+        raise AssertionError(f"{self.name} needs a column: validated when the definition was read")
+
+    @abstractmethod
+    def read(self, kind: ColumnType | None) -> str:
+        """Return the engine's SQL for the result over rows of partials.
+
+        `:name` stands for the partials of the accumulator with that name; each is inside one aggregate of the
+        engine. `kind`: the type of the first partial; None: an expression stands in its place.
+        """
+
+    def finish(self, kind: ColumnType) -> Finish | None:
+        """Return how the result follows from the partials of one group without the engine.
+
+        None leaves it to the engine. `kind`: the type of the first partial.
+        """
+        return None

@@ -1,0 +1,28 @@
+"""The aggregate functions, by the word that declares them. A new one is a module and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rtolap.aggregates.approx_distinct import ApproxDistinct
+from rtolap.aggregates.avg import Avg
+from rtolap.aggregates.bit_or import BitOr
+from rtolap.aggregates.count import Count
+from rtolap.aggregates.function import Aggregate
+from rtolap.aggregates.max import Max
+from rtolap.aggregates.min import Min
+from rtolap.aggregates.sum import Sum
+
+APPROX_DISTINCT = ApproxDistinct()  # SQL asks for it by COUNT(DISTINCT …) as well
+
+_FUNCTIONS: tuple[Aggregate, ...] = (
+    Count(),
+    Sum(),
+    Min(),
+    Max(),
+    Avg(),
+    APPROX_DISTINCT,
+    BitOr(),
+)
+AGGREGATES: Mapping[str, Aggregate] = {each.name: each for each in _FUNCTIONS}
+BY_SQL_KEY: Mapping[str, Aggregate] = {each.sql_key: each for each in _FUNCTIONS}

@@ -1,0 +1,71 @@
+"""Columns with a group number for each row: the reductions that aggregate functions are made of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from rtolap.aggregates.accumulator import Fold, Partial
+from rtolap.columnar import reduce
+from rtolap.columnar.groups import Ids, single_chunk
+from rtolap.columnar.hll import coupons
+from rtolap.columnar.hll_groups import merge_groups
+from rtolap.columnar.hll_image import sketches_from_coupons
+from rtolap.columnar.schema import arrow_type
+from rtolap.model.types import ColumnType
+
+
+class GroupedArray(NamedTuple):
+    """See `aggregates.accumulator.GroupedColumn`.
+
+    Attributes:
+        column: the rows; sketches of many chunks may be more bytes than one array holds.
+        ids: the group of each row, from 0 to `groups` - 1.
+        groups: how many groups there are.
+    """
+
+    column: pa.Array | pa.ChunkedArray
+    ids: Ids
+    groups: int
+
+    @property
+    def _rows(self) -> pa.Array:
+        return single_chunk(self.column)
+
+    def count_rows(self) -> pa.Array:
+        return reduce.count_rows(self.ids, self.groups)
+
+    def count_values(self) -> pa.Array:
+        return reduce.count_valid(self._rows, self.ids, self.groups)
+
+    def sum(self, result: ColumnType) -> pa.Array:
+        return reduce.sum_values(self._rows, self.ids, self.groups, arrow_type(result))
+
+    def least(self) -> pa.Array:
+        return reduce.extreme(self._rows, self.ids, self.groups, "min")
+
+    def greatest(self) -> pa.Array:
+        return reduce.extreme(self._rows, self.ids, self.groups, "max")
+
+    def fold(self, fold: Fold) -> pa.Array:
+        return reduce.fold_longs(self._rows, self.ids, self.groups, fold.ufunc, fold.neutral)
+
+    def hash_values(self, lg_k: int) -> pa.Array:
+        return reduce.distinct_coupons(coupons(self.column), self.ids, self.groups, lg_k)
+
+    def unite_coupons(self, lg_k: int) -> pa.Array:
+        return reduce.merge_coupons(self._rows, self.ids, self.groups, lg_k)
+
+    def unite_sketches(self) -> pa.Array:
+        return merge_groups(self.column, self.ids, self.groups)
+
+
+def plain_partial(column: pa.Array, partial: Partial) -> pa.Array:
+    """Return a partial's column in plain form, out of a receiver's."""
+    coupon_form = partial.accumulator.local_form
+    if coupon_form is not None:
+        return sketches_from_coupons(column, coupon_form.lg_k)
+    if pa.types.is_dictionary(column.type):
+        return column.cast(column.type.value_type)
+    return column

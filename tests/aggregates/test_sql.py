@@ -1,0 +1,163 @@
+"""SQL over every aggregate function of the registry equals the same SQL over the raw events.
+
+Half of the cube is in history and the rest lives in receivers. The functions come out of the registry: one
+that is added there is asked for as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+import sqlglot
+from rtolap.aggregates.registry import AGGREGATES
+from rtolap.base.errors import QueryError
+from rtolap.columnar.schema import EVENT_MS
+from rtolap.model.cube import Measure
+from rtolap.query.catalogue import Catalogue
+from rtolap.query.sql.dialect import RtolapSql
+from rtolap.query.sql.rules import Context, rewrite
+from rtolap.query.statement_service import QueryService
+
+from tests.support.aggregates.measured import MEASURED, SCHEMA, Measured, made_schema, measured_events
+from tests.support.query.query_world import QueryWorld
+from tests.support.query.sql_oracle import asked_of, oracle_cursor, rows_of
+from tests.support.seeds import so_many
+
+SEED = 4711
+STATEMENTS = so_many(2)
+every_measure = pytest.mark.parametrize("measured", MEASURED, ids=lambda each: each.id)
+
+_ARGUMENTS = ("{c}", "CASE WHEN region > 0 THEN {c} END", "CASE shop WHEN 'Oslo' THEN {c} ELSE NULL END")
+_KEYS = ("shop", "region", "hour_start", "shop, region", "region + 1", "DATE(at)")
+_CONDITIONS = (
+    "region >= 0",
+    "shop IS NULL",
+    "shop <> ''",
+    "day_start >= '2013-01-01'",
+    "region IN (0, 1)",
+    "1 = 0",
+)
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[QueryWorld]:
+    rng = random.Random(SEED)
+    events = measured_events(rng, 600, limits=False).drop_columns([EVENT_MS])
+    with contextlib.closing(QueryWorld(SCHEMA, events, {})) as made:
+        for segment in made.segments()[::2]:
+            made.build(segment, rng)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def service(world: QueryWorld) -> Iterator[QueryService]:
+    with contextlib.closing(world.service()) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def oracle(world: QueryWorld) -> Iterator[duckdb.DuckDBPyConnection]:
+    with oracle_cursor() as connection:
+        connection.register("measured", world.visible())
+        yield connection
+
+
+def statement(rng: random.Random, measured: Measured) -> tuple[str, str]:
+    """A SELECT with a place `@` for a call of the function, and the call."""
+    keys = rng.choice(("", *_KEYS))
+    condition = rng.choice(("", *_CONDITIONS))
+    text = f"SELECT {keys}{', ' if keys else ''}COUNT(*) n, @ v FROM measured"
+    text += f" WHERE {condition}" if condition else ""
+    call = f"{measured.function.title}({rng.choice(_ARGUMENTS).format(c=measured.column)})"
+    return text + (f" GROUP BY {keys}" if keys else ""), call
+
+
+def held_against(
+    measured: Measured, text: str, call: str, service: QueryService, oracle: duckdb.DuckDBPyConnection
+) -> None:
+    sql, title = text.replace("@", call), measured.function.title
+    got = service.execute(sql).table()
+    error = max(partial.accumulator.relative_error for partial in measured.partials)
+    if not error:
+        empty = "NULL" if measured.function.empty is None else measured.function.empty
+        raw = text.replace("@", f"COALESCE({call}, {empty})")  # engines differ in functions of no values
+        assert rows_of(got) == rows_of(asked_of(oracle, raw)), sql
+        return
+    exact = asked_of(oracle, text.replace("@", call.replace(f"{title}(", "COUNT(DISTINCT ")))
+    for (key, estimate), (same_key, number) in zip(_by_key(got), _by_key(exact), strict=True):
+        assert key == same_key
+        assert abs(estimate - number) <= 1 + 5 * error * number, (sql, key)
+
+
+@every_measure
+def test_no_event_at_all(measured: Measured, service: QueryService) -> None:
+    call = f"{measured.function.title}({measured.column})"
+    got = service.execute(f"SELECT {call} v FROM measured WHERE region > 5").table()
+    assert got.column("v").to_pylist() == [measured.function.empty]
+
+
+def _by_key(table: pa.Table) -> list[tuple[str, Any]]:
+    rows = [tuple(row.values()) for row in table.to_pylist()]
+    return sorted((repr([str(each) for each in row[:-1]]), row[-1]) for row in rows)
+
+
+@every_measure
+def test_answers_over_live_and_built_events_equal_the_raw_rows(
+    measured: Measured, service: QueryService, oracle: duckdb.DuckDBPyConnection
+) -> None:
+    rng = random.Random(f"{SEED} {measured.id}")
+    call = f"{measured.function.title}({measured.column})"
+    held_against(measured, "SELECT @ v FROM measured", call, service, oracle)
+    held_against(measured, "SELECT shop, @ v FROM measured GROUP BY shop", call, service, oracle)
+    for _ in range(STATEMENTS):
+        held_against(measured, *statement(rng, measured), service, oracle)
+
+
+@every_measure
+def test_a_column_by_itself_and_a_star_show_what_is_kept_of_it(measured: Measured) -> None:
+    catalogue = Catalogue(cubes={"measured": measured.schema})
+
+    def rewritten(sql: str) -> str:
+        tree = sqlglot.parse_one(sql, dialect=RtolapSql)
+        return rewrite(tree, Context(catalogue, lambda node: node.this)).sql
+
+    (partial, *_) = measured.partials
+    assert partial.name in rewritten(f"SELECT {measured.column} FROM measured")
+    assert f"{measured.function.title}({measured.column})" in rewritten("SELECT * FROM measured")
+
+
+@every_measure
+def test_what_a_function_can_finish_needs_no_engine(measured: Measured) -> None:
+    catalogue = Catalogue(cubes={"measured": SCHEMA})
+    sql = f"SELECT shop, {measured.function.title}({measured.column}) v FROM measured GROUP BY shop"
+    tree = sqlglot.parse_one(sql, dialect=RtolapSql)
+    merge = rewrite(tree, Context(catalogue, lambda node: node.this)).merge
+    finish = measured.function.finish(measured.partials[0].type)
+    if finish is None:
+        assert merge is None
+        return
+    assert merge is not None
+    column = dict(merge.columns)["v"]
+    kept = tuple(partial.name for partial in measured.partials)
+    assert (column.kind, tuple(filter(None, (column.source, column.count)))) == (finish, kept)
+
+
+@every_measure
+def test_a_measure_that_is_not_declared_is_named_with_the_words_that_declare_it(measured: Measured) -> None:
+    catalogue = Catalogue(cubes={"measured": made_schema((Measure("count"),))})
+    sql = f"SELECT {measured.function.title}({measured.column}) FROM measured"
+    with pytest.raises(QueryError) as refused:
+        rewrite(sqlglot.parse_one(sql, dialect=RtolapSql), Context(catalogue, lambda node: node.this))
+    assert measured.column in str(refused.value)
+
+
+def test_every_title_is_read_by_the_parser_as_its_function() -> None:
+    for function in AGGREGATES.values():
+        (call,) = sqlglot.parse_one(f"SELECT {function.title}(x)", dialect=RtolapSql).expressions
+        assert call.key == function.sql_key

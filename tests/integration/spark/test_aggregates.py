@@ -1,0 +1,55 @@
+"""Spark merges the partials of every aggregate function of the registry as receivers do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from rtolap.columnar.hll_image import estimate
+from rtolap.cubes.build.grouping import group_rows
+from rtolap.cubes.build.session import open_session
+from rtolap.cubes.format.aggregate import aggregate_events, merge_tables, to_plain
+from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN
+from rtolap.model.cube import Cuboid
+
+from tests.support.aggregates.measured import SCHEMA, measured_events
+
+pytestmark = pytest.mark.integration
+SEED = 4747
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    SparkSession.builder.master("local[1]").config("spark.driver.memory", "700m").config(
+        "spark.ui.enabled", "false"
+    ).config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    session = open_session()
+    yield session
+    session.stop()
+
+
+def rows_of(table: pa.Table) -> list[str]:
+    """Rows in a stable order, sketches as their estimates: Spark's bytes are other ones."""
+    sketches = {p.name for p in SCHEMA.partials if p.accumulator.sketch_bytes}
+    return sorted(
+        repr([estimate(v) if k in sketches and v is not None else v for k, v in row.items()])
+        for row in table.to_pylist()
+    )
+
+
+def test_spark_merges_every_partial_as_receivers_do(spark: SparkSession) -> None:
+    rng = random.Random(SEED)
+    events = measured_events(rng, 300, limits=True)
+    cuts = sorted(rng.randrange(events.num_rows) for _ in range(4))
+    parts = [events.slice(start, 100) for start in (0, *cuts)]  # some events twice: more to merge
+    local = [table for part in parts for table in aggregate_events(SCHEMA, part).values()]
+    plain = pa.concat_tables([to_plain(SCHEMA, table) for table in local])
+    expected = to_plain(SCHEMA, merge_tables(SCHEMA, local))
+    rows = plain.append_column(SEGMENT_COLUMN, pa.array([0] * plain.num_rows, pa.int32()))
+    grouped = group_rows(spark, SCHEMA, (Cuboid(SCHEMA.cube.all_dimensions),), rows)
+    assert grouped.num_rows < plain.num_rows
+    built = grouped.drop_columns([SEGMENT_COLUMN, CUBOID_COLUMN]).select(expected.column_names)
+    assert rows_of(built.cast(expected.schema)) == rows_of(expected)

@@ -1,0 +1,130 @@
+"""A cube with every aggregate function of the registry over every type of column that it takes."""
+
+from __future__ import annotations
+
+import random
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from rtolap.aggregates.accumulator import Partial
+from rtolap.aggregates.function import Aggregate
+from rtolap.aggregates.registry import AGGREGATES
+from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION, arrow_type
+from rtolap.model.cube import Cube, Measure, Schema, SegmentPolicy
+from rtolap.model.table import Column, Table, TimeColumn
+
+LG_K = 9
+PARTITIONS = 4
+DIMENSIONS = ("shop", "region")
+_START = datetime(2013, 1, 1)
+_HOUR_MS = 3_600_000
+_VALUES = {
+    "text": "string",
+    "flag": "boolean",
+    "whole": "int",
+    "big": "bigint",
+    "rate": "double",
+    "price": "decimal(12,2)",
+    "wide": "decimal(38,4)",
+    "born": "date",
+    "seen": "timestamp",
+}
+TABLE = Table(
+    name="measured_events",
+    topic="measured",
+    time=TimeColumn("at", "iso8601"),
+    columns=(
+        Column("at", "timestamp"),
+        Column("shop", "string"),
+        Column("region", "int"),
+        *(Column(name, kind) for name, kind in _VALUES.items()),
+    ),
+)
+
+
+class Measured(NamedTuple):
+    """One function over one column of the table."""
+
+    function: Aggregate
+    column: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.function.name}-{self.column}"
+
+    @property
+    def measure(self) -> Measure:
+        return Measure(self.function.name, self.column, LG_K)
+
+    @property
+    def schema(self) -> Schema:
+        """A cube with this measure alone."""
+        return made_schema((self.measure,))
+
+    @property
+    def partials(self) -> tuple[Partial, ...]:
+        return self.schema.partials_of(self.measure)
+
+
+def made_schema(measures: tuple[Measure, ...]) -> Schema:
+    cube = Cube(
+        name="measured",
+        table=TABLE.name,
+        dimensions=DIMENSIONS,
+        measures=measures,
+        segment=SegmentPolicy(window_ms=6 * _HOUR_MS),
+    )
+    return Schema(TABLE, cube)
+
+
+MEASURED = tuple(
+    Measured(function, column)
+    for function in AGGREGATES.values()
+    for column in _VALUES
+    if not function.mismatch(TABLE.column(column).column_type)
+)
+SCHEMA = made_schema((Measure("count"), *(each.measure for each in MEASURED)))
+
+
+def measured_events(rng: random.Random, rows: int, *, limits: bool) -> pa.Table:
+    """Decoded events with many nulls. `limits`: with negative numbers, up to the ends of their types."""
+
+    def whole(bits: int) -> int:
+        if not limits:
+            return rng.randrange(1 << 20)
+        return rng.choice([-(1 << bits), (1 << bits) - 1, rng.randrange(-50, 50)])
+
+    def digits(count: int) -> int:
+        return rng.choice([10**count - 1, 1 - 10**count, 7]) if limits else rng.randrange(10**6)
+
+    next_offset = [0] * PARTITIONS
+
+    def one() -> dict[str, Any]:
+        partition, seconds = rng.randrange(PARTITIONS), rng.randrange(86_400)
+        next_offset[partition] += 1
+        values = {
+            "text": rng.choice(["", "Æ", "日本", *(f"user-{number}" for number in range(300))]),
+            "flag": rng.random() < 0.5,
+            "whole": whole(31),
+            "big": whole(63),
+            "rate": rng.randrange(-1000, 1000) / 8,
+            "price": Decimal(digits(12)).scaleb(-2),
+            "wide": Decimal(digits(33)).scaleb(-4),
+            "born": date(1950, 1, 1) + timedelta(days=rng.randrange(20_000)),
+            "seen": _START + timedelta(microseconds=rng.randrange(10**12)),
+        }
+        values = {name: None if rng.random() < 0.2 else value for name, value in values.items()}
+        return values | {
+            "at": _START + timedelta(seconds=seconds),
+            "shop": rng.choice([None, "", "Oslo", "Quito"]),
+            "region": rng.choice([None, -1, 0, 1]),
+            EVENT_MS: (_START - datetime(1970, 1, 1)) // timedelta(milliseconds=1) + 1000 * seconds,
+            PARTITION: partition,
+            OFFSET: next_offset[partition] - 1,
+        }
+
+    fields = [pa.field(column.name, arrow_type(column.column_type)) for column in TABLE.columns]
+    fields += [pa.field(EVENT_MS, pa.int64()), pa.field(PARTITION, pa.int32()), pa.field(OFFSET, pa.int64())]
+    return pa.Table.from_pylist([one() for _ in range(rows)], pa.schema(fields))
