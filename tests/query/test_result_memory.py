@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import random
+import struct
 import tracemalloc
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -13,9 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from rtolap.base.errors import OverBudget
 from rtolap.query import http
 from rtolap.query.memory_budget import MIB, BudgetLimits, MemoryBudget
 from rtolap.query.mysql.answers import Answers, Frames
+from rtolap.query.mysql.packets import Fields
+from rtolap.query.mysql.prepared import Prepared, PreparedStatements
 from rtolap.query.mysql.result_sets import binary_rows, text_rows
 from rtolap.query.outcome import Outcome
 
@@ -28,7 +32,9 @@ _LETTERS = ("x", "\x01", '"\\', "é", "😀", "x😀\x01")
 
 def _texts(rng: random.Random, rows: int) -> pa.Array:
     letters, length = rng.choice(_LETTERS), 4 * MIB // max(1, rows)
-    return pa.array([letters * rng.randrange(1, max(2, length // len(letters.encode()))) for _ in range(rows)])
+    return pa.array(
+        [letters * rng.randrange(1, max(2, length // len(letters.encode()))) for _ in range(rows)]
+    )
 
 
 def _flags(rng: random.Random, rows: int) -> pa.Array:
@@ -120,12 +126,14 @@ def test_an_answer_takes_no_more_than_was_reserved_for_it(answer: Callable[..., 
 
 def test_long_texts_are_the_same_json_in_parts() -> None:
     account = MemoryBudget(UNBOUNDED).account("ann")
-    texts = ["x😀\x01\"\\é" * 200_000, "", None]
+    texts = ['x😀\x01"\\é' * 200_000, "", None]
     columns = [texts, [1, 2, None], [[{"a": texts[0]}], None, []]]
     batch = pa.record_batch([pa.array(column) for column in columns], names=["t", "n", "s"])
     for rows in (batch, batch.slice(0, 1), batch.slice(1)):
         found = json.loads(b"".join(as_json(rows, account)))
-        assert found["rows"] == [list(row) for row in zip(*(c.to_pylist() for c in rows.columns), strict=True)]
+        assert found["rows"] == [
+            list(row) for row in zip(*(c.to_pylist() for c in rows.columns), strict=True)
+        ]
 
 
 def test_an_answer_that_nobody_reads_counts_until_it_is_sent() -> None:
@@ -138,3 +146,23 @@ def test_an_answer_that_nobody_reads_counts_until_it_is_sent() -> None:
     assert account.reserved_bytes >= len(answer.whole)
     answer.close()
     assert account.reserved_bytes == 0
+
+
+def test_long_data_that_is_refused_is_not_kept_by_its_refusal() -> None:
+    limit = 4 * MIB
+    account = MemoryBudget(BudgetLimits(limit, limit, limit, 0)).account("ann")
+    held = PreparedStatements(account)
+    identities = [held.add_statement(Prepared("select ?", pa.schema([]), ("p1",))) for _ in range(50)]
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for identity in identities:
+            for _ in range(3):
+                held.long_data(Fields(struct.pack("<IH", identity, 0) + bytes(MIB)))
+        kept_bytes = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert kept_bytes < limit + MIB
+    with pytest.raises(OverBudget, match="long data"):
+        held.bound(Fields(struct.pack("<IBI", identities[-1], 0, 1)))

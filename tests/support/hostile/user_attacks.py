@@ -212,8 +212,8 @@ def heavy_text(rng: random.Random) -> str:
     parts: list[str] = []
     size = 0
     while size < TEXT_CHARACTERS:
-        number = rng.randrange(10**6)
-        parts.append(f"abs(abs(abs({number})))+{number} as c{len(parts)}")
+        number, text = rng.randrange(10**6), f"{rng.getrandbits(360):x}"  # of at most 10 000 parts
+        parts.append(f"length('{text}')+abs(abs(abs({number})))+{number} as c{len(parts)}")
         size += len(parts[-1]) + 2
     return "select " + ", ".join(parts)
 
