@@ -88,7 +88,7 @@ def prepared_trees(targets: Targets, rng: random.Random, came: Counter[str]) -> 
     """Prepare texts of 58 KB, all of them different, and keep them, on four connections."""
 
     def prepare(connection: pymysql.connections.Connection) -> None:
-        for _ in range(6):
+        for _ in range(2):
             text = _long_list(random.Random(rng.random()))
             _counted(partial(BinaryProtocol(connection).prepare, text), came)
 
