@@ -132,7 +132,7 @@ def attacked_cluster(folder: Path, zookeeper: str, kafka: str) -> Iterator[Attac
     with ExitStack() as opened:
         world = opened.enter_context(HostileWorld(folder, zookeeper, kafka, topic, query_options=()))
         world.start()
-        consumer = opened.enter_context(held_consumer(ConsumerSettings()))
+        consumer = opened.enter_context(held_consumer(ConsumerSettings(), graces=True))
         consumer.go()
         client = opened.enter_context(WellBehaved(world, consumer.port))
         client.step()
