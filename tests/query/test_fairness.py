@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 import socket
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pymysql
 import pytest
-from rtolap.base.errors import Unavailable
+from rtolap.base.errors import QueryInterrupted, Unavailable
 from rtolap.base.users import Users
 from rtolap.query.admission import AdmissionControl
+from rtolap.query.cancel import Cancellation
 from rtolap.query.mysql import server as mysql_server
 from rtolap.query.mysql.server import MySqlLimits
 from rtolap.query.statement_service import Limits
 
 from tests.support import http_calls
 from tests.support.hostile.exhausted_listener import ExhaustedListener
+from tests.support.hostile.user_attacks import heavy_text
 from tests.support.query.query_endpoints import OTHER_USER, PASSWORD, USER, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
+from tests.support.query.workers import processor_s_by_worker, processor_s_since, worker_pids
 from tests.support.scrape import Scrape
 from tests.support.waiting import until
 
@@ -232,3 +239,65 @@ def test_wrong_passwords_over_many_connections_of_both_protocols_are_looked_at_o
         assert {1040, 503} <= set(answers) <= {1045, 1040, 401, 503}
         assert len(looks) == answers.count(1045) + answers.count(401)
         assert len(looks) <= 3 + 1 + lasted_s / slot_s
+
+
+def test_processor_time_of_a_heavy_user_does_not_come_before_anothers_statement(world: QueryWorld) -> None:
+    """Eleven statements of a heavy user run at a time, and as many wait. Between another user's statement and
+    its answer their workers spend less than one of them takes, however busy the machine is.
+    """
+    heavy_at_once, texts = 11, random.Random(3)
+    service = world.service(Limits(queue_wait_s=DEADLINE_S), in_workers=True)
+    stopping = threading.Event()
+
+    def answered(sql: str, user: str) -> None:
+        ending = service.cancellation(None, user)
+        with stopped_by(ending, stopping):
+            service.execute(sql, (), ending).table()
+
+    def be_heavy() -> None:
+        with contextlib.suppress(QueryInterrupted):
+            while not stopping.is_set():
+                answered(heavy_text(texts), USER)
+
+    def spent_by(work: Callable[[], None]) -> float:
+        before = processor_s_by_worker(service)
+        work()
+        return processor_s_since(service, before)
+
+    with contextlib.closing(service), ThreadPoolExecutor(2 * heavy_at_once) as pool:
+        answered("select 1 as warm", USER)
+        one_s = min(spent_by(lambda: answered(heavy_text(texts), USER)) for _ in range(2))
+        heavy = [pool.submit(be_heavy) for _ in range(2 * heavy_at_once)]
+        try:
+            eventually(lambda: len(worker_pids(service, "working")) >= heavy_at_once, "they are at work")
+            for number in range(4):  # a worker of its own
+                answered(f"select {number} as warm", OTHER_USER)
+            statements = [partial(answered, f"select {number} as n", OTHER_USER) for number in range(15)]
+            spent_s = [spent_by(statement) for statement in statements]
+        finally:
+            stopping.set()
+        for each in heavy:
+            each.result()
+    print(f"one takes {one_s:.2f} s; before another's answers: {sorted(spent_s)}")
+    assert statistics.median(spent_s) < one_s
+    assert max(spent_s) < heavy_at_once * one_s
+
+
+@contextlib.contextmanager
+def stopped_by(ending: Cancellation, stopping: threading.Event) -> Iterator[None]:
+    """Cancel the statement within as soon as the event is set."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.05):
+            if stopping.is_set():
+                ending.cancel("the test is over")
+                return
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()

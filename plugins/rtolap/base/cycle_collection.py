@@ -33,10 +33,14 @@ _LIBRARY = ctypes.CDLL(None)
 _GLIBC = _LIBRARY if hasattr(_LIBRARY, "malloc_trim") else None  # others know none of this
 
 
-def keep_blocks() -> None:
-    """Have the process keep blocks of up to some megabytes that it has freed, and give back larger ones."""
+def keep_blocks(bytes_max: int = BLOCK_BYTES_MAX) -> None:
+    """Have the process keep blocks of up to `bytes_max` that it has freed, and give back larger ones.
+
+    Without it the C library raises that bound to 32 MiB as such blocks are freed. What grows then leaves
+    holes behind that nobody gives back.
+    """
     if _GLIBC is not None:
-        _GLIBC.mallopt(_MMAP_THRESHOLD, BLOCK_BYTES_MAX)
+        _GLIBC.mallopt(_MMAP_THRESHOLD, bytes_max)
         _GLIBC.mallopt(_TRIM_THRESHOLD, FREE_BYTES_MAX)
 
 

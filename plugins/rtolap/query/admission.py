@@ -23,12 +23,16 @@ class AdmissionControl:
         self.per_user = per_user
         self._lock = threading.Lock()
         self._running: Counter[str] = Counter()
+        self._taken = 0  # turns of all users
         self._waiting: list[_Ticket] = []
 
     def acquire(self, user: str, timeout_s: float) -> bool:
         """False when there was none in time."""
-        ticket = _Ticket(user)
         with self._lock:
+            if not self._waiting and self._is_free_for(user):
+                self._admitted(user)
+                return True
+            ticket = _Ticket(user)
             self._waiting.append(ticket)
             self._admit()
         if not ticket.admitted.is_set() and not ticket.admitted.wait(timeout_s):
@@ -45,18 +49,27 @@ class AdmissionControl:
             self._running[user] -= 1
             if not self._running[user]:
                 del self._running[user]
-            self._admit()
+            self._taken -= 1
+            if self._waiting:
+                self._admit()
 
     def _admit(self) -> None:
         """Give turns to those who wait, while there are any."""
-        while self._waiting and self._running.total() < self.total:
+        while self._waiting and self._taken < self.total:
             able = [ticket for ticket in self._waiting if self._running[ticket.user] < self.per_user]
             if not able:
                 return
             first = min(able, key=lambda ticket: self._running[ticket.user])
             self._waiting.remove(first)
-            self._running[first.user] += 1
+            self._admitted(first.user)
             first.admitted.set()
+
+    def _is_free_for(self, user: str) -> bool:
+        return self._taken < self.total and self._running[user] < self.per_user
+
+    def _admitted(self, user: str) -> None:
+        self._running[user] += 1
+        self._taken += 1
 
 
 class _Ticket:

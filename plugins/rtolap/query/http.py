@@ -52,7 +52,7 @@ from rtolap.protocols.query.messages import (
 )
 from rtolap.query.cancel import Cancellation
 from rtolap.query.durations import durations_us, is_duration, time_text
-from rtolap.query.memory_budget import BODY, Account
+from rtolap.query.memory_budget import BODY, RESULT, Account
 from rtolap.query.outcome import Outcome, result_pieces
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.classify import classify, needs_admission, plain
@@ -62,6 +62,9 @@ from rtolap.query.statements.session import Session
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 POSITIONS_KEY = b"rtolap.positions"
 WARNINGS_KEY = b"rtolap.warnings"
+JSON_PIECE_BYTES = 128 << 10  # of rows that become JSON at a time
+JSON_COPIES = 44  # of these: 4 bytes a character where one is no letter, 6 characters where it is escaped
+JSON_TEXT_CHARACTERS = 64 << 10  # of a long text that become JSON at a time
 BEGIN_BYTES = 256 << 10  # of an answer are made before it begins, so that most errors are told as such
 TIMEOUT_MS_MAX = 86_400_000
 THREADS = 32
@@ -166,7 +169,7 @@ def make_app(
         headers = {SESSION_TOKEN_HEADER: token} if token else {}
         media_type = ARROW_STREAM if arrow else "application/json"
         if answer.whole is not None:
-            return Response(answer.whole, media_type=media_type, headers=headers)
+            return _Whole(answer, media_type, headers)
         return _Streamed(answer, media_type, pool, headers)
 
     return app
@@ -289,7 +292,8 @@ class _Answer(Iterator[bytes]):
     `begin` makes the first BEGIN_BYTES, so that an error of a small answer is an answer by itself.
 
     Attributes:
-        whole: the answer, where those are all of it; else None.
+        whole: the answer, where those are all of it; else None. The statement is over then, and what it
+            takes counts until `close`.
     """
 
     def __init__(self, pieces: Iterator[bytes], outcome: Outcome, account: Account) -> None:
@@ -311,7 +315,9 @@ class _Answer(Iterator[bytes]):
             self.close()
             raise
         self.whole = b"".join(self._begun)
-        self.close()
+        self._begun.clear()
+        self._outcome.close()
+        self._account.reserve(RESULT, len(self.whole))
 
     def __next__(self) -> bytes:
         return self._begun.popleft() if self._begun else next(self._pieces)
@@ -329,9 +335,14 @@ def _json(outcome: Outcome, account: Account) -> Iterator[bytes]:
     yield _dumped(head).removesuffix(b"}") + b', "rows": ['
     separator = b""
     for batch in outcome.batches:
-        for piece in result_pieces(batch, account):
+        pieces = result_pieces(batch, account, piece_bytes=JSON_PIECE_BYTES, copies=JSON_COPIES)
+        for piece in pieces:
             rows = list(zip(*map(_json_values, piece.columns), strict=True))
-            if rows:
+            if piece.num_rows == 1 and piece.nbytes > JSON_PIECE_BYTES:
+                yield separator
+                yield from _large_row(rows[0])
+                separator = b", "
+            elif rows:
                 yield separator + _dumped(rows)[1:-1]
                 separator = b", "
     tail = {
@@ -340,6 +351,21 @@ def _json(outcome: Outcome, account: Account) -> Iterator[bytes]:
         "warnings": msgspec.to_builtins(outcome.warnings),
     }
     yield b"], " + _dumped(tail).removeprefix(b"{")
+
+
+def _large_row(row: tuple[Any, ...]) -> Iterator[bytes]:
+    """The JSON of a row, its texts in parts: escaped, a text is up to six times as long."""
+    separator = b"["
+    for value in row:
+        if not isinstance(value, str):
+            yield separator + _dumped(value)
+        else:
+            yield separator + b'"'
+            for at in range(0, len(value), JSON_TEXT_CHARACTERS):
+                yield _dumped(value[at : at + JSON_TEXT_CHARACTERS])[1:-1]
+            yield b'"'
+        separator = b", "
+    yield b"]" if row else b"[]"
 
 
 def _dumped(value: object) -> bytes:
@@ -364,6 +390,20 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return value
+
+
+class _Whole(Response):
+    """Counts as its user's until the client has taken it, or is gone."""
+
+    def __init__(self, answer: _Answer, media_type: str, headers: Mapping[str, str]) -> None:
+        super().__init__(answer.whole, media_type=media_type, headers=dict(headers))
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._answer.close()
 
 
 class _Streamed(StreamingResponse):

@@ -61,13 +61,14 @@ class MemoryBudget:
         self.limits = limits
         self._lock = threading.Lock()
         self._users: Counter[str] = Counter()
+        self._total_bytes = 0
         self.refusals = 0
 
     @property
     def reserved_bytes(self) -> int:
         """Return what all users have together."""
         with self._lock:
-            return self._users.total()
+            return self._total_bytes
 
     def reserved_by(self, user: str) -> int:
         with self._lock:
@@ -87,13 +88,14 @@ class MemoryBudget:
                     raise
             account.reserved_bytes += bytes_more
             self._users[user] += bytes_more
+            self._total_bytes += bytes_more
             if not self._users[user]:
                 del self._users[user]
 
     def _check(self, account: Account, user: str, what: str, bytes_more: int) -> None:
         limits = self.limits
         of_user = self._users[user]
-        total = self._users.total()
+        total = self._total_bytes
         if account.reserved_bytes + bytes_more > limits.connection_bytes:
             whose, most, found = "one connection or request", limits.connection_bytes, account.reserved_bytes
         elif of_user + bytes_more > limits.user_bytes:
@@ -121,21 +123,22 @@ class Account:
         self._budget = budget
         self._user = user
         self._lock = threading.Lock()
-        self._parts: Counter[str] = Counter()
+        self._parts: dict[str, int] = {}
         self._is_closed = False
         self.reserved_bytes = 0
 
     def reserve(self, what: str, size_bytes: int) -> None:
         """Let the part be so large from now on. Raises OverBudget, and the part is as it was."""
         with self._lock:
-            if self._is_closed or size_bytes == self._parts[what]:
+            held_bytes = self._parts.get(what, 0)
+            if self._is_closed or size_bytes == held_bytes:
                 return
-            self._budget._change(self, self._user, what, size_bytes - self._parts[what])
+            self._budget._change(self, self._user, what, size_bytes - held_bytes)
             self._parts[what] = size_bytes
 
     def reserve_more(self, what: str, size_bytes: int) -> None:
         """Let the part be that much larger. Raises OverBudget."""
-        self.reserve(what, self._parts[what] + size_bytes)
+        self.reserve(what, self._parts.get(what, 0) + size_bytes)
 
     @contextmanager
     def holding(self, what: str, size_bytes: int) -> Iterator[None]:
@@ -144,7 +147,7 @@ class Account:
         try:
             yield
         finally:
-            self.reserve(what, max(0, self._parts[what] - size_bytes))
+            self.reserve(what, max(0, self._parts.get(what, 0) - size_bytes))
 
     def belongs_to(self, user: str) -> None:
         """Let it be another user's. It is empty then: what there was is forgotten by its connection."""
@@ -157,5 +160,6 @@ class Account:
         """Give all of it back; harmless when it was. Nothing is reserved afterwards."""
         with self._lock:
             self._is_closed = True
-            self._budget._change(self, self._user, SESSION, -self.reserved_bytes)
+            if self.reserved_bytes:
+                self._budget._change(self, self._user, SESSION, -self.reserved_bytes)
             self._parts.clear()

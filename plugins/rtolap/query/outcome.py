@@ -16,8 +16,10 @@ from rtolap.query.plan import ReadStats, TableStats
 
 CELLS_MAX = 65_536  # values that are objects at a time, of one result
 PIECE_BYTES = 1 << 20  # of their rows, unless one row is larger
-VALUE_COPIES = 5  # of a value: in its column, as an object, with its length, in its row, in the answer
+VALUE_COPIES = 6  # of a value: as text, as an object, with its length, in its row, in the answer
+NESTED_COPIES = 40  # of one in a struct, which is written with quotes and escapes, up to 4 bytes a character
 CELL_BYTES = 130
+NESTED_CELLS = 3  # that a value in a struct counts as: it has its name beside it
 
 
 @dataclass
@@ -49,19 +51,38 @@ class Outcome:
             closer()
 
 
-def result_pieces(batch: pa.RecordBatch, account: Account | None) -> Iterator[pa.RecordBatch]:
+def result_pieces(
+    batch: pa.RecordBatch,
+    account: Account | None,
+    *,
+    piece_bytes: int = PIECE_BYTES,
+    copies: int = VALUE_COPIES,
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows in parts that are small as objects too: a boolean of a bit is some sixty bytes then.
+
+    `piece_bytes`: of a part, unless one row is larger. `copies`: of its bytes, at most, while it is written;
+    a single row that is larger is written in parts, and has VALUE_COPIES.
 
     Raises OverBudget for a part that the account has no room for.
     """
-    columns = max(1, batch.num_columns)
-    rows = max(1, min(CELLS_MAX // columns, batch.num_rows * PIECE_BYTES // max(1, batch.nbytes)))
+    cells = max(1, sum(map(_cells, batch.schema.types)))
+    nested = [number for number, kind in enumerate(batch.schema.types) if pa.types.is_nested(kind)]
+    rows = max(1, min(CELLS_MAX // cells, batch.num_rows * piece_bytes // max(1, batch.nbytes)))
     for at in range(0, batch.num_rows, rows):
         piece = batch if rows >= batch.num_rows else batch.slice(at, rows)
         if account is not None:
-            taken = VALUE_COPIES * piece.nbytes + CELL_BYTES * piece.num_rows * columns
-            account.reserve(RESULT, batch.nbytes + taken)
+            nested_bytes = sum(piece.column(number).nbytes for number in nested)
+            flat_copies = copies if piece.nbytes <= piece_bytes else VALUE_COPIES
+            taken = flat_copies * (piece.nbytes - nested_bytes) + NESTED_COPIES * nested_bytes
+            account.reserve(RESULT, batch.nbytes + taken + CELL_BYTES * piece.num_rows * cells)
         yield piece
+
+
+def _cells(kind: pa.DataType) -> int:
+    """Return how many values one value of that type is as objects."""
+    if not pa.types.is_struct(kind):
+        return 1
+    return 1 + NESTED_CELLS * sum(_cells(kind.field(number).type) for number in range(kind.num_fields))
 
 
 class ResultStream(Iterator[pa.RecordBatch]):

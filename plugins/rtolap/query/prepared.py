@@ -96,6 +96,9 @@ def _recent() -> LRUCache[Hashable, V]:
 def _key(statement: Statement, values: Mapping[str, object]) -> Hashable | None:
     """None for a statement that is not bound yet, or to what is large or cannot be compared. 1, 1.0 and TRUE
     differ."""
+    if not statement.parameters and not statement.given:
+        is_short = len(statement.text) <= TEXT_KEPT_MAX
+        return (statement.database, statement.text, statement.zone, ()) if is_short else None
     if any(name not in values for name in statement.parameters):
         return None
     given = [*statement.given.items(), *((name, values[name]) for name in statement.parameters)]

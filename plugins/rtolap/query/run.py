@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from rtolap.base.clock import Clock, SystemClock
+from rtolap.base.cycle_collection import keep_blocks
 from rtolap.base.errors import DefinitionError
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.settings import Settings
@@ -37,6 +38,8 @@ from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.stored.source import RemoteSource
 
 log = logging.getLogger(__name__)
+
+BLOCK_BYTES_MAX = 256 << 10  # what users send and get is given back at once, as they have it counted
 
 
 class QueryProcess:
@@ -98,6 +101,7 @@ class QueryProcess:
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT; call from the main thread."""
+        keep_blocks(BLOCK_BYTES_MAX)
         if self.keeper is not None:
             self.keeper.start()
         self.mysql.start()

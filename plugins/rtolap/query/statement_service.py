@@ -255,7 +255,8 @@ class QueryService:
             return Outcome(table.schema, stream, warnings=warnings)
         began_s = self.clock.monotonic_s()
         account = self._reads.account(ending.user)
-        ending.on_close(account.close)
+        if rewritten.reads or rewritten.tables:  # most statements of a connection pool read nothing
+            ending.on_close(account.close)
         tables = self._read_tables(rewritten, session, ending, account)
         result: Result
         if rewritten.latest is not None:
@@ -304,6 +305,8 @@ class QueryService:
     def _read_tables(
         self, rewritten: Rewritten, session: Session, ending: Cancellation, account: Account
     ) -> list[TableStats]:
+        if not rewritten.tables:
+            return []
         began_s = self.clock.monotonic_s()
         tables, stats = self._tables.read(rewritten.tables, ending)
         account.reserve(READ, sum(table.nbytes for table in tables.values()))

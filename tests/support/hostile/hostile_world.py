@@ -9,7 +9,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,6 +25,7 @@ from tests.support.cubes.service_world import World
 from tests.support.cubes.services import Services, wait_for
 from tests.support.hostile.hostile_http import basic
 from tests.support.hostile.hostile_user import HostileUser, Task
+from tests.support.hostile.user_attacks import Targets
 from tests.support.paths import PYTHONPATH
 from tests.support.scrape import scrape
 from tests.support.stored.stream_load_cluster import HOST, PASSWORD, TOKEN, StreamLoadCluster
@@ -54,9 +55,18 @@ class HostileWorld(Closeable):
     """Two harnesses with one token: `services` has coordinator, receiver, query and agent, `stored` a Stream
     Load endpoint and a storage node. `cube` is caught up with all its events."""
 
-    def __init__(self, folder: Path, zookeeper: str, kafka: str, create_topic: object) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        zookeeper: str,
+        kafka: str,
+        create_topic: object,
+        query_options: Sequence[str] = ("--memory-mb", str(MEMORY_MB)),
+    ) -> None:
+        """`query_options`: of `rtolap query serve`; none for its default settings."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self._query_options = tuple(query_options)
         root = f"/hostile-{uuid.uuid4().hex}"
         self.stored = StreamLoadCluster(
             folder / "stored", f"sqlite:///{folder / 'ledger.db'}", publish_timeout_s=60
@@ -81,7 +91,7 @@ class HostileWorld(Closeable):
         self.services.start_coordinators()
         self.world.start_receivers("only")
         self.services.coordinator.put_replica_set("only", ["r1"])
-        self.services.start_query("--memory-mb", str(MEMORY_MB))
+        self.services.start_query(*self._query_options)
         self.services.start("agent", "agent", "serve", env={"RTOLAP_AGENT_PORT": str(self._agent_port)})
         url = f"http://{HOST}:{self._agent_port}/health"
         wait_for("the agent answers", lambda: http_missing(url) is None)
@@ -214,6 +224,30 @@ class HostileWorld(Closeable):
 
     def attack(self, users: Collection[HostileUser]) -> Attack:
         return Attack(self.folder, users)
+
+    def flight_addresses(self) -> dict[str, str]:
+        """Return the address of each receiver and storage node, by its name."""
+        (receiver,) = self.services.coordinator.receivers()
+        return {
+            "r1": f"{receiver.host}:{receiver.port}",
+            "node-0": self.stored.processes["node-0"].address,
+        }
+
+    def targets(self, capture_port: int, seed: int) -> Targets:
+        """Return what attacks of a plain user are aimed at."""
+        return Targets(
+            host=HOST,
+            mysql_port=int(self.services.environment["RTOLAP_QUERY_MYSQL_PORT"]),
+            query_url=self.query_url,
+            flight_ports=tuple(
+                int(address.rpartition(":")[2]) for address in self.flight_addresses().values()
+            ),
+            capture_port=capture_port,
+            user=PLAIN,
+            password=PASSWORD,
+            token=TOKEN,
+            seed=seed,
+        )
 
     def close(self) -> None:
         self.world.close()

@@ -19,8 +19,12 @@ class Watched(NamedTuple):
 
     def growth_bytes(self) -> int:
         """The highest since then, above what it was then. Raises AssertionError where the process is gone."""
+        return self.peak_bytes() - self.resident_bytes
+
+    def peak_bytes(self) -> int:
+        """The highest since then. Raises AssertionError where the process is gone."""
         assert self.lives(), f"process {self.pid} has ended"
-        return _status(self.pid, "VmHWM") - self.resident_bytes
+        return _status(self.pid, "VmHWM")
 
     def lives(self) -> bool:
         try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import atexit
 import functools
+import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from rtolap.base.metrics import Metrics
@@ -18,6 +20,7 @@ from rtolap.query.workers.process import memory_of
 from tests.support.waiting import until
 
 WAIT_S = 60.0
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class LentWorkers(Sessions):
@@ -54,6 +57,22 @@ def worker_pids(service: QueryService, state: str | None = None) -> list[int]:
     """`state`: working or idle; None: all that are ready."""
     by_state = pool_of(service).workers()
     return sorted(pid for name, pids in by_state.items() if state in (None, name) for pid in pids)
+
+
+def processor_s_by_worker(service: QueryService) -> dict[int, float]:
+    """Return the processor time that each worker has spent, by its process id."""
+    found = {}
+    for pid in worker_pids(service):
+        with suppress(OSError):  # it has just ended
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            found[pid] = (int(fields[11]) + int(fields[12])) / _TICKS
+    return found
+
+
+def processor_s_since(service: QueryService, before: Mapping[int, float]) -> float:
+    """Return what the workers of now have spent since then."""
+    now = processor_s_by_worker(service)
+    return sum(spent_s - before.get(pid, 0.0) for pid, spent_s in now.items())
 
 
 def is_asked(service: QueryService) -> bool:

@@ -1,6 +1,7 @@
 """A consumer as a process of its own whose listener takes nothing until it is told to, for floods.
 
-    python -m tests.support.sep.held_consumer BYTES_IN_FLIGHT_MAX FRAME_BYTES_MAX
+    python -m tests.support.sep.held_consumer BYTES_IN_FLIGHT_MAX FRAME_BYTES_MAX FRAME_GRACE_S \\
+        CONTENDED_GRACE_S
 
 It prints its port. To each line of its input it answers with one: `state` with the bytes that are taken, the
 frames that wait, and the calls that are at work; `go` once the listener takes what comes.
@@ -15,11 +16,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import msgspec
 from rtolap.sep.consumer.limits import ConsumerSettings
 from rtolap.sep.events.edit_batch import EditBatch
 
 from tests.support.sep.consumer_harness import running_consumer
 from tests.support.waiting import patience_s
+
+_LONG_S = 600.0
 
 
 class HeldState(NamedTuple):
@@ -30,7 +34,10 @@ class HeldState(NamedTuple):
 
 class HeldConsumer:
     def __init__(self, settings: ConsumerSettings) -> None:
-        bounds = (settings.bytes_in_flight_max, settings.frame_bytes_max)
+        bounds = (
+            *(settings.bytes_in_flight_max, settings.frame_bytes_max),
+            *(settings.frame_grace_s, settings.contended_grace_s),
+        )
         self.process = subprocess.Popen(
             [sys.executable, "-m", __name__, *map(str, bounds)],
             stdin=subprocess.PIPE,
@@ -62,20 +69,29 @@ class HeldConsumer:
 
 
 @contextmanager
-def held_consumer(settings: ConsumerSettings) -> Iterator[HeldConsumer]:
-    consumer = HeldConsumer(settings)
+def held_consumer(settings: ConsumerSettings, *, graces: bool = False) -> Iterator[HeldConsumer]:
+    """`graces`: those of the settings; without, a sender that a loaded machine holds up is none that stands
+    still."""
+    patient = (
+        settings
+        if graces
+        else msgspec.structs.replace(settings, contended_grace_s=_LONG_S, frame_grace_s=_LONG_S)
+    )
+    consumer = HeldConsumer(patient)
     try:
         yield consumer
     finally:
         consumer.close()
 
 
-def _serve(bytes_in_flight_max: int, frame_bytes_max: int) -> None:
-    settings = ConsumerSettings(  # a sender that a loaded machine holds up is none that stands still
-        frame_bytes_max=frame_bytes_max,
-        bytes_in_flight_max=bytes_in_flight_max,
-        contended_grace_s=600,
-        frame_grace_s=600,
+def _serve(
+    bytes_in_flight_max: str, frame_bytes_max: str, frame_grace_s: str, contended_grace_s: str
+) -> None:
+    settings = ConsumerSettings(
+        frame_bytes_max=int(frame_bytes_max),
+        bytes_in_flight_max=int(bytes_in_flight_max),
+        contended_grace_s=float(contended_grace_s),
+        frame_grace_s=float(frame_grace_s),
     )
     may_go = asyncio.Event()
 
@@ -94,4 +110,4 @@ def _serve(bytes_in_flight_max: int, frame_bytes_max: int) -> None:
 
 
 if __name__ == "__main__":
-    _serve(*map(int, sys.argv[1:]))
+    _serve(*sys.argv[1:])

@@ -108,7 +108,7 @@ class PreparedStatements:
             self._account.reserve(LONG_DATA, self._long_bytes + more)
         except RtolapError as error:
             self._forget_long_data(prepared)
-            prepared.refused = error
+            prepared.refused = error.with_traceback(None)  # which would keep the packet
             return
         self._long_bytes += more
         prepared.long_data.setdefault(position, bytearray()).extend(data)
