@@ -1,4 +1,4 @@
-"""A consumer as a process of its own whose listener takes nothing until it is told to, for floods.
+r"""A consumer as a process of its own whose listener takes nothing until it is told to, for floods.
 
     python -m tests.support.sep.held_consumer BYTES_IN_FLIGHT_MAX FRAME_BYTES_MAX FRAME_GRACE_S \\
         CONTENDED_GRACE_S
