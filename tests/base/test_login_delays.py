@@ -10,6 +10,8 @@ import pytest
 from rtolap.base.errors import TooManyAtOnce, Unauthorized
 from rtolap.base.users import DELAY_MAX_S, FORGET_S, FREE_FAILURES, REMEMBERED_MAX, LoginAttempt, LoginDelays
 
+from tests.support.seeds import so_many
+
 
 class Clock:
     def __init__(self) -> None:
@@ -129,3 +131,18 @@ def test_drawn_tries_have_a_bounded_number_looked_at_and_slow_nobody_else(seed: 
     while_slow = (clock.now_s - began_s) / DELAY_MAX_S
     assert passwords.looks <= FREE_FAILURES + 5 + while_slow
     assert passwords.looks > FREE_FAILURES
+
+
+@pytest.mark.seeded
+def test_a_try_that_nobody_is_before_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the clock shows and the longest delay is: rounding makes no wait of it that is too long."""
+    drawn = random.Random(1)
+
+    for _ in range(so_many(200)):
+        clock = Clock()
+        clock.now_s = drawn.uniform(1, 10**6)
+        monkeypatch.setattr("rtolap.base.users.DELAY_MAX_S", drawn.choice((0.01, 0.3, 4.0, 7.1)))
+        delays = LoginDelays(clock)
+        for _ in range(12):
+            attempt = delays.attempt("ada", "10.0.0.1", Passwords().wrong)
+            waited_s(clock, attempt)

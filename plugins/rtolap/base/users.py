@@ -178,13 +178,15 @@ class LoginDelays:
 
     def _promise(self, key: bytes, known: _Failures, now_s: float) -> float:
         delay_s = float(min(DELAY_MAX_S, FIRST_DELAY_S * 2 ** min(known.failures - FREE_FAILURES, 20)))
-        at_s = max(now_s, known.next_s) + delay_s
-        if at_s - now_s > DELAY_MAX_S:
+        # not the difference of two instants, which rounding makes longer than the delay
+        wait_s = max(0.0, known.next_s - now_s) + delay_s
+        if wait_s > DELAY_MAX_S:
             raise TooManyAtOnce(
                 "too many wrong passwords for this user from this address",
                 expected="one try after the other",
                 action=f"try again in {DELAY_MAX_S:g} s",
             )
+        at_s = now_s + wait_s
         self._remember(key, _Failures(known.failures + 1, now_s, at_s))
         return at_s
 

@@ -24,6 +24,7 @@ Modules
     `core`      `ingest` steps; `assignment`, `intake` (a batch into the state), `limits` (when to wait),
                 `partition_progress` (counters and clocks), `topic_watch` (ends, identity, lost offsets),
                 `promises`, `closing_candidates`, `closing_commits`, `dead_letters`, `checkpointing`
+    `hosts`     progress of the hosts that log, and which of them are missing
     beside it   `background_work` calls `local.fragments`, `local.realign` and `upload` and brings results to
                 the core, `views` what the cluster says; `local.checkpoint` is the file
     the server  `flight`; `answers.query_service` answers, out of rows and, where a statement comes again, of

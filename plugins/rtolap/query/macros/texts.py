@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from rtolap.query.engine_errors import refused
+
 _UNSIGNED_MAX = 2**64 - 1
 _DOUBLE_MAX = sys.float_info.max
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -27,6 +29,18 @@ TEXT_MACROS: dict[str, str] = {
     ),
     "mysql_number_prefix(s)": f"regexp_extract(s, '{_NUMBER}', 1)",
     "mysql_bytes(s)": "encode(s)",
+    # the engine would show them with escapes
+    "mysql_bytes_text(b)": (
+        "CASE WHEN b IS NOT NULL THEN coalesce(try(decode(b)), "
+        + refused("'bytes that are no text in UTF-8: ' || hex(b)")
+        + ") END"
+    ),
+    # the engine has the case of Unicode's single letters too, but for this one, which has no capital there
+    "mysql_upper(s)": (
+        "CASE WHEN contains(s, 'ß') "
+        "THEN array_to_string(list_transform(string_split(s, 'ß'), lambda part: upper(part)), 'ß') "
+        "ELSE upper(s) END"
+    ),
     "mysql_to_base64(s)": (
         "regexp_replace(regexp_replace(to_base64(encode(s)), '(.{76})', '\\1\n', 'g'), '\n$', '')"
     ),

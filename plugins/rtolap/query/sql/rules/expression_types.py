@@ -128,7 +128,7 @@ _MACROS: dict[str, SqlType] = {
     **dict.fromkeys(("bits", "whole", "left_shift", "right_shift"), HUGEINT),
     **dict.fromkeys(("time", "timediff", "time_of", "time_now", "between", "maketime", "within_time"), TIME),
     **dict.fromkeys(("ord", "strlen", "weekday", "datesub", "date_diff", "unix_timestamp"), BIGINT),
-    **dict.fromkeys(("bin", "monthname", "sha1", "to_base64"), STRING),
+    **dict.fromkeys(("bin", "monthname", "sha1", "to_base64", "upper", "bytes_text"), STRING),
     **dict.fromkeys(("from_base64", "unhex"), SqlType("binary")),
     "round_even": DOUBLE,
     "from_unixtime": DATETIME,

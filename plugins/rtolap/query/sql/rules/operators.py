@@ -87,6 +87,7 @@ def _divided(node: exp.Expr, kinds: list[SqlType | None]) -> _Found:
     divisor = node.expression.unnest()
     is_safe = isinstance(divisor, exp.Literal) and str(divisor.this).strip("0.") != ""
     if isinstance(node, exp.Mod):
+        _same_scale(node, kinds)
         name = None if is_safe else "MYSQL_MODULO"
     elif whole:
         name = None if is_safe else "MYSQL_DIVIDED"
@@ -95,6 +96,15 @@ def _divided(node: exp.Expr, kinds: list[SqlType | None]) -> _Found:
     if name is None:
         return None
     return exp.Anonymous(this=name, expressions=[node.this.unnest().copy(), node.expression.unnest().copy()])
+
+
+def _same_scale(node: exp.Expr, kinds: list[SqlType | None]) -> None:
+    """Decimals of different scales that need more than 38 digits together would become doubles."""
+    known = [kind for kind in kinds if kind is not None and kind.is_exact]
+    if len(known) == len(kinds) and any(kind.kind == "decimal" for kind in known):
+        scale = max(kind.scale for kind in known)
+        for operand in (node.this, node.expression):
+            operand.replace(_decimal(operand.copy(), scale))
 
 
 def _whole_part(node: exp.Expr, kinds: list[SqlType | None]) -> exp.Expr:

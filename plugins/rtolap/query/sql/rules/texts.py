@@ -30,6 +30,7 @@ _MACROS = {  # how many of their arguments are texts, which stand first
     **{f"mysql_{name}": 2 for name in ("ltrim", "rtrim")},
     "mysql_replace": 3,
 }
+_OF_BYTES = frozenset(("unhex", "from_base64", "mysql_unhex", "mysql_from_base64"))
 _FORMAT_DIGITS_MAX = 30
 _ROUNDED_DIGITS_MAX = 15  # a double has no tie behind more of them
 _GROWING = frozenset(("MYSQL_REPEAT", "MYSQL_LPAD", "MYSQL_RPAD"))
@@ -42,7 +43,9 @@ def texts(node: exp.Expr, typed: Typed) -> None:
     """Numbers, booleans and dates among the operands become the text that MySQL shows of them."""
     for operand in _operands(node):
         kind = typed.of(operand)
-        if kind is not None and kind.kind not in ("string", "null", "binary"):
+        if kind is None or kind.kind in ("string", "null"):
+            continue
+        if kind.kind != "binary" or isinstance(node, (*_ALL, exp.DPipe, exp.GroupConcat)):
             text = cast_text(operand, kind)
             operand.replace(text)
             typed.note(text, SqlType("string"))
@@ -58,6 +61,8 @@ def cast_text(node: exp.Expr, kind: SqlType) -> exp.Expr:
         )
     if kind.shown is not None:
         return macro("FIXED_TEXT", value, exp.Literal.number(min(kind.shown, _FORMAT_DIGITS_MAX)))
+    if kind.kind == "binary":
+        return macro("BYTES_TEXT", value)
     if kind.kind == "double":
         return exp.Anonymous(this="MYSQL_NUMBER_TEXT", expressions=[value])
     if kind.kind == "boolean":
@@ -118,12 +123,28 @@ def _bytes(text: exp.Expr) -> exp.Expr:
 
 
 def _of_text(node: exp.Expr) -> exp.Expr | None:
-    """UPPER and LOWER, which take numbers and times as the texts that they read as."""
+    """LOWER, which takes numbers and times as the texts that they read as."""
+    _refuse_bytes(node)
     if node.this.is_string or isinstance(node.this, exp.Cast):
         return None
     rewritten = node.copy()
     rewritten.set("this", exp.cast(rewritten.this, exp.DataType.Type.TEXT))
     return rewritten
+
+
+def _refuse_bytes(node: exp.Expr) -> None:
+    name = str(node.this.this).lower() if isinstance(node.this, exp.Anonymous) else ""
+    if isinstance(node.this, exp.Unhex | exp.FromBase64 | exp.HexString) or name in _OF_BYTES:
+        raise UnsupportedSql(
+            f"unsupported SQL: {rewritten_sql(node)[:200]}",
+            expected="a text: bytes have no case",
+            action="use CAST(… AS CHAR) first",
+        )
+
+
+def _upper(node: exp.Expr) -> exp.Expr:
+    _refuse_bytes(node)
+    return macro("UPPER", node.this if node.this.is_string else exp.cast(node.this, exp.DataType.Type.TEXT))
 
 
 def _substring(node: exp.Expr) -> exp.Expr:
@@ -258,7 +279,7 @@ TEXT_FUNCTIONS: dict[type[exp.Expr], Rewrite] = {
     exp.Ascii: macro_of("ASCII"),
     exp.Length: _length,
     exp.Lower: _of_text,
-    exp.Upper: _of_text,
+    exp.Upper: _upper,
     exp.SubstringIndex: substring_index,
     exp.Trim: _trim,
     exp.Replace: _replace,
