@@ -7,9 +7,9 @@
     large        answers of `--megabytes` in one batch, as a receiver gives them; one client, three at once
     stream       so many megabytes in batches, made while they are sent, as a storage node gives them
 
-One process answers, this one asks. It asks by `flight`, by `httpx` (the product's HTTP clients are made of it)
-and by `http.client` (the least that Python can do), in turns. Each measurement takes `--seconds`. All ways are
-first seen to give the same tables.
+One process answers, this one asks. It asks by `flight`, by `httpx` (of which the product's HTTP clients are
+made) and by `http.client` (the least that Python can do), in turns. Each measurement takes `--seconds`. All
+ways are first seen to give the same tables.
 
 Figures are medians of the rounds, with the least and the largest beside them. Processor time is that of one
 answer. `ratio` is the median of the way's figure over Flight's of the same round. Both processes share the

@@ -6,11 +6,14 @@ The HTTP endpoint is the one of `benchmarks.answer_transport`: made of the produ
 from __future__ import annotations
 
 import json
+import os
 import random
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -20,6 +23,7 @@ import pytest
 from rtolap.base.errors import Impostor, NotFound, RtolapError, Unauthorized
 from rtolap.protocols.receiver.messages import ANSWER_KEY
 
+from benchmarks.answer_transport import switched
 from benchmarks.answer_transport.clients import Answers, FlightAnswers, HttpxAnswers, PlainHttpAnswers
 from benchmarks.answer_transport.endpoint import PARTIALS_PATH, pieces_of
 from benchmarks.answer_transport.servers import (
@@ -119,6 +123,19 @@ def test_an_error_keeps_its_name_and_the_next_call_is_answered(way: str, clients
     assert clients[way].partials(query_of("cube0"))[1] == HELD
 
 
+def test_a_connection_that_the_server_has_closed_meanwhile_is_replaced(ports: dict[str, int]) -> None:
+    client = PlainHttpAnswers(f"{HOST}:{ports['http']}", TOKEN)
+    try:
+        client.partials(query_of("cube0"))
+        (connection,) = client._idle
+        assert connection.sock is not None
+        connection.sock.shutdown(socket.SHUT_RDWR)
+        assert client.partials(query_of("cube0"))[1] == HELD
+        assert list(client._idle) != [connection]
+    finally:
+        client.close()
+
+
 def test_the_http_port_answers_nobody_without_the_token(ports: dict[str, int]) -> None:
     url = f"http://{HOST}:{ports['http']}{PARTIALS_PATH}"
     body = msgspec.json.encode(query_of("cube0"))
@@ -146,6 +163,39 @@ def test_a_client_with_another_token_is_refused_by_every_way(ports: dict[str, in
     ):
         with pytest.raises(refusal):
             ask(make)
+
+
+SWITCHED = """
+import sys
+import sitecustomize
+from benchmarks.answer_transport.servers import HELD, HOST, TOKEN, Desk, answer_rows, query_of
+from rtolap.base.metrics import Metrics
+from rtolap.cubes.receiver.flight import ReceiverFlightServer
+from rtolap.protocols.receiver.client import ReceiverClient
+
+table = answer_rows(6, seed=1)
+desk = Desk({"cube": table})
+with ReceiverFlightServer(desk, host=HOST, port=0, token=TOKEN, metrics=Metrics("bench")) as server:
+    client = ReceiverClient(f"{HOST}:{server.port}", TOKEN)
+    given, held = client.query(query_of("cube"))
+    assert held == HELD
+    assert given.equals(table.replace_schema_metadata(None))
+    print([type(each).__name__ for each in sitecustomize._clients.values()])
+    client.close()
+"""
+
+
+@pytest.mark.parametrize(("way", "client"), [("httpx", "HttpxAnswers"), ("http.client", "PlainHttpAnswers")])
+def test_a_receiver_and_its_client_are_switched_to_http(way: str, client: str, tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", SWITCHED, "receiver"],
+        env={**os.environ, **switched.environment(way, tmp_path / "answers")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == f"['{client}']"
 
 
 def test_the_benchmark_runs_small_and_says_what_it_found() -> None:
