@@ -63,7 +63,7 @@ class AnswerEndpoint(Closeable):
             sessions=ServerSessions(token, f"{host}:{self.port}"),
         )
         app.exception_handler(RtolapError)(_refused)
-        # Plain routes: FastAPI's dependencies and models are not needed here, and HTTP is measured at its best.
+        # Plain routes without FastAPI's dependencies and models: HTTP is measured at its best.
         app.router.add_route(PARTIALS_PATH, self._answer_partials, methods=["POST"])
         app.router.add_route(COPY_PATH, self._answer_copy, methods=["POST"])
         self._server = HttpServer(
