@@ -61,6 +61,6 @@ if FOLDER_VARIABLE in os.environ and {"receiver", "query"} & set(sys.orig_argv):
                 client = _clients[self.address] = connect(address, self.token)  # type: ignore[attr-defined]
         return client.partials(query)
 
-    ReceiverFlightServer.__init__ = _begin_both  # type: ignore[assignment, method-assign]
-    ReceiverClient.__init__ = _note_token  # type: ignore[assignment, method-assign]
-    ReceiverClient.query = _query  # type: ignore[assignment, method-assign]
+    ReceiverFlightServer.__init__ = _begin_both  # type: ignore[method-assign]
+    ReceiverClient.__init__ = _note_token  # type: ignore[method-assign]
+    ReceiverClient.query = _query  # type: ignore[method-assign]
