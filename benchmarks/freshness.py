@@ -1,7 +1,7 @@
 """Time from a record's create time to the arrival of the first SQL answer that holds it, of every record.
 
     python -m benchmarks.freshness [--rate 100000] [--seconds 20] [--preload 0] [--settle-s 5] [--askers 1]
-                                   [--rest-ms 0]
+                                   [--rest-ms 0] [--answers flight]
 
 Real ZooKeeper, Kafka, coordinator, receiver and query service on loopback. One process sends 200-byte JSON to
 4 partitions in small even slices and notes when each offset was made: just before it is handed to the client,
@@ -14,7 +14,8 @@ first answer with a position beyond its offset has arrived. All events but those
 merges them and uploads the hours that are complete; how many files of each were written meanwhile is told.
 `--askers`: all but the first ask five other group-bys in turn. `--rest-ms`: an asker rests so long between
 two statements; with less to answer, what the events alone cost a receiver is seen. Processor time is that of
-the seconds in which the measured events were made.
+the seconds in which the measured events were made. `--answers`: the receiver's answers come over a guarded
+HTTP port, by one of the clients of `benchmarks.answer_transport`, instead of Flight.
 
 `ratio` is p50 over the round trip of the same query on the same cube when it is idle. An asker that never
 rests sees 1.5 at best: an event waits half a round for the question that can see it, and a whole round for
@@ -44,6 +45,7 @@ from rtolap.cubes.format.fragment import SUFFIX as FRAGMENT_SUFFIX
 from rtolap.model.cube import Schema
 
 from benchmarks import events, sampled
+from benchmarks.answer_transport import switched
 from benchmarks.command_line import new_parser
 from benchmarks.servers import create_topic, fill, kafka, zookeeper
 from tests.support.cubes.services import Services, wait_for
@@ -59,6 +61,7 @@ SETTLE_S = 5.0
 P50_MS_MAX, P99_MS_MAX = 100.0, 500.0
 PEER_P50_MS, PEER_P99_MS = 30.0, 72.0  # the best peer measured on such a machine, at 106 k events/s
 CATCH_UP_S = 300.0
+FLIGHT = "flight"
 PLACES = 60  # of functions that are named in a profile
 
 PRELOAD_BASE = 1_000_000
@@ -298,6 +301,7 @@ def measure(
     settle_s: float,
     rest_s: float = 0.0,
     profiled: bool = False,
+    answers: str = FLIGHT,
 ) -> dict[str, float]:
     create_topic(bootstrap, TOPIC, PARTITIONS)
     services = Services(folder, zookeeper=ensemble, root="/bench", kafka=bootstrap, coordinators=1)
@@ -306,6 +310,8 @@ def measure(
         samples = folder / "samples.json"
         if profiled:
             services.environment |= sampled.environment(samples)
+        if answers != FLIGHT:
+            services.environment |= switched.environment(answers, folder / "answers")
         services.start_receiver("r0", "rs")
         services.start_query()
         asker = Asker(services, declare(services, events.schema(TOPIC)))
@@ -418,7 +424,15 @@ def main() -> None:
     parser.add_argument("--askers", type=int, default=1, help="statements at the same time")
     parser.add_argument("--rest-ms", type=float, default=0.0, help="of an asker between two statements")
     parser.add_argument("--profile", action="store_true", help="say where the receiver spends its time")
+    parser.add_argument(
+        "--answers",
+        choices=(FLIGHT, "httpx", "http.client"),
+        default=FLIGHT,
+        help="how the query service gets the receiver's answers",
+    )
     arguments = parser.parse_args()
+    if arguments.profile and arguments.answers != FLIGHT:
+        parser.error("--profile samples the product as it is: leave --answers out")
     if arguments.worker:
         bootstrap, path = arguments.worker
         if arguments.preload:
@@ -438,6 +452,7 @@ def main() -> None:
             arguments.settle_s,
             arguments.rest_ms / 1000,
             arguments.profile,
+            arguments.answers,
         )
     report(figures, arguments.rate)
     if arguments.json:
