@@ -105,6 +105,7 @@ class Turns:
         session = LateSession(self._engine, ending)
         try:
             ending.on_cancel(session.interrupt, until_over=True)
+            ending.check()  # a session that is not taken yet has nothing to interrupt
             yield session
         except BaseException as error:
             self.finish(session, ending)
