@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused
+from rtolap.column_types import BIGINT, BINARY, DOUBLE, decimal
 from rtolap.model.schema_changes import add_column, drop_column, rename_column
 from rtolap.model.stored.partitions import partition_of, to_create, to_drop
 from rtolap.model.stored.schema import initial_schema
 from rtolap.model.stored.table import Buckets, RangePartitions, StoredColumn, StoredTable
-from rtolap.model.types import BIGINT, BINARY, DOUBLE, decimal
 from rtolap.model.validation.stored_table import stored_table_problems, validate_stored_table
 from rtolap.model.yaml_files import read_definitions
 

@@ -48,9 +48,12 @@ def _unused(files: dict[Path, str], documented: str) -> set[str]:
 
 
 def _is_command(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
-    """Return True for what a decorator hands to whoever calls it: a command, a route, a check of a model."""
-    return any(isinstance(decorator, ast.Call) for decorator in node.decorator_list) and not isinstance(
-        node, ast.ClassDef
+    """Return True for what others call: of Python's own protocols, or handed on by a decorator (a command, a
+    route, a check of a model)."""
+    return (
+        node.name.startswith("__")
+        or any(isinstance(decorator, ast.Call) for decorator in node.decorator_list)
+        and not isinstance(node, ast.ClassDef)
     )
 
 

@@ -30,7 +30,7 @@ def fenced(page: str, language: str, word: str) -> str:
 
 def test_the_definition_is_sound(tmp_path: Path) -> None:
     file = tmp_path / "orders.yaml"
-    file.write_text(fenced("definitions.md", "yaml", "kind: stored_table"))
+    file.write_text(fenced("definitions/others.md", "yaml", "kind: stored_table"))
     assert list(read_definitions(file).stored_tables) == ["shop.orders"]
 
 
@@ -39,7 +39,7 @@ STATEMENTS = (CreateTable, AlterTable, AddTablePartition, DropTablePartition, Tr
 
 @pytest.mark.parametrize(("at", "kind"), enumerate(STATEMENTS))
 def test_the_statements_are_understood(at: int, kind: type) -> None:
-    sql = fenced("sql.md", "sql", "CREATE TABLE").split(";")[at]
+    sql = fenced("sql/stored_tables.md", "sql", "CREATE TABLE").split(";")[at]
     statement = parse_ddl(sql, None)
     assert isinstance(statement, kind)
     if isinstance(statement, CreateTable):

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 
 import msgspec
 
-from rtolap.model.types import ColumnType, Kind
+from rtolap.column_types import ColumnType, Kind
 
 C = TypeVar("C")
 C_co = TypeVar("C_co", covariant=True)

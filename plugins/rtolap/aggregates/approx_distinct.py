@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from rtolap.aggregates.accumulator import Accumulator, C, Coupons, GroupedColumn
 from rtolap.aggregates.function import LG_K_DEFAULT, Aggregate, Finish
-from rtolap.model.types import BINARY, ColumnType, Kind
+from rtolap.column_types import BINARY, ColumnType, Kind
 
 _COUNTABLE: frozenset[Kind] = frozenset(
     ("string", "int", "bigint", "decimal", "date", "timestamp", "boolean")

@@ -8,7 +8,7 @@ from rtolap.aggregates.accumulator import Accumulator
 from rtolap.aggregates.count import ValueCount
 from rtolap.aggregates.function import LG_K_DEFAULT, Aggregate, Finish
 from rtolap.aggregates.sum import Total
-from rtolap.model.types import ColumnType
+from rtolap.column_types import ColumnType
 
 
 class Avg(Aggregate):

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rtolap.aggregates.accumulator import Accumulator, C, Fold, GroupedColumn
 from rtolap.aggregates.function import LG_K_DEFAULT, Aggregate
-from rtolap.model.types import BIGINT, ColumnType, Kind
+from rtolap.column_types import BIGINT, ColumnType, Kind
 
 _OR = Fold("bitwise_or", 0)
 

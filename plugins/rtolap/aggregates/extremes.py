@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from rtolap.aggregates.accumulator import Accumulator
 from rtolap.aggregates.function import Aggregate, Finish
-from rtolap.model.types import ColumnType, Kind
+from rtolap.column_types import ColumnType, Kind
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 _ORDERED: frozenset[Kind] = frozenset(("string", "int", "bigint", "double", "decimal", "date", "timestamp"))

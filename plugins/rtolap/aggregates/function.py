@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 from rtolap.aggregates.accumulator import Accumulator, Partial
-from rtolap.model.types import ColumnType
+from rtolap.column_types import ColumnType
 
 LG_K_DEFAULT = 12
 Finish = Literal["value", "count", "sum", "mean", "distinct"]  # see `query.plan.MergedColumn`

@@ -8,7 +8,7 @@ from typing import ClassVar
 from rtolap.aggregates.accumulator import Accumulator, C, Fold, GroupedColumn
 from rtolap.aggregates.extremes import INT64_MAX, Extreme, ExtremeAggregate
 from rtolap.aggregates.function import LG_K_DEFAULT
-from rtolap.model.types import ColumnType
+from rtolap.column_types import ColumnType
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rtolap.aggregates.accumulator import Accumulator, Algebra, C, Fold, GroupedColumn
 from rtolap.aggregates.function import LG_K_DEFAULT, Aggregate, Finish
-from rtolap.model.types import BIGINT, ColumnType, Kind, sum_type
+from rtolap.column_types import BIGINT, ColumnType, Kind, sum_type
 
 
 @dataclass(frozen=True)

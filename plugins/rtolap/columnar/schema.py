@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from rtolap.aggregates.accumulator import Partial
+from rtolap.column_types import ColumnType
 from rtolap.model.cube import Schema
-from rtolap.model.types import ColumnType
 
 # Columns that travel with decoded events, beside the table's own.
 EVENT_MS = "__event_ms"

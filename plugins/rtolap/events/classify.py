@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any, Literal, NamedTuple
 
-from rtolap.model.types import DECIMAL_PRECISION_MAX, ColumnType
+from rtolap.column_types import DECIMAL_PRECISION_MAX, ColumnType
 
 Reason = Literal[
     "tombstone",

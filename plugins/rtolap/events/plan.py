@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 from rtolap.base.errors import DefinitionError
+from rtolap.column_types import BIGINT, INT, STRING, ColumnType, decimal
 from rtolap.columnar.schema import arrow_type
 from rtolap.events.classify import Leaf
 from rtolap.events.event_time import EventTimeParser
 from rtolap.events.lossy import ANY_SCALE, Strict
 from rtolap.model.cube import Schema
-from rtolap.model.types import BIGINT, INT, STRING, ColumnType, decimal
 
 _EPOCH_TYPES = ("int", "bigint", "timestamp", "string")
 _WRITTEN_TYPES = ("string", "timestamp", "date")

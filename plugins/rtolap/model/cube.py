@@ -22,9 +22,9 @@ from rtolap.aggregates.accumulator import Partial
 from rtolap.aggregates.count import EVENTS
 from rtolap.aggregates.function import LG_K_DEFAULT
 from rtolap.aggregates.registry import AGGREGATES
+from rtolap.column_types import TIMESTAMP, ColumnType
 from rtolap.model.application import CubeWatermark
 from rtolap.model.table import Table
-from rtolap.model.types import TIMESTAMP, ColumnType
 
 MinutesUnit = Literal["minute", "five_minute", "ten_minute", "fifteen_minute", "thirty_minute"]
 TimeUnit = Literal["second", MinutesUnit, "hour", "day", "week", "month", "quarter", "year"]

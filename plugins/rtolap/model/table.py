@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from rtolap.base.errors import NotFound
-from rtolap.model.types import ColumnType, parse_type
+from rtolap.column_types import ColumnType, parse_type
 
 DEFAULT_KAFKA_CLUSTER = "default"  # the one that RTOLAP_KAFKA names
 

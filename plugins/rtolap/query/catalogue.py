@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from rtolap.base.errors import QueryError, UnknownColumn, UnknownTable
+from rtolap.column_types import TIMESTAMP, ColumnType
 from rtolap.columnar.schema import arrow_type
 from rtolap.model.cube import Schema
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.model.table import Lookup
-from rtolap.model.types import TIMESTAMP, ColumnType
 from rtolap.model.validation.lookup import stored_lookup_problems
 from rtolap.protocols.stored_tables.messages import TableInfo
 

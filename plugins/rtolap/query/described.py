@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rtolap.model.types import ColumnType
+from rtolap.column_types import ColumnType
 from rtolap.query.catalogue import Catalogue, sketches_of
 
 PRIMARY = "PRIMARY"  # what MySQL calls the primary key

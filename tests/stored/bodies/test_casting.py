@@ -8,7 +8,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 import pyarrow as pa
 import pytest
-from rtolap.model.types import parse_type
+from rtolap.column_types import parse_type
 from rtolap.stored.bodies.casting import convert
 
 both_modes = pytest.mark.parametrize("rounds", [True, False])

@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any
 
+from rtolap.column_types import ColumnType
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema, default_value
-from rtolap.model.types import ColumnType
 from rtolap.stored.bodies.batches import DecodedBatch
 from rtolap.stored.bodies.options import CsvOptions, LoadOptions
 

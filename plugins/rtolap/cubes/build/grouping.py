@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rtolap.aggregates.accumulator import Partial
+from rtolap.column_types import ColumnType
 from rtolap.cubes.build.session import changed_settings, rows_in_memory_max
 from rtolap.cubes.format.build_batch import CUBOID_COLUMN, SEGMENT_COLUMN
 from rtolap.cubes.format.build_inputs import BuildInputs
 from rtolap.model.cube import Cuboid, Schema
-from rtolap.model.types import ColumnType
 
 GROUPED_DIMENSIONS_MAX = 63  # bits of Spark's `grouping_id`, less one of the segment
 

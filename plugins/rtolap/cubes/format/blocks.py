@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from rtolap.column_types import ColumnType
 from rtolap.columnar import reduce
 from rtolap.columnar.grouped import GroupedArray
 from rtolap.columnar.groups import Coded, Groups, code, compact, group_in_order, single_chunk
 from rtolap.columnar.murmur3 import hash_longs, hash_strings
 from rtolap.columnar.schema import arrow_type, physical_schema
 from rtolap.model.cube import Schema
-from rtolap.model.types import ColumnType
 from rtolap.object_store.store import ObjectStore
 
 _ROW_GROUP_ROWS = 1 << 18

@@ -12,8 +12,8 @@ from decimal import Decimal, InvalidOperation
 import msgspec
 
 from rtolap.base.errors import ColumnNotFound, DefinitionError, NotFound
+from rtolap.column_types import ColumnType
 from rtolap.model.stored.table import StoredColumn, StoredTable, TableModel
-from rtolap.model.types import ColumnType
 
 Value = str | bool | int | float | Decimal | date | datetime
 _BITS = {"int": 32, "bigint": 64}

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from rtolap.base.errors import NotFound
-from rtolap.model.types import BINARY, ColumnType, parse_type, sum_type
+from rtolap.column_types import BINARY, ColumnType, parse_type, sum_type
 
 TableModel = Literal["duplicate", "aggregate", "unique"]
 AggregateFunction = Literal[

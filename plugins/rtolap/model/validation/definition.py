@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from rtolap.base.errors import DefinitionError
+from rtolap.column_types import DECIMAL_PRECISION_MAX, parse_type
 from rtolap.model.cube import TIME_UNITS, Schema
 from rtolap.model.loader import Loader
 from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean, raise_all
 from rtolap.model.table import Column, Lookup, Table
-from rtolap.model.types import DECIMAL_PRECISION_MAX, parse_type
 from rtolap.model.validation.cube import cube_problems
 from rtolap.model.validation.event_time import time_problems
 from rtolap.model.validation.lookup import source_problems

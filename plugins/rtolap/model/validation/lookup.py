@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from rtolap.base.errors import DefinitionError
+from rtolap.column_types import parse_type
 from rtolap.model.problems import Problem, did_you_mean
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.model.stored.table import SKETCH_TYPES
 from rtolap.model.table import Lookup
-from rtolap.model.types import parse_type
 
 _QUALIFIED = re.compile(r"[a-z_][a-z0-9_]*\.[a-z_][a-z0-9_]*")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rtolap.base.errors import DefinitionError
+from rtolap.column_types import parse_type
 from rtolap.model.durations import format_duration
 from rtolap.model.problems import Key, Problem, bound_problems, did_you_mean, raise_all
 from rtolap.model.stored.schema import default_value
 from rtolap.model.stored.table import SKETCH_TYPES, StoredColumn, StoredTable, TableModel
-from rtolap.model.types import parse_type
 from rtolap.model.validation.definition import COLUMNS_MAX, duplicates, name_problems
 
 BUCKETS_MAX = 1024

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rtolap.column_types import Kind
 from rtolap.columnar.groups import single_chunk
 from rtolap.columnar.schema import arrow_type, physical_schema, select_partials
 from rtolap.model.cube import Schema
-from rtolap.model.types import Kind
 from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.cubes.history_codes import (
     CodedFile,

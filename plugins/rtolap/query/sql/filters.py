@@ -11,9 +11,9 @@ from typing import NamedTuple
 import msgspec
 from sqlglot import exp
 
+from rtolap.column_types import ColumnType
 from rtolap.model.cube import Schema, TimeUnit
 from rtolap.model.predicate import And, Compare, CompareOp, In, IsNull, Like, Not, Or, Predicate, Scalar
-from rtolap.model.types import ColumnType
 from rtolap.query.sql.timeline import as_datetime, next_start, text
 
 _ANY_WEEKDAY = 0  # no part of a date is a week

@@ -14,7 +14,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from rtolap.model.types import ColumnType
+from rtolap.column_types import ColumnType
 
 SqlKind = Literal[
     "null",

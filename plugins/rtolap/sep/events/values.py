@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
-from rtolap.model.types import ColumnType, parse_type
+from rtolap.column_types import ColumnType, parse_type
 
 _FIXED: Final[dict[str, tuple[str, pa.DataType]]] = {
     "short": (">i2", pa.int16()),

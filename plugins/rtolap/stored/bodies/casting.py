@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
+from rtolap.column_types import ColumnType
 from rtolap.columnar.schema import arrow_type
-from rtolap.model.types import ColumnType
 from rtolap.stored.bodies import casting_text as text
 
 Longs = NDArray[np.int64]

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rtolap.column_types import ColumnType
 from rtolap.columnar.schema import arrow_type
-from rtolap.model.types import ColumnType
 
 _INTEGER = r"^(?P<sign>[+-]?)0*(?P<digits>\d{1,19})(?:\.0*)?$"
 _DOUBLE = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?$"

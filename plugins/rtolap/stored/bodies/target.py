@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rtolap.base.errors import DefinitionError
+from rtolap.column_types import BIGINT, BOOLEAN, STRING
 from rtolap.columnar.hll import coupons, string_parts
 from rtolap.columnar.hll_image import image_of_distinct
 from rtolap.columnar.murmur3 import hash_strings_32
 from rtolap.columnar.schema import arrow_type
 from rtolap.columnar.sketches import bitmaps_of
 from rtolap.model.stored.schema import SchemaColumn
-from rtolap.model.types import BIGINT, BOOLEAN, STRING
 from rtolap.stored.bodies.batches import DecodedBatch, Longs, Mask, Source
 from rtolap.stored.bodies.casting import convert, convertible, shown
 from rtolap.stored.bodies.clauses import Expression

@@ -7,9 +7,7 @@ import threading
 from typing import NamedTuple
 
 from rtolap.base.errors import DefinitionError, NotFound
-from rtolap.model.loader import Loader, LoaderColumn
-from rtolap.model.stored.schema import default_value
-from rtolap.model.types import (
+from rtolap.column_types import (
     BIGINT,
     BOOLEAN,
     DATE,
@@ -20,6 +18,8 @@ from rtolap.model.types import (
     ColumnType,
     decimal,
 )
+from rtolap.model.loader import Loader, LoaderColumn
+from rtolap.model.stored.schema import default_value
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
 from rtolap.stored.loader.sink import Sink
 from rtolap.stored.loader.states import StopCause, Stopped

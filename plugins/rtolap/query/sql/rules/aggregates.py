@@ -10,7 +10,7 @@ from rtolap.aggregates.accumulator import Accumulator
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.registry import AGGREGATES, APPROX_DISTINCT, BY_SQL_KEY
 from rtolap.base.errors import QueryError
-from rtolap.model.types import TIMESTAMP, ColumnType
+from rtolap.column_types import TIMESTAMP, ColumnType
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.catalogue import not_a_dimension
 from rtolap.query.sql.dialect import user_sql

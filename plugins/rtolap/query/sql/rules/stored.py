@@ -13,8 +13,8 @@ from sqlglot import exp
 from sqlglot.optimizer.scope import Scope
 
 from rtolap.base.errors import QueryError
+from rtolap.column_types import ColumnType
 from rtolap.model.predicate import And, Predicate
-from rtolap.model.types import ColumnType
 from rtolap.protocols.stored_tables.messages import TableInfo
 from rtolap.query.catalogue import sketches_of, unknown_column
 from rtolap.query.plan import TableRead, TimeRange

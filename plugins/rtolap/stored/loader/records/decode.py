@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rtolap.column_types import BIGINT, STRING
 from rtolap.columnar.schema import arrow_type
 from rtolap.events.classify import Leaf, Problem
 from rtolap.events.event_time import EventTimeParser, lenient
@@ -22,7 +23,6 @@ from rtolap.events.plan import JsonPlan
 from rtolap.events.rejects import Rejects, rejects_of
 from rtolap.events.rows import RowReader, at_path
 from rtolap.model.stored.schema import default_value
-from rtolap.model.types import BIGINT, STRING
 from rtolap.stored.loader.target import Target, TargetColumn
 from rtolap.watermark.records.columns import stated
 
