@@ -52,8 +52,8 @@ def _is_command(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> 
     route, a check of a model)."""
     return (
         node.name.startswith("__")
-        or any(isinstance(decorator, ast.Call) for decorator in node.decorator_list)
-        and not isinstance(node, ast.ClassDef)
+        or (any(isinstance(decorator, ast.Call) for decorator in node.decorator_list)
+        and not isinstance(node, ast.ClassDef))
     )
 
 
