@@ -190,6 +190,41 @@ def test_a_ticket_beyond_the_bound_is_refused_by_name() -> None:
             assert echo(client, b"x" * 1000) == b"x" * 1000
 
 
+def _send(writer: Any, reader: Any, batch: pa.RecordBatch) -> int:
+    """Return how many rows the server says that it took."""
+    writer.write_batch(batch)
+    writer.done_writing()
+    rows = int(reader.read().to_pybytes())
+    writer.close()
+    return rows
+
+
+def test_a_batch_of_rows_has_a_bound_of_its_own() -> None:
+    with Answering(replace(LIMITS, batch_bytes_max=3 * MIB, message_bytes_max=1000)) as server:
+        with good_client(server.port) as client:
+            path = flight.FlightDescriptor.for_path("rows")
+            writer, reader = client.do_put(path, BATCH.schema, OPTIONS)
+            assert _send(writer, reader, BATCH) == ROWS  # 1 MiB, more than another message may have
+            large = pa.record_batch({"n": pa.array(range(4 * ROWS), pa.int64())})
+            writer, reader = client.do_put(path, BATCH.schema, OPTIONS)
+            with pytest.raises(Exception, match="at most 3145728 bytes") as caught:
+                _send(writer, reader, large)
+            assert isinstance(named("the server", "put", caught.value), TooLarge)
+            assert echo(client, b"x") == b"x"
+        assert server.refused("too_large") == 1
+
+
+def test_more_calls_at_a_time_than_are_announced_end_the_connection() -> None:
+    with Answering(replace(LIMITS, calls_max=3)) as server:
+        with RawFlight(server.port, TOKEN) as client:
+            client.begin()
+            client.send(b"".join(client.head(stream) for stream in (1, 3, 5)))  # none of them ends
+            client.send(client.head(7))
+            client.frames()
+        assert server.ended("restless") == 1
+        check_good_client(server.port)
+
+
 def test_a_call_without_the_token_on_a_connection_that_had_it_is_refused_alone() -> None:
     with Answering() as server, good_client(server.port) as client:
         held = client.do_get(flight.Ticket(b"hold"), OPTIONS)
