@@ -194,9 +194,9 @@ def _send(writer: Any, reader: Any, batch: pa.RecordBatch) -> int:
     """Return how many rows the server says that it took."""
     writer.write_batch(batch)
     writer.done_writing()
-    rows = int(reader.read().to_pybytes())
-    writer.close()
-    return rows
+    answer = reader.read()
+    writer.close()  # raises what the server has ended the call with
+    return int(answer.to_pybytes())
 
 
 def test_a_batch_of_rows_has_a_bound_of_its_own() -> None:
