@@ -78,16 +78,16 @@ def _arithmetic(node: exp.Expr, typed: Typed, context: Context) -> _Found:
         node.this.replace(exp.cast(node.this.copy(), wide))
         typed.note(node.this, SqlType("hugeint" if wide is _T.INT128 else "bigint"))
     if isinstance(node, exp.IntDiv | exp.Mod):
-        return _divided(node, kinds)
+        return _divided(node, kinds, typed)
     return None
 
 
-def _divided(node: exp.Expr, kinds: list[SqlType | None]) -> _Found:
+def _divided(node: exp.Expr, kinds: list[SqlType | None], typed: Typed) -> _Found:
     whole = all(kind is not None and (kind.is_integer or kind.kind in ("boolean", "null")) for kind in kinds)
     divisor = node.expression.unnest()
     is_safe = isinstance(divisor, exp.Literal) and str(divisor.this).strip("0.") != ""
     if isinstance(node, exp.Mod):
-        _same_scale(node, kinds)
+        _same_scale(node, kinds, typed)
         name = None if is_safe else "MYSQL_MODULO"
     elif whole:
         name = None if is_safe else "MYSQL_DIVIDED"
@@ -98,13 +98,15 @@ def _divided(node: exp.Expr, kinds: list[SqlType | None]) -> _Found:
     return exp.Anonymous(this=name, expressions=[node.this.unnest().copy(), node.expression.unnest().copy()])
 
 
-def _same_scale(node: exp.Expr, kinds: list[SqlType | None]) -> None:
+def _same_scale(node: exp.Expr, kinds: list[SqlType | None], typed: Typed) -> None:
     """Decimals of different scales that need more than 38 digits together would become doubles."""
     known = [kind for kind in kinds if kind is not None and kind.is_exact]
     if len(known) == len(kinds) and any(kind.kind == "decimal" for kind in known):
         scale = max(kind.scale for kind in known)
         for operand in (node.this, node.expression):
-            operand.replace(_decimal(operand.copy(), scale))
+            scaled = _decimal(operand.copy(), scale)
+            operand.replace(scaled)
+            typed.note(scaled, SqlType("decimal", scale))
 
 
 def _whole_part(node: exp.Expr, kinds: list[SqlType | None]) -> exp.Expr:
