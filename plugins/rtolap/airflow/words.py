@@ -45,7 +45,7 @@ def question(explanation: Explanation) -> tuple[str, str]:
         "reason are recorded. **Reject** keeps it waiting. If it becomes complete first, this question is "
         "withdrawn.",
     ]
-    return f"Let the window of {explanation.application} that ends at {end} go?", "\n".join(lines)
+    return f"Approve the window of {explanation.application} that ends at {end}?", "\n".join(lines)
 
 
 def _shares(explanation: Explanation) -> list[str]:

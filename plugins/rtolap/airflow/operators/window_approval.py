@@ -56,10 +56,10 @@ class WindowApprovalOperator(ApprovalOperator):
         **kwargs: Any,
     ) -> None:
         reason = Param(
-            "", type="string", title="Reason", description="Why it may go; recorded.", source="task"
+            "", type="string", title="Reason", description="Why it may close; recorded.", source="task"
         )
         super().__init__(
-            subject="Let a window go?",  # both are written when it asks
+            subject="Approve an incomplete window?",  # both are written when it asks
             body=None,
             params={REASON: reason},
             defaults=None,

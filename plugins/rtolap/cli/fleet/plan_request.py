@@ -42,7 +42,7 @@ from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 SnapshotOption = Annotated[
-    Path | None, typer.Option("--snapshot", help="Of this recorded fleet instead of the cluster as it is.")
+    Path | None, typer.Option("--snapshot", help="Plan for this recorded fleet, not the cluster as it is.")
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Keep the plan in this file.")]
 PlotOption = Annotated[

@@ -27,7 +27,7 @@ UNITS_MAX = 20_000  # as many as there can be
 def show(
     application: Annotated[
         str | None,
-        typer.Argument(help="One application; else all.", autocompletion=complete_application),
+        typer.Argument(help="Name of an application; else all.", autocompletion=complete_application),
     ] = None,
     units: Annotated[bool, typer.Option("--units", help="And every unit: processor/key group.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Every second, until Ctrl-C.")] = False,
