@@ -78,11 +78,11 @@ class CsvOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JsonOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How JSON is read.
+    """Options for reading JSON.
 
     Attributes:
-        by_line: a document stands on each line, else there is one in all.
-        strip_outer_array: documents are lists of rows.
+        by_line: True if each line holds a document; False if the body is a single document.
+        strip_outer_array: True if documents are lists of rows.
     """
 
     by_line: bool = True

@@ -37,16 +37,15 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a load makes of a body.
+    """The way in which a load turns a body into rows.
 
     Attributes:
         sources: columns of the body, in order.
         targets: columns of the table, in its order.
-
-
-    `deletes`: no row, every row, those that an expression or a hidden column of the body names.
-    `undeletable`: the hidden column of the body that says so of a table without deletes. `needed`: what
-    partial rows lack, and without which a row can only delete.
+        deletes: the rows that are deletes: none, every row, or the rows that an expression or a hidden column
+            of the body names.
+        undeletable: the hidden column of the body that would name deletes of a table that has none.
+        needed: columns that partial rows lack; a row without them can only delete.
     """
 
     sources: tuple[str, ...]

@@ -84,7 +84,11 @@ class Moved(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a compaction made. `moved`: by input file, for unique tables."""
+    """The result of a compaction.
+
+    Attributes:
+        moved: the moved rows by input file, for unique tables.
+    """
 
     files: tuple[FileMeta, ...]
     moved: tuple[Moved, ...]

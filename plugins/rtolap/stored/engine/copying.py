@@ -46,7 +46,7 @@ class CopiedVersion(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What is copied.
+    """The content of a copy.
 
     Attributes:
         version: up to which the copy is complete.

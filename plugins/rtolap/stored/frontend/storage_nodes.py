@@ -123,7 +123,7 @@ class StorageNodes(Closeable):
         return known_node.address
 
     def addresses(self) -> dict[str, str]:
-        """By name, of those that live and do not stand still."""
+        """Return the addresses by name of nodes that are alive and not suspended."""
         return {node.name: node.address for node in self.all_nodes() if node.alive and self._asked(node.name)}
 
     def client(self, name: str) -> StorageNode:

@@ -1,4 +1,4 @@
-"""One job, owned: what its roles need, put together; and how it begins.
+"""A job under its owner: the parts that its roles need, and its beginning.
 
 1. take the lease: the epoch rises, and no write of an earlier owner stands any more
 2. the table's columns
@@ -107,8 +107,11 @@ class LoadJobRun:
         choose: Callable[[list[int]], int] = min,
         pause_s: Callable[[int], float] = lambda tries: 0.0,
     ) -> Outcome | None:
-        """One attempt at one batch, None when none is due. `pause_s`: before the next one at the same batch,
-        after so many in a row that did not settle it."""
+        """Attempt to settle a batch, and return the outcome; None when no batch is due.
+
+        `pause_s` takes the number of attempts in a row that did not settle the batch, and returns the pause
+        before the next one.
+        """
         pending = self.window.take_batch(timeout_s, choose)
         if pending is None:
             return None

@@ -1,4 +1,4 @@
-"""One job as a supervised process: a thread for each role, ended together.
+"""A job as a supervised process: a thread for each role, all ended together.
 
     consume ──▶ window ──▶ send × parallel        commit        keep: lease, columns, what is wanted
                                                   report: to its application, where it names one

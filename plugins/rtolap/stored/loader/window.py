@@ -78,7 +78,7 @@ class Window:
             return self._changed.wait_for(self._has_room, timeout_s)
 
     def take_batch(self, timeout_s: float = 0.0, choose: Callable[[list[int]], int] = min) -> Pending | None:
-        """One to settle, for whoever takes it alone; None when there is none in time."""
+        """Take a batch to settle, exclusively for the caller; return None if none is due in time."""
         with self._changed:
             takeable = self._changed.wait_for(self._takeable, min(timeout_s, self._first_due_in_s()))
             if not takeable:

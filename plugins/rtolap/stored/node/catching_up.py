@@ -91,7 +91,7 @@ class CatchingUp:
             copy.result()
 
     def _advance(self, request: CatchUp) -> bool:
-        """By what is prepared here; whether that was enough."""
+        """Catch up from what is prepared on this node, and return True if that was enough."""
         for missed in request.missed:
             if missed.version <= self._slots.get(request.tablet).open().version:
                 continue

@@ -49,9 +49,10 @@ class LoadMemory:
 
 
 class Load:
-    """One stream of rows of a transaction: into its tablets, and prepared at once when it ends as announced.
+    """A stream of a transaction's rows. They go into tablets, and are prepared when it ends as announced.
 
-    For the thread of its stream, and for others that give it up (`abort`). It is over after an error."""
+    The thread of the stream uses it, and other threads may give it up (`abort`). An error ends it.
+    """
 
     def __init__(
         self,
@@ -209,7 +210,7 @@ class Loads:
             load.abort(reason, everywhere=for_ever)
 
     def give_up_silent(self) -> int:
-        """Those that bring nothing for too long; their number."""
+        """Abort the loads that have brought nothing for too long, and return their number."""
         late_s = self._now_s() - self._settings.load_idle_s
         with self._lock:
             silent = [load for load in self._running if load.heard_s < late_s]

@@ -113,7 +113,7 @@ class Catalogue:
         return self._ledger.read("read all tables", work)
 
     def databases(self) -> tuple[str, ...]:
-        """By name: those that were created, and those that tables are in."""
+        """Return the names of databases that were created or contain tables, in order."""
         return self._ledger.read("read all databases", rows.databases)
 
     # What changes it

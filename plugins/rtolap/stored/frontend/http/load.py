@@ -103,7 +103,7 @@ def load_routes(endpoint: LoadEndpoint) -> APIRouter:
 
 
 def _headers(request: Request) -> dict[str, str]:
-    """By lower-case name. Names of columns and conditions come in UTF-8, whatever HTTP says of headers."""
+    """Return the headers by lower-case name. Clients send names of columns and conditions in UTF-8."""
     return {name.decode("latin-1"): _text(value) for name, value in request.headers.raw}
 
 

@@ -60,7 +60,10 @@ class BodyPipe:
             self._changed.notify()
 
     def chunks(self, deadline_s: float) -> Iterator[bytes]:
-        """Until the end. Raises what `fail` was given, and Unavailable at `deadline_s` (monotonic)."""
+        """Yield chunks until the body ends.
+
+        Raises the error that was passed to `fail`, and Unavailable at `deadline_s` (monotonic).
+        """
         while True:
             began_s = time.monotonic()
             with self._changed:

@@ -158,7 +158,7 @@ class Distribution:
         return min(self._deadline_s, time.monotonic() + NODES_WAIT_S)
 
     def _kept(self, absent: tuple[PartitionRange, ...]) -> tuple[PartitionRange, ...]:
-        """Those that it is worth looking for: retention would not drop them at once."""
+        """Return the absent partitions that are worth looking up: retention would not drop them at once."""
         policy = self._table.definition.partitions
         if policy is None or not absent:
             return ()

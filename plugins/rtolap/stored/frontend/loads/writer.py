@@ -76,7 +76,7 @@ class LoadWriter:
         self.add_replicas(replicas)
 
     def add_replicas(self, replicas: Collection[Replica]) -> None:
-        """Those of partitions that are known already are passed over."""
+        """Add replicas, except for partitions that are known already."""
         fresh = [each for each in replicas if each.tablet.partition not in self._replicas]
         for replica in fresh:
             self._replicas[replica.tablet.partition].append(replica)
@@ -200,7 +200,10 @@ class LoadWriter:
         return self._senders[node]
 
     def _hoped_for(self, replicas: Collection[Replica]) -> Mapping[str, Collection[Tablet]]:
-        """By every node that has not failed; one without a sender has only not been sent anything yet."""
+        """Return the tablets expected of every node that has not failed.
+
+        A node without a sender counts as well.
+        """
         failed = {node for node, sender in self._senders.items() if sender.failure is not None}
         hoped: dict[str, set[Tablet]] = defaultdict(set)
         for replica in replicas:

@@ -86,10 +86,12 @@ class TabletHosts(Protocol):
 
 
 class NodeCalls:
-    """One round of calls, in which a node that fails hinders nobody: the majority decides, or a later round.
+    """A round of calls to nodes, in which a failing node hinders no other.
 
-    That holds for one that is away, for one that refuses our token, and for an error of its program. A node
-    that did not answer one gets no more in the round: each would be waited for.
+    A majority or a later round decides.
+
+    A node fails if it is away, refuses the token or has an error in its program. After a call without an
+    answer, a node gets no more calls in the round, because each of them would wait for it.
     """
 
     def __init__(self) -> None:

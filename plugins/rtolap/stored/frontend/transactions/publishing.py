@@ -247,7 +247,7 @@ class Visibility:
         self.wake: Callable[[], object] = lambda: None
 
     def publish(self) -> None:
-        """One round of the publisher."""
+        """Run a round of the publisher."""
         if self._publisher.publish_committed():
             with self._published:
                 self._published.notify_all()

@@ -135,10 +135,10 @@ class TransactionManager:
         return self.get(db, txn_id)
 
     def commit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
-        """One of one phase: COMMITTED, with the next version of each of the partitions, which it has written
-        to. It will become visible, whatever happens.
+        """Commit a one-phase transaction, and give each partition that it has written to its next version.
 
-        Harmless when it was done before. Where there is no majority it is aborted: Unavailable.
+        The transaction is COMMITTED and becomes visible whatever happens. A repetition is harmless. Without a
+        majority the transaction is aborted, and Unavailable is raised.
         """
         transaction = self.get(db, txn_id)
         if done_before(transaction, TransactionEvent.COMMIT):
@@ -239,14 +239,14 @@ class TransactionManager:
         )
 
     def by_label(self, db: str, label: str) -> Transaction:
-        """As `find`. Raises NotFound."""
+        """Return the transaction as `find` does. Raises NotFound if there is none."""
         transaction = self.find(db, label)
         if transaction is None:
             raise NotFound(messages.label_not_found(label))
         return transaction
 
     def like(self, db: str, pattern: str) -> tuple[Transaction, ...]:
-        """Those whose labels are LIKE the pattern, the latest first, at most `LIKE_MAX`."""
+        """Return at most `LIKE_MAX` transactions whose labels are LIKE the pattern, the latest first."""
         return self._ledger.read("look labels up", lambda connection: rows.find_like(connection, db, pattern))
 
     def _abort(self, db: str, txn_id: int, reason: str, wanted: Callable[[Transaction, int], bool]) -> bool:
