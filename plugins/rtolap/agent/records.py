@@ -65,7 +65,7 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentState(msgspec.Struct, frozen=True):
-    """What an agent keeps on its disk.
+    """The state that an agent stores on its disk.
 
     Attributes:
         processes: the newest generation of every key.

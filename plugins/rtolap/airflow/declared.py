@@ -66,7 +66,8 @@ _PORTS_MAX = 64
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of declared service: the place of its entries, mappings in JSON or YAML, and their reading.
+    """A kind of declared service: the place of its entries, mappings in JSON or YAML, and the way to parse
+    them.
 
     `plural` names the Variable (`rtolap_<plural>`) and the file (`<plural>.yaml`, a list, or a mapping
     with the list under that name). `parse_one` gives an operator's arguments, of which `identity` is unique.

@@ -101,7 +101,9 @@ def window(
 
 
 def host_checks(hosts: str) -> list[dict[str, Any]]:
-    """As `AirflowPlugin.fastapi_root_middlewares` wants them, for names separated by commas."""
+    """Return a host check for comma-separated names, as `AirflowPlugin.fastapi_root_middlewares` expects
+    it.
+    """
     names = [name.strip() for name in hosts.split(",") if name.strip()]
     if not names:
         return []

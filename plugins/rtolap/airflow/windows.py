@@ -34,7 +34,7 @@ class Window(NamedTuple):
 
     @property
     def run_id(self) -> str:
-        """One run of a DAG per window: the same window is never put to a person twice."""
+        """The id of the DAG run for this window, so that a person is asked about a window only once."""
         return f"{self.application}__{iso(self.end_ms)}"
 
     def conf(self) -> dict[str, Any]:

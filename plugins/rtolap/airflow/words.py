@@ -17,7 +17,7 @@ def iso(at_ms: int | None) -> str:
 
 
 def state_of(explanation: Explanation) -> str:
-    """One line: may the window close, and what is missing or waited for."""
+    """Return a line that says if the window may close, and what is missing or awaited."""
     window = f"the window of {explanation.application} that ends at {iso(explanation.window_end_ms)}"
     missing = f" ({'; '.join(_shares(explanation))})" if explanation.expected_missing_ppm else ""
     if explanation.may_close:

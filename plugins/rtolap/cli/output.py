@@ -40,7 +40,7 @@ error_console = Console(stderr=True)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout. Messages, structs, dates, decimals, paths and sets are understood."""
+    """Print a JSON document on stdout. Messages, structs, dates, decimals, paths and sets are understood."""
     encoded = msgspec.json.encode(value, enc_hook=_encodable)
     sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
     sys.stdout.flush()

@@ -94,7 +94,7 @@ class ProgressCounters:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a report has changed.
+    """The changes that a report has made.
 
     Attributes:
         accepted: entries of the report that were taken, those without news included.

@@ -25,7 +25,7 @@ def _nobody() -> Indices:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a rule decides. Shares are of a window that closes right now.
+    """The decision of a rule. Shares are of a window that closes right now.
 
     Attributes:
         watermark_ms: windows up to it may close; None where nothing is known.

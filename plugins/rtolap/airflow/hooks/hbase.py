@@ -82,7 +82,7 @@ class HBaseHook(AwaitedConnections):
 
 
 class HBaseReplication(Closeable):
-    """One cluster, connected to when it is first asked, and again after it did not answer. Close it."""
+    """A connection to an HBase cluster. It opens on first use, and again after a failure. Close it."""
 
     def __init__(self, hbase_conn_id: str = HBASE_DEFAULT) -> None:
         self._hook = HBaseHook(hbase_conn_id)

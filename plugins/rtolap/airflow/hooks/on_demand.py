@@ -32,7 +32,7 @@ def open_replication(hbase_conn_id: str) -> HBaseReplication:
 
 
 def open_fleet(cluster: str, kafka_conn_id: str | None = None) -> FleetHook:
-    """As `open_kafka`."""
+    """Return a FleetHook, imported on demand as in `open_kafka`."""
     hook: FleetHook = _hooks("fleet").FleetHook(cluster, kafka_conn_id)
     return hook
 

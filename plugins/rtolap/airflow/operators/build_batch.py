@@ -17,7 +17,7 @@ PROGRESS_MARK = "rtolap-progress: "
 
 
 class Build(msgspec.Struct, frozen=True):
-    """One attempt, by the names that promotion and failure need."""
+    """A build attempt, identified by the names that promotion and failure need."""
 
     cube: str
     segment: str

@@ -31,7 +31,7 @@ _RETRIES: dict[str, Any] = {
 
 
 class ReceiverOperator(ManagedProcessOperator):
-    """One receiver, as a task that never ends by itself.
+    """Runs a receiver, as a task that never ends by itself.
 
     `port` 0 lets the receiver find a free one; `bounds` are options of `rtolap receiver serve` by name.
     """
@@ -59,7 +59,7 @@ class ReceiverOperator(ManagedProcessOperator):
 
 
 class LoaderOperator(ManagedProcessOperator):
-    """One loader, as a task that never ends by itself.
+    """Runs a loader, as a task that never ends by itself.
 
     `loader` is the name of its job, `port` that of its process. `complete`: see `Completeness`. A
     loader that was stopped by `rtolap loader stop` stays so, and its task waits until it is cleared. One that

@@ -26,6 +26,6 @@ def source_of(cluster: str) -> HBaseSource:
 
 
 def key_of(cluster: str) -> ClusterKey:
-    """As `source_of`."""
+    """Return the key of the cluster that `source_of` finds."""
     source = source_of(cluster)
     return ClusterKey(source.zookeeper, source.parent)

@@ -59,7 +59,7 @@ def _names(client: CoordinatorClient, application: str | None) -> list[str]:
 
 
 def _watch(client: CoordinatorClient, application: str | None, units: bool) -> None:
-    """Until Ctrl-C, which is how it is meant to end."""
+    """Show the watermarks until Ctrl-C, the intended way to end it."""
     try:
         with Live(console=console, auto_refresh=False) as live:
             while True:

@@ -219,7 +219,7 @@ def _with_values(codes: NDArray[np.integer], key: Coded) -> pa.DictionaryArray:
 
 
 def _ordered(values: Sequence[pa.Array], codes: Sequence[NDArray[np.integer]]) -> Coded:
-    """One column out of the codes of several: they ascend with the values, null comes last."""
+    """Unite the codes of several arrays in one column. Codes ascend with the values, and null comes last."""
     together = pa.concat_arrays(values).dictionary_encode()
     distinct = together.dictionary
     rank = np.empty(len(distinct) + 1, np.int64)

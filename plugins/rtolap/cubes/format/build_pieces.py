@@ -276,5 +276,5 @@ def _runs(rows: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 @lru_cache(maxsize=4)
 def _opened(uri: str) -> ObjectStore:
-    """One client a process, whatever the number of its tasks."""
+    """Return the object store at `uri`. All tasks of a process share a client."""
     return open_store(uri)

@@ -26,7 +26,11 @@ _SHOWN_ROWS = 20
 
 @dataclass(frozen=True)
 class Found:
-    """One thing at rest. `folder` is relative to `store` for manifests; fragments have a local path."""
+    """Data at rest: a fragment, a staged part or a version of history.
+
+    Attributes:
+        folder: relative to `store` for manifests; fragments have a local path instead.
+    """
 
     kind: Kind
     where: str

@@ -59,8 +59,12 @@ class ByApplication:
 
 @dataclass(frozen=True)
 class SegmentClosing:
-    """One decision: add `vector` to the segment's target. `completeness`: of a first version, by an
-    application. `epochs`: leader epoch of the last record below the vector, where it is known."""
+    """A decision to add `vector` to the target of a segment.
+
+    Attributes:
+        completeness: the completeness of a first version, as an application decided it.
+        epochs: leader epoch of the last record below the vector, where it is known.
+    """
 
     start_ms: int
     vector: Offsets

@@ -71,7 +71,10 @@ def cube_stats(core: CubeReceiver, clock: Clock, *, is_leader: bool) -> CubeStat
 
 
 def _segment_stats(core: CubeReceiver, segment: LocalSegment) -> list[LocalSegmentStats]:
-    """One line a version. ACTIVE: not closed here; IMMUTABLE: its vector is known; STRADDLING: to be cut."""
+    """Return a line for each version of the segment.
+
+    ACTIVE: the version is not closed here. IMMUTABLE: its vector is known. STRADDLING: it is yet to be cut.
+    """
     name = SegmentRange(segment.start_ms, segment.start_ms + core.schema.cube.segment.window_ms).name
     vectors = core.state.vectors.get(segment.start_ms)
     stats: list[LocalSegmentStats] = []

@@ -1,4 +1,4 @@
-"""One cube at work: a core thread that steps, a worker for what takes long, a thread that looks up log ends.
+"""Runs a cube: a core thread steps, a worker does what takes long, and another thread looks up log ends.
 
 Only the core thread changes the core's state. Others hand it functions through `ask`; queries read it and
 wait on `changed`.

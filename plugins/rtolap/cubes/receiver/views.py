@@ -55,7 +55,10 @@ class ViewSource:
         )
 
     def generation(self, control: CubeControl) -> int | None:
-        """As which this receiver's reading is reported under that assignment; None while it does not lead."""
+        """Return the generation under which this receiver reports its reading for that assignment.
+
+        None means that it does not lead.
+        """
         term = self._election.term()
         if term is None or not control.assignment_epoch:
             return None

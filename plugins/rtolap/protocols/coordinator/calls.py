@@ -42,7 +42,7 @@ _UNITS, _HISTORY = TypeAdapter(watermarks.UnitsInfo), TypeAdapter(watermarks.App
 
 
 def health() -> Call[wire.Health]:
-    """One coordinator's own word, leader or not."""
+    """Request the health of this coordinator itself, whether it leads or not."""
     return Call("GET", "/health", _HEALTH, once=True)
 
 
@@ -67,7 +67,7 @@ def put_replica_set(name: str, receivers: Sequence[str]) -> Call[wire.ReplicaSet
 
 
 def heartbeat(request: wire.HeartbeatRequest) -> Call[wire.HeartbeatResponse]:
-    """One attempt, short: the next heartbeat comes in a second anyway."""
+    """Send a heartbeat with a short time-out and without retries; the next one follows in a second."""
     return Call(
         "POST",
         path("receivers", request.receiver_id, "heartbeat"),

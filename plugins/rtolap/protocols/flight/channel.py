@@ -67,8 +67,11 @@ class FlightChannel(Closeable):
     def begin(
         self, operation: str, ask: Callable[[Headers], T], *, within_s: float | None = None
     ) -> tuple[T, Callable[[], None]]:
-        """As `call`, for an answer that has not begun when `ask` returns. The function that comes with it
-        raises Impostor where the server did not prove itself: call it when the answer has begun."""
+        """Call as `call` does, but return before the answer begins.
+
+        Returns the result of `ask` and a function. Call that function when the answer has begun: it raises
+        Impostor if the server did not prove itself.
+        """
         session, reopened = self._session or self._open(None, operation, within_s), False
         while True:
             number = session.next_number()

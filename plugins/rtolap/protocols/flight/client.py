@@ -50,7 +50,7 @@ def answers(client: flight.FlightClient, headers: list[tuple[bytes, bytes]], wit
 
 
 class FlightClients(Closeable, Generic[C]):
-    """One client for each address, made on first use. Thread-safe.
+    """Clients by address, each made on first use. Thread-safe.
 
     `connect` makes the client of an address; it reaches nobody yet.
     """

@@ -88,7 +88,7 @@ def _next_batch(reader: Any) -> pa.RecordBatch | None:
 
 
 class ReceiverClients(FlightClients[ReceiverClient]):
-    """One client an address. Thread-safe."""
+    """Clients of receivers by address. Thread-safe."""
 
     def __init__(self, token: str, *, ca: bytes | None = None) -> None:
         super().__init__(lambda address: ReceiverClient(address, token, ca=ca))

@@ -238,7 +238,7 @@ class _Batches:
 
 
 class StorageClients(FlightClients[StorageClient]):
-    """One client an address. Thread-safe."""
+    """Clients of storage nodes by address. Thread-safe."""
 
     def __init__(self, token: str, *, ca: bytes | None = None) -> None:
         super().__init__(lambda address: StorageClient(address, token, ca=ca))

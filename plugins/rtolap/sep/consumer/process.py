@@ -142,7 +142,7 @@ class SubscriptionProcess:
             await asyncio.to_thread(election.step_back)
 
     async def _lead(self, election: Election) -> None:
-        """One term. Raises why it ended, where that is not that it is over."""
+        """Lead for a term. Raises the error that ended it, unless the term is simply over."""
         delivery = await asyncio.to_thread(self._open_delivery, election.is_leader)
         try:
             began_s = time.monotonic()

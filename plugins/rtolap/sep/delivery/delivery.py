@@ -45,8 +45,11 @@ REPLAY_EVERY_S = 600.0
 
 @dataclass
 class Call:
-    """One call of a region server. `error` is None once all of its events are delivered; before `is_answered`
-    it says nothing."""
+    """A call of a region server.
+
+    Attributes:
+        error: None once all of its events are delivered; meaningless before `is_answered`.
+    """
 
     batch: EditBatch
     deadline_s: float

@@ -1,4 +1,4 @@
-"""What commands request of the process that leads: a node each, which goes once the process has done it.
+"""The requests of commands to the leading process: a node each, deleted once the process has served it.
 
 Only that process may write for a subscription, so a command that wants something delivered leaves it a note.
 """

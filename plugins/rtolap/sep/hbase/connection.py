@@ -101,7 +101,7 @@ class Connection:
         self._lock = threading.Lock()
 
     def call(self, method: str, request: Message, kind: type[M], *, timeout_s: float | None = None) -> M:
-        """As `call_with_cells`, for what has no cells."""
+        """Call as `call_with_cells` does, for methods without cells."""
         return self.call_with_cells(method, request, kind, timeout_s=timeout_s)[0]
 
     def call_with_cells(

@@ -109,8 +109,10 @@ def read_queues(
 
 
 def read_stable_queues(znodes: HBaseZnodes, peers: Iterable[str] | None = None) -> list[Queue]:
-    """As `read_queues` without positions, until two readings name the same queues: then none was missed on
-    its move."""
+    """Read queues without positions until two readings name the same queues.
+
+    A queue that moves between servers is then not missed.
+    """
     wanted = None if peers is None else tuple(peers)
     before = read_queues(znodes, wanted, positions=False)
     while True:
@@ -121,7 +123,10 @@ def read_stable_queues(znodes: HBaseZnodes, peers: Iterable[str] | None = None) 
 
 
 def _with_positions(znodes: HBaseZnodes, path: str, logs: list[QueuedLog]) -> list[QueuedLog]:
-    """Those that have gone meanwhile are left out, and the next one of theirs is read."""
+    """Return the logs with their positions.
+
+    A log that is gone is left out, and the next one of its kind is read.
+    """
     current: set[str] = set()
     read: list[QueuedLog] = []
     for log in logs:

@@ -26,7 +26,7 @@ M = TypeVar("M", bound=Message)
 
 
 class ServerName(msgspec.Struct, frozen=True, order=True):
-    """One start of a server; as text `host,port,startcode`, the start in milliseconds since 1970."""
+    """A start of a server, as text `host,port,startcode`. The start code is in milliseconds since 1970."""
 
     host: str
     port: int
@@ -82,7 +82,7 @@ class HBaseZnodes:
         return parse_cluster_id(node.data)
 
     def region_servers(self) -> tuple[ServerName, ...]:
-        """Those that live."""
+        """Return the live region servers."""
         return tuple(ServerName.parse(name) for name in self.store.children(f"{self.parent}/rs"))
 
     def _message(self, name: str, kind: type[M]) -> M:

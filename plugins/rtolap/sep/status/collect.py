@@ -1,4 +1,4 @@
-"""One look at a cluster's replication, of all sources that answer; the others are named."""
+"""Collects the state of a cluster's replication from all sources that answer, and names the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One look at a cluster's replication, and what its queues wait for: HBase's sources sleep for these reasons.
+"""The state of a cluster's replication, and the reasons for which its queues wait: HBase's sources sleep on
+them.
 
 Times in milliseconds since 1970, None: not known.
 """

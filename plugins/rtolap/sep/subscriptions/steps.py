@@ -261,7 +261,7 @@ def is_as_wanted(peer: Peer, wanted: Peer) -> bool:
 
 
 def _normal(tables: TableFamilies) -> TableFamilies:
-    """As HBase gives them back: sorted, and without the name of the default namespace."""
+    """Return the tables as HBase returns them: sorted, and without the name of the default namespace."""
     return {
         table_text(table_name(table)): tuple(sorted(families)) for table, families in sorted(tables.items())
     }

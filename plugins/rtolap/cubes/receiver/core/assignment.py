@@ -40,7 +40,7 @@ class Assignment:
         self._assigned = frozenset()
 
     def begin_below(self, cuts: Offsets) -> None:
-        """What history was said to hold further on is of records that the logs have lost."""
+        """Begin no partition beyond its cut: what history states further on refers to lost records."""
         self._cuts = {**self._cuts, **{p: min(at, self._cuts.get(p, at)) for p, at in cuts.items()}}
         self.forget()
 

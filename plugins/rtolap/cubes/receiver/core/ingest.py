@@ -383,7 +383,10 @@ class CubeReceiver:
         )
 
     def _settle_cut(self, error: LogTruncated) -> None:
-        """By the cube's policy: stop, or drop what the log has lost and read on where it diverges."""
+        """Handle a truncated log by the cube's policy.
+
+        The cube stops, or it drops what the log has lost and reads on from where the log diverges.
+        """
         counted = counted_beyond(self._view.records, error.cuts, self._view.control.horizon_ms)
         if self.schema.cube.truncation != "drop" or counted:
             self.fail(_of_history(error, counted) if counted else error)

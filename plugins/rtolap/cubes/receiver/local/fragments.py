@@ -85,8 +85,11 @@ class MergeJob:
 
 
 def merge_job(segments: Mapping[int, LocalSegment], settings: ReceiverSettings) -> MergeJob | None:
-    """As many neighbours as fit, of the first run of more than `fragments_max` fragments, else of the first
-    one that is spread over several."""
+    """Return a job that merges as many neighbouring fragments as fit; None if there is nothing to merge.
+
+    The first run of more than `fragments_max` fragments is taken, else the first one that is spread over
+    several.
+    """
     fragment_runs = [
         (segment.start_ms, run)
         for segment in segments.values()

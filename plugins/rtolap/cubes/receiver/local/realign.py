@@ -122,11 +122,12 @@ class RangeReader:
     def read(
         self, start_ms: int, wanted: Sequence[Piece], losses: Sequence[EventLoss] = ()
     ) -> tuple[LocalTable, ...]:
-        """One table a version, ascending; none where there is no event. Pieces of version 0 are left out, and
-        offsets that were accepted as lost.
+        """Read a table for each version, in ascending order. Versions without events have none.
 
-        OffsetsGone: retention took the range. TopicRecreated: the offsets are those of a topic that is gone.
-        Unavailable: the broker gives nothing.
+        Pieces of version 0 are left out, and so are offsets that were accepted as lost.
+
+        OffsetsGone: retention took the range. TopicRecreated: the offsets belong to a topic that is gone.
+        Unavailable: the broker returns nothing.
         """
         kept = [piece for piece in wanted if piece.version]
         ends: dict[int, int] = {}
