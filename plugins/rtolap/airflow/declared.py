@@ -66,8 +66,7 @@ _PORTS_MAX = 64
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of declared service: the place of its entries, mappings in JSON or YAML, and the way to parse
-    them.
+    """A kind of declared service: the place of its entries in JSON or YAML, and the way to parse them.
 
     `plural` names the Variable (`rtolap_<plural>`) and the file (`<plural>.yaml`, a list, or a mapping
     with the list under that name). `parse_one` gives an operator's arguments, of which `identity` is unique.

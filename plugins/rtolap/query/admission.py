@@ -73,7 +73,7 @@ class AdmissionControl:
 
 
 class _Ticket:
-    """One that waits for a turn."""
+    """A statement that waits for a turn."""
 
     def __init__(self, user: str) -> None:
         self.user = user

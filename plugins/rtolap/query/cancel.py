@@ -1,4 +1,4 @@
-"""One query's end: a time-out, a KILL or a client that went away interrupts whatever it is doing."""
+"""The end of a query: a time-out, a KILL or a lost client interrupts whatever the query is doing."""
 
 from __future__ import annotations
 

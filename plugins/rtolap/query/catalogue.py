@@ -45,9 +45,15 @@ def arrow_schema(schema: StoredSchema, columns: Sequence[str]) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """One look at the definitions. Names are unique over cubes and lookups, which are in DATABASE; stored
-    tables are in databases of their own, and stand here by `relation_key`. `created`: databases that are
-    there by themselves."""
+    """The definitions as of a look at them.
+
+    Names are unique over cubes and lookups, which are in DATABASE. Stored tables are in databases of their
+    own.
+
+    Attributes:
+        stored: the stored tables by `relation_key`.
+        created: the databases that exist without tables.
+    """
 
     cubes: Mapping[str, Schema] = field(default_factory=dict)
     lookups: Mapping[str, Lookup] = field(default_factory=dict)
@@ -55,7 +61,7 @@ class Catalogue:
     created: tuple[str, ...] = ()
 
     def databases(self) -> tuple[str, ...]:
-        """Those that tables are in, and those that were created and have none."""
+        """Return the databases that contain tables, and the databases that were created and have none."""
         return tuple(sorted({DATABASE, *self.created, *(table.db for table in self.stored.values())}))
 
     def all_names(self) -> tuple[str, ...]:
@@ -70,7 +76,7 @@ class Catalogue:
         return dict(sorted(names.items()))
 
     def spelled_stored(self, database: str, name: str) -> str | None:
-        """As `spelled`, of a stored table: its key."""
+        """Return the key of a stored table whose name is spelled as in `spelled`; None if there is none."""
         keys = [relation_key(database, name), relation_key(database.lower(), name.lower())]
         return next((key for key in keys if key in self.stored), None)
 

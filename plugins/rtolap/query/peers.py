@@ -43,7 +43,7 @@ class PeersFailed(Unavailable):
 
 
 class Attempt:
-    """One call of one peer. Thread-safe."""
+    """A call of a peer. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -130,7 +130,10 @@ class Peers(Closeable):
                 attempt.give_up()
 
     def _ordered(self, peers: Sequence[Peer]) -> list[Peer]:
-        """Those that were silent last time come last, and are pinged again beside it."""
+        """Return the peers; those that were silent last time come last.
+
+        Silent peers are pinged again in the background.
+        """
         now_s = self._clock.monotonic_s()
         with self._lock:
             if not self._silent:

@@ -48,7 +48,7 @@ class TableResult(Result):
 
 
 class Session(Closeable):
-    """One statement's own: what it registers is seen by no other. One result at a time.
+    """The session of a single statement. Others do not see what it registers. It has one result at a time.
 
     Every call raises QueryError for what the engine refuses, or that it was interrupted; Unavailable where it
     needs more memory than it may have.

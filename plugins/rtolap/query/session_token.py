@@ -1,4 +1,4 @@
-"""What a session has been answered, and the token by which it is carried to another query service.
+"""The answers that a session has received, and the token that carries them to another query service.
 
 A service remembers the positions of its own answers; of another service's answers it knows what a session's
 token says. A statement of a session is answered at or beyond them, or ends in a named error.
@@ -91,7 +91,7 @@ class SessionPositions:
                 del self._known[key]
 
     def forget_creations_beside(self, cube: str, cube_id: str) -> None:
-        """What was answered of the cube's predecessors no longer counts."""
+        """Forget the answers about the cube's predecessors."""
         with self._lock:
             for key in [key for key in self._known if key[0] == cube and key[1] != cube_id]:
                 del self._known[key]
@@ -123,7 +123,7 @@ class SessionTokens:
         return ""
 
     def read(self, text: str) -> list[CubePositions]:
-        """Of one token, or of several with SESSION_TOKEN_SEPARATOR between them. Raises BadSessionToken."""
+        """Read a token, or several with SESSION_TOKEN_SEPARATOR between them. Raises BadSessionToken."""
         if len(text) > TOKENS_BYTES_MAX:
             raise _bad(f"at most {TOKENS_BYTES_MAX} bytes", f"{len(text)} bytes")
         found: list[CubePositions] = []

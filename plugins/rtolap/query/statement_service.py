@@ -1,4 +1,4 @@
-"""One statement from text to a stream of batches. The servers call this and nothing else."""
+"""Runs a statement, from its text to a stream of batches. The servers call this and nothing else."""
 
 from __future__ import annotations
 

@@ -31,9 +31,11 @@ _P50, _P99 = "0.5", "0.99"
 
 @dataclass(frozen=True)
 class ClientBroker:
-    """One process's consumers of a topic, at one broker. Milliseconds and records, NaN: not told.
+    """The consumers of a topic in a process, at a broker. Times in milliseconds; NaN if not reported.
 
-    requests: of the last interval. fetch_wait_ms: of its rtt, what may be a long poll.
+    Attributes:
+        requests: the number of requests in the last interval.
+        fetch_wait_ms: the part of the round-trip time that may be a long poll.
     """
 
     endpoint: str

@@ -1,4 +1,7 @@
-"""One look at all brokers at once. One that does not answer is named, and is no error."""
+"""Collects figures from all brokers at the same time.
+
+A broker that does not answer is named, not an error.
+"""
 
 from __future__ import annotations
 

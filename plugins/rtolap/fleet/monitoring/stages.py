@@ -80,7 +80,11 @@ PARTS = (Stage.REQUEST_QUEUE, Stage.LOCAL, Stage.REMOTE, Stage.RESPONSE_QUEUE, S
 
 @dataclass(frozen=True)
 class StageTimes:
-    """One histogram. count: of requests since the broker started, -1 where the source has none."""
+    """A histogram of times.
+
+    Attributes:
+        count: the number of requests since the broker started; -1 if the source has none.
+    """
 
     count: int = -1
     mean_ms: float = np.nan
@@ -110,7 +114,7 @@ class RequestStages:
 
     @property
     def keys(self) -> Int64s:
-        """One number a row, by which two looks are joined."""
+        """Return a number per row by which two looks are joined."""
         return self.brokers.astype(np.int64) << 8 | self.requests
 
     def check(self) -> None:

@@ -93,7 +93,7 @@ def _withdrawn(record: PlanRecord, now_ms: int) -> PlanRecord:
 
 
 class _Move:
-    """One move at one look."""
+    """A move as it stands at a look."""
 
     def __init__(
         self,

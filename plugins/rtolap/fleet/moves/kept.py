@@ -63,7 +63,7 @@ class KeptFleet:
         return KeptPlan(decode(node.data, PlanRecord, path), node.version)
 
     def plans(self) -> tuple[PlanRecord, ...]:
-        """Those that are kept, the oldest first."""
+        """Return the stored plans, the oldest first."""
         found = (self.plan(name) for name in self.store.children(paths.fleet_plans(self.cluster_id)))
         return tuple(sorted((kept.record for kept in found if kept), key=lambda record: record.submitted_ms))
 

@@ -202,7 +202,10 @@ def _groupings(placement: Placement, dirs: Int64s) -> list[Int32s]:
 
 
 def _finish(placement: Placement, transfers: Transfers, dirs: Int64s, band: Band) -> None:
-    """One more replica for each disk that is outside, the smallest that does, where one does."""
+    """Move another replica for each disk that is still outside the band.
+
+    It is the smallest one that suffices, if any does.
+    """
     after = placement.after_bytes()
     for source in dirs[after[dirs] > band.high_bytes[dirs]].tolist():
         shares = placement.utilisation()[dirs]

@@ -50,7 +50,7 @@ def plan_leaders(snapshot: Snapshot, *, limits: Limits = Limits()) -> Plan:
 
 
 def eligible_replicas(placement: Placement) -> Flags:
-    """Those that may lead, in the slots of the placement."""
+    """Return the replicas that may lead, as flags over the slots of the placement."""
     in_sync = np.zeros(placement.brokers.shape, np.bool_)
     in_sync.ravel()[placement.positions] = placement.snapshot.replicas.in_sync
     able = np.append(placement.able, False)[placement.brokers]

@@ -178,7 +178,10 @@ class _Sharing:
                     step(giver, getter, mean)
 
     def _hand_on(self, giver: int, getter: int, mean: float) -> None:
-        """As much as brings one of the two to the mean; where both are above it, half of what they differ."""
+        """Transfer leadership until one of the two brokers reaches the mean.
+
+        If both are above the mean, half of their difference is transferred.
+        """
         more, less = float(self.load[giver]), float(self.load[getter])
         amount = int(min(more - mean, mean - less) if less < mean else (more - less) / 2)
         spare = max(self._leading_max - int(self.leading[getter]), 0)
@@ -188,7 +191,10 @@ class _Sharing:
         self._change(giver, getter, rows[largest_first(sizes, amount)][:spare])
 
     def _exchange(self, giver: int, getter: int, mean: float) -> None:
-        """One partition for another, or for none: what brings the two nearest to each other, if it gains."""
+        """Exchange a partition for another, or for none, to bring both loads as near as possible.
+
+        Nothing changes unless the exchange gains.
+        """
         gap = float(self.load[giver] - self.load[getter])
         given = self._offered(giver, getter)[:_EXCHANGED_MAX]
         taken = self._offered(getter, giver)[:_EXCHANGED_MAX]

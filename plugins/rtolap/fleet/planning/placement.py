@@ -140,14 +140,14 @@ class Placement:
         return self.running_bytes + np.where(self.takes, free, 0)
 
     def room_of(self, log_dir: int) -> int:
-        """As `room_bytes`, of one."""
+        """Return the element of `room_bytes` for a log directory."""
         if not self.takes[log_dir]:
             return 0
         limit = int(self.disk_limit * self.total_bytes[log_dir])
         return max(limit - int(self.used_bytes[log_dir] + self.incoming_bytes[log_dir]), 0)
 
     def after_of(self, log_dir: int) -> int:
-        """As `after_bytes`, of one."""
+        """Return the element of `after_bytes` for a log directory."""
         held = self.used_bytes[log_dir] + self.incoming_bytes[log_dir] - self.outgoing_bytes[log_dir]
         return int(held)
 

@@ -106,7 +106,11 @@ class Moves:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What a plan should have done and cannot, and why: a topic, or a partition as topic-number."""
+    """A change that a plan should contain and cannot, with the reason.
+
+    Attributes:
+        name: a topic, or a partition as topic-number.
+    """
 
     name: str
     reason: str

@@ -40,7 +40,7 @@ class Transfers:
             self._skim(source, int(down_bytes[source]), targets, up_bytes)
 
     def within(self, group: Int64s, down_bytes: Int64s, up_bytes: Int64s) -> None:
-        """As `run`, between disks of one group."""
+        """Run as `run` does, between the disks of a group."""
         after = self.placement.after_bytes()
         self.run(
             group[after[group] > down_bytes[group]],
@@ -100,7 +100,7 @@ class Leaving:
         self._here: Flags = np.ones(positions.size, np.bool_)
 
     def allowed(self, log_dir: int) -> Flags:
-        """Those that may go to that directory, as far as brokers, racks and placement rules are concerned."""
+        """Return the replicas that brokers, racks and placement rules allow to move to the log directory."""
         broker = int(self._placement.snapshot.log_dirs.brokers[log_dir])
         rack = self._placement.racks[broker]
         same_broker = self._own == broker
@@ -115,7 +115,7 @@ class Leaving:
         return found
 
     def on_broker(self, log_dir: int) -> Flags:
-        """Those that are on that directory's broker already."""
+        """Return the replicas that are already on the log directory's broker."""
         found: Flags = self._own == self._placement.snapshot.log_dirs.brokers[log_dir]
         return found
 

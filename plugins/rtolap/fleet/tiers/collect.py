@@ -184,7 +184,7 @@ class _Collection:
         )
 
     def _note(self, fact: str, reasons: Collection[tuple[Partition, str]]) -> None:
-        """One line a reason, however many partitions have it."""
+        """Note a line per reason, however many partitions have it."""
         by_reason: dict[str, list[Partition]] = {}
         for partition, reason in reasons:
             by_reason.setdefault(reason, []).append(partition)

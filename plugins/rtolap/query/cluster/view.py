@@ -49,11 +49,11 @@ class Listing:
 
     @property
     def databases(self) -> tuple[str, ...]:
-        """As they were when the tables were listed."""
+        """Return the databases that existed when the tables were last listed."""
         return self._databases
 
     def tables(self, *, fresh: bool = False) -> dict[str, TableInfo]:
-        """By `relation_key`. The same object as long as nothing has changed."""
+        """Return the tables by `relation_key`; the same object as long as nothing has changed."""
         with self._lock:
             recent = self._clock.monotonic_s() < self._next_s
             if recent and (not fresh or self._failure is not None):

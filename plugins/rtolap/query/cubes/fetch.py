@@ -1,5 +1,7 @@
-"""One cube's partials for one statement: history and real time under one snapshot, again if it went stale.
-Equal reads of statements that wait are made once for all of them.
+"""Fetches a cube's partials for a statement: history and real time under the same snapshot.
+
+A read is repeated if the snapshot went stale. Equal reads of waiting statements are made once for all of
+them.
 
 The warnings that go with every answer about a cube: that it reads nothing, that it has refused records, or
 that events are lost.
@@ -49,7 +51,7 @@ class Fetched(NamedTuple):
 
 
 class _Snapshot(NamedTuple):
-    """What a statement is answered by, all of one moment."""
+    """The snapshot by which a statement is answered. All of its parts are of the same moment."""
 
     cube_id: str
     history: HistoryPlan

@@ -100,7 +100,7 @@ class CuboidRows(NamedTuple):
 
 
 class HistoryRows:
-    """One read. Everything that opens files raises OSError and pyarrow.ArrowException."""
+    """A read of rows from files. Everything that opens files raises OSError and pyarrow.ArrowException."""
 
     def __init__(self, read: CubeRead, footers: Footers, columns: FileColumns) -> None:
         self._read = read

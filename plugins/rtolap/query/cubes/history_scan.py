@@ -69,7 +69,7 @@ class _Block(NamedTuple):
 
 
 class GroupScan:
-    """One read over files whose dimensions are numbered by `dictionaries`, as they are when it begins.
+    """A read over files. `dictionaries` number the dimensions as they are when the read begins.
 
     Everything that adds rows raises NotCoded where the result might leave its type.
     """

@@ -21,7 +21,9 @@ _LARGEST = {"bigint": (1 << 63) - 1, "decimal": (10**38 - 1) >> 64}  # of a sum,
 
 
 def group_partials(read: CubeRead, table: pa.Table) -> pa.Table:
-    """One row per combination of dimensions, their partials merged. Rows whose sums may overflow stay apart.
+    """Return a row per combination of dimensions, with merged partials.
+
+    Rows whose sums may overflow stay apart.
 
     A read without dimensions over no rows stays empty. Raises Corrupted for bytes that are no sketch.
     """

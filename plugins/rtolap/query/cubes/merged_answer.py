@@ -65,7 +65,7 @@ def _bounds(merge: PlainMerge, values: Mapping[str, object]) -> tuple[int, int |
 
 
 def _groups(read: CubeRead, table: pa.Table) -> pa.Table:
-    """One row a group; without dimensions one row, also over no events."""
+    """Return a row per group. Without dimensions there is one row, even over no events."""
     if not is_grouped(read, table):
         table = group_partials(read, table)
         if not is_grouped(read, table):

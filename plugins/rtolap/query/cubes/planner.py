@@ -34,7 +34,7 @@ def plan_history(read: CubeRead, control: CubeControl, records: Mapping[str, Seg
 
 
 def plan_realtime(cube: str, control: CubeControl, topology: Topology) -> tuple[ReplicaSetPlan, ...]:
-    """One plan per replica set that has the cube, also where no receiver lives: calling it is then the error.
+    """Return a plan for each replica set that has the cube, even without live receivers.
 
     The preferred receiver is the same for all queries of a cube (a hash over the live ones, in order of
     their names), so that its caches stay warm; receivers not known to live are not asked.

@@ -116,7 +116,9 @@ class PacketStream(Packets):
         self.sock.close()
 
     def read(self, bytes_max: int, reserve: Reserve | None = None) -> bytes:
-        """One payload. Raises ConnectionClosed, or PacketTooLarge for a larger one, or what `reserve` raises.
+        """Read a payload.
+
+        Raises ConnectionClosed, PacketTooLarge for too large ones, and what `reserve` raises.
 
         A payload that is refused is read to its end and dropped, because a client reads nothing before it has
         sent all, and the next packet is found behind it; but not while the time in all is limited, as it is

@@ -51,8 +51,11 @@ class Prepared:
 
 
 class PreparedStatements:
-    """By the number that the client knows each by. Raises QueryError for unknown ones and for too many, and
-    OverBudget for more than the account has room for."""
+    """Prepared statements by the number under which the client knows them.
+
+    Raises QueryError for unknown statements and for too many, and OverBudget for more than the account has
+    room for.
+    """
 
     def __init__(self, account: Account) -> None:
         self._account = account

@@ -188,7 +188,7 @@ def _encode_date(value: date) -> bytes:
 
 
 def _encode_datetime(value: datetime) -> bytes:
-    """As short as MySQL's."""
+    """Encode a date and time in as few bytes as MySQL does."""
     if value.microsecond:
         return _DATETIME_US(11, *value.timetuple()[:6], value.microsecond)
     if value.hour or value.minute or value.second:

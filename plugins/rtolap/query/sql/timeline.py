@@ -84,7 +84,7 @@ def as_datetime(value: object) -> datetime | None:
 
 
 def text(value: datetime) -> str:
-    """As predicates and SQL literals write it."""
+    """Format a time as predicates and SQL literals have it."""
     return value.strftime("%Y-%m-%d %H:%M:%S.%f") if value.year >= 1000 else value.isoformat(" ")
 
 

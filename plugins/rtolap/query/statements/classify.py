@@ -50,7 +50,10 @@ def plain(sql: str, *, ansi_quotes: bool = False) -> str:
 
 
 def _without_leading_comments(sql: str) -> str:
-    """One match a comment: Python before 3.11.5 errs where a possessive group holds a look ahead."""
+    """Remove leading comments, a match for each.
+
+    Python before 3.11.5 errs if a possessive group holds a look-ahead.
+    """
     at = 0
     while (skipped := _BLANK_OR_COMMENT.match(sql, at)) is not None:
         at = skipped.end()

@@ -104,7 +104,7 @@ class Session:
         self.reset()
 
     def reset(self) -> None:
-        """As it was after the login."""
+        """Restore the state after the login."""
         self.variables = {**VARIABLES, **self.facts}
         self.users = {}
         self.prepared = {}

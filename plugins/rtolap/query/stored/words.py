@@ -58,7 +58,7 @@ class Words:
             raise self.wrong(" ".join(words))
 
     def name(self, expected: str) -> str:
-        """As it is written; in lower case where it is not in backticks."""
+        """Return the next name as written; in lower case unless it is in backticks."""
         word = self._words[self._next]
         if word.kind not in ("word", "name"):
             raise self.wrong(expected)

@@ -275,7 +275,7 @@ def read_table(body: pa.Buffer) -> pa.Table:
 
 
 def read_batch(body: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
-    """One that a worker made. Raises Corrupted for anything else."""
+    """Read a record batch that a worker has sent. Raises Corrupted for anything else."""
     try:
         batch: pa.RecordBatch = pa.ipc.open_stream(body).read_next_batch()
         if batch.schema != schema:

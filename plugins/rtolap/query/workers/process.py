@@ -57,7 +57,7 @@ class WorkerOptions(msgspec.Struct, frozen=True):
 
 
 def serve(data: socket.socket, control: socket.socket, options: WorkerOptions, database: str) -> None:
-    """Until the service is gone. `database`: of the macros, as `Engine` takes it."""
+    """Serve until the service is gone. `database` holds the macros, as in `Engine`."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_OUT_OF_MEMORY_SCORE))

@@ -1,5 +1,4 @@
-"""The state of a cluster's replication, and the reasons for which its queues wait: HBase's sources sleep on
-them.
+"""The state of a cluster's replication, and the reasons for which the sources of its queues wait.
 
 Times in milliseconds since 1970, None: not known.
 """

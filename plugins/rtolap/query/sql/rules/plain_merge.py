@@ -83,7 +83,10 @@ class _Columns:
         return None
 
     def _read_by(self, function: Aggregate, partial: Partial, node: exp.Expr) -> MergedColumn | None:
-        """What the function reads back, if the node is its SQL over `partial` and others of the cube."""
+        """Return the column that the function reads back; None if the node is other SQL.
+
+        The node must be the function's SQL over `partial` and other partials of the cube.
+        """
         finish = function.finish(partial.type)
         if finish is None:
             return None
