@@ -204,7 +204,7 @@ def loader_labels(loader: RunningLoader) -> dict[str, str]:
 
 
 def loader_of(status: ProcessStatus) -> RunningLoader | None:
-    """None for a process of another kind."""
+    """Return the loader that the process runs; None for a process of another kind."""
     if status.labels.get("kind") != _LOADER:
         return None
     return msgspec.json.decode(status.labels[_LOADER], type=RunningLoader)

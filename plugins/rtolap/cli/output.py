@@ -69,7 +69,7 @@ def print_table(
 
 
 def _plain(value: Any) -> str:
-    """On one line and without a tab, as MySQL's client writes them into a pipe."""
+    """Return the value on one line without tabs, as MySQL's client writes it into a pipe."""
     text = str(value).replace("\\", "\\\\")
     return text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
@@ -206,7 +206,7 @@ def report(result: Message, message: str, *, as_json: bool) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """In one step. Raises RtolapError where the file cannot be written."""
+    """Write the file atomically. Raises RtolapError if it cannot be written."""
     try:
         write_atomic(path, data)
     except OSError as error:

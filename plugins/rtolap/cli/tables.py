@@ -121,7 +121,7 @@ def _confirm(question: str, yes: bool) -> None:
 
 
 def _instant(ms: int) -> str | None:
-    """None at the ends of time."""
+    """Format an instant; None at the ends of time."""
     if abs(ms) >= 1 << 62:
         return None
     return instant_text(ms)

@@ -77,7 +77,7 @@ def extreme(column: pa.Array, ids: Ids, groups: int, op: str) -> pa.Array:
 
 
 def fold_longs(column: pa.Array, ids: Ids, groups: int, ufunc: str, neutral: int) -> pa.Array:
-    """Whole numbers merged by a binary function of numpy, as 64-bit ones; null for a group without any."""
+    """Merge integers by a binary function of numpy, as 64-bit integers. A group without values is null."""
     if column.null_count:
         keep = _valid(column)
         column, ids = column.filter(pa.array(keep)), ids[keep]
@@ -88,7 +88,10 @@ def fold_longs(column: pa.Array, ids: Ids, groups: int, ufunc: str, neutral: int
 
 
 def distinct_coupons(coupons: pa.Array, ids: Ids, groups: int, lg_k: int) -> pa.ListArray:
-    """Per group its distinct non-null coupons, sorted, no more than decide the sketch."""
+    """Return the distinct non-null coupons of each group, sorted.
+
+    Only coupons that decide the sketch are kept.
+    """
     if coupons.null_count:
         keep = _valid(coupons)
         coupons, ids = coupons.filter(pa.array(keep)), ids[keep]

@@ -183,7 +183,7 @@ class ClusterMetadata(Definitions, Members):
             update(self.store, path, ReplayFrom, lowered, lambda: self._exists(cube))
 
     def replay_from(self, cube: str) -> Offsets:
-        """Per partition the smallest offset that history may still need.
+        """Return, per partition, the smallest offset that history may still need.
 
         A replica set's word says that history holds everything below it, which stays true for ever: so the
         largest report counts, whichever has the partition now, and one from an earlier stay does no harm.

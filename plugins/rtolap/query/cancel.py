@@ -54,7 +54,7 @@ class Timeouts:
                 heapq.heapify(self._due)
 
     def close(self) -> None:
-        """Nothing is called any more."""
+        """Stop the thread. No callback is called any more."""
         with self._changed:
             self._closed = True
             self._calls.clear()

@@ -26,7 +26,7 @@ def relation_key(db: str, name: str) -> str:
 
 
 def columns_of(table: TableInfo) -> dict[str, ColumnType]:
-    """In order, sketches among them as bytes."""
+    """Return the types of the columns, in order. Sketches are bytes."""
     return {column.name: column.definition.column_type for column in table.schema.columns}
 
 

@@ -82,7 +82,7 @@ class Coalescing(Generic[T]):
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is under way, waits or is kept."""
+        """True if nothing is under way, waiting or stored."""
         return not self._lanes
 
     def run(self, key: Hashable, work: Callable[[], T], ending: Cancellation) -> Shared[T]:

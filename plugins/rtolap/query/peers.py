@@ -33,7 +33,11 @@ class Peer:
 
 
 class PeersFailed(Unavailable):
-    """None of them has answered. `failures`: the error of each, in the order of their ends."""
+    """The error that no peer has answered.
+
+    Attributes:
+        failures: the error of each peer, in the order in which they failed.
+    """
 
     code = "peers_failed"
 
@@ -52,11 +56,11 @@ class Attempt:
 
     @property
     def given_up(self) -> bool:
-        """Nobody waits for its answer any more."""
+        """True if nobody waits for the answer any more."""
         return self._given_up
 
     def on_give_up(self, callback: Callable[[], None]) -> None:
-        """At once if it is given up already."""
+        """Call `callback` when the attempt is given up; at once if it already is."""
         with self._lock:
             if not self._given_up:
                 self._callbacks.append(callback)

@@ -26,7 +26,7 @@ class Result(Protocol):
     schema: pa.Schema
 
     def next_batch(self) -> pa.RecordBatch | None:
-        """None after the last."""
+        """Return the next batch; None after the last one."""
 
     def drain(self) -> int:
         """Return the number of rows left, without sending them."""
@@ -79,7 +79,7 @@ class Session(Closeable):
 
     @abstractmethod
     def interrupt(self) -> None:
-        """From any thread: end what the session is doing now, if it does anything."""
+        """End what the session is doing now, if it does anything. May be called from any thread."""
 
     def read(self, sql: str, parameters: Mapping[str, object]) -> pa.Table:
         """The whole result, for what is known to be small."""

@@ -43,7 +43,11 @@ class Breach:
 
 @dataclass(slots=True)
 class Breaches:
-    """Not thread-safe. Memory: 17 bytes for each slot of a day. `bound_ppm`: as declared."""
+    """The breaches of a declared bound. Not thread-safe. It takes 17 bytes for each slot of a day.
+
+    Attributes:
+        bound_ppm: the bound as declared.
+    """
 
     bound_ppm: int
     window_ms: int

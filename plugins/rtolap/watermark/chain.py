@@ -71,7 +71,7 @@ class Chain:
         return self._told.get(producer, {}).get(partition)
 
     def watermark_ms(self) -> int | None:
-        """Never smaller than before; None while unknown."""
+        """Return the watermark, which never falls; None while unknown."""
         if self._told and self._partitions and not self.held_by():
             statements = [
                 statement

@@ -91,8 +91,9 @@ def about(latest_ms: Instants, position: int) -> int:
 def _before(
     latest_ms: Instants, shares: NDArray[np.int64], budget: int, window_ms: int, high: int
 ) -> int | None:
-    """Everybody is before `high`. None if F(high) fits into the budget; else the last instant at which F
-    does, NEVER if there is none.
+    """Return the last instant at which F fits into the budget when all hosts are before `high`.
+
+    None means that F(high) fits; NEVER means that no instant does.
 
     A host that misses a whole window at `high` is first taken to miss it everywhere. What is left of F is not
     smaller than F, so the last instant at which it fits is the answer, or one below it.

@@ -26,7 +26,7 @@ def open_kafka(cluster: str = DEFAULT_KAFKA_CLUSTER, kafka_conn_id: str | None =
 
 
 def open_replication(hbase_conn_id: str) -> HBaseReplication:
-    """Nothing is connected to yet."""
+    """Return a hook that has not connected yet."""
     replication: HBaseReplication = _hooks("hbase").HBaseReplication(hbase_conn_id)
     return replication
 

@@ -110,7 +110,7 @@ class WindowApprovalOperator(ApprovalOperator):
         return answer
 
     def _wait(self, context: Context) -> NoReturn:
-        """For the answer, also for one that is there already, or for the window."""
+        """Wait for the window, or for the answer, which may have been given already."""
         window = self._window()
         self.defer(
             trigger=AnswerTrigger(

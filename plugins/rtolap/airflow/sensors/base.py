@@ -46,7 +46,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
 
     @abstractmethod
     def found(self, client: Client) -> str:
-        """After a wait in vain: what was expected and what is there, in words."""
+        """Return a sentence about the expected and the found state, after a wait in vain."""
 
     @abstractmethod
     def trigger(self, client: Client) -> BaseTrigger:

@@ -71,7 +71,10 @@ def declared_sources(path: Path | None) -> FleetSources:
 
 
 def rate_reader(path: Path | None, *, timeout_s: float = RATES_TIMEOUT_S) -> RateReader | None:
-    """None where no sources are declared: a snapshot then says that it has no rates."""
+    """Return a reader of rates; None if no sources are declared.
+
+    A snapshot then says that it has no rates.
+    """
     file = path or Settings().fleet_sources
     return None if file is None else SourceRates(read_sources(file), timeout_s=timeout_s)
 

@@ -138,7 +138,7 @@ class PlanOutput:
             success(f"{self.out}, and for Kafka's tool {files}")
 
     def refuse_other_pictures(self) -> None:
-        """Before anything is planned: no picture is drawn to a file of another form."""
+        """Refuse an unsupported form of picture file before anything is planned."""
         if self.plot is not None:
             picture_format(self.plot)
 

@@ -127,7 +127,7 @@ def topic_documents(view: TierView, behind: int) -> list[dict[str, Any]]:
 
 
 def _range(view: TierView, partition: int, tier: Tier) -> list[int] | None:
-    """From the first offset up to the one after the last."""
+    """Return the first offset, and the offset after the last one; None if unknown."""
     start, end = view.partitions.bounds[partition, tier : tier + 2].tolist()
     return None if start == UNKNOWN else [start, end]
 

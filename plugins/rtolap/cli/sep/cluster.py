@@ -21,7 +21,7 @@ ClusterOption = Annotated[
 
 
 def source_of(cluster: str) -> HBaseSource:
-    """From `host:port,host:port/hbase`; the parent node may be left out."""
+    """Parse `host:port,host:port/hbase`; the parent node may be left out."""
     return HBaseSource.parse(cluster or Settings().hbase)
 
 

@@ -1,4 +1,4 @@
-"""From events to partial aggregates, and from partial aggregates to fewer of them.
+"""Turns events into partial aggregates, and partial aggregates into fewer of them.
 
 All in local form (see `schema`), one grouping for all segments of a batch. A null dimension is a group of its
 own, as in SQL. What is kept of a group's events, and how that merges, is for each function to say: see

@@ -295,7 +295,7 @@ def _narrow_codes(key: Coded) -> NDArray[np.integer]:
 
 
 def _narrow(columns: Sequence[pa.Array]) -> list[pa.Array]:
-    """Whole numbers in as few bytes as the largest of their column needs."""
+    """Store integers in as few bytes as the largest of their column needs."""
     return [_narrowed(column) if pa.types.is_integer(column.type) else column for column in columns]
 
 

@@ -1,4 +1,4 @@
-"""Where a cube's files lie in the object store.
+"""The places of a cube's files in the object store.
 
     staged/<cube>/<cube id>/<segment>/v<version>/<replica set>-<unique>
     history/<cube>/<cube id>/<segment>/v<version>-<build id>
@@ -37,7 +37,7 @@ def creation_folder(root: Root, cube: str, cube_id: str) -> str:
 
 
 def segment_folders(root: Root, cube: str, cube_id: str, segment: str) -> tuple[str, ...]:
-    """With an id in the path, and without."""
+    """Return the folders of a segment, with a cube id in the path and without."""
     return tuple(f"{creation_folder(root, cube, each)}/{segment}" for each in dict.fromkeys((cube_id, "")))
 
 

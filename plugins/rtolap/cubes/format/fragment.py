@@ -244,7 +244,7 @@ def _write_arrow(path: Path, batch: pa.RecordBatch) -> tuple[str, int]:
 
 
 def _check_arrow(path: Path, info: FragmentInfo, content: pa.Buffer) -> None:
-    """In pieces, between which other threads go on."""
+    """Verify the checksum in pieces, so that other threads run in between."""
     digest, view = xxhash.xxh3_64(), memoryview(content)
     for start in range(0, len(view), _PIECE_BYTES):
         digest.update(view[start : start + _PIECE_BYTES])

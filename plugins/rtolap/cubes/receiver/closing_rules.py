@@ -157,7 +157,7 @@ def _missing(record: SegmentRecord | None, positions: Offsets) -> Offsets:
 
 
 def _may_close(record: SegmentRecord | None, vector: Offsets) -> bool:
-    """Not before this receiver has caught up with history, and not while the segment cannot take it."""
+    """Return True if this receiver has caught up with history, and the segment can take a vector."""
     if record is None:
         return True
     behind = any(offset < record.covered.get(partition, 0) for partition, offset in vector.items())

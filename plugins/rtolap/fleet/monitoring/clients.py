@@ -55,7 +55,7 @@ class ClientBroker:
 
     @property
     def answered_p99_ms(self) -> float:
-        """Without the long poll: what the broker and the way to it took, at least."""
+        """Return a lower bound of the time that broker and network took, without the long poll."""
         return max(self.rtt_p99_ms - self.fetch_wait_ms, 0.0) if self.rtt_p99_ms >= 0 else math.nan
 
     def is_slow(self, threshold_ms: float) -> bool:

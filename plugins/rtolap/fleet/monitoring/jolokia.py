@@ -161,7 +161,7 @@ def _times(value: object) -> StageTimes:
 
 
 def number_of(value: object) -> float | None:
-    """None for NaN too, which Jolokia writes as a text, and for the error of one attribute."""
+    """Return a number; None for NaN, which Jolokia writes as text, and for the error of an attribute."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)

@@ -149,7 +149,10 @@ class LogWatch:
         self.missing = tuple(missing)
 
     def keep(self) -> None:
-        """Once what was found has been told. Raises RtolapError where it cannot be written."""
+        """Store the positions, once the findings have been reported.
+
+        Raises RtolapError if they cannot be written.
+        """
         if self._file is None:
             return
         try:

@@ -40,7 +40,7 @@ _P99_OF_MEAN_MAX = 100.0
 
 
 class RequestType(IntEnum):
-    """In the words of Kafka's metrics, by `request_name`."""
+    """A request type of Kafka's metrics; `request_name` gives the name that Kafka uses."""
 
     PRODUCE = 0
     FETCH_CONSUMER = 1

@@ -76,7 +76,7 @@ def refused(
 
 
 def _withdrawn(record: PlanRecord, now_ms: int) -> PlanRecord:
-    """With a plan that is cancelled all its moves are, and with the end of its hours those that are to be."""
+    """Cancel all moves of a cancelled plan, and requeue its active moves once its hours are over."""
     if record.state is PlanState.CANCELLING:
         record = record.ending_pending(MoveEvent.CANCEL)
         ending, reason = MoveEvent.RESTORED, "the plan is cancelled"

@@ -68,7 +68,7 @@ class KeptFleet:
         return tuple(sorted((kept.record for kept in found if kept), key=lambda record: record.submitted_ms))
 
     def write_moves(self, plan_id: str, data: bytes) -> None:
-        """Before the plan is submitted; nobody reads them before."""
+        """Write the moves before the plan is submitted; nobody reads them earlier."""
         packed = zlib.compress(data, 6)
         folder = paths.fleet_plan_moves(self.cluster_id, plan_id)
         for number, start in enumerate(range(0, len(packed), PIECE_BYTES)):
@@ -176,7 +176,7 @@ class KeptFleet:
         return tuple(found)
 
     def open_requests(self, answered: set[str]) -> Iterable[tuple[MoveRequest, int]]:
-        """With their versions. `answered`: ids that need no look."""
+        """Return the open requests with their versions. `answered` has the ids of requests to pass over."""
         for name in self.store.children(paths.fleet_requests(self.cluster_id)):
             if name in answered:
                 continue

@@ -29,7 +29,7 @@ class ProduceReading:
 
 class ProduceReader(Protocol):
     def read(self, now_ms: int) -> ProduceReading | None:
-        """None for the first reading, which tells nothing yet."""
+        """Return a reading; None for the first one, which says nothing yet."""
 
 
 class ProduceWindow(msgspec.Struct, frozen=True):

@@ -96,7 +96,7 @@ class _Annealing:
         self._note()
 
     def run(self, seed: int) -> None:
-        """From the best so far, to a better one if there is one on the way."""
+        """Search from the best placement so far for a better one."""
         if not self._movable:
             return
         self._begin()

@@ -169,7 +169,9 @@ class _Sharing:
                 return
 
     def _give(self, giver: int, able: Int64s, mean: float, limit: float) -> None:
-        """To those that have less, the idlest first; then exchange what is too large to be given."""
+        """Give load to brokers that have less, the idlest first, and then exchange what is too large to
+        give.
+        """
         for step in (self._hand_on, self._exchange):
             for getter in able[np.argsort(self.load[able], kind="stable")].tolist():
                 if self.load[giver] <= limit:

@@ -265,8 +265,10 @@ def plan_digest(plan: Plan) -> str:
 
 
 def kafka_json(plan: Plan, stage: int = 0) -> bytes:
-    """For `kafka-reassign-partitions --reassignment-json-file`, of one stage. A directory is named where a
-    replica comes to it. Partitions that only elect a leader are not in it."""
+    """Return a stage of the plan for `kafka-reassign-partitions --reassignment-json-file`.
+
+    A directory is named where a replica comes to it. Partitions that only elect a leader are left out.
+    """
     document = _document_of(plan)
     partitions = [
         _KafkaPartition(row.topic, row.partition, row.replicas, row.log_dirs)

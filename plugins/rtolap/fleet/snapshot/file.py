@@ -199,7 +199,7 @@ def _arrow_type(kind: str) -> pa.DataType:
 
 
 def _member(name: str) -> zipfile.ZipInfo:
-    """Without the time of day, so that equal snapshots give equal files."""
+    """Return a member without the time of day, so that equal snapshots give equal files."""
     return zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
 
 

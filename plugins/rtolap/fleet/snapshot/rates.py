@@ -1,4 +1,4 @@
-"""From what brokers tell of topics to the rates of partitions.
+"""Derives the rates of partitions from what brokers report about topics.
 
 A broker's metrics know topics, not partitions: `BytesInPerSec` counts what producers write to all partitions
 of a topic that the broker leads, `BytesOutPerSec` what consumers read of them. What it tells of a topic is

@@ -148,7 +148,9 @@ def uncopied_bytes(view: TierView) -> Int64s:
 
 
 def segments_behind(view: TierView) -> Int64s:
-    """At least so many closed segments of each partition are not copied; `UNKNOWN` as above."""
+    """Return a lower bound of the closed segments of each partition that are not copied; `UNKNOWN` as
+    above.
+    """
     uncopied = uncopied_bytes(view)
     segment_bytes = np.maximum(view.topics.segment_bytes[view.partitions.topics], 1)
     behind = np.maximum(-(-uncopied // segment_bytes) - 1, 0)

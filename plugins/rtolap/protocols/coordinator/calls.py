@@ -266,7 +266,7 @@ def application_history(
     level: str | None = None,
     samples: int | None = None,
 ) -> Call[watermarks.ApplicationHistory]:
-    """At most so many `samples`, spread over the time from `since_ms` to `until_ms`."""
+    """Request at most that many `samples`, spread over the time from `since_ms` to `until_ms`."""
     asked = {"since_ms": since_ms, "until_ms": until_ms, "level": level, "samples": samples}
     params = {key: str(value) for key, value in asked.items() if value is not None}
     return Call("GET", path("applications", name, "history"), _HISTORY, params=params)

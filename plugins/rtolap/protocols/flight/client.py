@@ -105,7 +105,7 @@ def _decode_prefix(text: str) -> tuple[dict[str, Any], int]:
 
 
 def silence(ping: Callable[[float], None]) -> Unavailable | None:
-    """None where the peer answers, with whatever error; `ping(within_s)` raises Unavailable if not.
+    """Return None if the peer answers, with whatever error. Otherwise return what `ping(within_s)` raised.
 
     A ping shows whether a peer is silent: a busy one responds to it, one that stands still does not.
     """

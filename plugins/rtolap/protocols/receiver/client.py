@@ -79,8 +79,11 @@ class ReceiverClient(Closeable):
 
 
 def _next_batch(reader: Any) -> pa.RecordBatch | None:
-    """None at the end. Not `read_all`: when that is cancelled, from whatever thread, pyarrow interrupts the
-    main thread as Ctrl-C does (`SignalStopHandler.__exit__`), which ends a service."""
+    """Return the next batch; None at the end.
+
+    `read_all` is not used: when it is cancelled, from whatever thread, pyarrow interrupts the main thread as
+    Ctrl-C does (`SignalStopHandler.__exit__`), which ends a service.
+    """
     try:
         return reader.read_chunk().data
     except StopIteration:

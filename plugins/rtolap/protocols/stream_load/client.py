@@ -170,8 +170,11 @@ class StreamLoadClient(Closeable):
         timeout_s: float,
         repeatable: bool,
     ) -> PutAnswer:
-        """To the first endpoint that answers. An endpoint that broke off may have carried it out, so that
-        only a body that stands under a label may go to the next: the label lets it in once."""
+        """Put the body to the first endpoint that answers.
+
+        An endpoint that broke off may have carried the request out. Only a body under a label may therefore
+        go to the next endpoint, because the label admits it once.
+        """
         sent = dict(headers) | {"authorization": self._authorization}
         last_error: Unavailable | None = None
         for endpoint in self._in_turn() if repeatable else self._in_turn()[:1]:

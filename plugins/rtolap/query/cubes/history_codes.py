@@ -157,7 +157,7 @@ def bits(flags: NDArray[np.bool_]) -> int:
 
 
 def measure_column(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> MeasureColumn | None:
-    """None for what fits in no 64 bits."""
+    """Return the column as 64-bit values; None if they do not fit."""
     column = single_chunk(column)
     valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
     kind = column.type

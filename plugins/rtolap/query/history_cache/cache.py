@@ -87,7 +87,7 @@ class HistoryCache:
             self._take(self._known(file), FileEvent.ADOPT)
 
     def begin(self, file: CacheFile) -> None:
-        """From now on its bytes count."""
+        """Begin to copy a file. From now on its bytes count."""
         with self._lock:
             self._take(self._known(file), FileEvent.COPY)
 

@@ -54,7 +54,7 @@ class CacheDisk(Protocol):
     def rename(self, source: Path, target: Path) -> None: ...
 
     def remove(self, path: Path) -> None:
-        """Nothing happens when it is gone already."""
+        """Remove the file, if it exists."""
 
     def free_bytes(self, folder: Path) -> int: ...
 

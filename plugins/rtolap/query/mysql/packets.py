@@ -58,7 +58,9 @@ class Frames(Packets):
 
 
 class PacketStream(Packets):
-    """Not thread-safe but for `shut`. Writes are gathered until `flush`, or until there are FLUSH_BYTES.
+    """A stream of packets.
+
+    Only `shut` is thread-safe. Writes are gathered until `flush`, or up to FLUSH_BYTES.
 
     `sock` changes once when TLS starts: the connection is ended through the stream.
     """
@@ -75,7 +77,10 @@ class PacketStream(Packets):
         self._deadline_s = time.monotonic() + total_s
 
     def limit_silence(self, silence_s: float, write_timeout_s: float) -> None:
-        """Instead of a limit in all: so long between two pieces that are read, and for what is flushed."""
+        """Limit the pause between two pieces that are read, and the time of a flush.
+
+        This replaces a limit of the time in all.
+        """
         self._deadline_s = None
         self._write_timeout_s = write_timeout_s
         self.sock.settimeout(silence_s)

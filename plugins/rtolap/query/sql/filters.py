@@ -92,7 +92,10 @@ class FilterBuilder:
         return None
 
     def _negated(self, term: Predicate) -> Predicate:
-        """Without NOT, of which nothing is pruned: `NOT a >= b` is `a < b`, NULL or not."""
+        """Return the opposite of a term without a NOT, as NOT prunes nothing.
+
+        `NOT a >= b` is `a < b`, for NULL as well.
+        """
         match term:
             case And(terms=terms):
                 return Or(tuple(map(self._negated, terms)))
@@ -225,7 +228,10 @@ class _CalendarPart(NamedTuple):
 
 
 def _calendar_part(node: exp.Expr) -> _CalendarPart | None:
-    """None for anything else; other parts of a date, as MONTH, are no ranges."""
+    """Return the year or the day that the node takes from a column; None for anything else.
+
+    Other parts of a date, such as MONTH, are no ranges.
+    """
     node = node.unnest()
     inner: exp.Expr | None = None
     unit: TimeUnit = "year"

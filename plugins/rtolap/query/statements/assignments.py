@@ -157,7 +157,7 @@ def _read(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 class _Unknown(Exception):
-    """Not a value that is computed here."""
+    """The error that a value is not computed here."""
 
 
 class _Reading:

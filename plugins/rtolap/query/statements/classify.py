@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"\d{1,10}")
 
 
 def plain(sql: str, *, ansi_quotes: bool = False) -> str:
-    """Without leading comments; `/*! … */` is for MySQL, so its content counts.
+    """Return the statement without leading comments. `/*! … */` is for MySQL, so its content counts.
 
     With `ansi_quotes` names in double quotes are in backticks afterwards. Raises QueryError for quotes that
     are not closed, and for a statement beyond `approval.bounds`.

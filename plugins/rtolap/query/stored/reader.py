@@ -262,7 +262,10 @@ def _preferred(tablet: TabletView, addresses: Mapping[str, str], key: str) -> tu
 
 
 def _named_as_read(read: TableRead, batches: list[pa.RecordBatch]) -> pa.Table:
-    """In the columns that the statement knows, whatever they are called by now."""
+    """Return the rows under the column names that the statement knows.
+
+    The columns may have been renamed since.
+    """
     schema = arrow_schema(read.table.schema, read.columns)
     if not batches:
         return schema.empty_table()

@@ -66,7 +66,7 @@ class Words:
         return word.text if word.kind == "name" else word.text.lower()
 
     def word(self, expected: str) -> str:
-        """In upper case."""
+        """Return the next word in upper case."""
         word = self._words[self._next]
         if word.kind != "word":
             raise self.wrong(expected)

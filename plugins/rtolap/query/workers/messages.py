@@ -183,7 +183,7 @@ def send(
 
 
 def receive_request(of: socket.socket) -> tuple[Request, pa.Buffer, int | None] | None:
-    """With its body and the descriptor that came with it. None when the service is gone."""
+    """Receive a request with its body and its descriptor; None when the service is gone."""
     frame = _receive(of, None)
     if frame is None:
         return None
@@ -192,7 +192,10 @@ def receive_request(of: socket.socket) -> tuple[Request, pa.Buffer, int | None] 
 
 
 def receive_answer(of: socket.socket) -> tuple[Answer, pa.Buffer, int | None] | None:
-    """None when the worker is gone. Raises Corrupted for what no worker of ours says."""
+    """Receive an answer with its body and its descriptor; None when the worker is gone.
+
+    Raises Corrupted for anything that no worker sends.
+    """
     frame = _receive(of, (_HEADER_BYTES_MAX, _BODY_BYTES_MAX))
     if frame is None:
         return None

@@ -109,7 +109,7 @@ class _Worker:
     def answer(
         self, request: messages.Request, body: pa.Buffer, descriptor: int | None
     ) -> tuple[messages.Answer, Any] | None:
-        """With its body; None for what is not answered."""
+        """Answer a request, and return the answer with its body; None for requests without an answer."""
         if isinstance(request, messages.Begin | messages.End | messages.Register | messages.Learn):
             try:
                 self._prepare(request, body, descriptor)

@@ -248,7 +248,7 @@ class WorkerSession(Session):
             self._worker.interrupt(self._number)
 
     def close(self) -> None:
-        """Also while another thread waits for an answer: it gets an error."""
+        """Close the session. Another thread that waits for an answer gets an error."""
         with self._changed:
             if self._closed:
                 return

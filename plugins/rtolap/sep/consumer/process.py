@@ -199,7 +199,10 @@ class SubscriptionProcess:
 
 
 def _withdraw(registration: Registration) -> None:
-    """Before the calls at work end, so that no new ones come. The nodes go with the session anyway."""
+    """Withdraw the registration before the running calls end, so that no new ones come.
+
+    The nodes go with the session anyway.
+    """
     try:
         registration.withdraw()
     except RtolapError as error:

@@ -61,11 +61,11 @@ class _Region:
 
 
 class DeliveredEdits:
-    """Not thread-safe.
+    """The edits that were delivered. Not thread-safe.
 
-    At most `remembered_edits` are kept, the oldest go first; but of each region its newest
-    `generation_edits` at least, for a queue may stand still for long while others go on. Of more than
-    `regions_max` regions those are forgotten whole that had no edit for longest.
+    At most `remembered_edits` are kept, and the oldest go first. Each region keeps at least its newest
+    `generation_edits`, for a queue may stand still for long while others go on. Beyond `regions_max` regions,
+    those that had no edit for longest are forgotten completely.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ class Counts:
 
 
 class Delivery:
-    """Not thread-safe: `serving.DeliveryThread` gives it a thread.
+    """Delivers calls to a listener. Not thread-safe: `serving.DeliveryThread` gives it a thread.
 
     `stopped` says why nothing more is taken, for good; `trouble` why the target took nothing the last time,
     and `resumes_s`, by the monotonic clock, when it is asked again.

@@ -45,7 +45,7 @@ def is_done(store: MetadataStore, path: str) -> bool:
 
 
 class RequestNodes:
-    """Not thread-safe; of one term of the process that leads."""
+    """The request nodes, read during a term of the leading process. Not thread-safe."""
 
     def __init__(self, store: MetadataStore, folder: str) -> None:
         self._store, self._folder = store, folder

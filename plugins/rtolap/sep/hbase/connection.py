@@ -70,9 +70,9 @@ _UNKNOWN = frozenset(
 
 
 class Connection:
-    """To one `service` of a server: MasterService, ClientService or AdminService. Thread-safe.
+    """A connection to a `service` of a server: MasterService, ClientService or AdminService. Thread-safe.
 
-    `user` is whom HBase without Kerberos takes the caller for. `codec`: of cell blocks, none without it.
+    `user` is the caller's name for HBase without Kerberos. `codec` encodes cell blocks; None means no cells.
     """
 
     def __init__(

@@ -151,7 +151,7 @@ def parse_position(data: bytes, what: str) -> int | None:
 
 
 def _queue_id(text: str) -> QueueId | None:
-    """None for HBase's other nodes beside the queues, such as the lock of a server that takes over."""
+    """Parse the id of a queue; None for HBase's other nodes, such as the lock of a server that takes over."""
     return None if text == "lock" or text.startswith("hfile-refs") else QueueId.parse(text)
 
 

@@ -24,7 +24,10 @@ _ANY_WRAPPER = 47  # gzip or zlib, told by the first bytes
 def unpacked(
     chunks: Iterator[bytes], compression: Compression | None, settings: BodySettings
 ) -> Iterator[bytes]:
-    """Never empty. Raises Corrupted naming the compression, TooLarge beyond the ratio, as `chunks` raises."""
+    """Yield unpacked pieces, none of them empty.
+
+    Raises Corrupted naming the compression, TooLarge beyond the ratio, and what `chunks` raises.
+    """
     if compression is None:
         yield from (chunk for chunk in chunks if chunk)
         return

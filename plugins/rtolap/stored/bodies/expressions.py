@@ -84,7 +84,7 @@ class Engine:
         return statements[0]
 
     def close(self) -> None:
-        """Again is harmless."""
+        """Close the cursor. A repetition is harmless."""
         if self._cursor is not None:
             self._cursor.close()
             self._cursor = None

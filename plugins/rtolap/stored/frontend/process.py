@@ -111,7 +111,7 @@ class _Serving:
         self._reason: str | None = None
 
     def end(self, reason: str) -> None:
-        """From any thread: stop serving, because of an error."""
+        """Stop serving because of an error. May be called from any thread."""
         self._reason = reason
         self._stop()
 

@@ -150,7 +150,7 @@ class StorageNodes(Closeable):
         return self.client(node).put(head, columns)
 
     def _find(self, name: str) -> tuple[StorageNodeInfo | None, bool]:
-        """And whether any node has a lease."""
+        """Return the node with that name, and True if any node has a lease."""
         with self._lock:
             if self._now_s() >= self._known_until_s or name not in self._known:
                 self._known = {node.name: node for node in self.all_nodes()}
@@ -176,7 +176,7 @@ class StorageNodes(Closeable):
         return True
 
     def _most_others_answer(self, name: str) -> bool:
-        """And this one does not."""
+        """Return True if the node does not answer while most of the others do."""
         known_node, _ = self._find(name)
         if known_node is None or self._answers(known_node):
             return False

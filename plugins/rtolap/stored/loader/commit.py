@@ -78,7 +78,10 @@ class Committer:
         return row[-1].sequence_id
 
     def _give_back_left(self, left: LeftLabels) -> None:
-        """Once a process: those that were given back before are unknown, which is no error."""
+        """Give labels back that an earlier process left, once per process.
+
+        Labels that were given back before are unknown to the sink, which is no error.
+        """
         labels = [
             label_of(self._loader.name, left.incarnation, number)
             for number in range(left.first, left.last + 1)

@@ -89,7 +89,7 @@ class LoadJobRun:
         self.source = self._begin()
 
     def settler(self) -> Settler:
-        """For one more thread."""
+        """Return a settler for one more thread."""
         return Settler(
             self.loader,
             self._resources,
@@ -203,7 +203,7 @@ class LoadJobRun:
         return self._records.mark_loaded(self.ownership.lease, ORIGIN, Loaded(None, 0))
 
     def _start_offsets(self) -> tuple[Offsets, str | None]:
-        """And the id of the topic in which they count, None where it is not known."""
+        """Return the start offsets, and the id of the topic in which they count; None if it is not known."""
         if self._config.start_at is not None:
             # of all partitions; one that came later is read from its beginning
             return self._config.start_at, self._config.start_topic_id

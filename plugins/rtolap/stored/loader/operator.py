@@ -88,7 +88,7 @@ LOOKS_MAX = 64  # while a backlog is loaded; beyond it every second one is dropp
 
 
 class OldestWorkTracker:
-    """Not thread-safe."""
+    """Tracks the time of the oldest work. Not thread-safe."""
 
     def __init__(self) -> None:
         self.oldest_ms = EVERYTHING_MS

@@ -152,7 +152,9 @@ class Stopped(RtolapError):
 
 
 def recreated(error: TopicRecreated) -> Stopped:
-    """Whatever the job has recorded counts in a topic that is gone."""
+    """Return the stop of a job whose topic was recreated: its recorded offsets count in a topic that is
+    gone.
+    """
     return Stopped(
         StopCause.TOPIC_RECREATED,
         f"topic {error.topic} was deleted and recreated",

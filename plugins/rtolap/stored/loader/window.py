@@ -88,7 +88,7 @@ class Window:
             return self._taken[sequence]
 
     def give_back(self, pending: Pending, pause_s: float = 0.0) -> None:
-        """Not settled; it may be taken again after the pause."""
+        """Give a batch back unsettled. It may be taken again after the pause."""
         with self._changed:
             pending.tries += 1
             pending.due_s = self._now_s() + pause_s

@@ -102,7 +102,7 @@ class CatchingUp:
         return True
 
     def _copy(self, slot: TabletReplica, request: CatchUp) -> None:
-        """From the first source that gives something; none may be there now."""
+        """Copy the tablet from the first source that offers something. There may be none at the moment."""
         wanted = request.missed[-1].version
         for source in request.sources:
             try:

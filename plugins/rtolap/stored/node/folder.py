@@ -123,7 +123,7 @@ class DataFolder:
 
 
 def generations(place: Path) -> list[int]:
-    """Whole ones, ascending."""
+    """Return the numbers of complete generations, in ascending order."""
     names = [path.name.removeprefix("g") for path in place.glob("g*")]
     return sorted(int(number) for number in names if number.isdigit())
 

@@ -63,7 +63,10 @@ class TransactionParticipant:
         return True
 
     def abort(self, request: Abort) -> None:
-        """Whatever comes for the transaction later is refused. What is visible stays: it was not aborted."""
+        """Abort the transaction, and refuse whatever comes for it later.
+
+        A visible version stays, as it was not aborted.
+        """
         self._loads.abort(request.txn_id, for_ever=True)
         for slot, tablet in self._slots.open_tablets():
             if request.txn_id in tablet.prepared_files:

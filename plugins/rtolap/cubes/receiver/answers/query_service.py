@@ -109,7 +109,7 @@ def check(schema: Schema, state: LocalState, query: PartialQuery, owned: Collect
 
 
 def _still_there(state: LocalState, at_least: dict[int, int]) -> dict[int, int]:
-    """Without positions that an answer had reached in records that the log has lost."""
+    """Return the positions without those that an answer reached in records that the log has lost."""
     return {
         part: offset
         for part, offset in at_least.items()

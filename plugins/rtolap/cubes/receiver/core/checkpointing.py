@@ -138,8 +138,11 @@ class Checkpoints:
         self._saved_at_s = draft.before_s
 
     def write_out(self, draft: Draft) -> Written:
-        """On any thread, one draft at a time. OSError: the disk; Unavailable: the topic is not known to be
-        the same; TopicMissing, TopicRecreated: it is not."""
+        """Write a draft, on any thread, but only one draft at a time.
+
+        OSError: the disk. Unavailable: the topic is not known to be the same. TopicMissing, TopicRecreated:
+        it is not.
+        """
         topic_id = self._topic.confirm_reads(TOPIC_WAIT_S)
         flushed = fragments.flush(self._schema, self.file.fragments, draft.state)
         entries_ = entries(fragments.with_flushed(draft.state, flushed).segments)
@@ -160,7 +163,7 @@ class Checkpoints:
         self._files |= {name}
 
     def replay_from(self, state: LocalState) -> Offsets:
-        """Per partition the smallest offset that is not in history, as of the last checkpoint."""
+        """Return, per partition, the smallest offset that is not in history, as of the last checkpoint."""
         offsets = {p: o for p, o in self.written.items() if p in state.positions}
         for table in state.tables():
             for part, (start, _) in table.ranges.items():

@@ -250,7 +250,7 @@ class CubeReceiver:
         self._life.fail(error)
 
     def restart(self) -> None:
-        """After the cause of a failure is mended: go on from the position it stopped at."""
+        """Go on from the position of a failure, after its cause is mended."""
         if self._life.restart():
             self._lost.clear()
             self._topic.truncation_settled()
@@ -266,7 +266,10 @@ class CubeReceiver:
         self._asked_to_pause = asked
 
     def told_lowered(self, lowered: Offsets) -> None:
-        """Everybody who begins from now on begins no further than these offsets."""
+        """Forget lowered offsets that are known everywhere.
+
+        Every replica that begins from now on begins no further than these.
+        """
         self.lowered = {p: at for p, at in self.lowered.items() if lowered.get(p) != at}
 
     def close(self) -> None:
@@ -343,7 +346,7 @@ class CubeReceiver:
         return worked
 
     def look_up_log_ends(self) -> None:
-        """From a thread beside the core."""
+        """Look up the ends of the logs, on a thread beside the core's."""
         error_text = self._watch.poll(self.state.positions)
         if self.consumer_state is not ConsumerState.FAILED:  # that has a reason of its own
             self._trouble(error_text)
@@ -351,8 +354,10 @@ class CubeReceiver:
     # -- the topic --------------------------------------------------------------------------------------
 
     def _knows_topic(self) -> bool:
-        """Nothing is read before it was asked whether the topic is the one that positions count in, and its
-        logs still hold what was read below them."""
+        """Return True once the topic is confirmed to be the one in which the positions count.
+
+        Nothing is read before. Its logs must also still hold what was read below the positions.
+        """
         if not self._watch.is_confirmed:
             self._trouble(self._watch.confirm_assigned())
             if self._watch.is_confirmed:
@@ -360,7 +365,7 @@ class CubeReceiver:
         return self._watch.is_confirmed
 
     def _compare_with_log(self, timeout_s: float) -> None:
-        """On any thread. Raises LogTruncated."""
+        """Compare the positions with the log, on any thread. Raises LogTruncated."""
         state = self.state
         learned = self._log.check(state.epochs, state.positions, timeout_s)
         if learned:
@@ -424,7 +429,7 @@ class CubeReceiver:
         self._swap_if_new(self._persisting.write(self.state, self.progress))
 
     def replay_from(self) -> Offsets:
-        """Per partition the smallest offset that is not in history, as of the last checkpoint."""
+        """Return, per partition, the smallest offset that is not in history, as of the last checkpoint."""
         return self._checkpoints.replay_from(self.state)
 
     # -- what comes back from beside --------------------------------------------------------------------

@@ -100,7 +100,7 @@ class OrcStripes:
             )
 
     def close(self) -> None:
-        """Again is harmless."""
+        """End the process and close its streams. A repetition is harmless."""
         self._process.kill()
         self._process.wait()
         if self._has_turn:

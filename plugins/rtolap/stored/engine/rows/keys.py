@@ -105,7 +105,7 @@ def _codes(column: pa.Array) -> list[Longs]:
 
 
 def _longs(column: pa.Array) -> Longs:
-    """Whole numbers, dates, timestamps and short decimals as 64 bits; anything where they are null."""
+    """Return integers, dates, timestamps and short decimals as 64-bit integers. Nulls become any value."""
     kind = column.type
     if pa.types.is_decimal(kind):
         if len(column) == 0:

@@ -59,9 +59,9 @@ def merge_partial(table: pa.Table, schema: StoredSchema) -> pa.Table:
 
 
 def completed(partial: pa.Table, former: Former, schema: StoredSchema) -> pa.Table:
-    """Whole rows, in file columns: those of `schema`, and the delete signs if there are any.
+    """Return complete rows in file columns: those of `schema`, and the delete signs if there are any.
 
-    Rows that a larger sequence keeps from counting are there too: they are deleted as whole ones are.
+    Rows that a larger sequence keeps from counting are among them: they are deleted as complete rows are.
     """
     has_former = former.at >= 0
     taken_over = has_former & ~_among(former, _flags(former.table, DELETE_SIGN), partial.num_rows)

@@ -95,7 +95,7 @@ class ReadViews:
         return self._ledger.read("take a read view", work)
 
     def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
-        """In the order of time. Raises NotFound."""
+        """Return the partitions in the order of time. Raises NotFound."""
 
         def work(connection: Connection) -> tuple[PartitionInfo, ...]:
             table = rows.get(connection, name.db, name.name)

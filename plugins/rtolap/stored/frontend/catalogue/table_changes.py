@@ -52,7 +52,10 @@ class ChangeRequest(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, request_id: str | None, *asked: object) -> ChangeRequest | None:
-        """None without an id: then each time it comes is a change of its own."""
+        """Return the identity of the request; None without an id.
+
+        A repetition without an id is a change of its own.
+        """
         if request_id is None:
             return None
         return cls(request_id, sha256(msgspec.json.encode(asked)).hexdigest())

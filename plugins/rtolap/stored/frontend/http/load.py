@@ -140,7 +140,7 @@ async def _feed(request: Request, pipe: BodyPipe) -> bool:
 
 
 def _failed(request: Request, error: RtolapError) -> LoadAnswer:
-    """Before a load was begun."""
+    """Return the answer to a request that failed before a load began."""
     label = request.headers.get("label", "")
     return LoadAnswer(label=label, status="Fail", message=str(error), code=error.code)
 

@@ -84,7 +84,7 @@ class BodyPipe:
             yield chunk
 
     def close(self) -> None:
-        """Nobody reads any more."""
+        """Close the reading end. Nobody reads any more."""
         with self._changed:
             self._closed = True
             self._chunks.clear()

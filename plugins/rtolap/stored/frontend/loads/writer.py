@@ -48,7 +48,10 @@ class WriterSettings:
 
 
 class LoadWriter:
-    """For one thread. After an error, and after `finish`, only `abort` may follow."""
+    """Writes the rows of a load to nodes. For a single thread.
+
+    After an error, and after `finish`, only `abort` may follow.
+    """
 
     def __init__(
         self,

@@ -59,8 +59,10 @@ class Participants(Protocol):
         ...
 
     def versions(self, node: str) -> Mapping[Tablet, int]:
-        """Up to which version the node has each tablet of the tables that there are. One that it cannot open
-        is not among them."""
+        """Return the version up to which the node has each tablet of the existing tables.
+
+        A tablet that the node cannot open is left out.
+        """
         ...
 
     def abort(self, node: str, txn_id: int) -> None: ...
@@ -101,7 +103,10 @@ class NodeCalls:
         return node in self._silent
 
     def ask(self, node: str, purpose: str, call: Callable[[], R]) -> R | None:
-        """None where there is no answer. Raises NotLeader, and what is no error of the tree."""
+        """Return the result of the call; None if there is no answer.
+
+        Raises NotLeader, and errors that do not belong to the error tree.
+        """
         if node in self._silent:
             return None
         try:

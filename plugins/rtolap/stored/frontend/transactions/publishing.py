@@ -142,7 +142,7 @@ class Publisher:
         )
 
     def _plan(self, connection: Connection, txn_id: int) -> _Plan | None:
-        """None while it is not its turn."""
+        """Return the plan to publish the transaction; None while it is not its turn."""
         versions: dict[Partition, int] = {}
         for partition, version in rows.touched(connection, txn_id).items():
             present = partition_rows.versions(connection, partition)
