@@ -101,8 +101,7 @@ class ReplicaSetRequest(Message):
 
 
 class MetricsTargets(Message):
-    """An entry of Prometheus' HTTP service discovery: targets as `host:port`, and their labels.
-    """
+    """An entry of Prometheus' HTTP service discovery: targets as `host:port`, and their labels."""
 
     targets: tuple[str, ...]
     labels: dict[str, str]
