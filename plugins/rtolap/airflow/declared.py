@@ -151,7 +151,7 @@ def _parse_receiver(entry: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _parse_bounds(declared: object, place: str) -> dict[str, int | float]:
-    """Names and positive numbers; how large each may be is the receiver's to say."""
+    """Return names and positive numbers; how large each may be is the receiver's to say."""
     if not isinstance(declared, dict) or not set(declared) <= set(RECEIVER_BOUNDS):
         raise DefinitionError(
             f"{place} has wrong bounds", expected=", ".join(RECEIVER_BOUNDS), found=repr(declared)

@@ -46,7 +46,7 @@ async def failed(_request: Request, error: Exception) -> JSONResponse:
 
 @app.get("/dags/{dag_id}/processes/{key}/log", dependencies=_READER)
 def process_log(dag_id: str, key: str) -> PlainTextResponse:
-    """The log of a process that a task of this DAG waits for, or the last one that did.
+    """Return the log of a process that a task of this DAG waits for, or the last one that did.
 
     The process is looked at before and after: another DAG may take its key over meanwhile.
     """

@@ -38,7 +38,7 @@ class Window(NamedTuple):
         return f"{self.application}__{iso(self.end_ms)}"
 
     def conf(self) -> dict[str, Any]:
-        """The parameters of that run."""
+        """Return the parameters of that run."""
         return {
             "application": self.application,
             "window_end": iso(self.end_ms),
@@ -74,7 +74,7 @@ async def explain_async(coordinator: AsyncCoordinatorClient, window: Window) -> 
 
 
 def window_of(cube: CubeStatus, segment: SegmentRange) -> Window | None:
-    """The window that a segment closes with; None for a cube without an application."""
+    """Return the window that a segment closes with; None for a cube without an application."""
     declared = msgspec.convert(cube.definition, Cube)
     if declared.watermark is None:
         return None

@@ -96,7 +96,7 @@ def _shown_column(name: str, values: list[Any]) -> tuple[str, list[Any]]:
 
 
 def _moment(value_ms: float) -> str:
-    """An instant, or a span of time where the number is too small for one."""
+    """Return an instant, or a span of time where the number is too small for one."""
     return instant_text(int(value_ms)) if abs(value_ms) >= _INSTANTS_FROM_MS else span_text(value_ms)
 
 

@@ -22,7 +22,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def tables_client() -> StoredTablesClient:
-    """The endpoints that the settings name."""
+    """Return the endpoints that the settings name."""
     settings = Settings()
     return StoredTablesClient(settings.stream_load_urls(), settings.token(), ca=settings.stream_load_ca)
 

@@ -171,7 +171,7 @@ class ApplicationRecords:
     # -- what was published -----------------------------------------------------------------------------
 
     def begin(self, name: str, now_ms: int) -> ApplicationState:
-        """A new leader's epoch, written before anything is answered in it."""
+        """Begin a new leader's epoch. It is written before anything is answered in it."""
         epochs: list[int] = []
 
         def begun(state: ApplicationState | None) -> ApplicationState:

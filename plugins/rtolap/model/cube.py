@@ -161,7 +161,7 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
         return tuple(found.values())
 
     def partials_of(self, measure: Measure) -> tuple[Partial, ...]:
-        """The physical columns that answer one declared measure."""
+        """Return the physical columns that answer one declared measure."""
         function = AGGREGATES[measure.function]
         if measure.column is None:
             return function.partials_of_events()

@@ -22,7 +22,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def format_duration(duration_ms: int) -> str:
-    """The shortest exact spelling: `86400000` → `1d`; parse_duration_ms reads it back."""
+    """Return the shortest exact spelling: `86400000` → `1d`; parse_duration_ms reads it back."""
     if duration_ms == 0:
         return "0s"
     terms = []

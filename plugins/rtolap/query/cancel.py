@@ -36,7 +36,7 @@ class Timeouts:
         self._thread.start()
 
     def schedule(self, at_s: float, call: Callable[[], None]) -> int:
-        """The number to `remove` it by."""
+        """Return the number to `remove` it by."""
         with self._changed:
             self._next += 1
             self._calls[self._next] = call

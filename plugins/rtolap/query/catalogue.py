@@ -84,7 +84,7 @@ class Catalogue:
         return tuple(sorted({*self.cubes, *self.lookups}))
 
     def spelled(self, name: str) -> str | None:
-        """The relation meant by `name`, whose case does not matter unless two differ only by it."""
+        """Return the relation meant by `name`, whose case does not matter unless two differ only by it."""
         names = self.relation_names()
         if name in names:
             return name
@@ -92,7 +92,7 @@ class Catalogue:
         return alike[0] if len(alike) == 1 else None
 
     def columns(self, relation: str) -> dict[str, ColumnType]:
-        """Columns of a cube (dimensions, event time, measure sources) or of a lookup, in order."""
+        """Return columns of a cube (dimensions, event time, measure sources) or of a lookup, in order."""
         if relation in self.cubes:
             return cube_columns(self.cubes[relation])
         if relation in self.stored:
@@ -130,7 +130,9 @@ class Catalogue:
         return {name: kind for name, kind in self.columns(relation).items() if name != hidden}
 
     def event_time(self, relation: str) -> str | None:
-        """The event time of a cube that does not keep it as a dimension; None of any other relation."""
+        """Return the event time of a cube that does not keep it as a dimension; None of any other
+        relation.
+        """
         if relation not in self.cubes:
             return None
         schema = self.cubes[relation]
@@ -172,7 +174,7 @@ def unknown_column(name: str, owner: str, columns: Mapping[str, object]) -> Quer
 
 
 def not_a_dimension(name: str, schema: Schema) -> QueryError:
-    """A column that the stream table has but that the cube keeps only inside measures."""
+    """Return a column that the stream table has but that the cube keeps only inside measures."""
     declared = sorted(f"{measure.function}({measure.column or '*'})" for measure in schema.cube.measures)
     return QueryError(
         f"cube {schema.cube.name} does not keep column {name!r} as a dimension",

@@ -86,7 +86,7 @@ class Coalescing(Generic[T]):
         return not self._lanes
 
     def run(self, key: Hashable, work: Callable[[], T], ending: Cancellation) -> Shared[T]:
-        """The result of `work`, or of the equal work of another with this `key`.
+        """Return the result of `work`, or of the equal work of another with this `key`.
 
         An error of the tree is raised for all that wait for the work. Where the statement of the one that
         does it is ended, or anything else goes wrong there, another of them begins again. Raises what ends

@@ -98,7 +98,7 @@ class Peers(Closeable):
         ending: Cancellation,
         elsewhere: tuple[type[RtolapError], ...],
     ) -> tuple[Peer, T]:
-        """The first answer, and whose. `call` runs on another thread; another may run beside it.
+        """Return the first answer, and whose. `call` runs on another thread; another may run beside it.
 
         Errors of the kinds `elsewhere` have the next peer asked; PeersFailed when none is left. Every other
         error is raised, and so is the one that ends the statement, without waiting for any peer.

@@ -82,7 +82,7 @@ class Session(Closeable):
         """End what the session is doing now, if it does anything. May be called from any thread."""
 
     def read(self, sql: str, parameters: Mapping[str, object]) -> pa.Table:
-        """The whole result, for what is known to be small."""
+        """Return the whole result, for what is known to be small."""
         result, batches = self.run(sql, parameters), []
         while (batch := result.next_batch()) is not None:
             batches.append(batch)

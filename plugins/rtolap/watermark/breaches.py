@@ -137,7 +137,7 @@ class Breaches:
         self._first += max(ahead, dropped)
 
     def _spread(self, from_ms: Instants, to_ms: Instants, number: Rates) -> Rates:
-        """Events by slot, evenly between the instants."""
+        """Return events by slot, evenly between the instants."""
         first = from_ms // self._slot_ms
         slots = to_ms // self._slot_ms - first + 1
         row = np.repeat(np.arange(first.size), slots)

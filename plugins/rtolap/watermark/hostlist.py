@@ -143,7 +143,7 @@ class Hosts:
         return indices
 
     def kept(self) -> Indices:
-        """The hosts that have not left, for `keep` here, in HostProgress and in HostRates."""
+        """Return the hosts that have not left, for `keep` here, in HostProgress and in HostRates."""
         return (~self._gone).nonzero()[0]
 
     def keep(self, hosts: Indices) -> None:

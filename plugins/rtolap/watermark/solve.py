@@ -64,9 +64,10 @@ def largest_mark(latest_ms: Instants, shares: Shares, allowed: float, window_ms:
 
 
 def _reach(latest_ms: Instants, allowed_ms: float, window_ms: int) -> int:
-    """An instant at which F is probably above the budget, and not far: by a sample of the hosts, as if all
-    had the same share. It only decides how many of them are looked at. `allowed_ms`: how far hosts may be
-    behind, in the mean over all."""
+    """Return an instant at which F is probably above the budget, and not far: by a sample of the hosts, as if
+    all had the same share. It only decides how many of them are looked at. `allowed_ms`: how far hosts may be
+    behind, in the mean over all.
+    """
     if latest_ms.size < _SAMPLE_MIN:
         return BEYOND
     sample_ms = np.sort(latest_ms[::_SAMPLE])
@@ -124,8 +125,9 @@ def _before(
 
 
 def _convex(latest_ms: Instants, shares: NDArray[np.int64], budget: int, high: int) -> int:
-    """The last instant at which F fits, at least `high` if it does there. No host has reached `high`, none
-    misses a whole window.
+    """Return the last instant at which F fits, at least `high` if it does there.
+
+    No host has reached `high`, none misses a whole window.
 
     Of many, Newton's steps come down from above and never pass the answer; who is ahead of one is left out.
     A few are enough unless shares differ by orders of magnitude.

@@ -167,7 +167,7 @@ class ManagedProcessOperator(BaseOperator):
         raise AirflowException(failure(status))
 
     def ended_status(self, agent: AgentClient, event: dict[str, Any]) -> ProcessStatus:
-        """The ended process of this wait; raises for one that was replaced or lost."""
+        """Return the ended process of this wait; raises for one that was replaced or lost."""
         if event["state"] == SUPERSEDED:
             raise AirflowFailException(
                 f"{self.process_key} generation {event['generation']} was replaced: {event['reason']}; "

@@ -109,7 +109,8 @@ class SubscriptionOperator(ManagedProcessOperator):
 
 
 def service_dag(kind: Kind, doc_md: str | None) -> DAG:
-    """The DAG `rtolap_<plural>`, to be used with `with`: it keeps the declared services of a kind running.
+    """Return the DAG `rtolap_<plural>`, to be used with `with`: it keeps the declared services of a kind
+    running.
 
     Unpausing it starts them; its run ends when no task is left, and the next one begins at once.
     """
@@ -126,7 +127,7 @@ def service_dag(kind: Kind, doc_md: str | None) -> DAG:
 
 
 def declared_services(kind: Kind) -> XComArg:
-    """The task that reads the declarations; its result is the arguments of an operator, one set each.
+    """Return the task that reads the declarations; its result is the arguments of an operator, one set each.
 
     While nothing is declared it waits: a run without a task would end, and the next begin at once.
     """

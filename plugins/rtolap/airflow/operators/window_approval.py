@@ -195,7 +195,7 @@ def short(text: str, characters: int) -> str:
 
 
 def responder(answer: Mapping[str, Any]) -> str | None:
-    """The name of who answered, with their id where it is another; None if nobody has."""
+    """Return the name of who answered, with their id where it is another; None if nobody has."""
     user = answer.get("responded_by_user")
     if not user:
         return None

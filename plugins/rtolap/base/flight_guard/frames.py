@@ -79,7 +79,7 @@ def window_update(added_bytes: int) -> bytes:
 
 
 def answer(stream: int, status: int, message: str, *, begun: bool) -> bytes:
-    """The end of a call: a status of gRPC and its text. `begun`: its answer's head is sent already.
+    """Return the end of a call: a status of gRPC and its text. `begun`: its answer's head is sent already.
 
     Nothing is entered into the client's table of headers, which belongs to the server behind.
     """

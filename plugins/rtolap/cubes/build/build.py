@@ -125,7 +125,7 @@ def _in_files(
 
 
 def _verified(spec: BuildSpec) -> Verified | HistoryManifest | RtolapError:
-    """The inputs if it may be built, the manifest if it is built already, or why it is not built."""
+    """Return the inputs if it may be built, the manifest if it is built already, or why it is not built."""
     try:
         store = open_store(spec.object_store)
         if store.exists(history.manifest_path(spec.location)):
@@ -147,7 +147,7 @@ def _failed(spec: BuildSpec, error: Exception) -> int:
 
 
 def _said(error: Exception) -> str:
-    """The error's text; of one in a task of ours what it says, without the way there."""
+    """Return the error's text; of one in a task of ours what it says, without the way there."""
     text = str(error)
     if isinstance(error, PythonException):
         _, _, after = text.rpartition('\n  File "')

@@ -123,7 +123,7 @@ def pieces_of(rows: int, size_bytes: int, segments: int, tasks: int) -> int:
 
 
 def plan_combined(spooled: Iterable[Spooled]) -> list[Combined]:
-    """A task for each cuboid of a segment, several where it has many rows; the largest first."""
+    """Return a task for each cuboid of a segment, several where it has many rows; the largest first."""
     by_cuboid: dict[tuple[int, int], list[Spooled]] = {}
     for part in spooled:
         by_cuboid.setdefault((part.segment, part.cuboid), []).append(part)
@@ -155,7 +155,7 @@ class BuildTasks:
         self._folder = folder
 
     def folder_of(self, cuboid: int) -> str:
-        """The folder below which the files of a cuboid lie, by segment."""
+        """Return the folder below which the files of a cuboid lie, by segment."""
         return f"{self._folder}/cuboid-{cuboid}"
 
     def read(self, task: Read) -> Iterator[tuple[int, bytes]]:
@@ -261,7 +261,7 @@ def _sizes(store: ObjectStore, path: str) -> list[_Size]:
 
 
 def _runs(rows: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Neighbouring row groups that a task reads."""
+    """Yield neighbouring row groups that a task reads."""
     run: list[int] = []
     total = 0
     for number, of_group in enumerate(rows):

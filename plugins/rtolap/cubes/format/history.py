@@ -35,7 +35,7 @@ REBUILD = (
 
 
 def cuboid_folder(cuboid: Cuboid) -> str:
-    """The cuboid's name, or its beginning and a hash where the name is too long for a path."""
+    """Return the cuboid's name, or its beginning and a hash where the name is too long for a path."""
     name = cuboid.name
     if len(name) <= FOLDER_LENGTH_MAX:
         return name
@@ -146,7 +146,7 @@ def count_events(store: ObjectStore, folder: str, files: Iterable[FileEntry]) ->
 
 
 def dump(store: ObjectStore, location: str) -> dict[str, object]:
-    """The manifest in plain terms, for people and `--json`."""
+    """Return the manifest in plain terms, for people and `--json`."""
     manifest = read_manifest(store, location)
     return {
         "location": location,

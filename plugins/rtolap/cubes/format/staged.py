@@ -98,7 +98,7 @@ def read_staged_manifest(store: ObjectStore, path: str) -> StagedManifest:
 
 
 def verify_staged(store: ObjectStore, path: str) -> StagedManifest:
-    """The manifest, after every file was found whole. Corrupted names the first that is not."""
+    """Return the manifest, after every file was found whole. Corrupted names the first that is not."""
     manifest = read_staged_manifest(store, path)
     for entry in manifest.files:
         data = _checked(store, path, entry)

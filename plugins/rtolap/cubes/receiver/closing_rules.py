@@ -195,7 +195,7 @@ def _first_version(
 
 
 def low_watermark(published_ms: int | None, own: Mapping[int, tuple[int | None, bool]]) -> int | None:
-    """The published low watermark, held back by this receiver's own partitions.
+    """Return the published low watermark, held back by this receiver's own partitions.
 
     `own`: partition → (largest event time seen, idle). A receiver that replays has less than its peer, whose
     report counts for the cube; it must not close at positions that lie behind the watermark.

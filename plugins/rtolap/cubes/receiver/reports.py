@@ -128,7 +128,7 @@ def cube_report(core: CubeReceiver, clock: Clock) -> CubeReport:
 
 
 def _active(core: CubeReceiver) -> tuple[str, ...]:
-    """Names of the oldest segments that have local events and no vector yet."""
+    """Return names of the oldest segments that have local events and no vector yet."""
     window_ms, state = core.schema.cube.segment.window_ms, core.state
     starts = sorted(
         start for start, held in state.segments.items() if held.tables and start not in state.vectors

@@ -68,7 +68,7 @@ READING = frozenset((_S.REPLAYING, _S.CONSUMING))
 
 
 def transition(state: ConsumerState, event: ConsumerEvent, *, subject: str = "consumer") -> ConsumerState:
-    """The next state. Raises IllegalTransition naming what is legal."""
+    """Return the next state. Raises IllegalTransition naming what is legal."""
     return step(TRANSITIONS, state, event, subject=subject)
 
 

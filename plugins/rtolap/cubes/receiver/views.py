@@ -65,7 +65,7 @@ class ViewSource:
         return generation_of(control.generation_base, control.assignment_epoch, term)
 
     def snapshot(self) -> tuple[CubeControl, Mapping[int, SegmentRecord]]:
-        """The control record and the segments by start, of one moment."""
+        """Return the control record and the segments by start, of one moment."""
         control, by_name = self._segments.snapshot()
         return control, _by_start(by_name)
 

@@ -117,7 +117,7 @@ def broker_ids(beans: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def bean_keys(bean: str) -> dict[str, str]:
-    """The keys of an object name; a quoted value is unquoted."""
+    """Return the keys of an object name; a quoted value is unquoted."""
     quoted: list[str] = []
 
     def keep(match: re.Match[str]) -> str:

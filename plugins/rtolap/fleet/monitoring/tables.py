@@ -72,7 +72,7 @@ def slow_row(row: BrokerRequests, cause: Cause | None) -> tuple[Any, ...]:
 
 
 def stage_document(window: StageWindow) -> list[dict[str, object]]:
-    """The same for programs: numbers in milliseconds, null where nothing is known."""
+    """Return the same for programs: numbers in milliseconds, null where nothing is known."""
     return [
         {
             "broker": int(window.brokers[row]),

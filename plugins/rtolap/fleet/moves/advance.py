@@ -47,7 +47,7 @@ def advance(
     now_ms: int,
     settings: MoverSettings,
 ) -> tuple[PlanRecord, Requests]:
-    """The record to keep, and then what to ask."""
+    """Return the record to keep, and then what to ask."""
     record = _withdrawn(record, now_ms)
     requests = Requests()
     for number in sorted(record.active):
@@ -191,7 +191,7 @@ class _Move:
         return self._keep(unclear_ms=self.now_ms if since_ms is None else since_ms)
 
     def _trouble(self) -> str | None:
-        """The reason why a move cannot go on."""
+        """Return the reason why a move cannot go on."""
         for replica, path in self.move.wanted_dirs().items():
             lost = self.look.lost_dir(replica.broker, path)
             if lost is not None:

@@ -93,7 +93,7 @@ class KeptFleet:
         return decode_moves(data)
 
     def save(self, record: PlanRecord, version: int, fence: str) -> int:
-        """The version that it has then."""
+        """Save the record, and return its new version."""
         self.store.commit([Check(fence, -1), self.put_plan(record, version)])
         return version + 1
 

@@ -69,8 +69,9 @@ def prefer(placement: Placement, first: Int64s) -> Int64s:
 
 
 def elections_of(placement: Placement, eligible: Flags, ordered: Int64s) -> Int64s:
-    """Partitions whose preferred replica is able to lead and does not. ordered: those that have another
-    preferred replica now."""
+    """Return partitions whose preferred replica is able to lead and does not. ordered: those that have
+    another preferred replica now.
+    """
     changed = np.zeros(len(eligible), np.bool_)
     changed[ordered] = True
     # Where the order has changed, the new preferred replica is one that was chosen because it can lead.

@@ -220,7 +220,7 @@ class _Sharing:
             self._change(getter, giver, taken[back : back + 1])
 
     def _offered(self, giver: int, getter: int) -> Int64s:
-        """Partitions that the one prefers and the other could lead, the largest load first."""
+        """Return partitions that the one prefers and the other could lead, the largest load first."""
         rows = self._led[giver]
         there = (self._placement.brokers[rows] == getter) & self._eligible[rows]
         offered: Int64s = rows[there.any(axis=1)]

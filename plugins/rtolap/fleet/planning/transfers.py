@@ -134,8 +134,9 @@ class Leaving:
 
 
 def largest_first(sizes: Int64s, amount: int) -> Int64s:
-    """Rows of descending sizes, taken greedily while their sum is at most `amount`: runs of neighbours at
-    once, then on to the next that fits."""
+    """Return rows of descending sizes, taken greedily while their sum is at most `amount`: runs of neighbours
+    at once, then on to the next that fits.
+    """
     chosen: list[Int64s] = []
     begin, ascending = 0, -sizes
     while begin < sizes.size:

@@ -188,7 +188,7 @@ def from_bytes(data: bytes, name: str) -> Snapshot:
 
 
 def _stored(snapshot: Snapshot, table: str, column: str) -> Any:
-    """The column as it stands in the file."""
+    """Return the column as it stands in the file."""
     if column == _COUNTS:
         return np.diff(snapshot.partitions.first_replicas)
     return getattr(getattr(snapshot, table), column)

@@ -163,7 +163,7 @@ class _Collection:
     def _sizes(
         self, at: list[Partition], leaders: Mapping[Partition, int], hosts: set[int]
     ) -> tuple[Int64s, Int64s]:
-        """Bytes at the leader, and at all replicas that tell them."""
+        """Return bytes at the leader, and at all replicas that tell them."""
         local = dict.fromkeys(at, UNKNOWN)
         total = dict.fromkeys(at, 0)
         told = self._administration.describe_log_dirs(hosts, at) if at else {}

@@ -133,7 +133,7 @@ class TierView:
 
 
 def known_sum(values: Int64s) -> int:
-    """The sum, or `UNKNOWN` where one of them is."""
+    """Return the sum, or `UNKNOWN` where one of them is."""
     return UNKNOWN if (values == UNKNOWN).any() else int(values.sum())
 
 
@@ -158,7 +158,7 @@ def segments_behind(view: TierView) -> Int64s:
 
 
 def lagging(view: TierView, segments: int = SEGMENTS_BEHIND) -> Flags:
-    """The partitions whose copying is behind by as many closed segments, or more.
+    """Return the partitions whose copying is behind by as many closed segments, or more.
 
     Where an agent counts as many for each partition of the topic that its broker leads, and no estimate names
     one of them, the one with most that is not copied is named. A topic whose copying is off never lags.

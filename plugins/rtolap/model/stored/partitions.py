@@ -44,7 +44,7 @@ def partition_of(instant_ms: int, unit: PartitionUnit) -> PartitionRange:
 def to_create(
     policy: RangePartitions, now_ms: int, existing: Iterable[PartitionRange]
 ) -> tuple[PartitionRange, ...]:
-    """The present partition and `ahead` more, as far as they are not there yet, in order."""
+    """Return the present partition and `ahead` more, as far as they are not there yet, in order."""
     known = {partition.start_ms for partition in existing}
     wanted: list[PartitionRange] = []
     instant_ms = now_ms

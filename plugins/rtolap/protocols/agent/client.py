@@ -108,7 +108,7 @@ class AgentClient(Closeable):
         return msgspec.json.decode(self._send(_Call("GET", "/api/v1/processes")), type=ProcessList).processes
 
     def generation(self, key: str) -> int:
-        """The highest generation that the agent has ever seen for the key, 0 for none."""
+        """Return the highest generation that the agent has ever seen for the key, 0 for none."""
         return self.last(key).generation
 
     def last(self, key: str) -> LastGeneration:

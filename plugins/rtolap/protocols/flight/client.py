@@ -97,7 +97,7 @@ def named(peer: str, operation: str, error: Exception) -> RtolapError:
 
 
 def _decode_prefix(text: str) -> tuple[dict[str, Any], int]:
-    """The JSON object at the beginning; gRPC adds words of its own behind it."""
+    """Return the JSON object at the beginning; gRPC adds words of its own behind it."""
     payload, end = _DECODER.raw_decode(text.lstrip())
     if not isinstance(payload, dict):
         raise ValueError("not an object")

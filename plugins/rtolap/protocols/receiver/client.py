@@ -36,7 +36,7 @@ class ReceiverClient(Closeable):
     def query(
         self, query: PartialQuery, *, on_start: Callable[[Callable[[], None]], None] | None = None
     ) -> tuple[pa.Table, PartialAnswer]:
-        """The partials and what they hold. `on_start` is given a function that cancels the call."""
+        """Return the partials and what they hold. `on_start` is given a function that cancels the call."""
         timeout_s = query.timeout_ms / 1000 + GRACE_S
 
         def ask(headers: Headers) -> tuple[pa.Table, PartialAnswer | None]:

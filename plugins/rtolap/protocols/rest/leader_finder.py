@@ -61,7 +61,7 @@ class LeaderFinder:
                 self._leader = None
 
     def answered(self, url: str, response: httpx.Response) -> bool:
-        """True if this is the leader's answer. Raises the error that the leader answered with."""
+        """Return True if this is the leader's answer. Raises the error that the leader answered with."""
         if response.status_code == httpx.codes.TEMPORARY_REDIRECT:
             target = urlsplit(response.headers.get("location", ""))
             self._named(url, f"{target.scheme}://{target.netloc}", "a leader that does not answer")

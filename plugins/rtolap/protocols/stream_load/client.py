@@ -126,8 +126,11 @@ class StreamLoadClient(Closeable):
             raise Refused("labels cannot be acknowledged", found=answer.msg)
 
     def error_log(self, url: str) -> str:
-        """The rejected rows of a load, at most the beginning. `url` must be of one of our endpoints' hosts
-        or of the server that the front end named; credentials are sent to our front ends only."""
+        """Return the rejected rows of a load, at most the beginning.
+
+        `url` must be of one of our endpoints' hosts or of the server that the front end named; credentials
+        are sent to our front ends only.
+        """
         is_endpoint = any(urlsplit(url).netloc == urlsplit(endpoint).netloc for endpoint in self.urls)
         headers = {"Authorization": self._authorization} if is_endpoint else {}
         try:

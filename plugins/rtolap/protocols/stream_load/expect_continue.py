@@ -97,7 +97,7 @@ class _Exchange:
         return self._answer(event)
 
     def _wait_for_consent(self) -> h11.Response | None:
-        """The final answer that came instead, None when the body is to be sent."""
+        """Return the final answer that came instead, None when the body is to be sent."""
         self._socket.settimeout(min(CONTINUE_WAIT_S, self._left_s()))
         try:
             event = self._next(bounded=False)

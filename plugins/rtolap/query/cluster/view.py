@@ -92,7 +92,7 @@ class Cluster:
         self._topology = Remembered("topology", self._look_topology, clock, max_age_s=CACHE_S)
 
     def catalogue(self, *, fresh: bool = False) -> Catalogue:
-        """The same object as long as nothing has changed: what was made for it stays good."""
+        """Return the same object as long as nothing has changed: what was made for it stays good."""
         catalogue = self._catalogue.get(fresh=fresh)
         with self._lock:
             gone = [self._views.pop(name) for name in list(self._views) if name not in catalogue.cubes]

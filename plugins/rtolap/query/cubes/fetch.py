@@ -76,7 +76,7 @@ class Fetcher:
         self._answered = SessionPositions()  # by this service, to anybody
 
     def segments(self, cube: str) -> tuple[SegmentRecord, ...]:
-        """All that the cube has records of."""
+        """Return all that the cube has records of."""
         return tuple(self._cluster.view(cube).records().values())
 
     def estimate(self, read: CubeRead, cancellation: Cancellation) -> ReadStats:
@@ -176,7 +176,7 @@ class Fetcher:
     def _history_plan(
         self, read: CubeRead, control: CubeControl, records: Mapping[str, SegmentRecord]
     ) -> HistoryPlan:
-        """The same object as before while the cube's records are: they are looked through once."""
+        """Return the same object as before while the cube's records are: they are looked through once."""
         key = (read.cube, read.time)
         with self._lock:
             known = self._plans.get(key)
@@ -232,7 +232,9 @@ def _check_assigned(cube: str, at_least: Offsets, sets: Sequence[ReplicaSetPlan]
 
 
 def _key(read: CubeRead) -> tuple[Hashable, ...]:
-    """All that the partials depend on beside the cluster; of definitions the very ones that are known now."""
+    """Return all that the partials depend on beside the cluster; of definitions the very ones that are known
+    now.
+    """
     condition = msgspec.msgpack.encode(read.filter)  # bytes: as values, 1, 1.0 and TRUE are equal
     return (id(read.schema), read.dimensions, read.partials, condition, read.time)
 

@@ -103,7 +103,7 @@ class CodedRead:
         self._rows.keep_ruled_out(self._ruled_out)
 
     def tables(self) -> list[pa.Table]:
-        """The groups of all files that were added: of each table each once."""
+        """Return the groups of all files that were added: of each table each once."""
         self._look()
         return [*self._tables, *([] if self._scan is None else [self._scan.table()])]
 

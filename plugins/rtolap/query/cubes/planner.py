@@ -18,7 +18,9 @@ from rtolap.query.sql.timeline import text
 
 
 def plan_history(read: CubeRead, control: CubeControl, records: Mapping[str, SegmentRecord]) -> HistoryPlan:
-    """Every READY version in range and beyond the purge horizon, whatever else its segment is doing."""
+    """Return every READY version in range and beyond the purge horizon, whatever else its segment is
+    doing.
+    """
     ready = standing(control, records)
     chosen = tuple(record for record in ready if read.time.overlaps(record.start_ms, record.end_ms))
     names = {record.name for record in chosen}

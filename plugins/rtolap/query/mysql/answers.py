@@ -121,7 +121,7 @@ class Answers:
         *,
         cursor: bool,
     ) -> tuple[bytes, int]:
-        """The frames of the result, and the number of the one behind them."""
+        """Return the frames of the result, and the number of the one behind them."""
         frames = Frames(self._stream.sequence)
         Answers(frames, self._capabilities).result(schema, batches, encode, warnings, cursor=cursor)
         return bytes(frames.out), frames.sequence

@@ -78,7 +78,7 @@ class PreparedStatements:
         return identity
 
     def bound(self, fields: Fields) -> tuple[Prepared, list[object]]:
-        """The statement and the values of a COM_STMT_EXECUTE."""
+        """Return the statement and the values of a COM_STMT_EXECUTE."""
         prepared = self._find(fields.integer(4))
         prepared.asks_for_cursor = bool(fields.integer(1) & codes.CURSOR_TYPE_READ_ONLY)
         fields.read(4)  # the iteration count is always 1
@@ -153,8 +153,8 @@ class PreparedStatements:
 def decode_parameters(
     fields: Fields, count: int, known: list[tuple[int, int]], long_data: Mapping[int, bytearray]
 ) -> tuple[list[object], list[tuple[int, int]]]:
-    """Values of a COM_STMT_EXECUTE, bound natively by the engine afterwards, and their types; those of the
-    last execution hold where none are sent.
+    """Return values of a COM_STMT_EXECUTE, bound natively by the engine afterwards, and their types; those of
+    the last execution hold where none are sent.
 
     Raises QueryError for what is no value of its type, ConnectionClosed where the packet ends too early.
     """

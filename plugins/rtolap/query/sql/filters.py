@@ -169,13 +169,13 @@ class FilterBuilder:
             return None
 
     def _value(self, column: str, node: exp.Expr) -> Scalar:
-        """The constant in the column's own terms; None if it has none, NULL included."""
+        """Return the constant in the column's own terms; None if it has none, NULL included."""
         value = self._constant(node)
         return None if value is None else in_terms_of(self.columns.types[column], value)
 
 
 def in_terms_of(kind: ColumnType, value: object) -> Scalar:
-    """The value as the wire writes it for a column of this type; None if it cannot be held exactly."""
+    """Return the value as the wire writes it for a column of this type; None if it cannot be held exactly."""
     match kind.kind:
         case "string":
             return value if isinstance(value, str) else None
@@ -281,7 +281,7 @@ def _start(unit: TimeUnit, value: object) -> datetime | None:
 
 
 def _without_date(node: exp.Expr) -> exp.Expr:
-    """The inner expression of DATE(…) or CAST(… AS DATE); the node itself if it is neither."""
+    """Return the inner expression of DATE(…) or CAST(… AS DATE); the node itself if it is neither."""
     node = node.unnest()
     is_cast = isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.DATE
     return node.this.unnest() if is_cast or isinstance(node, exp.TsOrDsToDate | exp.Date) else node

@@ -39,7 +39,7 @@ class Statement:
     zone: str | None = None
 
     def bind(self, parameters: Parameters) -> dict[str, object]:
-        """Values by parameter name. Raises QueryError when there are too few or too many."""
+        """Return values by parameter name. Raises QueryError when there are too few or too many."""
         if isinstance(parameters, Mapping):
             given = {str(name): value for name, value in parameters.items()}
         else:

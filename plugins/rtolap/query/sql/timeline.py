@@ -41,7 +41,7 @@ def refines(fine: TimeUnit, coarse: TimeUnit) -> bool:
 
 
 def coarsest_for(unit: TimeUnit, kept: tuple[TimeUnit, ...]) -> TimeUnit | None:
-    """The coarsest of the kept units that still determines `unit`."""
+    """Return the coarsest of the kept units that still determines `unit`."""
     fitting = [known for known in TIME_UNITS if known in kept and refines(known, unit)]
     return fitting[-1] if fitting else None
 
@@ -69,7 +69,7 @@ def floor(value: datetime, unit: TimeUnit, first_weekday: int) -> datetime:
 
 
 def as_datetime(value: object) -> datetime | None:
-    """A constant as a timestamp without a zone; None if it is not one."""
+    """Return a constant as a timestamp without a zone; None if it is not one."""
     if isinstance(value, datetime):
         return value.replace(tzinfo=None) if value.tzinfo is None else None
     if isinstance(value, date):

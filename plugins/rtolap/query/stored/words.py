@@ -83,7 +83,7 @@ class Words:
         return int(digits)
 
     def literal(self, expected: str) -> str:
-        """A text or a number, with its sign, as it is written."""
+        """Return a text or a number, with its sign, as it is written."""
         sign = "-" if self.accept("-") else ""
         word = self._words[self._next]
         if word.kind not in ("text", "number") or (sign and word.kind == "text"):

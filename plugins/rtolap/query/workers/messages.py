@@ -244,7 +244,7 @@ def _exactly(of: socket.socket, size: int) -> bytearray | None:
 
 
 def table_bytes(table: pa.Table | pa.RecordBatch) -> pa.Buffer:
-    """An Arrow stream."""
+    """Return an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write(table)
@@ -252,7 +252,7 @@ def table_bytes(table: pa.Table | pa.RecordBatch) -> pa.Buffer:
 
 
 def table_memory(table: pa.Table) -> tuple[int, int]:
-    """A descriptor of sealed memory, an Arrow stream, and its size. Close it."""
+    """Return a descriptor of sealed memory, an Arrow stream, and its size. Close it."""
     descriptor = os.memfd_create("relation", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with (

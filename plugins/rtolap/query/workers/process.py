@@ -262,6 +262,8 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def memory_of(pages: Sequence[int]) -> tuple[int, int]:
-    """Bytes of private memory out of /proc/PID/statm: what is there, and what was reserved, which is what
-    RLIMIT_DATA bounds."""
+    """Return the bytes of private memory out of /proc/PID/statm: what is there, and what was reserved,
+    which is
+    what RLIMIT_DATA bounds.
+    """
     return (pages[_RESIDENT] - pages[_SHARED]) * _PAGE_BYTES, pages[_DATA] * _PAGE_BYTES

@@ -152,7 +152,7 @@ class WorkerSession(Session):
         return self._piece(answer, body, schema)
 
     def drain(self) -> int:
-        """The rows behind those that came."""
+        """Return the rows behind those that came."""
         answer, _ = self._answer(Drain())
         with self._doubting():
             if not isinstance(answer, Drained):

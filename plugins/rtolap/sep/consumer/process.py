@@ -118,7 +118,7 @@ class SubscriptionProcess:
             await asyncio.to_thread(self._forget)
 
     async def _is_over(self) -> bool:
-        """False while ZooKeeper is away: what is not known to be dropped goes on."""
+        """Return False while ZooKeeper is away: what is not known to be dropped goes on."""
         if self._stopping:
             return True
         try:

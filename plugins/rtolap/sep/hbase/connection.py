@@ -212,7 +212,7 @@ class Connection:
 
 
 def _message(kind: type[M], answer: io.BytesIO) -> M:
-    """The next message, behind its length."""
+    """Return the next message, behind its length."""
     try:
         message = proto.parse_length_prefixed(kind, answer)
     except (DecodeError, ValueError) as error:
@@ -241,7 +241,9 @@ def _left_s(deadline_s: float) -> float:
 
 
 def _is_open(connection: socket.socket) -> bool:
-    """False where the server has closed it since the last call: an idle one is closed after two minutes."""
+    """Return False where the server has closed it since the last call: an idle one is closed after two
+    minutes.
+    """
     connection.settimeout(0)
     try:
         return bool(connection.recv(1, socket.MSG_PEEK))

@@ -195,7 +195,7 @@ class MasterClient:
 
 
 def _pause(deadline_s: float, pause_s: float = _POLL_S_MAX) -> bool:
-    """False, at once, where the time is over."""
+    """Return false, at once, where the time is over."""
     if time.monotonic() + pause_s > deadline_s:
         return False
     time.sleep(pause_s)
@@ -215,7 +215,7 @@ def unreplicated(families: dict[str, dict[str, bool]], wanted: TableFamilies) ->
 
 
 def scope_statement(table: str, families: tuple[str, ...]) -> str:
-    """The statement of HBase's shell that lets the families' edits be shipped."""
+    """Return the statement of HBase's shell that lets the families' edits be shipped."""
     parts = ", ".join(f"{{NAME => '{family}', REPLICATION_SCOPE => 1}}" for family in families)
     return f"alter '{table}', {parts}"
 

@@ -48,7 +48,7 @@ class ClusterKey(msgspec.Struct, frozen=True):
 
 
 def cluster_key(zookeeper: str, path: str) -> str:
-    """The key by which HBase finds the cluster at `path`: `host,host:port:/path`.
+    """Return the key by which HBase finds the cluster at `path`: `host,host:port:/path`.
 
     `zookeeper`: host:port, separated by commas. Where ports differ, each host has its own and the first
     port stands for those without.

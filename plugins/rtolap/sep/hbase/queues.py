@@ -141,7 +141,7 @@ def _with_positions(znodes: HBaseZnodes, path: str, logs: list[QueuedLog]) -> li
 
 
 def parse_position(data: bytes, what: str) -> int | None:
-    """Bytes from the beginning of the log, None where nothing is noted. Raises Corrupted."""
+    """Return bytes from the beginning of the log, None where nothing is noted. Raises Corrupted."""
     payload = without_metadata(data)
     if not payload:
         return None
@@ -156,7 +156,7 @@ def _queue_id(text: str) -> QueueId | None:
 
 
 def _servers(text: str) -> Iterable[str]:
-    """The names of servers that "-" joins."""
+    """Return the names of servers that "-" joins."""
     begin, commas = 0, 0
     for at, character in enumerate(text):
         if character == ",":

@@ -129,7 +129,7 @@ def journal_deleter(
 
 
 def open_row_reader(subscription: Subscription, source: MetadataStore) -> RowReader:
-    """A reader of the subscription's rows. It connects when it first reads."""
+    """Return a reader of the subscription's rows. It connects when it first reads."""
     znodes = HBaseZnodes(source, subscription.source.parent)
 
     def families_of(table: str) -> frozenset[bytes] | None:

@@ -129,7 +129,7 @@ class TableVerifier:
         return None if same else "different"
 
     def _extra(self, rows: list[bytes]) -> list[Difference]:
-        """Rows of the stored table that no table of HBase has."""
+        """Return rows of the stored table that no table of HBase has."""
         left = dict.fromkeys(rows)
         for table in self._mirrored.tables:
             for read in self._reader.read(table, asked := list(left), {}):

@@ -84,7 +84,7 @@ def _rows(
     sizes: LogSizes | None,
     only: Collection[str],
 ) -> list[QueueStatus]:
-    """A row per queue that ZooKeeper or a server's report knows."""
+    """Return a row per queue that ZooKeeper or a server's report knows."""
     rows: dict[QueueKey, QueueStatus] = {}
     for queue in queues:
         key = (str(queue.server), str(queue.id))

@@ -106,7 +106,7 @@ def queue_row(row: QueueStatus) -> tuple[Any, ...]:
 
 
 def progress(row: QueueStatus) -> str | None:
-    """The part of the current log, or how many bytes of it where its size is not known whole."""
+    """Return the part of the current log, or how many bytes of it where its size is not known whole."""
     if row.progress is not None:
         return f"{row.progress:.0%}"
     if row.position_bytes is None:

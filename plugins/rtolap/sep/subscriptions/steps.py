@@ -193,7 +193,7 @@ def remove(source: SourceCluster, name: str) -> None:
 
 
 def set_phase(store: MetadataStore, name: str, phase: Phase, *, expected: tuple[Phase, ...]) -> bool:
-    """False where it is in another phase than expected, or is not there."""
+    """Set the phase. Return False if the subscription is gone, or in an unexpected phase."""
 
     def attempt() -> bool:
         read = kept_subscriptions.find(store, name)
@@ -226,7 +226,7 @@ def check_cluster_id(source: SourceCluster, kept: KeptSubscription) -> None:
 
 
 def _tree(store: MetadataStore, path: str) -> list[str]:
-    """The node and all below it, children before their parents; empty where it is not there."""
+    """Return the node and all below it, children before their parents; empty where it is not there."""
     below = [descendant for name in store.children(path) for descendant in _tree(store, f"{path}/{name}")]
     return [*below, path] if below or store.get(path) is not None else []
 

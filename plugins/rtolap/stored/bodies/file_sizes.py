@@ -120,7 +120,9 @@ def _belongs(path: str, name: str) -> bool:
 
 
 def parquet_dictionaries(file: pa.parquet.ParquetFile) -> list[str]:
-    """Columns of text that have dictionaries: to be read as such, so that their sizes are seen first."""
+    """Return columns of text that have dictionaries: to be read as such, so that their sizes are seen
+    first.
+    """
     metadata, schema = file.metadata, file.schema_arrow
     places = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]

@@ -212,7 +212,7 @@ def _compression(headers: Mapping[str, str]) -> Compression | None:
 
 
 def _timezone(headers: Mapping[str, str]) -> str:
-    """The name of a zone, or `+08:00`."""
+    """Return the name of a zone, or `+08:00`."""
     written = headers.get("timezone", "").strip() or "UTC"
     if OFFSET.fullmatch(written):
         return written

@@ -149,8 +149,11 @@ def _sequence_source(
 
 
 def _hidden(options: LoadOptions, sources: tuple[str, ...]) -> frozenset[str]:
-    """The hidden columns that the body has. As in Doris, the header is for bodies whose columns no header
-    names: beside `columns` only those count that stand there too. Flink's connector sends it always."""
+    """Return the hidden columns that the body has.
+
+    As in Doris, the header is for bodies whose columns no header names: beside `columns` only those count
+    that stand there too. Flink's connector sends it always.
+    """
     known = (HIDDEN_DELETE, HIDDEN_SEQUENCE)
     for name in options.hidden_columns:
         if name not in known:
@@ -164,7 +167,7 @@ def _check_partial(
     targets: list[Direct | Made | Missing],
     deletes: bool | Expression | str,
 ) -> tuple[str, ...]:
-    """The columns that only deleting rows can do without, if any is missing."""
+    """Return the columns that only deleting rows can do without, if any is missing."""
     if not options.partial_columns:
         return ()
     if schema.model != "unique":

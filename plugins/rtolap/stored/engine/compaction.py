@@ -75,7 +75,9 @@ class Moved(NamedTuple):
     new: NDArray[np.int64]
 
     def carry(self, deleted: FrozenBitMap) -> BitMap:
-        """Rows that were deleted meanwhile, by their new numbers; less those that did not come along."""
+        """Return rows that were deleted meanwhile, by their new numbers; less those that did not come
+        along.
+        """
         rows = np.frombuffer(deleted.to_array(), np.uint32).astype(np.int64)
         at = np.searchsorted(self.old, rows)
         known = at < len(self.old)

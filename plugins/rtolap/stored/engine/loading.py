@@ -53,7 +53,7 @@ class Memtable:
         return self._bytes > self._bytes_max // 2
 
     def take_sorted(self) -> pa.Table | None:
-        """Everything, sorted and merged, in file columns; None when there is nothing."""
+        """Return everything, sorted and merged, in file columns; None when there is nothing."""
         if not self._tables:
             return None
         merged = self._merged()

@@ -208,7 +208,7 @@ class Overwriting:
         self._against.append(Older(file_id, file, FrozenBitMap()))
 
     def alive(self, table: pa.Table) -> Iterator[tuple[Older, Matches]]:
-        """Rows that are alive so far of some sorted keys, by the file that has them."""
+        """Yield rows that are alive so far of some sorted keys, by the file that has them."""
         columns = [single_chunk(table.column(name)) for name in self._keys]
         for other in self._against:
             first = rows_below(columns, [column[0] for column in other.file.sparse_keys()])

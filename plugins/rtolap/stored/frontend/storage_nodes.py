@@ -96,7 +96,7 @@ class StorageNodes(Closeable):
         return tuple(node.name for node in rows.alive(connection, self._ledger.now_ms(connection)))
 
     def lately(self, connection: Connection) -> tuple[str, ...]:
-        """Names of those that live, or did within `LATELY_MS`."""
+        """Return names of those that live, or did within `LATELY_MS`."""
         since_ms = self._ledger.now_ms(connection) - LATELY_MS
         return tuple(node.name for node in rows.alive(connection, since_ms))
 

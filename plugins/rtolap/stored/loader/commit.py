@@ -48,8 +48,10 @@ class Committer:
         self._left = left if labels_kept else None
 
     def run_once(self, now_ms: int) -> int | None:
-        """The number of the last batch of the row. Raises the sink's and the ledger's errors: nothing is lost
-        by them, the next round does it."""
+        """Commit the row once, and return the number of its last batch.
+
+        Raises the sink's and the ledger's errors: nothing is lost by them, the next round does it.
+        """
         lease = self._ownership.lease
         records = self._records.all(lease.name)
         row = _row(records)

@@ -175,8 +175,9 @@ class LoadJobRun:
         return source
 
     def _still_there(self, records: tuple[OffsetsRecord, ...]) -> tuple[OffsetsRecord, ...]:
-        """The records without those that an earlier process has left unsent and the log has lost, where the
-        loader drops them. What cannot be taken back is settled first, as ever, and stops it then."""
+        """Return the records without those that an earlier process has left unsent and the log has lost,
+        where the loader drops them. What cannot be taken back is settled first, as ever, and stops it then.
+        """
         if self.loader.truncation != "drop" or not any(record.end_epochs for record in records[-1:]):
             return records
         consumer = self._open_consumer()

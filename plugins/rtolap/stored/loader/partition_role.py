@@ -170,7 +170,7 @@ class PartitionKeeper:
 
 
 def near(unit: PartitionUnit, now_ms: int, behind: int, ahead: int) -> list[PartitionRange]:
-    """The present partition, so many before it and after it, in order."""
+    """Return the present partition, so many before it and after it, in order."""
     present = partition_of(now_ms, unit)
     near_ranges = [present]
     for _ in range(behind):

@@ -131,7 +131,10 @@ class Source:
         return self._first_s is not None
 
     def log(self) -> TopicLog | None:
-        """All partitions that the topic has now; None where the broker does not give them. For any thread."""
+        """Return all partitions that the topic has now; None where the broker does not give them.
+
+        For any thread.
+        """
         try:
             ranges = {each: self._consumer.log_range(each) for each in self._consumer.partitions()}
             return TopicLog(self._consumer.topic_id(), ranges)

@@ -77,7 +77,10 @@ TRANSITIONS: dict[tuple[LoadJobState, LoadJobEvent], LoadJobState] = {
 
 
 def transition(job_id: str, state: LoadJobState, event: LoadJobEvent, *, reason: str = "") -> LoadJobState:
-    """The next state. Raises IllegalTransition naming what is legal, and the present state's `reason`."""
+    """Return the next state.
+
+    Raises IllegalTransition naming what is legal, and the present state's `reason`.
+    """
     return step(TRANSITIONS, state, event, subject=f"loader {job_id}", history=reason or None)
 
 

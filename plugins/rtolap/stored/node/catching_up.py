@@ -208,7 +208,7 @@ def _read(source: StorageNode, request: CopyRequest, arrived: Queue[_Item], over
 
 
 def _put(arrived: Queue[_Item], item: _Item, over: Event) -> bool:
-    """False once nobody takes it any more."""
+    """Return False once nobody takes it any more."""
     while not over.is_set():
         try:
             arrived.put(item, timeout=_LOOK_S)

@@ -189,7 +189,7 @@ class Loads:
             return load
 
     def running(self) -> tuple[int, ...]:
-        """Their transactions."""
+        """Return the transactions of the running loads."""
         with self._lock:
             return tuple(sorted({load.txn_id for load in self._running}))
 

@@ -46,7 +46,10 @@ class TabletReplica:
         fsync_dir(making)
 
     def open(self) -> Tablet:
-        """The tablet, opened when it was not, or had stopped. Raises Corrupted; Unavailable once closed."""
+        """Return the tablet, opened when it was not, or had stopped.
+
+        Raises Corrupted; Unavailable once closed.
+        """
         with self.changing:
             if self._closed:
                 raise Unavailable(f"tablet {self.id} is kept here no more")
@@ -140,7 +143,7 @@ class TabletReplicas:
             return tuple(self._slots[name] for name in sorted(self._slots))
 
     def open_tablets(self) -> Iterable[tuple[TabletReplica, Tablet]]:
-        """All that can be opened; what is the matter with the others is logged."""
+        """Return all that can be opened; what is the matter with the others is logged."""
         for slot in self.all():
             try:
                 yield slot, slot.open()
@@ -148,8 +151,9 @@ class TabletReplicas:
                 log.warning("tablet %s cannot be opened: %s", slot.id, error)
 
     def create(self, id: TabletId, schema: StoredSchema) -> TabletReplica | None:
-        """The slot, new or as it was, its schema not older than this; one of an earlier table is dropped.
-        None where a later table has its name. Raises Unavailable for a disk that fails."""
+        """Return the slot, new or as it was, its schema not older than this; one of an earlier table is
+        dropped. None where a later table has its name. Raises Unavailable for a disk that fails.
+        """
         with self._lock:
             known = self._slots.get(_name(id))
             if known is not None and known.id.table_id > id.table_id:

@@ -174,7 +174,7 @@ class WatermarkedProducer:
             self._queue(stamped, records, delivered, event_ms)
 
     def oldest_unacknowledged_ms(self) -> int | None:
-        """The smallest event time of what is not in the log yet; None if everything is."""
+        """Return the smallest event time of what is not in the log yet; None if everything is."""
         return self._unacknowledged.oldest_ms()
 
     def poll(self) -> None:

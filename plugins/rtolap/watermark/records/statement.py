@@ -76,7 +76,7 @@ def check_producer(name: str, generation: int) -> None:
 
 
 def stating(records: Sequence[OutRecord], text: bytes, field: str | None) -> list[OutRecord]:
-    """The records with the statement in their headers, or in that field of their values.
+    """Return the records with the statement in their headers, or in that field of their values.
 
     A statement that a record brought along in the header is replaced: it was of another producer. Refused: a
     value is no JSON object, or has the field already. Records without headers of their own share one mapping,

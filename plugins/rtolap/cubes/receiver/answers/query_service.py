@@ -41,7 +41,7 @@ def answer(
     cache: ResultCache | None = None,
     held: str = "",
 ) -> pa.Table:
-    """A plain table with its PartialAnswer in the schema's metadata. Raises NotReady or StaleSnapshot.
+    """Return a plain table with its PartialAnswer in the schema's metadata. Raises NotReady or StaleSnapshot.
 
     `cache`: the cube's results of statements that come again; None reads everything. `held`: PartialAnswer's.
     """

@@ -51,8 +51,9 @@ class Assignment:
         start_offsets: Offsets,
         losses: Sequence[EventLoss] = (),
     ) -> LocalState:
-        """The state with the positions of what is read from now on; the same object if nothing changes.
-        `losses`: offsets that are passed over."""
+        """Return the state with the positions of what is read from now on; the same object if nothing
+        changes. `losses`: offsets that are passed over.
+        """
         checkpoints = self._checkpoints
         known = {**(checkpoints.known or {}), **state.positions}
         self._cuts = {p: at for p, at in self._cuts.items() if p in owned}

@@ -86,7 +86,7 @@ class Checkpoints:
         self._saved_at_s = clock.monotonic_s()
 
     def recover(self, progress: Progress) -> LocalState:
-        """The state of the last checkpoint, not aligned yet. Raises Corrupted or NotFound."""
+        """Return the state of the last checkpoint, not aligned yet. Raises Corrupted or NotFound."""
         checkpoint = self.file.load()
         if checkpoint is None:
             self.file.clean(set())
@@ -153,7 +153,7 @@ class Checkpoints:
         return Written(draft, flushed, named)
 
     def finish(self, state: LocalState, written: Written) -> LocalState:
-        """The state with fragments for what was written out."""
+        """Return the state with fragments for what was written out."""
         self.written = dict(written.draft.checkpoint.positions)
         self._files = (self._files - written.draft.files) | written.named
         return fragments.with_flushed(state, written.flushed)
@@ -199,7 +199,7 @@ class Persisting:
             self._limits.flush_failed(trouble)
 
     def take_over(self, state: LocalState) -> LocalState:
-        """The state with what was written out beside by now. Raises TopicMissing, TopicRecreated."""
+        """Return the state with what was written out beside by now. Raises TopicMissing, TopicRecreated."""
         if self._underway is None or not self._underway.done():
             return state
         return self._attempt(state, lambda: self._finished(state))
@@ -223,9 +223,10 @@ class Persisting:
         return self._attempt(finished, lambda: self._begun(finished, progress))
 
     def write(self, state: LocalState, progress: Progress) -> LocalState:
-        """The state with its tables in files; the same one where the checkpoint on disk still stands for
-        everything. Raises OSError, and what `Checkpoints.draft` and `write_out` raise; state and checkpoint
-        then stay as they were."""
+        """Return the state with its tables in files; the same one where the checkpoint on disk still stands
+        for everything. Raises OSError, and what `Checkpoints.draft` and `write_out` raise; state and
+        checkpoint then stay as they were.
+        """
         if self._checkpoints.known is None:
             return state
         try:
@@ -248,7 +249,7 @@ class Persisting:
             self._beside.shutdown()
 
     def _begun(self, state: LocalState, progress: Progress) -> LocalState:
-        """The state whose memory is being written out beside."""
+        """Return the state whose memory is being written out beside."""
         assert self._beside is not None, "asked for by `if_due`"
         draft = self._checkpoints.draft(state, progress)
         self._underway, self._draft = self._beside.submit(self._checkpoints.write_out, draft), draft

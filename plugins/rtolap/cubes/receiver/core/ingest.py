@@ -197,8 +197,11 @@ class CubeReceiver:
     # -- the step ---------------------------------------------------------------------------------------
 
     def step(self, view: CubeView, timeout_s: float = 0.0) -> bool:
-        """True if records were read. Errors that make going on wrong end in state FAILED, not in a raise;
-        what is raised stands in `reason`, and the next step tries again."""
+        """Return True if records were read.
+
+        Errors that make going on wrong end in state FAILED, not in a raise; what is raised stands in
+        `reason`, and the next step tries again.
+        """
         self._view = view
         if view.control.assignment_epoch == 0:
             return False  # nothing was ever assigned, or the cube is gone
@@ -372,7 +375,9 @@ class CubeReceiver:
             self._learned = (state.epochs, learned)
 
     def _with_learned(self) -> LocalState:
-        """The state with the epochs of positions behind its last records, where it has read no more since."""
+        """Return the state with the epochs of positions behind its last records, where it has read no more
+        since.
+        """
         if self._learned is None:
             return self.state
         (before, learned), self._learned = self._learned, None
@@ -474,7 +479,7 @@ class CubeReceiver:
 
 
 def _of_history(error: LogTruncated, segments: list[str]) -> Refused:
-    """The error with what forbids that anything is dropped."""
+    """Return the error with what forbids that anything is dropped."""
     more = f" and {len(segments) - _NAMES_MAX} more" if len(segments) > _NAMES_MAX else ""
     return Refused(
         error.message,

@@ -203,7 +203,7 @@ def _sums(partitions: Int64s, events: Int64s) -> dict[int, int]:
 
 
 def _fresh(hosts: pa.Array, places: Int64s) -> list[str]:
-    """Names that have no place yet and may have one."""
+    """Return names that have no place yet and may have one."""
     absent = places < 0
     return _usable(pc.unique(hosts.filter(pa.array(absent))).to_pylist()) if absent.any() else []
 

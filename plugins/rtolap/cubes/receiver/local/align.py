@@ -41,7 +41,7 @@ class Vectors:
     drop_late: bool = False
 
     def cuts(self, partition: int) -> tuple[int, int]:
-        """Offsets at which rank 1 and rank 2 begin."""
+        """Return offsets at which rank 1 and rank 2 begin."""
         return self.covered.get(partition, 0), self.target.get(partition, OFFSET_MAX)
 
     def rank(self, partition: int, offset: int) -> int:
@@ -112,7 +112,7 @@ def pieces(
 def versions_of(
     vectors: Vectors, ranges: Ranges, owned: Collection[int], cuts: Mapping[int, int] = _NO_CUTS
 ) -> tuple[int, ...]:
-    """Versions that a table made out of `ranges` may hold events of, ascending.
+    """Return versions that a table made out of `ranges` may hold events of, ascending.
 
     (0,): drop it; (n,): it belongs to version n; more than one: it straddles and has to be realigned.
     """

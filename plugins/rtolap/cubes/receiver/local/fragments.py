@@ -31,7 +31,9 @@ class Flushed:
 
 
 def sealed(state: LocalState) -> LocalState:
-    """The same state, whose memory tables are merged with no later ones: they are about to be written out."""
+    """Return the same state, whose memory tables are merged with no later ones: they are about to be written
+    out.
+    """
     segments = {
         start: replace(segment, tables=tuple(map(_sealed, segment.tables)))
         for start, segment in state.segments.items()
@@ -56,8 +58,10 @@ def flush(schema: Schema, folder: Path, state: LocalState) -> list[Flushed]:
 
 
 def with_flushed(state: LocalState, flushed: Iterable[Flushed]) -> LocalState:
-    """The state with fragments for memory tables. Tables that have been realigned or dropped meanwhile stay
-    as they are."""
+    """Return the state with fragments for memory tables.
+
+    Tables that have been realigned or dropped meanwhile stay as they are.
+    """
     segments = dict(state.segments)
     for one in flushed:
         segment = segments.get(one.start_ms)
@@ -115,7 +119,7 @@ def _is_spread(run: list[LocalTable]) -> bool:
 
 
 def _neighbours(run: list[LocalTable], settings: ReceiverSettings) -> tuple[LocalTable, ...]:
-    """The longest stretch whose rows and bytes together stay within the bounds."""
+    """Return the longest stretch whose rows and bytes together stay within the bounds."""
     best: tuple[LocalTable, ...] = ()
     left = rows = nbytes = 0
     for right, table in enumerate(run):
@@ -134,7 +138,7 @@ def merge(schema: Schema, folder: Path, job: MergeJob) -> LocalTable:
 
 
 def unverified(state: LocalState) -> list[Fragment]:
-    """Fragments of an earlier process that nobody has read since this one began."""
+    """Return fragments of an earlier process that nobody has read since this one began."""
     return [
         table.fragment
         for table in state.tables()
@@ -143,7 +147,7 @@ def unverified(state: LocalState) -> list[Fragment]:
 
 
 def cuboid_jobs(state: LocalState, rows_min: int = TABLE_ROWS_MIN) -> list[LocalTable]:
-    """Fragments that are large enough for cuboids beside them and have been given none yet."""
+    """Return fragments that are large enough for cuboids beside them and have been given none yet."""
     return [
         table
         for table in state.tables()

@@ -72,7 +72,7 @@ class TableCuboids:
         return found if len(found) == len(self._members) else []
 
     def covering(self, needed: Collection[str]) -> SmallCuboid | None:
-        """The smallest that holds these dimensions; None where the table itself has to be read."""
+        """Return the smallest that holds these dimensions; None where the table itself has to be read."""
         return smallest_covering(self._kept, needed) if self._kept else None
 
 

@@ -139,7 +139,7 @@ def _difference(node: exp.Expr) -> exp.Expr:
 
 
 def _into_month(at: exp.Expr) -> exp.Expr:
-    """The time since the beginning of its month."""
+    """Return the time since the beginning of its month."""
     begin = exp.Anonymous(this="DATE_TRUNC", expressions=[exp.Literal.string("month"), at.copy()])
     return exp.paren(exp.Sub(this=at.copy(), expression=begin), copy=False)
 

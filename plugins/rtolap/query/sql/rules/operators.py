@@ -190,7 +190,7 @@ def _choice(node: exp.Expr, typed: Typed, context: Context) -> _Found:
 
 
 def _converted(branch: exp.Expr, given: SqlType, kind: SqlType) -> _Found:
-    """A branch of a choice of another type, as the choice's."""
+    """Return a branch of a choice of another type, as the choice's."""
     if kind.kind == "string":
         return cast_text(branch, given)
     if kind.kind == "decimal" and (given.is_exact or given.kind == "boolean"):

@@ -128,7 +128,7 @@ class _Columns:
         return MergedColumn("value", node.name) if kind in _KEYS else None
 
     def _partial(self, node: object, kept: Accumulator) -> Partial | None:
-        """The partial that the node is, if it adds up as an accumulator does or is one of its own."""
+        """Return the partial that the node is, if it adds up as an accumulator does or is one of its own."""
         if not isinstance(node, exp.Column) or node.table != self._alias:
             return None
         partial = self._partials.get(node.name)
@@ -138,12 +138,12 @@ class _Columns:
 
 
 def _used(node: exp.Expr) -> set[str]:
-    """The names of the node's arguments that are there."""
+    """Return the names of the node's arguments that are there."""
     return {name for name, value in node.args.items() if value}
 
 
 def _only_source(select: exp.Select, read: CubeRead) -> str | None:
-    """The alias of the cube, if nothing else is read."""
+    """Return the alias of the cube, if nothing else is read."""
     source = select.args.get("from_")
     table = None if source is None else source.this
     if not isinstance(table, exp.Table) or table.name != read.relation or _used(table) - {"this", "alias"}:

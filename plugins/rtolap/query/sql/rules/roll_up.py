@@ -198,7 +198,9 @@ def latest(tree: exp.Expr, context: Context) -> exp.Expr:
 
 
 def _time_key(cube: CubeScope) -> str | None:
-    """The finest time dimension among the keys; with an ORDER BY, the one that it begins with, descending."""
+    """Return the finest time dimension among the keys; with an ORDER BY, the one that it begins with,
+    descending.
+    """
     group, order = cube.select.args.get("group"), cube.select.args.get("order")
     keys = {key.name for key in group.expressions if isinstance(key, exp.Column)} if group else set()
     fitting = [name for name in cube.schema.cube.time_columns if name in keys]

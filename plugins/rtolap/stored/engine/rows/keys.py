@@ -183,7 +183,7 @@ def _hash_text(values: pa.Array) -> Hashes:
 
 
 def _mix(x: Hashes) -> Hashes:
-    """The finalizer of splitmix64."""
+    """Return the finalizer of splitmix64."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -118,7 +118,7 @@ def _counts(table: pa.Table, schema: StoredSchema, rows: Longs, starts: Longs) -
 
 
 def _groups(starts: Longs, rows: int) -> Longs:
-    """The number of its group, for each row."""
+    """Return the number of its group, for each row."""
     changed = np.zeros(rows, np.int64)
     changed[starts[1:]] = 1
     return np.cumsum(changed)
@@ -137,7 +137,7 @@ def _flags(table: pa.Table, name: str) -> Mask:
 
 
 def _among(former: Former, flags: Mask, rows: int) -> Mask:
-    """The former rows' flags, for each partial row; false where there is none."""
+    """Return the former rows' flags, for each partial row; false where there is none."""
     is_among = np.zeros(rows, np.bool_)
     has_former = former.at >= 0
     is_among[has_former] = flags[former.at[has_former]]

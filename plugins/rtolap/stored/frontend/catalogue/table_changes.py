@@ -72,8 +72,11 @@ class TableChanges:
     def make(
         self, purpose: str, request: ChangeRequest | None, work: Callable[[Connection, int], Made]
     ) -> TableInfo | None:
-        """The table afterwards. `work` is called with the ledger's time in ms, after the fence; what it
-        raises is what this raises, now and when the request comes again."""
+        """Return the table afterwards.
+
+        `work` is called with the ledger's time in ms, after the fence; what it raises is what this raises,
+        now and when the request comes again.
+        """
         try:
             outcome = self._write(purpose, request, work)
         except _REFUSALS as error:

@@ -285,7 +285,7 @@ def _present(table: TableInfo | None) -> TableInfo:
 
 
 def _changed(schema: StoredSchema, changes: Sequence[ColumnChange]) -> StoredSchema:
-    """The schema after all of these changes, one version later. Raises as `model.schema_changes`."""
+    """Return the schema after all of these changes, one version later. Raises as `model.schema_changes`."""
     after = schema
     for change in changes:
         if isinstance(change, AddColumn):

@@ -181,7 +181,8 @@ def _answer(answer: LoadAnswer, *, ends: bool) -> Response:
 
 
 def location(request: Request, base_url: str) -> str:
-    """The address to which a front end that is not master redirects: same path and query, another base URL.
+    """Return the address to which a front end that is not master redirects: same path and query, another base
+    URL.
 
     For a request whose credentials have been checked.
 

@@ -109,7 +109,10 @@ class LoadWriter:
             self._send_all()
 
     def finish(self) -> frozenset[Partition]:
-        """The partitions written to, durable on a majority of each tablet's replicas. Raises as `write`."""
+        """Return the partitions written to, durable on a majority of each tablet's replicas.
+
+        Raises as `write`.
+        """
         self._send_all()
         written = frozenset(tablet.partition for tablet in self._rows)
         replicas = [replica for partition in sorted(written) for replica in self._replicas[partition]]
@@ -147,7 +150,7 @@ class LoadWriter:
             sender.cancel("the load was given up")
 
     def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns of the first batch, in its order, without dictionaries."""
+        """Return the columns of the first batch, in its order, without dictionaries."""
         arrays = [
             column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
             for column in batch.columns
@@ -242,7 +245,7 @@ class LoadWriter:
             busy[0].wait(0.05)
 
     def _stand_still(self, nodes: Collection[str]) -> bool:
-        """All those that have not finished."""
+        """Return all those that have not finished."""
         return all(self._nodes.stands_still(node) for node in nodes if self._sender(node).busy)
 
     def _id(self, tablet: Tablet) -> TabletId:

@@ -54,8 +54,11 @@ class Participants(Protocol):
     def catch_up(
         self, node: str, tablet: Tablet, missed: Collection[MissedVersion], sources: Collection[str]
     ) -> int:
-        """The version up to which the node has the tablet now. `missed`: ascending, without a gap; where the
-        node lacks others before them, those too come from a source. `sources`: other nodes that have them."""
+        """Return the version up to which the node has the tablet now.
+
+        `missed`: ascending, without a gap; where the node lacks others before them, those too come from a
+        source. `sources`: other nodes that have them.
+        """
         ...
 
     def versions(self, node: str) -> Mapping[Tablet, int]:

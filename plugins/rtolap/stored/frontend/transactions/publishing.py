@@ -183,7 +183,7 @@ class Publisher:
         return True
 
     def _catch_up(self, replica: Replica, visible: int, asking: NodeCalls) -> int:
-        """The version that the node has now, as far as it is known."""
+        """Return the version that the node has now, as far as it is known."""
         partition = replica.tablet.partition
 
         def work(connection: Connection) -> tuple[dict[int, int], tuple[str, ...]]:

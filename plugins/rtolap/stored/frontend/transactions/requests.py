@@ -69,7 +69,8 @@ class TransactionManager:
         not_after_ms: int | None = None,
         user_name: str | None = None,
     ) -> Transaction:
-        """A new transaction in PREPARE; the old one when this very request has begun it and it still is.
+        """Return a new transaction in PREPARE; the old one when this very request has begun it and it still
+        is.
 
         Raises LabelUsed where another one holds the label, Refused where that is closed or the request comes
         after `not_after_ms`, TooManyAtOnce where too many run in the database, DefinitionError for a label
@@ -233,7 +234,7 @@ class TransactionManager:
         return self._ledger.read("read a transaction", lambda connection: self._found(connection, db, txn_id))
 
     def find(self, db: str, label: str) -> Transaction | None:
-        """The one that holds the label, or the latest that was aborted; None: the label is unknown."""
+        """Return the one that holds the label, or the latest that was aborted; None: the label is unknown."""
         return self._ledger.read(
             "look a label up", lambda connection: rows.find_latest(connection, db, label)
         )
