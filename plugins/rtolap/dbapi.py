@@ -211,10 +211,10 @@ class Cursor:
         return iter(self.fetchall())
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
-        """PEP 249 lets this do nothing."""
+        """Do nothing, as PEP 249 permits."""
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """PEP 249 lets this do nothing."""
+        """Do nothing, as PEP 249 permits."""
 
     def close(self) -> None:
         self._answer = None

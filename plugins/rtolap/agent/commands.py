@@ -166,7 +166,7 @@ def _check_builds(arguments: Sequence[str], files: Mapping[str, str], host: Host
 
 
 def _check_build_arguments(arguments: Sequence[str]) -> None:
-    """The form alone, for a process that is started again: its files were checked when they came."""
+    """Check the form alone. A process that is started again had its files checked when they came."""
     if not arguments or not all(_FILE.fullmatch(argument) for argument in arguments):
         raise DefinitionError(
             "build refused", expected=f"files of the request, as {FILES_MARK}/name", found=repr(arguments)

@@ -61,7 +61,7 @@ class Window(NamedTuple):
 
 
 def explain(coordinator: CoordinatorClient, window: Window) -> Explanation:
-    """May it close, and if not, what it waits for."""
+    """Return whether the window may close, and what it waits for if not."""
     explanation = coordinator.explain_window(window.application, window.due_ms)
     marks = coordinator.application_watermarks(window.application)
     return window.judge(explanation, marks.approved_until_ms)

@@ -27,7 +27,7 @@ def state_of(explanation: Explanation) -> str:
 
 
 def question(explanation: Explanation) -> tuple[str, str]:
-    """Subject and Markdown text of what a person is asked about a window that waits."""
+    """Return subject and Markdown text of the question about a waiting window."""
     end = iso(explanation.window_end_ms)
     lines = [f"The window of `{explanation.application}` that ends at {end} waits for:", ""]
     lines += [f"- {_plain(reason)}" for reason in explanation.reasons]
@@ -65,5 +65,5 @@ def _span(duration_ms: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Names are anything printable: as code they can be neither markup nor the end of a table's cell."""
+    """Return a name as code. Names are anything printable; as code they are neither markup nor end a cell."""
     return "`" + text.replace("`", "'").replace("|", "¦") + "`"

@@ -205,7 +205,7 @@ def _is_number(text: str) -> bool:
 
 
 def _bytes_of(text: str) -> bytes:
-    """Empty where it is not hexadecimal."""
+    """Parse hexadecimal bytes; return empty bytes for anything else."""
     try:
         return bytes.fromhex(text)
     except ValueError:

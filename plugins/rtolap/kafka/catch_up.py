@@ -300,7 +300,7 @@ class CatchUpConsumer:
 
 
 def _joined(first: Batch, second: Batch) -> Batch:
-    """No partition is in both."""
+    """Join two mappings. No partition is in both."""
     if not len(first) or not len(second):
         return first if len(first) else second
     created = statements = None

@@ -188,7 +188,9 @@ class StreamConsumer(Protocol):
         """
 
     def position(self) -> Offsets:
-        """Next-to-read of every assigned partition, past compaction gaps and transaction markers too."""
+        """Return the next offset of every assigned partition, past compaction gaps and transaction markers
+        too.
+        """
 
     def known_ends(self) -> Offsets:
         """Return the logs' ends as the last fetched records told them, without asking: of assigned partitions
@@ -284,7 +286,7 @@ class TopicAdmin(Protocol):
         """Grow the topic to `total` partitions."""
 
     def partitions(self, topic: str) -> list[int]:
-        """NotFound when there is no such topic."""
+        """Return the partitions. Raises NotFound if there is no such topic."""
 
     def topic_id(self, topic: str) -> str:
         """See `StreamConsumer.topic_id`."""

@@ -81,7 +81,7 @@ class Election(Protocol):
         ...
 
     def leader(self) -> str | None:
-        """Identity of the present leader, if there is one."""
+        """The identity of the present leader, if there is one."""
         ...
 
     def step_back(self) -> bool:

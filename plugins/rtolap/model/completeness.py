@@ -53,7 +53,7 @@ def _bound(known: Completeness) -> int:
 
 
 def late_ppm(late_events: int, events: int) -> int:
-    """Late ones among all events, in parts per million, rounded up."""
+    """Return the share of late events among all events, in parts per million, rounded up."""
     return -(-late_events * PPM // events) if events else 0
 
 

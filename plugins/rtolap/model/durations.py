@@ -14,7 +14,7 @@ EXPECTED = "a duration such as 500ms, 30s, 15m, 6h, 1d or 1h30m"
 
 
 def parse_duration_ms(text: str) -> int:
-    """Milliseconds. Raises DefinitionError for anything that is not a whole number of units."""
+    """Parse a duration to milliseconds. Raises DefinitionError unless it is a whole number of units."""
     cleaned = text.strip().lower().replace(" ", "")
     if not _WHOLE.fullmatch(cleaned):
         raise DefinitionError("not a duration", expected=EXPECTED, found=repr(text))

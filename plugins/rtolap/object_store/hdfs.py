@@ -90,7 +90,7 @@ class HdfsHandler(fs.FileSystemHandler):  # type: ignore[misc]
                 raise FileNotFoundError(path)
 
     def move(self, source: str, target: str) -> None:
-        """Replaces `target` in one step, which HDFS's older rename (and so libhdfs) refuses."""
+        """Replace `target` atomically, which HDFS's older rename (and so libhdfs) refuses."""
         with _as_os_errors():
             self._client.rename(source, target, True)
 

@@ -141,7 +141,7 @@ class ObjectStore:
                 stream.close()
 
     def sha256(self, path: str) -> tuple[str, int]:
-        """Hex digest and size in bytes of what is stored, read in pieces."""
+        """Return hex digest and size in bytes of the stored file, read in pieces."""
         digest, size_bytes = hashlib.sha256(), 0
         for chunk in self.chunks(path):
             digest.update(chunk)

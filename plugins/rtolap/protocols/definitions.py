@@ -108,7 +108,7 @@ class _Fresh:
         self._undo.append((change, undo))
 
     def take_back(self) -> None:
-        """The last one first."""
+        """Take the changes back, the last one first."""
         for change, undo in reversed(self._undo):
             try:
                 undo()

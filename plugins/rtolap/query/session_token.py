@@ -56,7 +56,7 @@ class SessionPositions:
         self.merge(known)
 
     def __iter__(self) -> Iterator[CubePositions]:
-        """The cube that was answered last at the end."""
+        """Yield the positions; the cube that was answered last comes at the end."""
         with self._lock:
             known = list(self._known.items())
         return iter([CubePositions(cube, cube_id, offsets) for (cube, cube_id), offsets in known])

@@ -94,7 +94,7 @@ class ManagedProcessOperator(BaseOperator):
         return self.wait(context, generation)
 
     def adopts(self, status: ProcessStatus) -> bool:
-        """Is this one-shot, running or done but not yet read, the one that this task would start?"""
+        """Return True if this one-shot, running or not yet read, is the one that this task would start."""
         return (status.is_live or status.state == "SUCCEEDED") and list(status.argv) == list(self.argv)
 
     def start(

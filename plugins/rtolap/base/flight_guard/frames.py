@@ -51,7 +51,7 @@ _UNSIGNED = struct.Struct(">I")
 
 
 def parse_header(data: bytes | bytearray | memoryview, at: int = 0) -> tuple[int, int, int, int]:
-    """Length, type, flags and stream of the frame at `at`."""
+    """Return length, type, flags and stream of the frame at `at`."""
     high, low, kind, flags, stream = _HEADER.unpack_from(data, at)
     return high << 8 | low, kind, flags, stream & 0x7FFFFFFF
 

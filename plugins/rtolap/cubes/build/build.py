@@ -70,7 +70,7 @@ def attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
 
 
 def build(spark: SparkSession, wanted: Sequence[Verified]) -> Iterator[tuple[BuildSpec, HistoryManifest]]:
-    """Steps 2 to 6 of a batch. Each version as soon as it is whole, in order."""
+    """Run steps 2 to 6 of a batch. Yields each version as soon as it is complete, in order."""
     specs = [each.spec for each in wanted]
     inputs = [each.inputs for each in wanted]
     events = [each.events for each in inputs]
@@ -90,7 +90,7 @@ def build(spark: SparkSession, wanted: Sequence[Verified]) -> Iterator[tuple[Bui
 def _in_memory(
     spark: SparkSession, store: ObjectStore, specs: Sequence[BuildSpec], inputs: Sequence[BuildInputs]
 ) -> list[list[CuboidEntry]]:
-    """Steps 3 and 4 of small segments: files are written once, where they stay."""
+    """Run steps 3 and 4 for small segments: files are written once, where they stay."""
     schema, of_cube = specs[0].schema, cuboids(specs[0].cube_definition)
     rows = read_rows(store, schema, [each.files for each in inputs])
     report("read", specs[0], segments=len(specs), rows=rows.num_rows)
@@ -108,7 +108,7 @@ def _in_memory(
 def _in_files(
     spark: SparkSession, store: ObjectStore, specs: Sequence[BuildSpec], inputs: Sequence[BuildInputs]
 ) -> list[list[CuboidEntry]]:
-    """Steps 3 and 4 of large segments: tasks write below a scratch folder, and its files are moved."""
+    """Run steps 3 and 4 for large segments: tasks write below a scratch folder, and its files are moved."""
     writer: PieceWriter | CuboidWriter
     if executors_run_python(spark):
         writer = PieceWriter(spark, store, specs)

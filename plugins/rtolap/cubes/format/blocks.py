@@ -130,7 +130,7 @@ def in_one(schema: Schema, blocks: Sequence[Block]) -> Block:
 
 
 def merged(schema: Schema, block: Block, places: Sequence[int]) -> Block:
-    """Grouped by the keys at these places; in the order of their codes."""
+    """Group by the keys at these places, in the order of their codes."""
     keys = [block.keys[place] for place in places]
     return _merged(schema, block, keys, group_in_order(keys, block.rows))
 

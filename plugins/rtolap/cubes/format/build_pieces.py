@@ -159,7 +159,7 @@ class BuildTasks:
         return f"{self._folder}/cuboid-{cuboid}"
 
     def read(self, task: Read) -> Iterator[tuple[int, bytes]]:
-        """Place of a piece, and rows of it."""
+        """Return the place of a piece, and its rows."""
         for block in read_blocks(self._store, self._schema, task.source.path, task.source.groups):
             for part in split(self._schema, block, task.pieces):
                 yield task.first + part.piece, part.data

@@ -59,7 +59,7 @@ def find(place: str) -> tuple[Found, ...]:
 
 
 def dump(found: Found, *, rows_max: int = _SHOWN_ROWS) -> dict[str, Any]:
-    """Header or manifest as plain values; for fragments the first rows too."""
+    """Return header or manifest as plain values; for fragments the first rows too."""
     if found.store is None:
         fragment = open_fragment(Path(found.where), verify=False)
         header: dict[str, Any] = msgspec.to_builtins(fragment.info)

@@ -238,7 +238,7 @@ class Takeover:
         return all(position >= self.ends.get(p, position + 1) for p, position in positions.items())
 
     def may_close(self, end_ms: int, lateness_ms: int, positions: Mapping[int, int]) -> bool:
-        """A window that the application approves, at these positions."""
+        """Return True if the application approves the window at these positions."""
         if not positions.keys() <= self.partitions:
             return False
         known = (self.watermark_ms, end_ms + lateness_ms), (self.approved_until_ms, end_ms)

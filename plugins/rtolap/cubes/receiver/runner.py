@@ -163,7 +163,7 @@ class CubeRunner:
         return all(thread.is_alive() for thread in (*self._threads, self._ends, *beside))
 
     def offer_watermark(self, low_watermark_ms: int) -> None:
-        """A smaller one than before is not taken."""
+        """Offer a watermark. A smaller one than before is not taken."""
         self._views.offer_watermark(low_watermark_ms)
 
     def offer_windows(self, windows: tuple[Completeness, ...]) -> None:

@@ -73,7 +73,7 @@ class ViewSource:
         self._segments.refresh()
 
     def offer_watermark(self, low_watermark_ms: int) -> None:
-        """A smaller one than before is not taken."""
+        """Offer a watermark. A smaller one than before is not taken."""
         self._low_watermark_ms = max(low_watermark_ms, self._low_watermark_ms or low_watermark_ms)
 
     def offer_windows(self, windows: tuple[Completeness, ...]) -> None:

@@ -59,7 +59,9 @@ class ClientBroker:
         return max(self.rtt_p99_ms - self.fetch_wait_ms, 0.0) if self.rtt_p99_ms >= 0 else math.nan
 
     def is_slow(self, threshold_ms: float) -> bool:
-        """Several requests, and slower than that at the broker's side, in the network, or here."""
+        """Return True for several requests that are slower than that in the broker, the network or the
+        client.
+        """
         if self.requests < REQUESTS_MIN:
             return False
         return max(self.answered_p99_ms, self.outbuf_p99_ms, self.throttle_p99_ms) > threshold_ms
@@ -132,7 +134,7 @@ class ClientLook:
 def read_clients(
     endpoints: Iterable[str], headers: Mapping[str, str], *, timeout_s: float = TIMEOUT_S
 ) -> ClientLook:
-    """All pages at once; those that do not answer are named. `headers`: with the cluster's token."""
+    """Read all pages at once; those that do not answer are named. `headers` hold the cluster's token."""
     urls: Sequence[str] = sorted(set(endpoints))
     if not urls:
         return ClientLook((), (MissingSource("clients", "no page of a receiver or loader is known"),))

@@ -70,7 +70,7 @@ class StageReader:
             http.close()
 
     def look(self, at_ms: int) -> StageLook:
-        """All brokers at the same time, each within the timeout."""
+        """Look at all brokers at the same time, each within the timeout."""
         missing: list[MissingSource] = []
         if not self._sources:
             missing.append(

@@ -117,7 +117,7 @@ class LogCounts:
                 _notice_storm(count, BY_NAME[hit.rule], hit.at_ms)
 
     def rows(self) -> list[RuleCount]:
-        """The serious ones first, then by broker and rule."""
+        """Return the findings: serious ones first, then by broker and rule."""
         return sorted(self._counts.values(), key=lambda it: (not it.serious, it.broker, it.rule))
 
 

@@ -101,7 +101,7 @@ class KeptFleet:
         return Put(paths.fleet_plan(self.cluster_id, record.plan_id), encode(record), version)
 
     def begin_plan(self, record: PlanRecord) -> list[Operation]:
-        """Operations that make it the one that is carried out. The node is there, for its moves are."""
+        """Return the operations that make a plan the current one. Its node exists, as its moves do."""
         path = paths.fleet_plan(self.cluster_id, record.plan_id)
         node = self.store.get(path)
         plan = Create(path, encode(record)) if node is None else Put(path, encode(record), node.version)
@@ -163,7 +163,7 @@ class KeptFleet:
         return None if node is None else decode(node.data, MoveRequest, path)
 
     def requests(self) -> tuple[MoveRequest, ...]:
-        """The oldest first."""
+        """Return the requests, the oldest first."""
         found = []
         for name in self.store.children(paths.fleet_requests(self.cluster_id)):
             try:
@@ -227,7 +227,7 @@ class KeptFleet:
             self._delete(self._nodes_of(record.plan_id), fence)
 
     def forget_refused(self, plan_id: str, fence: str) -> None:
-        """The moves of a plan that was never taken."""
+        """Delete the moves of a plan that was never taken."""
         try:
             known = self.plan(plan_id)
         except DefinitionError:

@@ -173,7 +173,7 @@ class PlanRecord(msgspec.Struct, frozen=True):
         return record.with_record(number, changed)
 
     def ending_pending(self, event: MoveEvent) -> PlanRecord:
-        """All moves that have not begun, at once."""
+        """End all moves that have not begun, at once."""
         letter = _LETTERS[move_transition(MoveState.PENDING, event, f"plan {self.plan_id}")]
         return msgspec.structs.replace(self, outcomes=self.outcomes.replace(".", letter))
 

@@ -142,7 +142,7 @@ def choose(
 
 
 def lost(record: PlanRecord, plan: PlanMoves, look: Look) -> dict[int, str]:
-    """Pending moves to log directories that are not there, and the reason in words."""
+    """Return pending moves to log directories that do not exist, with the reason in words."""
     found: dict[int, str] = {}
     for (broker, path), numbers in plan.of_dirs.items():
         reason = look.lost_dir(broker, path)
@@ -154,7 +154,7 @@ def lost(record: PlanRecord, plan: PlanMoves, look: Look) -> dict[int, str]:
 def going_moves(
     record: PlanRecord, moves: Sequence[PlannedMove], now_ms: int, settings: MoverSettings
 ) -> Counter[int]:
-    """Moves under way by broker; those that stall or are undone do not count."""
+    """Return the moves under way by broker. Moves that stall or are being undone do not count."""
     going: Counter[int] = Counter()
     for number, kept in record.active.items():
         if kept.state is not MoveState.CANCELLING and not is_stalled(kept, now_ms, settings):

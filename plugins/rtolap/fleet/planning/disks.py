@@ -150,7 +150,7 @@ def _levels(placement: Placement, dirs: Int64s, band: Band) -> tuple[Int64s, Int
 
 
 def _unevenness(placement: Placement, dirs: Int64s, band: Band, used_bytes: Int64s) -> float:
-    """Squares of the distance from the mean, by capacity: what does not lower it is no gain."""
+    """Return the squared distance from the mean, by capacity. A change that does not lower it is no gain."""
     total = placement.total_bytes[dirs]
     return float((total * (used_bytes[dirs] / total - band.mean) ** 2).sum())
 

@@ -131,7 +131,7 @@ class _Leadership:
                 self._hand_on(giver, getter, count)
 
     def _way(self, source: int, needy: Flags) -> list[int] | None:
-        """The shortest, by brokers in their order."""
+        """Return the shortest way, by brokers in their order."""
         came_from = np.full(self._count, -1)
         came_from[source] = source
         front = [source]

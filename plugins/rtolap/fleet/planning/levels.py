@@ -30,7 +30,7 @@ class Band:
         return above
 
     def least_bytes(self, used_bytes: Int64s) -> int:
-        """Fewer moved bytes bring no placement into the band."""
+        """Return a lower bound of the bytes to move: fewer bring no placement into the band."""
         above = np.maximum(used_bytes - self.high_bytes, 0).sum()
         below = np.maximum(self.low_bytes - used_bytes, 0).sum()
         return int(max(above, below))

@@ -50,7 +50,7 @@ class Transfers:
         )
 
     def unmoved(self, log_dir: int) -> Int64s:
-        """Movable replicas that are there since before the plan, the largest first."""
+        """Return the movable replicas that were there before the plan, the largest first."""
         here: Int64s = self._held[self._first[log_dir] : self._first[log_dir + 1]]
         here = here[self.placement.log_dirs.ravel()[here] == log_dir]
         sizes = self.placement.partition_bytes[here // self.placement.slots]

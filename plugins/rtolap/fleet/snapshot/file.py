@@ -111,7 +111,7 @@ def load(path: Path) -> Snapshot:
 
 
 def digest_of(snapshot: Snapshot) -> str:
-    """SHA-256, in hexadecimal, over all that the snapshot says, whatever made it."""
+    """Return the SHA-256, in hexadecimal, of all that the snapshot says, whatever made it."""
     found = hashlib.sha256()
     values = (snapshot.cluster_id, snapshot.taken_at_ms, snapshot.controller)
     found.update(msgspec.json.encode((*values, snapshot.quotas, snapshot.missing)))

@@ -69,7 +69,7 @@ class PartitionRates:
 def read_rates(
     reader: RateReader | None, brokers: Brokers, topics: Topics, partitions: Partitions, replicas: Replicas
 ) -> PartitionRates:
-    """Asks the brokers that lead. NaN, and a missing fact by broker, where one does not tell."""
+    """Ask the leading brokers. A broker that does not answer gives NaN, and a missing fact."""
     if not len(partitions):
         return PartitionRates(np.zeros(0), np.zeros(0), ())
     if reader is None:

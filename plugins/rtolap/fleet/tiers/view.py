@@ -138,7 +138,7 @@ def known_sum(values: Int64s) -> int:
 
 
 def uncopied_bytes(view: TierView) -> Int64s:
-    """About so many bytes of each partition are local only; `UNKNOWN` where offsets or bytes are."""
+    """Return the approximate local-only bytes of each partition; `UNKNOWN` without offsets or bytes."""
     partitions = view.partitions
     local_only = partitions.offsets(Tier.LOCAL_ONLY)
     held = local_only + partitions.offsets(Tier.LOCAL_AND_REMOTE)

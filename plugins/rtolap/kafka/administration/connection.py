@@ -51,7 +51,7 @@ Request = Callable[[], Any]
 
 
 def kafka_python_settings(cluster: KafkaCluster) -> dict[str, Any]:
-    """Keyword arguments of its clients. Raises DefinitionError, which names the setting."""
+    """Return keyword arguments of the clients. Raises DefinitionError, which names the setting."""
     settings: dict[str, Any] = {}
     for name, value in cluster.settings.items():
         if name in _NAMES:

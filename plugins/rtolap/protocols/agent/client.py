@@ -112,7 +112,7 @@ class AgentClient(Closeable):
         return self.last(key).generation
 
     def last(self, key: str) -> LastGeneration:
-        """That generation with its labels, also where its end was acknowledged."""
+        """Return that generation with its labels, even if its end was acknowledged."""
         data = self._send(_Call("GET", _process(key, "/generation")))
         return msgspec.json.decode(data, type=LastGeneration)
 

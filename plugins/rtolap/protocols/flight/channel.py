@@ -92,7 +92,7 @@ class FlightChannel(Closeable):
             raise self._impostor(operation)
 
     def answers(self, within_s: float) -> None:
-        """A call that costs the server nothing. Raises Unavailable when it does not answer in time."""
+        """Make a call that costs the server nothing. Raises Unavailable when it does not answer in time."""
         self.call("a ping", lambda headers: answers(self.client, headers, within_s), within_s=within_s)
 
     def close(self) -> None:

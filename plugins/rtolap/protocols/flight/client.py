@@ -45,7 +45,7 @@ def open_channel(
 
 
 def answers(client: flight.FlightClient, headers: list[tuple[bytes, bytes]], within_s: float) -> None:
-    """A call that costs the peer nothing. Raises an error of Flight when it does not answer in time."""
+    """Make a call that costs the peer nothing. Raises an error of Flight when it does not answer in time."""
     list(client.list_actions(flight.FlightCallOptions(timeout=within_s, headers=headers)))
 
 

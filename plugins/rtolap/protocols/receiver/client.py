@@ -60,7 +60,7 @@ class ReceiverClient(Closeable):
         return msgspec.json.decode(self.action("stats"), type=ReceiverStats)
 
     def action(self, name: str, body: Any = None) -> bytes:
-        """A control action; its result as JSON bytes."""
+        """Run a control action, and return its result as JSON bytes."""
         message = flight.Action(name, msgspec.json.encode({} if body is None else body))
 
         def act(headers: Headers) -> bytes:

@@ -35,7 +35,10 @@ class LeaderFinder:
         self._last_failure = "no answer yet"
 
     def attempts(self) -> Iterator[str]:
-        """The believed leader first, then the others; one named on the way is next. Each once."""
+        """Yield the believed leader first, then the others.
+
+        A leader named on the way is next. Each comes once.
+        """
         asked: set[str] = set()
         while True:
             with self._lock:

@@ -31,7 +31,7 @@ class RowStream(Protocol):
         ...
 
     def finish(self, end: wire.PutEnd) -> wire.PutAnswer:
-        """The node has made it durable. Nothing can be written afterwards."""
+        """Finish. The node has made everything durable, and nothing can be written afterwards."""
         ...
 
     def cancel(self) -> None:

@@ -98,7 +98,7 @@ class HistoryKeeper(Closeable):
             self.cache.folder.unlock()
 
     def ready(self) -> list[list[ReadyVersion]]:
-        """READY versions, a list for each cube."""
+        """Return READY versions, a list for each cube."""
         return list(self._ready.values())
 
     def known_files(self) -> dict[str, list[CacheFile]]:

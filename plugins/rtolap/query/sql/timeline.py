@@ -95,9 +95,10 @@ def next_start(value: datetime, unit: TimeUnit, first_weekday: int) -> datetime 
 
 
 def to_utc_ms(local: datetime, zone: str, *, latest: bool) -> int:
-    """Local time → milliseconds UTC. An hour that clocks repeat gives its first or its last occurrence.
+    """Convert a local time to milliseconds UTC.
 
-    Rounds down for the earliest, up for the latest, so that a range made of both is never too small.
+    An hour that clocks repeat gives its first or its last occurrence. The result is rounded down for the
+    earliest and up for the latest, so that a range made of both is never too small.
     """
     info = ZoneInfo(zone)
     instants = [local.replace(tzinfo=info, fold=fold).astimezone(UTC).replace(tzinfo=None) for fold in (0, 1)]

@@ -245,7 +245,7 @@ def _pieces(result: Result) -> Iterator[tuple[pa.RecordBatch, bool]]:
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Halves of halves, until each fits or is one row."""
+    """Yield halves of halves, until each fits or is one row."""
     if batch.nbytes <= messages.BATCH_BYTES_MAX or batch.num_rows <= 1:
         if batch.nbytes > messages.ROW_BYTES_MAX:
             raise QueryError(

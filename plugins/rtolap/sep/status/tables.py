@@ -71,7 +71,7 @@ def choose(
 
 
 def summary_row(row: PeerSummary) -> tuple[Any, ...]:
-    """In the order of SUMMARY_COLUMNS."""
+    """Return a row in the order of SUMMARY_COLUMNS."""
     logs, lag, remaining = row.logs, row.lag_ms, row.remaining_bytes
     return (
         row.peer if row.enabled is not False else f"{row.peer} (disabled)",
@@ -90,7 +90,7 @@ def summary_row(row: PeerSummary) -> tuple[Any, ...]:
 
 
 def queue_row(row: QueueStatus) -> tuple[Any, ...]:
-    """In the order of QUEUE_COLUMNS."""
+    """Return a row in the order of QUEUE_COLUMNS."""
     return (
         row.peer,
         row.server,

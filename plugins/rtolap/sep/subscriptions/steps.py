@@ -151,7 +151,7 @@ def delete_journal(source: SourceCluster, name: str) -> None:
 
 
 def remove_nodes(source: SourceCluster, name: str) -> None:
-    """All nodes but the definition."""
+    """Remove all nodes but the definition."""
     store, paths = source.store, SubscriptionPaths(name)
 
     def attempt() -> None:
@@ -187,7 +187,7 @@ def create(source: SourceCluster, kept: KeptSubscription) -> None:
 
 
 def remove(source: SourceCluster, name: str) -> None:
-    """Also what is left of one whose definition was not made, or is gone."""
+    """Remove a subscription, and the remains of one whose definition was not made or is gone."""
     for step in REMOVAL:
         step(source, name)
 

@@ -80,7 +80,7 @@ def shown(values: pa.Array) -> list[str | None]:
 
 
 def _plain(values: pa.Array, zone: str) -> pa.Array:
-    """Less encodings, and with instants as the zone's clocks show them."""
+    """Return the column without encodings, and with instants as the zone's clocks show them."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     kind = values.type

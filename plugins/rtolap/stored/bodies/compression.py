@@ -58,7 +58,7 @@ class _Counted(io.RawIOBase):
         self.taken, self.failed = 0, False
 
     def next(self) -> bytes:
-        """Empty at the end."""
+        """Return the next piece; empty at the end."""
         try:
             for chunk in self._chunks:
                 if chunk:
@@ -135,7 +135,7 @@ _SNAPPY_HEAD = b"\xff\x06\x00\x00sNaPpY"
 
 
 def _snappy(source: _Counted) -> Iterator[bytes]:
-    """The framing format; its blocks unpack to at most 64 KiB each."""
+    """Unpack the framing format. Its blocks unpack to at most 64 KiB each."""
     codec = pa.Codec("snappy")
     held = source.next()
     if not held:
@@ -175,7 +175,7 @@ _SNAPPY_BLOCK_BYTES_MAX = 1 << 16
 
 
 def _length(block: bytes) -> int:
-    """A varint in front of the block."""
+    """Read the varint in front of the block."""
     length = shift = 0
     for byte in block[:5]:
         length |= (byte & 0x7F) << shift

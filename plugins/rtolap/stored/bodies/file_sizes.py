@@ -49,7 +49,7 @@ class Allowance:
 
 
 def buffer_bytes(batch: pa.RecordBatch) -> int:
-    """Less dictionaries: many batches may have the same."""
+    """Return the bytes of buffers without dictionaries, which many batches may share."""
     columns = (column.indices if pa.types.is_dictionary(column.type) else column for column in batch.columns)
     return sum(int(column.get_total_buffer_size()) for column in columns)
 

@@ -223,7 +223,7 @@ def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot) -> None:
 
 
 def _merge(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot, name: str, attempted: str) -> Outcome:
-    """Steps 9 and 10."""
+    """Run steps 9 and 10."""
     folder = compacting_folder(core.root, name)
     views = [view for rowset, file_views in snapshot.by_rowset() if rowset in chosen for view in file_views]
     try:

@@ -152,7 +152,7 @@ def passing(arriving: Arriving, version: CopiedVersion) -> None:
 
 
 def write_whole(disk: Disk, root: Path, arriving: Arriving) -> TabletState:
-    """Everything but the log, durable, in a new folder. OSError as the disk raises it, Corrupted."""
+    """Write everything but the log, durably, in a new folder. Raises OSError of the disk, and Corrupted."""
     state = arriving.manifest.state
     assert state is not None, "single versions are adopted"
     disk.make_folder(root)

@@ -89,7 +89,7 @@ def create(disk: Disk, root: Path, state: TabletState, bytes_max: int) -> Log:
 
 
 def generations(root: Path) -> list[int]:
-    """Logs that are there, ascending; none where there is no tablet."""
+    """Return the numbers of existing logs, ascending; none if there is no tablet."""
     numbers = [path.name.removeprefix(LOG_PREFIX) for path in root.glob(f"{LOG_PREFIX}*")]
     return sorted(int(number) for number in numbers if number.isdigit())
 

@@ -92,7 +92,7 @@ class StorageNodes(Closeable):
         return HeartbeatAnswer(self._lease_ms)
 
     def alive(self, connection: Connection) -> tuple[str, ...]:
-        """Names, for those that place new tablets."""
+        """Return the names of live nodes, for placing new tablets."""
         return tuple(node.name for node in rows.alive(connection, self._ledger.now_ms(connection)))
 
     def lately(self, connection: Connection) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ class Committer:
 
 
 def _row(records: tuple[OffsetsRecord, ...]) -> list[OffsetsRecord]:
-    """Loaded ones from the first, up to a hole."""
+    """Return the loaded batches from the first one up to a hole."""
     row = []
     for record in records:
         if not record.loaded:

@@ -36,7 +36,7 @@ class EventTimes:
             self._waiting[sequence] = latest_ms
 
     def contiguous(self, sequence: int | None) -> None:
-        """Every batch up to this one is in the table."""
+        """Note that every batch up to this one is in the table."""
         with self._lock:
             for ready in sorted(
                 number for number in self._waiting if sequence is not None and number <= sequence

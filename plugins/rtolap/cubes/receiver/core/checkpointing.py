@@ -103,7 +103,10 @@ class Checkpoints:
         return LocalState(segments=segments, void=checkpoint.void)
 
     def due(self, state: LocalState) -> bool:
-        """Rows, bytes or time require a checkpoint. What is being written out already does not count."""
+        """Return True if rows, bytes or time require a checkpoint.
+
+        Rows that are being written do not count.
+        """
         settings = self._settings
         memory = [table for table in state.tables() if table.in_memory and not table.sealed]
         if sum(table.rows for table in memory) >= settings.flush_rows:
@@ -133,7 +136,7 @@ class Checkpoints:
         return Draft(fragments.sealed(state), checkpoint, self._files, before_s)
 
     def abandon(self, draft: Draft) -> None:
-        """It could not be written: what it would have saved is still to be saved."""
+        """Abandon a draft that could not be written. What it would have saved is still to be saved."""
         self.dirty = True
         self._saved_at_s = draft.before_s
 
@@ -205,7 +208,7 @@ class Persisting:
         return self._attempt(state, lambda: self._finished(state))
 
     def again_if_due(self, state: LocalState, progress: Progress) -> LocalState:
-        """Another try, a while after one has failed. Raises TopicMissing, TopicRecreated."""
+        """Try again, a while after a failure. Raises TopicMissing, TopicRecreated."""
         if not self._limits.flush_due:
             return state
         return self._attempt(state, lambda: self.write(state, progress))

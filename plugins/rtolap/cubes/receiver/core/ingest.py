@@ -247,7 +247,7 @@ class CubeReceiver:
         return worked
 
     def fail(self, error: RtolapError) -> None:
-        """Going on would be wrong, as the core or work beside it has found."""
+        """Stop the consumer, because going on would be wrong."""
         if self.consumer_state is not ConsumerState.FAILED:
             error = self._lost.note(error, self.state.positions)
         self._life.fail(error)

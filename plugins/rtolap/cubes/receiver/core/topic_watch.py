@@ -144,7 +144,7 @@ class LostOffsets:
         return Refused(error.message, expected=error.expected, found=error.found, action=ACTION)
 
     def accepted(self, losses: Sequence[EventLoss]) -> bool:
-        """There are some, and all of them may be passed over."""
+        """Return True if there are lost records, and all of them may be passed over."""
         return bool(self.ranges) and all(
             behind_losses(losses, piece.partition, piece.start) >= piece.end for piece in self.ranges
         )

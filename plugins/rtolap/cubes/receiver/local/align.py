@@ -128,7 +128,7 @@ class Split:
     dropped: Int64s  # rows by partition that will not be counted: purged, or late under the drop policy
 
     def rows(self, rank: int) -> npt.NDArray[np.bool_] | None:
-        """Mask of a rank's rows; None when these are all rows."""
+        """Return the mask of a rank's rows; None if these are all rows."""
         return None if self.ranks is None else self.ranks == rank
 
 

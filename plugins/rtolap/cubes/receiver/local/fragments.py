@@ -133,7 +133,7 @@ def _neighbours(run: list[LocalTable], settings: ReceiverSettings) -> tuple[Loca
 
 
 def merge(schema: Schema, folder: Path, job: MergeJob) -> LocalTable:
-    """Runs beside the core thread: the tables are immutable."""
+    """Merge the tables beside the core thread, as they are immutable."""
     return _written(schema, folder, job.start_ms, list(job.group))
 
 

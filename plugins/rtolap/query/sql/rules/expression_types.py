@@ -168,7 +168,7 @@ class Typed:
         self._held.append(node)
 
     def infer(self, node: exp.Expr) -> SqlType | None:
-        """Out of the node's operands."""
+        """Infer the type from the node's operands."""
         fixed = _FIXED.get(type(node))
         if fixed is not None:
             return fixed

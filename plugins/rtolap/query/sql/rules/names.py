@@ -52,7 +52,7 @@ def names(tree: exp.Expr, context: Context) -> exp.Expr:
 
 
 def qualify(tree: exp.Expr, context: Context) -> exp.Expr:
-    """Every column with its table. Raises QueryError for unknown or ambiguous columns."""
+    """Qualify every column with its table. Raises QueryError for unknown or ambiguous columns."""
     schema: dict[str, Any] = {
         name: {column: str(kind.kind) for column, kind in context.catalogue.columns(name).items()}
         for name in context.catalogue.all_names()

@@ -24,7 +24,7 @@ _KEYS = frozenset(("string", "boolean", "int", "bigint", "decimal", "date", "tim
 
 
 def plain_merge(tree: exp.Expr, context: Context) -> exp.Expr:
-    """The tree stays as it is."""
+    """Set `context.merge` if the statement is a plain merge. The tree stays as it is."""
     others = context.tables or context.lookups or context.information
     if len(context.reads) == 1 and not others and context.latest is None and isinstance(tree, exp.Select):
         context.merge = _recognised(tree, context.reads[0])

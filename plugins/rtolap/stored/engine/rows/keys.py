@@ -72,7 +72,7 @@ def rows_below(keys: Sequence[pa.Array], bound: Sequence[pa.Scalar], *, inclusiv
 
 
 def equal_rows(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> NDArray[np.bool_]:
-    """Row by row; null equals null."""
+    """Compare row by row; null equals null."""
     same = np.ones(len(left[0]), np.bool_)
     for a, b in zip(left, right, strict=True):
         equal = pc.fill_null(pc.equal(a, b), False)
@@ -83,7 +83,7 @@ def equal_rows(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> NDArray[n
 
 
 def hashes(keys: Sequence[pa.Array]) -> Hashes:
-    """64 bits a key, the same for ever: files and the buckets of a table rest on them."""
+    """Return 64-bit hashes of keys. They never change: files and the buckets of a table rest on them."""
     total = np.zeros(len(keys[0]), np.uint64)
     for column in keys:
         total = _mix(total * _STEP + _column_hashes(column))

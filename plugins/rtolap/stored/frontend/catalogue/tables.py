@@ -103,7 +103,7 @@ class Catalogue:
         return False
 
     def tables(self) -> tuple[TableInfo, ...]:
-        """All, by name."""
+        """Return all tables, by name."""
 
         def work(connection: Connection) -> tuple[TableInfo, ...]:
             rows_found = rows.all_tables(connection)

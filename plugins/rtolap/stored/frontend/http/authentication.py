@@ -45,6 +45,6 @@ class Guard:
             ) from None
 
     def token(self, request: Request) -> None:
-        """The cluster's bearer token. Raises Unauthorized."""
+        """Check the cluster's bearer token. Raises Unauthorized."""
         if caller_of(request).user:
             raise Unauthorized("the bearer token is missing or wrong", action="send the cluster's token")

@@ -48,7 +48,7 @@ class BodyPipe:
             await self._room.wait()
 
     def end(self) -> None:
-        """The body is complete."""
+        """Note that the body is complete."""
         with self._changed:
             self._ended = True
             self._changed.notify()

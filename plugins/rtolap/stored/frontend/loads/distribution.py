@@ -44,11 +44,11 @@ class Writer(Protocol):
         ...
 
     def write(self, partition: str, bucket: int, batch: pa.RecordBatch) -> None:
-        """Blocks while the nodes take nothing."""
+        """Write rows. Blocks while the nodes take nothing."""
         ...
 
     def finish(self) -> Collection[Partition]:
-        """All of it is on the nodes; the partitions that were written to."""
+        """Finish once everything is on the nodes, and return the partitions that were written to."""
         ...
 
     def abort(self) -> None: ...
