@@ -188,8 +188,9 @@ class StreamConsumer(Protocol):
         """
 
     def position(self) -> Offsets:
-        """Return the next offset of every assigned partition, past compaction gaps and transaction markers
-        too.
+        """Return the next offset to read of every assigned partition.
+
+        It passes compaction gaps and transaction markers, too.
         """
 
     def known_ends(self) -> Offsets:

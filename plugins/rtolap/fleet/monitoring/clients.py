@@ -59,8 +59,9 @@ class ClientBroker:
         return max(self.rtt_p99_ms - self.fetch_wait_ms, 0.0) if self.rtt_p99_ms >= 0 else math.nan
 
     def is_slow(self, threshold_ms: float) -> bool:
-        """Return True for several requests that are slower than that in the broker, the network or the
-        client.
+        """Return True if several requests are slower than that.
+
+        The time may pass at the broker's side, in the network, or here.
         """
         if self.requests < REQUESTS_MIN:
             return False
