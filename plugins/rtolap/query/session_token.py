@@ -33,7 +33,9 @@ _NO_VOID: Mapping[int, int] = {}
 
 
 class BadSessionToken(QueryError):
-    """It was not made by a query service of this cluster, or with another cluster token."""
+    """The error that a token was not made by a query service of this cluster, or with another cluster
+    token.
+    """
 
     code = "bad_session_token"
 

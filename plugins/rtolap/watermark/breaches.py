@@ -163,7 +163,7 @@ class Breaches:
         self._missing[closed] += number
 
     def _of_windows(self, by_slot: Rates) -> Rates:
-        """Sums over the window that ends at the beginning of each slot."""
+        """Return sums over the window that ends at the beginning of each slot."""
         sums = np.concatenate(([0.0], np.cumsum(by_slot)))
         at = np.arange(by_slot.size)
         window: Rates = sums[at] - sums[np.maximum(at - self._window, 0)]

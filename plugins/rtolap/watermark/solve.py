@@ -22,7 +22,7 @@ _STEPS_MAX = 8
 
 
 def scale_bits(window_ms: int, shares_sum: float) -> int:
-    """k: so many bits after the point that the largest F still fits into 63 bits."""
+    """Return the number of fractional bits with which the largest F still fits into 63 bits."""
     return 62 - window_ms.bit_length() - ceil(shares_sum + 1).bit_length()
 
 

@@ -28,7 +28,7 @@ class ConnectionClosed(Exception):
 
 
 class ReaderTooSlow(ConnectionClosed):
-    """It is there, but takes nothing."""
+    """The error that a client is there, but takes nothing."""
 
 
 class Packets(Protocol):

@@ -51,7 +51,7 @@ class Learn(msgspec.Struct, tag=True, frozen=True):
 
 
 class Read(msgspec.Struct, tag=True, frozen=True):
-    """Answered by Understood or Failed."""
+    """A request, answered by Understood or Failed."""
 
     text: str
     database: str | None
@@ -65,7 +65,7 @@ class Filter(msgspec.Struct, tag=True, frozen=True):
 
 
 class MakePlan(msgspec.Struct, tag=True, frozen=True):
-    """Answered by Made or Failed."""
+    """A request, answered by Made or Failed."""
 
     text: str
     database: str | None
@@ -75,25 +75,25 @@ class MakePlan(msgspec.Struct, tag=True, frozen=True):
 
 
 class Value(msgspec.Struct, tag=True, frozen=True):
-    """Answered by Found or Failed."""
+    """A request, answered by Found or Failed."""
 
     sql: str
     values: dict[str, Any]
 
 
 class Run(msgspec.Struct, tag=True, frozen=True):
-    """Answered by Ran, or by Failed."""
+    """A request, answered by Ran or Failed."""
 
     sql: str
     values: dict[str, Any]
 
 
 class Next(msgspec.Struct, tag=True, frozen=True):
-    """Answered by Rows or Failed."""
+    """A request, answered by Rows or Failed."""
 
 
 class Drain(msgspec.Struct, tag=True, frozen=True):
-    """Answered by Drained or Failed: the rows of the result from here on."""
+    """A request for the rest of the result's rows, answered by Drained or Failed."""
 
 
 class End(msgspec.Struct, tag=True, frozen=True):

@@ -200,7 +200,7 @@ class RetryBudget:
             )
 
     def in_prepare(self, pending: Pending) -> None:
-        """The sink says that an earlier request still runs."""
+        """Note the sink's word that an earlier request still runs."""
         now_s = self._clock.monotonic_s()
         if pending.waiting_since_s is None:
             pending.waiting_since_s = now_s

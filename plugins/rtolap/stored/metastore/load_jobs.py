@@ -106,7 +106,7 @@ class LoadJobs:
         self.leases = Leases(ledger, _j)
 
     def create(self, job_id: str, db: str, table: str, topic: str, config: str) -> LoadJob:
-        """A new job, STOPPED and nobody's. Raises CommitConflict where there is one of that id."""
+        """Create a new job, STOPPED and without an owner. Raises CommitConflict if the id exists."""
         for field, name in (("job", job_id), ("database", db), ("table", table), ("topic", topic)):
             checked_name(field, name)
         job = LoadJob(job_id, 1, db, table, topic, config, LoadJobState.STOPPED, "", "", 0, 0)

@@ -112,7 +112,7 @@ def nodes_of(connection: sa.Connection, db: str, tables: Collection[str]) -> tup
 def reached(
     connection: sa.Connection, node: str, partition: Partition, buckets: Collection[int], version: int
 ) -> None:
-    """The node is known to have these buckets of the partition up to that version. It never falls."""
+    """Note that the node has these buckets of the partition up to that version, which never falls."""
     here = (_r.c.node == node) & _r.c.bucket.in_(buckets) & (_r.c.version < version)
     connection.execute(sa.update(_r).where(_is(_r, partition), here).values(version=version))
 

@@ -137,7 +137,9 @@ def overdue(connection: sa.Connection, now_ms: int) -> tuple[Transaction, ...]:
 
 
 def owing_abort(connection: sa.Connection) -> tuple[Transaction, ...]:
-    """The latest first: older ones may wait for a node that is away for long."""
+    """Return the transactions whose abort is owed, the latest first: older ones may wait for an absent
+    node.
+    """
     owing = sa.select(*_KEPT).where(_t.c.abort_pending == 1)
     return _many(connection, owing.order_by(_t.c.txn_id.desc()).limit(_AT_ONCE))
 
@@ -204,7 +206,7 @@ def set_versions(connection: sa.Connection, txn_id: int, versions: Mapping[Parti
 
 
 def of_versions(connection: sa.Connection, partition: Partition, after: int, until: int) -> dict[int, int]:
-    """version -> transaction, for the versions in (after, until]."""
+    """Return the transactions by version, for the versions in (after, until]."""
     rows = connection.execute(
         sa.select(_parts.c.version, _parts.c.txn_id).where(
             _parts.c.db == partition.db,

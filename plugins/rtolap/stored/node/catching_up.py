@@ -61,7 +61,7 @@ class CatchingUp:
         self._pool = ThreadPoolExecutor(COPIES_MAX, thread_name_prefix="copy")
 
     def close(self) -> None:
-        """Copies that have not begun are given up, those under way are waited for."""
+        """Give copies up that have not begun, and wait for those under way."""
         self._pool.shutdown(cancel_futures=True)
 
     def catch_up(self, request: CatchUp) -> Reached:

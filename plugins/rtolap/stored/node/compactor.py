@@ -32,13 +32,13 @@ class Compactor:
         self._thread.start()
 
     def notice(self, slot: TabletReplica) -> None:
-        """It was published to."""
+        """Note that the tablet was published to."""
         with self._changed:
             self._due[slot] = None
             self._changed.notify()
 
     def stop(self) -> None:
-        """Returns when the run under way is over."""
+        """Stop, and return when the run under way is over."""
         with self._changed:
             self._stopping = True
             self._changed.notify()

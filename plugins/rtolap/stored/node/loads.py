@@ -77,7 +77,7 @@ class Load:
         return self._rows.total()
 
     def add_rows(self, tablet: TabletId, batch: pa.RecordBatch) -> None:
-        """NotFound: the tablet is not here. Else as `Transaction.add_rows`."""
+        """Add rows. NotFound: the tablet is not here. Raises otherwise as `Transaction.add_rows`."""
         with self._lock:
             self._check()
             if batch.nbytes > self._batch_bytes_max:
@@ -93,7 +93,7 @@ class Load:
             self.heard_s = self._now_s()
 
     def finish(self, end: PutEnd) -> PutAnswer:
-        """Durable on return, if as many rows have come as were sent. Refused otherwise."""
+        """Make the rows durable, if as many have come as were sent. Raises Refused otherwise."""
         with self._lock:
             self._check()
             wanted = {each.tablet: each.rows for each in end.tablets}
@@ -164,7 +164,10 @@ class Loads:
         self._aborted: OrderedDict[int, None] = OrderedDict()
 
     def begin(self, head: PutHead) -> Load:
-        """Unavailable: too many run, or the disk is nearly full. Refused: the transaction was aborted."""
+        """Begin a load.
+
+        Unavailable: too many run, or the disk is nearly full. Refused: the transaction was aborted.
+        """
         free_bytes = self._free_bytes()
         if free_bytes < self._settings.disk_free_bytes_min:
             raise Unavailable(

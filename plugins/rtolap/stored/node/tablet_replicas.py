@@ -178,7 +178,7 @@ class TabletReplicas:
             return slot
 
     def drop(self, id: TabletId) -> None:
-        """Harmless when it is gone, or when a later table has its name."""
+        """Drop the tablet. Harmless when it is gone, or when a later table has its name."""
         with self._lock:
             known = self._slots.get(_name(id))
             if known is not None and known.id.table_id <= id.table_id:
@@ -193,7 +193,7 @@ class TabletReplicas:
                 self.raise_schema(slot, schema)
 
     def raise_schema(self, slot: TabletReplica, schema: StoredSchema) -> None:
-        """The tablet has this schema, or keeps a later one."""
+        """Give the tablet this schema, unless it has a later one."""
         with slot.changing:
             tablet = slot.open()
             if tablet.schema.version < schema.version:
@@ -209,7 +209,7 @@ class TabletReplicas:
         del self._slots[_name(slot.id)]
 
     def _set_broken_aside(self, id: TabletId) -> None:
-        """A tablet that cannot be opened makes room for a new one; its bytes stay for who wants them."""
+        """Set a tablet that cannot be opened aside. It makes room for a new one, and its bytes stay."""
         place = self._folder.place(id)
         if place.exists():
             aside = self._folder.root / "broken"

@@ -219,7 +219,7 @@ class WatermarkedProducer:
     # -- statements -------------------------------------------------------------------------------------
 
     def state_watermark(self) -> None:
-        """A control record to every partition of the topic. Raises what the broker says to it."""
+        """Send a control record to every partition of the topic. Raises what the broker answers."""
         partitions = self._admin.partitions(self._topic)
         with self._lock:
             if not self._closed:

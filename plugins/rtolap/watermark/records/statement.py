@@ -50,7 +50,7 @@ class Statement(NamedTuple):
 
 
 def decode(text: bytes | str) -> Statement:
-    """Corrupted: it is none, or of a version that is not known here."""
+    """Decode a statement. Corrupted: it is none, or of an unknown version."""
     shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     match = _TEXT.fullmatch(shown)
     numbers = [] if match is None else [int(number) for number in match.group(2, 3) if number != "-"]

@@ -16,7 +16,7 @@ from rtolap.model.offsets import Offsets
 
 
 class Assignment:
-    """Used by the core thread only."""
+    """The partitions that a cube reads here, and their start offsets. Used by the core thread only."""
 
     def __init__(
         self,

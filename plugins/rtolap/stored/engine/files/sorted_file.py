@@ -52,7 +52,7 @@ class RowReader:
 
 
 class SortedFile:
-    """May be deleted while it is read: the map keeps the bytes."""
+    """A sorted file. It may be deleted while it is read: the map keeps the bytes."""
 
     def __init__(self, path: Path, *, verify: bool = True) -> None:
         """`verify` reads every byte. Raises Corrupted."""
