@@ -98,8 +98,9 @@ class Chain:
         return missing_in
 
     def ended(self) -> Mapping[str, int | None]:
-        """Return the producers that have ended in all partitions read here, with their last watermark, if
-        any.
+        """Return the producers that have ended in all partitions read here.
+
+        Each has its last watermark, None if it knew none.
         """
         ended: dict[str, int | None] = {}
         for producer, statements in self._told.items():

@@ -98,7 +98,7 @@ def parse_bulk_answer(content: bytes) -> BrokerReading:
 
 
 def parse_answers(content: bytes, requests: int) -> list[Mapping[str, Any]]:
-    """Return what each of so many read requests found: of a pattern, attributes by bean; of one bean, values
+    """Return the result of each read request: for a pattern, attributes by bean; for one bean, values
     by attribute. Raises Corrupted for what is no answer to them."""
     try:
         answers = msgspec.json.decode(content, type=list[_Answer])

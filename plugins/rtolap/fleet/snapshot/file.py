@@ -88,7 +88,7 @@ _TABLES: dict[str, tuple[type, dict[str, str]]] = {
 
 
 class _Header(msgspec.Struct, forbid_unknown_fields=True):
-    """snapshot.json; version comes first, so that a newer file is told by it alone."""
+    """The content of snapshot.json. The version comes first, so that it alone identifies a newer file."""
 
     format: str
     version: int

@@ -62,7 +62,7 @@ class _Piece(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Rows that the same dimensions have to be looked at of."""
+    """Rows of files whose filter has to look at the same dimensions."""
 
     pieces: list[_Piece]
     rows: list[int]

@@ -1,4 +1,4 @@
-"""Progress and troubles of a loader, for people and for metrics."""
+"""Progress and failures of a loader, for people and for metrics."""
 
 from __future__ import annotations
 
