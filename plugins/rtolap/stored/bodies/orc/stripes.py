@@ -111,7 +111,7 @@ class OrcStripes:
                 try:
                     stream.close()
                 except BrokenPipeError:
-                    """What was still to be said to it needs nobody any more."""
+                    """Nobody needs the unsent rest any more."""
 
     def __enter__(self) -> OrcStripes:
         return self
