@@ -69,7 +69,7 @@ def parse_type(text: str) -> ColumnType:
 
 
 def sum_type(column: ColumnType) -> ColumnType:
-    """The type that a SUM over the column has, wide enough never to overflow in practice."""
+    """Return the type that a SUM over the column has, wide enough never to overflow in practice."""
     if column.kind == "int":
         return BIGINT  # 2^32 rows of the largest value still fit
     if column.kind == "bigint":

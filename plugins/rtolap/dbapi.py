@@ -129,7 +129,10 @@ class Connection(Closeable):
 
     @property
     def session_token(self) -> str:
-        """Not in PEP 249: what the connection has been answered; empty before the first answer."""
+        """A token of the answers that the connection has received; empty before the first one.
+
+        Not in PEP 249.
+        """
         return self._client.session_token
 
     def cursor(self) -> Cursor:
@@ -138,10 +141,10 @@ class Connection(Closeable):
         return Cursor(self._client)
 
     def commit(self) -> None:
-        """Nothing to commit."""
+        """Do nothing, as there is nothing to commit."""
 
     def rollback(self) -> None:
-        """Nothing to roll back."""
+        """Do nothing, as there is nothing to roll back."""
 
     def close(self) -> None:
         self._closed = True
@@ -161,7 +164,9 @@ class Cursor:
 
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
-        """None without an answer, and for a statement that answers no rows, such as CREATE TABLE."""
+        """The columns of the answer; None without one, and for statements without rows, such as CREATE
+        TABLE.
+        """
         if self._answer is None or not self._answer.columns:
             return None
         return [(column.name, column.type, None, None, None, None, True) for column in self._answer.columns]
@@ -172,7 +177,7 @@ class Cursor:
 
     @property
     def positions(self) -> dict[str, dict[int, int]]:
-        """Not in PEP 249: what the last answer holds."""
+        """The positions that the last answer holds. Not in PEP 249."""
         return self._answered().positions
 
     def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Cursor:
@@ -206,10 +211,10 @@ class Cursor:
         return iter(self.fetchall())
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
-        """PEP 249 lets this do nothing."""
+        """Do nothing, as PEP 249 permits."""
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """PEP 249 lets this do nothing."""
+        """Do nothing, as PEP 249 permits."""
 
     def close(self) -> None:
         self._answer = None

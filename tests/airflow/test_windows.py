@@ -240,7 +240,7 @@ def test_a_question_says_what_the_window_waits_for_and_waits_for_both(
 ) -> None:
     with pytest.raises(TaskDeferred) as deferral:
         ask().execute(context())
-    assert written["subject"] == f"Let the window of logs that ends at {END} go?"
+    assert written["subject"] == f"Approve the window of logs that ends at {END}?"
     assert REASON in written["body"]
     assert (written["options"], written["defaults"]) == (["Approve", "Reject"], None)
     assert list(written["params"]) == ["reason"]

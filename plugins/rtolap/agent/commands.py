@@ -55,7 +55,7 @@ class Commands:
         }
 
     def check(self, spec: ProcessSpec) -> tuple[str, ...]:
-        """The command of a new request, its environment and files checked as well."""
+        """Return the command of a new request, its environment and files checked as well."""
         argv = self.resolve(spec.argv)
         check_environment(spec.env)
         if self._programs[spec.argv[0]] == self._spark:
@@ -65,7 +65,9 @@ class Commands:
         return argv
 
     def resolve(self, argv: Sequence[str]) -> tuple[str, ...]:
-        """The command itself; of a process that is started again, whose files were checked when they came."""
+        """Return the command itself; of a process that is started again, whose files were checked when they
+        came.
+        """
         if any("\0" in argument for argument in argv):
             raise DefinitionError("command refused", expected="arguments without NUL bytes")
         resolver = self._programs.get(argv[0]) if argv else None
@@ -164,7 +166,7 @@ def _check_builds(arguments: Sequence[str], files: Mapping[str, str], host: Host
 
 
 def _check_build_arguments(arguments: Sequence[str]) -> None:
-    """The form alone, for a process that is started again: its files were checked when they came."""
+    """Check the form alone. A process that is started again had its files checked when they came."""
     if not arguments or not all(_FILE.fullmatch(argument) for argument in arguments):
         raise DefinitionError(
             "build refused", expected=f"files of the request, as {FILES_MARK}/name", found=repr(arguments)

@@ -95,7 +95,7 @@ def _listed(text: str, part: str, host: Processors) -> frozenset[int]:
 
 
 def _numbers(text: str) -> frozenset[int]:
-    """A list as Linux writes it: 0-3,8. Raises ValueError."""
+    """Parse a list as Linux writes it: 0-3,8. Raises ValueError."""
     numbers: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         first, dash, last = part.partition("-")

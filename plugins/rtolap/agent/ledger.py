@@ -43,7 +43,7 @@ class Ledger:
         return record
 
     def owned(self, key: str, generation: int, what: str) -> ProcessRecord:
-        """The record, if that generation is the present one; Refused otherwise."""
+        """Return the record, if that generation is the present one; Refused otherwise."""
         record = self.get(key)
         if record.generation != generation:
             raise Refused(
@@ -52,7 +52,7 @@ class Ledger:
         return record
 
     def generation(self, key: str) -> int:
-        """The highest generation ever seen, 0 for none; those of acknowledged processes count too."""
+        """Return the highest generation ever seen, 0 for none; those of acknowledged processes count too."""
         record = self._records.get(key)
         return record.generation if record else self._forgotten.get(key, 0)
 

@@ -36,7 +36,7 @@ class Lifecycle:
         return self._clock.monotonic_s() >= self._restart_at_s[key]
 
     def ended(self, record: ProcessRecord) -> None:
-        """A process ended by itself: done, crashed, or not to be started again."""
+        """Note that a process ended by itself: done, crashed, or not to be started again."""
         spec, key = record.spec, record.key
         # What it left behind would hold ports and files against its successor.
         self._processes.kill_session(record.running_as)

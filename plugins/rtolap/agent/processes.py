@@ -118,7 +118,7 @@ class Processes:
         return child.poll() if child is not None else None
 
     def find(self, key: str, generation: int) -> Handle | None:
-        """A process that carries the mark and leads its session: started, but never noted."""
+        """Return a process that carries the mark and leads its session: started, but never noted."""
         for process in psutil.process_iter():
             try:
                 if os.getsid(process.pid) != process.pid:

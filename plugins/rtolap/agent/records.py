@@ -49,7 +49,7 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.handle
 
     def after(self, event: ProcessEvent, *, reason: str, now_ms: int) -> ProcessRecord:
-        """The record after one step of the lifecycle; raises IllegalTransition."""
+        """Return the record after one step of the lifecycle; raises IllegalTransition."""
         state = transition(
             self.state, event, subject=f"{self.key} generation {self.generation}", history=self.steps
         )
@@ -65,7 +65,7 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentState(msgspec.Struct, frozen=True):
-    """What an agent keeps on its disk.
+    """The state that an agent stores on its disk.
 
     Attributes:
         processes: the newest generation of every key.

@@ -14,7 +14,7 @@ import sys
 
 
 def run(exit_file: str, command: list[str]) -> int:
-    """The command's exit code, negative for a signal, once it is written to `exit_file`."""
+    """Run the command, write its exit code to `exit_file` and return it. A signal's is negative."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _keep_waiting)
     try:

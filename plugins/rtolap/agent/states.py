@@ -69,5 +69,5 @@ TRANSITIONS: dict[tuple[ProcessState, ProcessEvent], ProcessState] = {
 def transition(
     state: ProcessState, event: ProcessEvent, *, subject: str = "process", history: object = ()
 ) -> ProcessState:
-    """The next state. Raises IllegalTransition with the process's state history."""
+    """Return the next state. Raises IllegalTransition with the process's state history."""
     return step(TRANSITIONS, state, event, subject=subject, history=history)

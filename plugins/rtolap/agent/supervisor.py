@@ -138,7 +138,7 @@ class Supervisor:
         return self._processes.log_bytes(key, generation, bytes_max)
 
     async def run(self) -> None:
-        """Adopt what is there, then look after it until cancelled."""
+        """Adopt the running processes, then supervise them until cancelled."""
         await self._watch.run()
 
     async def stop_all(self) -> None:

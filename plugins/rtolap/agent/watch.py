@@ -72,7 +72,7 @@ class Watch:
         self._stops: dict[str, asyncio.Task[None]] = {}  # background stops, so that a tick starts no second
 
     async def run(self) -> None:
-        """Adopt what is there, then look after it until cancelled."""
+        """Adopt the running processes, then supervise it until cancelled."""
         self._recover()
         while True:
             await asyncio.sleep(self._tick_s)

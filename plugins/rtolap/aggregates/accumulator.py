@@ -1,4 +1,4 @@
-"""What an aggregate keeps of a group of events: how it begins, how two of them merge, what its bytes are."""
+"""The value that an aggregate keeps for a group of events: its beginning, its merge and its bytes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class GroupedColumn(Protocol[C_co]):
 
 
 class Accumulator(ABC):
-    """One value that an aggregate keeps for each group. Frozen; equal ones have equal fields.
+    """A value that an aggregate keeps for each group. Frozen; equal accumulators have equal fields.
 
     Attributes:
         name: the end of the physical column's name, behind two underscores.
@@ -135,7 +135,7 @@ class Accumulator(ABC):
 
 
 class Partial(msgspec.Struct, frozen=True):
-    """One physical measure column.
+    """A physical measure column.
 
     Attributes:
         name: of the column.

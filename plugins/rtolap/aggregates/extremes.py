@@ -1,4 +1,4 @@
-"""What MIN and MAX have in common: a value of the column itself."""
+"""The common part of MIN and MAX: both keep a value of the column itself."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Finish = Literal["value", "count", "sum", "mean", "distinct"]  # see `query.plan
 
 
 class Aggregate(ABC):
-    """One function over the events of a group.
+    """A function over the events of a group.
 
     Attributes:
         name: the word in a cube's definition.

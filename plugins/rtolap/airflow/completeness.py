@@ -75,7 +75,7 @@ class TableProgress:
     def observe(
         self, status: LoaderStatus, unit: PartitionUnit, until_ms: int | None
     ) -> list[PartitionRange]:
-        """Partitions that are complete and were not announced, in order; at first the last one only.
+        """Return partitions that are complete and were not announced, in order; at first the last one only.
 
         `until_ms`: see `complete_until_ms`; `status` was requested after it was known.
         """

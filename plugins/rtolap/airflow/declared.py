@@ -66,7 +66,7 @@ _PORTS_MAX = 64
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of declared service: the place of its entries, mappings in JSON or YAML, and their reading.
+    """A kind of declared service: the place of its entries in JSON or YAML, and the way to parse them.
 
     `plural` names the Variable (`rtolap_<plural>`) and the file (`<plural>.yaml`, a list, or a mapping
     with the list under that name). `parse_one` gives an operator's arguments, of which `identity` is unique.
@@ -151,7 +151,7 @@ def _parse_receiver(entry: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _parse_bounds(declared: object, place: str) -> dict[str, int | float]:
-    """Names and positive numbers; how large each may be is the receiver's to say."""
+    """Return names and positive numbers; how large each may be is the receiver's to say."""
     if not isinstance(declared, dict) or not set(declared) <= set(RECEIVER_BOUNDS):
         raise DefinitionError(
             f"{place} has wrong bounds", expected=", ".join(RECEIVER_BOUNDS), found=repr(declared)
@@ -204,7 +204,7 @@ def loader_labels(loader: RunningLoader) -> dict[str, str]:
 
 
 def loader_of(status: ProcessStatus) -> RunningLoader | None:
-    """None for a process of another kind."""
+    """Return the loader that the process runs; None for a process of another kind."""
     if status.labels.get("kind") != _LOADER:
         return None
     return msgspec.json.decode(status.labels[_LOADER], type=RunningLoader)

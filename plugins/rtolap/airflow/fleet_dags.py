@@ -44,7 +44,7 @@ _THROTTLE = Param(50_000_000, type="integer", minimum=1, description="Bytes a se
 
 
 def fleet_dag(dag_id: str, kind: str, subject: str, doc_md: str | None, *, of_broker: bool = False) -> DAG:
-    """A DAG that makes a plan of `kind`, of the broker of its run where `of_broker`."""
+    """Return a DAG that makes a plan of `kind`, of the broker of its run where `of_broker`."""
     with _dag(dag_id, doc_md, of_broker=of_broker, throttle_bytes_per_s=_THROTTLE) as dag:
         checks: list[Any] = [NoMovesRunningSensor(task_id="nothing_moves", **_LOOKS)]
         if not of_broker:  # the broker to be drained may be the one that is out of sync
@@ -56,7 +56,9 @@ def fleet_dag(dag_id: str, kind: str, subject: str, doc_md: str | None, *, of_br
 
 
 def repair_dag(dag_id: str, doc_md: str | None) -> DAG:
-    """A DAG that lets a broker be stopped, and takes it back when a person says that its machine is well."""
+    """Return a DAG that lets a broker be stopped, and takes it back when a person says that its machine is
+    well.
+    """
     with _dag(dag_id, doc_md, of_broker=True) as dag:
         nothing_moves = NoMovesRunningSensor(task_id="nothing_moves", **_LOOKS)
         may_stop = BrokerMayStopSensor(task_id="may_stop", broker=_BROKER, **_LOOKS)
@@ -83,7 +85,7 @@ def repair_dag(dag_id: str, doc_md: str | None) -> DAG:
 
 
 def retire_dag(dag_id: str, doc_md: str | None) -> DAG:
-    """A DAG that empties a broker, retires it, and ends when the cluster has forgotten it."""
+    """Return a DAG that empties a broker, retires it, and ends when the cluster has forgotten it."""
     with _dag(dag_id, doc_md, of_broker=True, throttle_bytes_per_s=_THROTTLE) as dag:
         nothing_moves = NoMovesRunningSensor(task_id="nothing_moves", **_LOOKS)
         subject = "Move everything away from a broker, and retire it?"

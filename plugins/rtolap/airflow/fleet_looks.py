@@ -1,4 +1,4 @@
-"""What the sensors of a Kafka cluster look for, by name: the same look in a worker and in the triggerer."""
+"""The conditions that sensors of a Kafka cluster wait for, by name. Workers and the triggerer share them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ _SHOWN = 5
 
 
 class Look(NamedTuple):
-    """What was seen. done: what is waited for is so, and the sensor succeeds with `result`. failed: why it
-    will never be so; None while it may."""
+    """The result of a look at a cluster.
+
+    Attributes:
+        done: True if the awaited condition holds; the sensor then succeeds with `result`.
+        failed: why the condition can never hold; None while it may.
+    """
 
     done: bool
     text: str

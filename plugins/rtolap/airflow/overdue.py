@@ -24,7 +24,7 @@ FIRST_VERSION = 1
 def windows_to_ask_about(
     coordinator: CoordinatorClient, overdue_after: str, windows_max: int, policy: str
 ) -> list[Window]:
-    """Those overdue by the coordinator's clock that may not close by now.
+    """Return the windows that are overdue by the coordinator's clock and may not close by now.
 
     A cube whose application does not exist is passed over: its status says so, and nobody could approve it.
     `policy`: with `approve`, segments that were closed by force and wait for their build count too. Raises
@@ -89,7 +89,10 @@ def incomplete_builds(value: str) -> IncompleteBuilds:
 
 
 def forced(entries: Iterable[QueueEntry]) -> dict[QueueEntry, Window]:
-    """Those closed by force whose first version is still to be built. Later versions only add events."""
+    """Return the queued segments that were closed by force and whose first version is still to be built.
+
+    Later versions only add events.
+    """
     return {
         entry: Window(known.application, known.window_end_ms)
         for entry in entries

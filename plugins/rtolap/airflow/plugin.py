@@ -46,7 +46,7 @@ async def failed(_request: Request, error: Exception) -> JSONResponse:
 
 @app.get("/dags/{dag_id}/processes/{key}/log", dependencies=_READER)
 def process_log(dag_id: str, key: str) -> PlainTextResponse:
-    """The log of a process that a task of this DAG waits for, or the last one that did.
+    """Return the log of a process that a task of this DAG waits for, or the last one that did.
 
     The process is looked at before and after: another DAG may take its key over meanwhile.
     """
@@ -101,7 +101,9 @@ def window(
 
 
 def host_checks(hosts: str) -> list[dict[str, Any]]:
-    """As `AirflowPlugin.fastapi_root_middlewares` wants them, for names separated by commas."""
+    """Return a host check for comma-separated names, as `AirflowPlugin.fastapi_root_middlewares` expects
+    it.
+    """
     names = [name.strip() for name in hosts.split(",") if name.strip()]
     if not names:
         return []

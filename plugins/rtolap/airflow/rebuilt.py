@@ -1,4 +1,4 @@
-"""Whether segments that were queued are READY again, and which of them will not be: pure, of what is seen."""
+"""Decides if queued segments are READY again, and which of them cannot become so. Pure."""
 
 from __future__ import annotations
 

@@ -34,11 +34,11 @@ class Window(NamedTuple):
 
     @property
     def run_id(self) -> str:
-        """One run of a DAG per window: the same window is never put to a person twice."""
+        """The id of the DAG run for this window, so that a person is asked about a window only once."""
         return f"{self.application}__{iso(self.end_ms)}"
 
     def conf(self) -> dict[str, Any]:
-        """The parameters of that run."""
+        """Return the parameters of that run."""
         return {
             "application": self.application,
             "window_end": iso(self.end_ms),
@@ -61,7 +61,7 @@ class Window(NamedTuple):
 
 
 def explain(coordinator: CoordinatorClient, window: Window) -> Explanation:
-    """May it close, and if not, what it waits for."""
+    """Return whether the window may close, and what it waits for if not."""
     explanation = coordinator.explain_window(window.application, window.due_ms)
     marks = coordinator.application_watermarks(window.application)
     return window.judge(explanation, marks.approved_until_ms)
@@ -74,7 +74,7 @@ async def explain_async(coordinator: AsyncCoordinatorClient, window: Window) -> 
 
 
 def window_of(cube: CubeStatus, segment: SegmentRange) -> Window | None:
-    """The window that a segment closes with; None for a cube without an application."""
+    """Return the window that a segment closes with; None for a cube without an application."""
     declared = msgspec.convert(cube.definition, Cube)
     if declared.watermark is None:
         return None

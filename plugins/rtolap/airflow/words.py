@@ -17,7 +17,7 @@ def iso(at_ms: int | None) -> str:
 
 
 def state_of(explanation: Explanation) -> str:
-    """One line: may the window close, and what is missing or waited for."""
+    """Return a line that says if the window may close, and what is missing or awaited."""
     window = f"the window of {explanation.application} that ends at {iso(explanation.window_end_ms)}"
     missing = f" ({'; '.join(_shares(explanation))})" if explanation.expected_missing_ppm else ""
     if explanation.may_close:
@@ -27,7 +27,7 @@ def state_of(explanation: Explanation) -> str:
 
 
 def question(explanation: Explanation) -> tuple[str, str]:
-    """Subject and Markdown text of what a person is asked about a window that waits."""
+    """Return subject and Markdown text of the question about a waiting window."""
     end = iso(explanation.window_end_ms)
     lines = [f"The window of `{explanation.application}` that ends at {end} waits for:", ""]
     lines += [f"- {_plain(reason)}" for reason in explanation.reasons]
@@ -45,7 +45,7 @@ def question(explanation: Explanation) -> tuple[str, str]:
         "reason are recorded. **Reject** keeps it waiting. If it becomes complete first, this question is "
         "withdrawn.",
     ]
-    return f"Let the window of {explanation.application} that ends at {end} go?", "\n".join(lines)
+    return f"Approve the window of {explanation.application} that ends at {end}?", "\n".join(lines)
 
 
 def _shares(explanation: Explanation) -> list[str]:
@@ -65,5 +65,5 @@ def _span(duration_ms: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Names are anything printable: as code they can be neither markup nor the end of a table's cell."""
+    """Return a name as code. Names are anything printable; as code they are neither markup nor end a cell."""
     return "`" + text.replace("`", "'").replace("|", "¦") + "`"

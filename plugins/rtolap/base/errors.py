@@ -89,7 +89,9 @@ class RtolapError(Exception):
         super().__init__(text)
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as it travels over REST and Flight: in characters, whatever it repeats of a request."""
+        """Return the error as it travels over REST and Flight: in characters, whatever it repeats of a
+        request.
+        """
         return {"code": self.code, "message": str(self).encode(errors="replace").decode()}
 
 

@@ -74,7 +74,7 @@ def read_password(path: Path, of: str) -> str:
 
 
 def checkout() -> Path | None:
-    """The project's folder when rtolap runs out of a checkout, None when it is installed."""
+    """Return the project's folder when rtolap runs out of a checkout, None when it is installed."""
     root = _PACKAGE.parents[1]
     return root if (root / "pyproject.toml").is_file() else None
 

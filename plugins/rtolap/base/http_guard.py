@@ -62,7 +62,7 @@ BodyBound = Callable[[str], int | None]  # path → bytes; None: the route bound
 
 
 def caller_of(request: Request) -> Caller:
-    """Whom the guard has let in. Raises Unauthorized on an open path."""
+    """Return the caller whom the guard has let in. Raises Unauthorized on an open path."""
     caller = request.scope.get(_CALLER)
     if not isinstance(caller, Caller):
         raise Unauthorized("credentials are missing")

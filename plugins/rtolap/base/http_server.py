@@ -185,7 +185,10 @@ class Listener:
 
 
 def listening_sockets(what: str, host: str, port: int) -> list[socket.socket]:
-    """A socket for each address of `host`. Raises Unavailable, which says that `what` cannot be served."""
+    """Return a socket for each address of `host`.
+
+    Raises Unavailable, which says that `what` cannot be served.
+    """
     try:
         return _bound(host, port)
     except OSError as error:

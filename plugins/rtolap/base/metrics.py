@@ -84,7 +84,7 @@ class Metrics:
         self._registry.register(_Sampled(sample))
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
-        """The page and its content type: OpenMetrics for who asks for it, else Prometheus' text."""
+        """Return the page and its content type: OpenMetrics for who asks for it, else Prometheus' text."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 

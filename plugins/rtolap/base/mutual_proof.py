@@ -103,7 +103,7 @@ class _Known:
         self._used = 0  # bit n: number `_highest - n` has come
 
     def use(self, number: int) -> bool:
-        """False for a number that has come before, or is older than all that are remembered."""
+        """Return False for a number that has come before, or is older than all that are remembered."""
         ahead = number - self._highest
         if ahead > 0:
             self._used = (self._used << ahead | 1) & ((1 << WINDOW) - 1) if ahead < WINDOW else 1
@@ -205,7 +205,7 @@ def _is_number(text: str) -> bool:
 
 
 def _bytes_of(text: str) -> bytes:
-    """Empty where it is not hexadecimal."""
+    """Parse hexadecimal bytes; return empty bytes for anything else."""
     try:
         return bytes.fromhex(text)
     except ValueError:

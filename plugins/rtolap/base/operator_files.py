@@ -65,7 +65,7 @@ def check_private(path: Path, what: str) -> None:
 
 
 def _read(path: Path, what: str) -> tuple[bytes, int]:
-    """The content, and the mode of just the file that was read."""
+    """Return the content, and the mode of just the file that was read."""
     try:
         with path.open("rb") as file:
             return file.read(_BYTES_MAX), os.fstat(file.fileno()).st_mode

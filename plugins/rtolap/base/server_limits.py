@@ -79,8 +79,10 @@ class Connections:
             return sum(self._open.values())
 
     def admit(self, address: str, close: Callable[[], object]) -> Place | None:
-        """A place, idle at first; None where all are at work. `close` is called, from any thread, when it has
-        to give way, and may not wait."""
+        """Return a place, idle at first; None where all are at work.
+
+        `close` is called, from any thread, when it has to give way, and may not wait.
+        """
         place = Place(self, address, close)
         with self._lock:
             victim: Place | None = None

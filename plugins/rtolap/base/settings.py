@@ -220,7 +220,7 @@ class Settings(BaseSettings):
         )
 
     def query_url(self) -> str:
-        """The HTTP endpoint for SQL: https where it has a certificate."""
+        """Return the HTTP endpoint for SQL: https where it has a certificate."""
         scheme = "http" if self.query_tls_certificate is None else "https"
         return f"{scheme}://{self.host}:{self.query_http_port}"
 
@@ -235,7 +235,7 @@ class Settings(BaseSettings):
         return self.announced_host or self.host
 
     def token(self) -> str:
-        """The cluster's bearer token."""
+        """Return the cluster's bearer token."""
         action = "create it, or set RTOLAP_TOKEN_FILE"
         text = read_provided(self.token_file, "the cluster token", action=action).strip()
         if not text:

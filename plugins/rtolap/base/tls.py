@@ -46,5 +46,5 @@ def _system_authorities() -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """Instead of asking on the terminal."""
+    """Raise ValueError instead of asking for a password on the terminal."""
     raise ValueError("the key needs a password")

@@ -104,8 +104,8 @@ def shutdown(
 
 @app.command()
 def sleep(
-    seconds: Annotated[float, typer.Option(min=0, help="How long.")] = 3600.0,
-    exit_code: Annotated[int, typer.Option(min=0, max=125, help="With which code it ends.")] = 0,
+    seconds: Annotated[float, typer.Option(min=0, help="Seconds to sleep.")] = 3600.0,
+    exit_code: Annotated[int, typer.Option(min=0, max=125, help="Exit code at the end.")] = 0,
 ) -> None:
     """Do nothing for a while: tries out an agent, a lease or a DAG without any load."""
     typer.echo(f"sleeping for {seconds:g} s, then exit code {exit_code}")

@@ -47,7 +47,7 @@ _INTEGERS = {"conn_port", "pool_slot"}
 
 @dataclass(frozen=True)
 class AirflowSettings:
-    """In the form that `airflow … import` reads."""
+    """The settings in the form that `airflow … import` reads."""
 
     connections: dict[str, dict[str, Any]]
     pools: dict[str, dict[str, Any]]

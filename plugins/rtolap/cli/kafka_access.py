@@ -23,7 +23,7 @@ def kafka_connections(settings: Settings, client_id: str) -> KafkaConnections:
 def open_consumer(
     connections: KafkaConnections, reads: Table | Loader, client_id: str, settings: Settings
 ) -> StreamConsumer:
-    """A consumer of the topic of a table or loader, with all that the events of it are made of."""
+    """Return a consumer of the topic of a table or loader, with all that the events of it are made of."""
 
     def open_one() -> KafkaConsumer:
         return KafkaConsumer(

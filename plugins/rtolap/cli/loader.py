@@ -180,7 +180,7 @@ def settle(
     batch: Annotated[int, typer.Argument(help="Number of the batch: the last part of its label.")],
     loaded: Annotated[
         bool,
-        typer.Option("--loaded/--not-loaded", help="Whether the rows of the batch are in the table."),
+        typer.Option("--loaded/--not-loaded", help="The rows of the batch are in the table, or are not."),
     ],
     as_json: JsonOption = False,
 ) -> None:

@@ -81,7 +81,7 @@ MOUNTS: dict[str, Mount] = {
 
 @functools.cache
 def load(name: str) -> Any:
-    """The command behind a name, which is made once per process."""
+    """Return the command behind a name, which is made once per process."""
     mount = MOUNTS[name]
     group = get_group(importlib.import_module(mount.module).app)
     command: Any = group if mount.command is None else group.commands[mount.command]

@@ -40,7 +40,7 @@ error_console = Console(stderr=True)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout. Messages, structs, dates, decimals, paths and sets are understood."""
+    """Print a JSON document on stdout. Messages, structs, dates, decimals, paths and sets are understood."""
     encoded = msgspec.json.encode(value, enc_hook=_encodable)
     sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
     sys.stdout.flush()
@@ -69,7 +69,7 @@ def print_table(
 
 
 def _plain(value: Any) -> str:
-    """On one line and without a tab, as MySQL's client writes them into a pipe."""
+    """Return the value on one line without tabs, as MySQL's client writes it into a pipe."""
     text = str(value).replace("\\", "\\\\")
     return text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
@@ -96,7 +96,7 @@ def _shown_column(name: str, values: list[Any]) -> tuple[str, list[Any]]:
 
 
 def _moment(value_ms: float) -> str:
-    """An instant, or a span of time where the number is too small for one."""
+    """Return an instant, or a span of time where the number is too small for one."""
     return instant_text(int(value_ms)) if abs(value_ms) >= _INSTANTS_FROM_MS else span_text(value_ms)
 
 
@@ -206,7 +206,7 @@ def report(result: Message, message: str, *, as_json: bool) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """In one step. Raises RtolapError where the file cannot be written."""
+    """Write the file atomically. Raises RtolapError if it cannot be written."""
     try:
         write_atomic(path, data)
     except OSError as error:

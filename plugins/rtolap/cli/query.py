@@ -35,24 +35,24 @@ def serve(
     memory_mb: Annotated[int, typer.Option(min=64, help="Memory of queries; at most twice as much.")] = 1024,
     threads: Annotated[int, typer.Option(min=1, help="Threads of the embedded engine.")] = 2,
     history_memory_mb: Annotated[
-        int, typer.Option(min=0, help="Of history's columns that stay in memory.")
+        int, typer.Option(min=0, help="Memory for columns of history that are kept.")
     ] = MemoryBounds().file_bytes >> 20,
     queries_max: Annotated[int, typer.Option(min=1, help="Queries at a time; more are refused.")] = 16,
     queries_per_user_max: Annotated[
-        int, typer.Option(min=0, help="Of them, of one user; 0: three quarters.")
+        int, typer.Option(min=0, help="Queries of one user at a time; 0: three quarters.")
     ] = 0,
     connection_memory_mb: Annotated[
-        int, typer.Option(min=16, help="Of the service's memory, what one connection or request may have.")
+        int, typer.Option(min=16, help="Memory of the service for one connection or request.")
     ] = BudgetLimits().connection_bytes >> 20,
     user_memory_mb: Annotated[
-        int, typer.Option(min=16, help="Of it, what one user may have on all connections.")
+        int, typer.Option(min=16, help="Memory of the service for all connections of a user.")
     ] = BudgetLimits().user_bytes >> 20,
     users_memory_mb: Annotated[
-        int, typer.Option(min=16, help="Of it, what all users may have together.")
+        int, typer.Option(min=16, help="Memory of the service for all users together.")
     ] = BudgetLimits().total_bytes >> 20,
     connections_max: Annotated[int, typer.Option(min=1, help="MySQL connections; more are refused.")] = 200,
     connections_per_user_max: Annotated[
-        int, typer.Option(min=0, help="Of them, of one user; 0: three quarters.")
+        int, typer.Option(min=0, help="MySQL connections of one user; 0: three quarters.")
     ] = 0,
     login_timeout_s: Annotated[float, typer.Option(min=0.1, help="Time for a whole MySQL login.")] = 10.0,
     idle_timeout_s: Annotated[float, typer.Option(min=1, help="Silent MySQL connections end.")] = 28_800.0,

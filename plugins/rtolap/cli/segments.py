@@ -145,13 +145,15 @@ def cleanup(cube: Cube, as_json: JsonOption = False) -> None:
 
 
 def _counts(segment: SegmentInfo) -> list[object]:
-    """Events of history, events and rows that are staged for the next version; what is unknown is no zero."""
+    """Return events of history, events and rows that are staged for the next version; what is unknown is no
+    zero.
+    """
     known = (segment.events, segment.staged_events, segment.staged_rows)
     return ["—" if count is None else count for count in known]
 
 
 def _missing(segment: SegmentInfo) -> str:
-    """The bound when it was closed, and by what where the watermark did not close it."""
+    """Return the bound when it was closed, and by what where the watermark did not close it."""
     known = segment.completeness
     if known is None:
         return ""

@@ -13,7 +13,10 @@ SWITCH_S = 0.0005
 
 
 def service_settings() -> Settings:
-    """Those of the environment, and logging at their level. What the process writes is its user's alone."""
+    """Return the settings of the environment, and configure logging at their level.
+
+    Files that the process writes are readable by its user alone.
+    """
     os.umask(PRIVATE)
     settings = Settings()
     logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -98,7 +98,7 @@ def _interact(client: QueryClient, settings: Settings, as_json: bool) -> None:
 
 
 def _run_all(client: QueryClient, statements: Sequence[str], as_json: bool) -> None:
-    """Up to the first that fails or is interrupted; the session goes on."""
+    """Run statements up to the first one that fails or is interrupted. The session goes on."""
     for statement in statements:
         try:
             _show(client.query(statement), as_json)

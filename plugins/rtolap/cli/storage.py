@@ -38,10 +38,10 @@ def serve(
         int, typer.Option(min=0, help="Free bytes of the disk below which no load is begun.")
     ] = _DEFAULTS.disk_free_bytes_min,
     heartbeat_every_s: Annotated[
-        float, typer.Option(min=0.1, help="How often front ends hear that the node lives.")
+        float, typer.Option(min=0.1, help="Seconds between heartbeats to the front ends.")
     ] = _DEFAULTS.heartbeat_every_s,
     drain_s: Annotated[
-        float, typer.Option(min=0.0, help="How long open streams have to end after SIGTERM.")
+        float, typer.Option(min=0.0, help="Seconds that open streams have to end after SIGTERM.")
     ] = _DEFAULTS.drain_s,
 ) -> None:
     """Run a storage node until SIGTERM."""

@@ -22,7 +22,7 @@ def root() -> None:
 def serve(
     loads_max: Annotated[int, typer.Option(min=1, help="Loads at a time; more are answered 429.")] = 64,
     loads_per_user_max: Annotated[
-        int, typer.Option(min=0, help="Of them, of one user; 0: three quarters.")
+        int, typer.Option(min=0, help="Loads of one user at a time; 0: three quarters.")
     ] = 0,
     transactions_max: Annotated[
         int, typer.Option(min=1, help="Running transactions of one database; more are refused.")
@@ -39,7 +39,7 @@ def serve(
         int, typer.Option(min=0, help="Labels that nobody acknowledges; 0: kept for ever.")
     ] = 12 * 3600,
     label_count_max: Annotated[
-        int, typer.Option(min=0, help="Of those, at most so many a database; 0: no limit.")
+        int, typer.Option(min=0, help="Labels kept in each database; 0: no limit.")
     ] = 0,
 ) -> None:
     """Run a front end until SIGTERM; start several, one of them is master."""

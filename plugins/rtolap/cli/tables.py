@@ -22,7 +22,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def tables_client() -> StoredTablesClient:
-    """The endpoints that the settings name."""
+    """Return the endpoints that the settings name."""
     settings = Settings()
     return StoredTablesClient(settings.stream_load_urls(), settings.token(), ca=settings.stream_load_ca)
 
@@ -121,7 +121,7 @@ def _confirm(question: str, yes: bool) -> None:
 
 
 def _instant(ms: int) -> str | None:
-    """None at the ends of time."""
+    """Format an instant; None at the ends of time."""
     if abs(ms) >= 1 << 62:
         return None
     return instant_text(ms)

@@ -92,7 +92,7 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def group(keys: Sequence[Coded], rows: int) -> Groups:
-    """Dense group numbers."""
+    """Return dense group numbers."""
     if not keys:
         return Groups(np.zeros(rows, np.int64), min(rows, 1), np.zeros(min(rows, 1), np.int64))
     combined, radix = keys[0].codes, keys[0].radix
@@ -110,7 +110,7 @@ def group(keys: Sequence[Coded], rows: int) -> Groups:
 
 
 def group_in_order(keys: Sequence[Coded], rows: int) -> Groups:
-    """Dense group numbers that ascend with the keys' codes, the first key before the others."""
+    """Return dense group numbers that ascend with the keys' codes, the first key before the others."""
     if not keys:
         return group(keys, rows)
     combined, radix = keys[0].codes, keys[0].radix
@@ -149,7 +149,7 @@ def _by_address(combined: Ids, radix: int) -> Groups:
 
 
 def keys_of_groups(key: Coded, groups: Groups) -> pa.Array:
-    """The key column of one row a group, in local form (strings stay dictionary-encoded)."""
+    """Return the key column of one row a group, in local form (strings stay dictionary-encoded)."""
     assert key.values is not None, "a key without values is rebuilt by its owner"
     codes = key.codes[groups.first]
     indices = pa.array(codes.astype(np.int32), mask=codes == key.radix - 1)
@@ -159,8 +159,9 @@ def keys_of_groups(key: Coded, groups: Groups) -> pa.Array:
 
 
 def compact(column: pa.Array) -> pa.Array:
-    """The same column without a dictionary that is much longer than itself: whoever unites it with others, or
-    keeps it, would pay for every value of the table that it came from."""
+    """Return the same column without a dictionary that is much longer than itself: whoever unites it with
+    others, or keeps it, would pay for every value of the table that it came from.
+    """
     if not pa.types.is_dictionary(column.type):
         return column
     if len(column.dictionary) <= _SPARE_VALUES + _VALUES_PER_ROW_MAX * len(column):

@@ -167,7 +167,7 @@ class _Sketches:
         return np.concatenate(pieces)
 
     def registers(self) -> tuple[_Ids, list[U8]]:
-        """Groups and blocks of HLL_8 registers."""
+        """Return groups and blocks of HLL_8 registers."""
         blocked = np.flatnonzero(self._mode == _HLL)
         starts = self._start[blocked] + HLL_HEADER_BYTES
         widths = 1 << self.lg_k[blocked].astype(np.int64)

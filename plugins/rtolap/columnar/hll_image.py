@@ -44,7 +44,7 @@ LG_K_MIN, LG_K_MAX = 4, 21
 
 
 def coupon_mode_max(lg_k: int) -> int:
-    """The largest number of distinct coupons that is still kept as a list or a set."""
+    """Return the largest number of distinct coupons that is still kept as a list or a set."""
     return _LIST_MAX if lg_k < 8 else 3 * (1 << (lg_k - 3)) // 4
 
 
@@ -134,7 +134,7 @@ def merge_sketches(images: Iterable[bytes], lg_k: int | None = None) -> bytes:
 
 
 def estimate(image: bytes) -> float:
-    """The number of distinct values; equal for equal sets of coupons. Raises Corrupted."""
+    """Return the number of distinct values; equal for equal sets of coupons. Raises Corrupted."""
     lg_k, coupons, registers = _parse(image)
     if registers is not None:
         canonical = image_of_registers(registers, lg_k)

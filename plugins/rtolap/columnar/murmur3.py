@@ -70,7 +70,7 @@ def _hash_block(
 
 
 def _words(data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> U64:
-    """Up to 16 bytes from each start, zero-padded, as two little-endian words."""
+    """Return up to 16 bytes from each start, zero-padded, as two little-endian words."""
     columns = np.arange(16)
     inside = columns < lengths[:, None]
     places = np.minimum(starts[:, None] + columns, max(len(data) - 1, 0))
@@ -146,7 +146,7 @@ def _hash_block_32(
 
 
 def _words_32(data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> U32:
-    """Up to four bytes from each start, little-endian, padded with zeros."""
+    """Return up to four bytes from each start, little-endian, zero-padded."""
     columns = np.arange(4)
     places = np.minimum(starts[:, None] + columns, len(data) - 1)
     padded = np.where(columns < lengths[:, None], data[places], np.uint8(0))

@@ -77,7 +77,7 @@ def extreme(column: pa.Array, ids: Ids, groups: int, op: str) -> pa.Array:
 
 
 def fold_longs(column: pa.Array, ids: Ids, groups: int, ufunc: str, neutral: int) -> pa.Array:
-    """Whole numbers merged by a binary function of numpy, as 64-bit ones; null for a group without any."""
+    """Merge integers by a binary function of numpy, as 64-bit integers. A group without values is null."""
     if column.null_count:
         keep = _valid(column)
         column, ids = column.filter(pa.array(keep)), ids[keep]
@@ -88,7 +88,10 @@ def fold_longs(column: pa.Array, ids: Ids, groups: int, ufunc: str, neutral: int
 
 
 def distinct_coupons(coupons: pa.Array, ids: Ids, groups: int, lg_k: int) -> pa.ListArray:
-    """Per group its distinct non-null coupons, sorted, no more than decide the sketch."""
+    """Return the distinct non-null coupons of each group, sorted.
+
+    Only coupons that decide the sketch are kept.
+    """
     if coupons.null_count:
         keep = _valid(coupons)
         coupons, ids = coupons.filter(pa.array(keep)), ids[keep]
@@ -112,7 +115,7 @@ def merge_coupons(lists: pa.ListArray, ids: Ids, groups: int, lg_k: int) -> pa.L
 
 
 def longs_of_decimals(column: pa.Array) -> pa.Array | None:
-    """The unscaled values as 64-bit numbers; None where one of them needs more."""
+    """Return the unscaled values as 64-bit numbers; None where one of them needs more."""
     if not len(column):
         return pa.array([], pa.int64())
     words = np.frombuffer(column.buffers()[1], "<i8").reshape(-1, 2)
@@ -127,7 +130,7 @@ def longs_of_decimals(column: pa.Array) -> pa.Array | None:
 
 
 def decimals_of_longs(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Decimals of these unscaled values, which `kind` holds."""
+    """Return decimals of these unscaled values, which `kind` holds."""
     absent = None if not column.null_count else ~_valid(column)
     low = column.fill_null(0).to_numpy()
     return _decimals(low.view(np.uint64), (low >> 63).view(np.uint64), kind, absent)
@@ -157,7 +160,7 @@ def _words(column: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | N
 
 
 def _fits(low: NDArray[np.uint64], high: NDArray[np.uint64] | None, rows: int) -> bool:
-    """True when no sum of `rows` such values can leave 64 bits."""
+    """Return True when no sum of `rows` such values can leave 64 bits."""
     if rows == 0:
         return True
     # All bits of all values together are no smaller than the largest: mostly that is proof enough.

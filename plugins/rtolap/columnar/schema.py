@@ -36,14 +36,14 @@ _SIMPLE: dict[str, pa.DataType] = {
 
 
 def arrow_type(column_type: ColumnType) -> pa.DataType:
-    """The plain Arrow type. Timestamps are instants in UTC, written without a zone."""
+    """Return the plain Arrow type. Timestamps are instants in UTC, written without a zone."""
     if column_type.kind == "decimal":
         return pa.decimal128(column_type.precision, column_type.scale)
     return _SIMPLE[column_type.kind]
 
 
 def local_type(column_type: ColumnType) -> pa.DataType:
-    """The type of a dimension in a receiver."""
+    """Return the type of a dimension in a receiver."""
     return LOCAL_STRING if column_type.kind == "string" else arrow_type(column_type)
 
 
@@ -60,7 +60,7 @@ def physical_schema(
     *,
     plain: bool,
 ) -> pa.Schema:
-    """Columns of a table of partial aggregates: dimensions, then partials; None means all of them."""
+    """Return columns of a table of partial aggregates: dimensions, then partials; None means all of them."""
     names = schema.cube.all_dimensions if dimensions is None else tuple(dimensions)
     of_dimension = arrow_type if plain else local_type
     fields = [pa.field(name, of_dimension(schema.dimension_type(name))) for name in names]
@@ -72,7 +72,7 @@ def physical_schema(
 
 
 def select_partials(schema: Schema, names: Iterable[str] | None) -> tuple[Partial, ...]:
-    """The named partials, in the requested order; None means all. Unknown names raise KeyError."""
+    """Return the named partials, in the requested order; None means all. Unknown names raise KeyError."""
     if names is None:
         return schema.partials
     known = {partial.name: partial for partial in schema.partials}

@@ -50,7 +50,7 @@ def checked_bitmaps(images: pa.Array) -> pa.Array:
 
 
 def bitmaps_of(values: pa.Array) -> pa.BinaryArray:
-    """The bitmap {value} of each 64-bit value (as unsigned); null for null."""
+    """Return the bitmap {value} of each 64-bit value (as unsigned); null for null."""
     numbers = values.cast(pa.int64()) if not pa.types.is_uint64(values.type) else values
     raw = numbers.fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
     images = _images_of_single(raw)
@@ -58,7 +58,7 @@ def bitmaps_of(values: pa.Array) -> pa.BinaryArray:
 
 
 def merge_bitmaps(images: pa.Array, groups: Ids, size: int, *, canonical: bool = False) -> pa.BinaryArray:
-    """The union for each of `size` groups, null for a group without any. `groups` ascends.
+    """Return the union for each of `size` groups, null for a group without any. `groups` ascends.
 
     `canonical` also rewrites what needs no union. Raises Corrupted.
     """

@@ -45,7 +45,10 @@ def lost_base(store: ObjectStore, record: SegmentRecord, *, read_all: bool) -> s
 
 
 def verified_events(store: ObjectStore, record: SegmentRecord, build: BuildAttempt) -> int:
-    """Events that the attempt's folder holds. Refused without a manifest, Corrupted with a wrong one."""
+    """Return events that the attempt's folder holds.
+
+    Refused without a manifest, Corrupted with a wrong one.
+    """
     path = f"{build.location}/{MANIFEST_NAME}"
     try:
         data = store.read(path)

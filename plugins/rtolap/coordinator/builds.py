@@ -200,7 +200,7 @@ class Builds:
         )
 
     def _without_lost_base(self, record: SegmentRecord, by: str, *, read_all: bool) -> SegmentRecord:
-        """The record itself where builds can start from its version, or there is none."""
+        """Return the record itself where builds can start from its version, or there is none."""
         why = None if record.base_lost else lost_base(self._store, record, read_all=read_all)
         if why is None:
             return record
@@ -214,7 +214,7 @@ class Builds:
         return self._metadata.update_segment(record.cube, record.range, lost)
 
     def _with_restored_base(self, record: SegmentRecord) -> SegmentRecord:
-        """The record itself where the files are not there again."""
+        """Return the record itself where the files are not there again."""
         if lost_base(self._store, record, read_all=True) is not None:
             return record
         control = self._metadata.control(record.cube)
@@ -231,7 +231,10 @@ class Builds:
         )
 
     def _without_lost_parts(self, record: SegmentRecord, by: str) -> SegmentRecord:
-        """The record itself where its parts are whole. Unavailable: the object store does not answer."""
+        """Return the record itself where its parts are whole.
+
+        Unavailable: the object store does not answer.
+        """
         lost = lost_parts(self._store, record)
         if not lost:
             return record
@@ -253,7 +256,7 @@ class Builds:
         return record
 
     def _under_way(self, *, besides: tuple[str, str]) -> int:
-        """Segments of all cubes that are being built."""
+        """Return the segments of all cubes that are being built."""
         return sum(
             self._building(record)
             for cube in self._metadata.cubes()
@@ -273,7 +276,7 @@ class Builds:
 
 
 def first_unfinished(records: Mapping[str, SegmentRecord]) -> SegmentRecord | None:
-    """The earliest segment that is closed and has no history yet: later ones wait for it."""
+    """Return the earliest segment that is closed and has no history yet: later ones wait for it."""
     waiting: Iterable[SegmentRecord] = (
         record
         for record in records.values()

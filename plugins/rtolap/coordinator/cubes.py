@@ -226,7 +226,7 @@ class Cubes:
         return [self.status(name) for name in self._metadata.cubes()]
 
     def segment(self, cube: str, segment: str) -> wire.SegmentInfo:
-        """The record, or an ACTIVE one without history while there is none."""
+        """Return the record, or an ACTIVE one without history while there is none."""
         window = parse_segment_name(segment)
         record = self._metadata.segment(cube, segment)
         if record is None:

@@ -112,7 +112,7 @@ class Heartbeats:
         }
 
     def failures(self, cube: str) -> list[str]:
-        """Receivers that have given up on the cube, with their reasons."""
+        """Return receivers that have given up on the cube, with their reasons."""
         reports = {
             name: heartbeat.request.cubes.get(cube) for name, heartbeat in sorted(self.heard().items())
         }
@@ -123,8 +123,10 @@ class Heartbeats:
         ]
 
     def held(self, cube: str, control: CubeControl) -> list[str]:
-        """Receivers that something keeps from reading what arrives, why and since when, and what they owe to
-        statements that wait. A pause that a person has asked for is named only where something is owed."""
+        """Return receivers that something keeps from reading what arrives, why and since when, and what they
+        owe to statements that wait. A pause that a person has asked for is named only where something is
+        owed.
+        """
         now_ms = self._clock.now_ms()
         held: list[str] = []
         for name, heartbeat in sorted(self.heard().items()):

@@ -122,7 +122,7 @@ class Purge:
             self._store.delete_tree(path)
 
     def _mark(self, cube: str) -> list[str]:
-        """Names of the segments below the horizon that were not marked before."""
+        """Return names of the segments below the horizon that were not marked before."""
         cube_id, control, records = self._views.fresh_creation(cube)
         now_ms = self._metadata.clock.now_ms()
 
@@ -141,7 +141,9 @@ class Purge:
         return [record.name for record in below]
 
     def _staged_useless(self, record: SegmentRecord | None, version: int) -> bool:
-        """Parts of a version that is promoted, or of a segment that is purged or was never recorded."""
+        """Return parts of a version that is promoted, or of a segment that is purged or was never
+        recorded.
+        """
         return record is None or record.state is SegmentState.PURGED or version <= record.version
 
     def _history_useless(self, record: SegmentRecord | None, path: str, version: int) -> bool:

@@ -139,7 +139,7 @@ class Replay:
         self.flights = self._number("SELECT count(*) FROM replay WHERE accepted")
 
     def batches(self, start: int = 0, end: int | None = None) -> Iterator[ReplayBatch]:
-        """Records `[start, end)` of the sending order. May run in a thread of its own."""
+        """Yield records `[start, end)` of the sending order. May run in a thread of its own."""
         cursor = self.connection.cursor()
         last = self.records if end is None else min(end, self.records)
         for at in range(start, last, _BATCH_ROWS):
@@ -165,7 +165,9 @@ class Replay:
 
 
 def data_folder() -> Path:
-    """The package's data, found without importing it: importing would load everything through pandas."""
+    """Return the package's data, found without importing it: importing would load everything through
+    pandas.
+    """
     spec = importlib.util.find_spec(PACKAGE)
     for location in (spec.submodule_search_locations or ()) if spec else ():
         folder = Path(location) / "data"

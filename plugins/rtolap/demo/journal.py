@@ -56,7 +56,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class MomentShown(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of a moment, and answered at it.
+    """The observations of a moment, and the answers given in it.
 
     Attributes:
         moment: of the life of segments.

@@ -36,7 +36,10 @@ class Sender:
     def send(
         self, batches: Iterable[ReplayBatch], *, rate: float | None = None, progress: Progress | None = None
     ) -> int:
-        """Records sent. `rate` is records per second; None is as fast as it goes."""
+        """Send records, and return their number.
+
+        `rate` is in records per second; None is as fast as possible.
+        """
         started = time.monotonic()
         total = 0
         for batch in batches:

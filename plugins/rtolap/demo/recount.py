@@ -96,7 +96,7 @@ class Recount:
         )
 
     def answer(self, query: DemoQuery, positions: Mapping[int, int]) -> Rows:
-        """The rows for exactly the events below `positions` (partition → next offset)."""
+        """Return the rows for exactly the events below `positions` (partition → next offset)."""
         self._take_prefix(positions)
         result = self._connection.execute(query.recount)
         names = [column[0] for column in result.description or ()]

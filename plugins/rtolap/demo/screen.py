@@ -104,7 +104,7 @@ def answers_table(shown: Sequence[Entry]) -> Table:
 
 
 def _short(rows: Rows) -> str:
-    """The first row, and how many there are."""
+    """Return the first row, and how many there are."""
     if not rows:
         return "no rows"
     first = ", ".join("NULL" if cell is None else str(cell) for cell in rows[0])

@@ -39,7 +39,7 @@ def picture_format(path: Path) -> Format:
 
 @contextmanager
 def new_figure(width_inches: float, height_inches: float) -> Iterator[Figure]:
-    """A figure without a window, drawn with settings that are ours alone. Raises DefinitionError where
+    """Yield a figure without a window, drawn with settings that are ours alone. Raises DefinitionError where
     matplotlib is not installed."""
     matplotlib, figures = load_matplotlib(), load_matplotlib("figure")
     with matplotlib.rc_context(_SETTINGS):
@@ -57,6 +57,6 @@ def rendered(figure: Figure, form: Format, title: str) -> bytes:
 
 
 def load_matplotlib(part: str | None = None) -> Any:
-    """The library, or one of its modules."""
+    """Return the library, or one of its modules."""
     module = "matplotlib" if part is None else f"matplotlib.{part}"
     return import_optional(module, needs="pictures need a library", package="matplotlib", extra="plot")

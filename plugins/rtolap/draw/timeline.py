@@ -177,7 +177,9 @@ def _trace(
 
 
 def _spell(held: Samples, worst: int | None) -> Samples:
-    """The samples around `worst` that follow each other without a gap; the most of them if it is None."""
+    """Return the samples around `worst` that follow each other without a gap; the most of them if it is
+    None.
+    """
     spells = np.split(held, np.flatnonzero(np.diff(held) != 1) + 1)
     if worst is None:
         return max(spells, key=len)
@@ -185,7 +187,9 @@ def _spell(held: Samples, worst: int | None) -> Samples:
 
 
 def _furthest(line_ms: Line, at_ms: Line) -> int:
-    """The last sample at which it was furthest behind the clock; before everything where it is unknown."""
+    """Return the last sample at which it was furthest behind the clock; before everything where it is
+    unknown.
+    """
     behind_ms = np.where(np.isnan(line_ms), np.inf, at_ms - line_ms)
     return int(behind_ms.size - 1 - np.argmax(behind_ms[::-1]))
 
@@ -220,7 +224,7 @@ class WindowClosing:
 
 
 def closings(history: ApplicationHistory, window_ms: int) -> Iterator[WindowClosing]:
-    """Windows of that length, from 1970 on, that could close at a sample after the first that knows a
+    """Yield windows of that length, from 1970 on, that could close at a sample after the first that knows a
     watermark: by the global one, or by a person's approval, whichever was sooner."""
     known = [
         (at_ms, mark_ms)

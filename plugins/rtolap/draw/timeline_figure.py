@@ -69,8 +69,9 @@ def _behind(trace: Trace) -> str:
 
 
 def _noteworthy(panel: Panel) -> tuple[list[Trace], list[Trace]]:
-    """Hosts and units that held it, but for those in whose time it was behind for a tenth of the most at
-    best."""
+    """Return hosts and units that held it, but for those in whose time it was behind for a tenth of the most
+    at best.
+    """
     worst_ms = max((trace.weight_ms for trace in panel.holders), default=0)
     hosts, units = (
         [trace for trace in held if trace.held and trace.weight_ms * 10 > worst_ms]
@@ -135,7 +136,7 @@ def _closings_in_words(timeline: Timeline) -> str:
 
 
 def _whole(trace: Trace, at_ms: Line, only: NDArray[np.bool_] | None = None) -> Line:
-    """An entry per sample, NaN where the trace does not say, or not `only`."""
+    """Return an entry per sample, NaN where the trace does not say, or not `only`."""
     whole: Line = np.full(at_ms.size, np.nan)
     whole[trace.at] = trace.line_ms if only is None else np.where(only, trace.line_ms, np.nan)
     return whole

@@ -68,7 +68,10 @@ def dot(topology: Topology) -> str:
 
 
 def draw_topology(topology: Topology, form: Format) -> bytes:
-    """A column per step from the sources, edges as arrows. Raises DefinitionError without matplotlib."""
+    """Draw a column per step from the sources, and edges as arrows.
+
+    Raises DefinitionError without matplotlib.
+    """
     title = f"Topology of {topology.application}"
     columns = topology.columns()
     rows = max(len(column) for column in columns)

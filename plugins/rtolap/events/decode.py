@@ -57,7 +57,7 @@ class _ColumnMaker:
         present_ms: NDArray[np.int64],
         problems: dict[int, Problem],
     ) -> tuple[dict[str, pa.Array], NDArray[np.bool_]]:
-        """Columns of all rows, EVENT_MS last, and which rows to keep; `problems` gets the others.
+        """Return columns of all rows, EVENT_MS last, and which rows to keep; `problems` gets the others.
 
         `present_ms`: what was "now" for each row.
         """
@@ -109,7 +109,9 @@ class _ColumnMaker:
         return pa.array(instants.micros, mask=instants.missing | instants.invalid).cast(wanted)
 
     def _time_column(self, leaf: Leaf, raw: pa.Array, times: Instants) -> pa.Array:
-        """The event time as its declared type: an instant for timestamps, otherwise as it was written."""
+        """Return the event time as its declared type: an instant for timestamps, otherwise as it was
+        written.
+        """
         wanted = self._types[leaf.name]
         if raw.type == wanted:
             return raw

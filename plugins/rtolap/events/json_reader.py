@@ -63,7 +63,7 @@ class JsonReader:
 
     @staticmethod
     def text(values: Sequence[bytes]) -> bytes:
-        """The wrapped records. Raises TypeError when a value is None."""
+        """Return the wrapped records. Raises TypeError when a value is None."""
         return b"".join((MARGIN, _OPEN, _BETWEEN.join(values), _CLOSE))
 
     @staticmethod

@@ -40,7 +40,10 @@ class LossScreen:
         self._columns = [(_suffix(column.key), column.scale) for column in columns]
 
     def suspects(self, text: bytes) -> Places:
-        """Positions in `text` of suspicious points and exponents. The first 16 bytes must be padding."""
+        """Return positions in `text` of suspicious points and exponents.
+
+        The first 16 bytes must be padding.
+        """
         if not self._columns:
             return np.zeros(0, np.int64)
         chars = np.frombuffer(text, np.uint8)
@@ -193,7 +196,7 @@ def _loses(chars: Bytes, at: Places, number: Places, scale: int | None) -> Flags
 
 
 def _no_digits(words: Words) -> Words:
-    """The highest bit of every byte that is no digit."""
+    """Return the highest bit of every byte that is no digit."""
     x = words ^ _each(_ZERO)
     return (((x & _each(0x7F)) + _each(0x76)) | x) & _each(0x80)
 

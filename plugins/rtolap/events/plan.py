@@ -32,7 +32,7 @@ class JsonPlan:
         self.arrow_schema = pa.schema(_fields(_tree(leaves)))
 
     def strict(self) -> list[Strict]:
-        """Columns whose digits must not be lost on reading, by the last part of their path."""
+        """Return columns whose digits must not be lost on reading, by the last part of their path."""
         watched = []
         for leaf in self.leaves:
             if leaf.type.kind in ("int", "bigint"):

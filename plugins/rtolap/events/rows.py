@@ -49,7 +49,10 @@ class RowReader:
         self._typed_one = msgspec.json.Decoder(typed(plan.arrow_schema, plan.known))
 
     def read(self, records: list[bytes], places: Places, problems: Problems) -> tuple[pa.StructArray, Places]:
-        """Rows in input order and their places; `problems` gets the others. `places[i]`: of `records[i]`."""
+        """Return rows in input order and their places; `problems` gets the others.
+
+        `places[i]`: of `records[i]`.
+        """
         chunks: list[pa.StructArray] = []
         kept: list[Places] = []
         size = -(-len(records) // max(1, -(-len(records) // CHUNK_RECORDS)))  # none is much smaller
@@ -103,7 +106,7 @@ class RowReader:
     def _undoubted(
         self, records: list[bytes], places: Places, problems: Problems, lines: Lines
     ) -> tuple[pa.StructArray, Places]:
-        """The rows that have lost nothing on reading, and their places."""
+        """Return the rows that have lost nothing on reading, and their places."""
         kept = self._refuse(self._doubtful(lines), records, places, problems)
         return (lines.rows, places) if kept is None else (lines.rows.take(pa.array(kept)), places[kept])
 
@@ -139,7 +142,7 @@ class RowReader:
         return np.delete(np.arange(len(records)), refused) if refused else None
 
     def _doubtful(self, lines: Lines) -> Places:
-        """Rows that parsed, but may have lost something or hold what the table does not allow."""
+        """Return rows that parsed, but may have lost something or hold what the table does not allow."""
         rows, doubts = lines.rows, [np.zeros(0, np.int64)]
         if rows.null_count:
             doubts.append(np.flatnonzero(rows.is_null().to_numpy(zero_copy_only=False)))
@@ -160,7 +163,7 @@ def _holds_nul(record: bytes) -> bool:
 
 
 def at_path(rows: pa.StructArray, path: tuple[str, ...]) -> pa.Array:
-    """The leaf column; null below a null parent."""
+    """Return the leaf column; null below a null parent."""
     column: pa.Array = rows
     for part in path:
         place = column.type.get_field_index(part)
@@ -214,7 +217,10 @@ def fits(decoder: msgspec.json.Decoder[Any], text: bytes) -> bool:
 
 
 def misfits(decoder: msgspec.json.Decoder[Any], records: Sequence[bytes]) -> list[int]:
-    """Positions of records that do not fit, each tried alone. A loop: only for chunks with a bad record."""
+    """Return positions of records that do not fit, each tried alone.
+
+    A loop: only for chunks with a bad record.
+    """
     places = []
     decode = decoder.decode
     for position, record in enumerate(records):

@@ -68,7 +68,7 @@ def value_bytes(messages: Sequence[Message]) -> int:
 
 
 def _offsets(messages: Sequence[Message], partitions: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The offsets of all, out of those at the ends of runs of one partition.
+    """Return the offsets of all, out of those at the ends of runs of one partition.
 
     Offsets of a partition only grow: where the last of n is n - 1 beyond the first, all between are there.
     """
@@ -86,7 +86,7 @@ def _offsets(messages: Sequence[Message], partitions: NDArray[np.int32]) -> NDAr
 def _epochs(
     messages: Sequence[Message], partitions: NDArray[np.int32], offsets: NDArray[np.int64]
 ) -> PartitionEpochs:
-    """The leader epochs by partition, out of its first and last record.
+    """Return the leader epochs by partition, out of its first and last record.
 
     Epochs of a partition only grow: where the two are equal, all between are. Else its records are asked,
     which happens once a leader.

@@ -54,7 +54,7 @@ class LaneChooser:
         self._apart: set[int] = set()
 
     def choose(self, lags: Mapping[int, int], fixed: Iterable[int] = ()) -> frozenset[int]:
-        """The partitions that are to be read apart.
+        """Return the partitions that are to be read apart.
 
         `lags`: how many records each is behind, as far as known; `fixed`: those whose place is not to change
         now, as that of paused ones.
@@ -86,7 +86,9 @@ class LaneChooser:
 
 
 def catch_up_consumer(open_consumer: Callable[[], StreamConsumer], behind_records: int) -> StreamConsumer:
-    """A consumer that reads apart what is further behind than so many records; 0: one that never does."""
+    """Return a consumer that reads apart what is further behind than so many records; 0: one that never
+    does.
+    """
     if not behind_records:
         return open_consumer()
     return CatchUpConsumer(
@@ -298,7 +300,7 @@ class CatchUpConsumer:
 
 
 def _joined(first: Batch, second: Batch) -> Batch:
-    """No partition is in both."""
+    """Join two mappings. No partition is in both."""
     if not len(first) or not len(second):
         return first if len(first) else second
     created = statements = None

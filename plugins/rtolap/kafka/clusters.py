@@ -117,8 +117,10 @@ class KafkaCluster:
         return "User:ANONYMOUS"
 
     def open(self, make: Callable[[dict[str, Any]], Client], defaults: Mapping[str, Any]) -> Client:
-        """A client of librdkafka. The cluster's settings come before the product's `defaults`, among which
-        those of `OWNED` cannot be met: no other may set them.
+        """Return a client of librdkafka.
+
+        The cluster's settings come before the product's `defaults`, among which those of `OWNED` cannot be
+        met: no other may set them.
 
         Raises DefinitionError for a setting that the client does not know or cannot use.
         """
@@ -132,7 +134,7 @@ class KafkaCluster:
         )
 
     def redacted(self, text: str) -> str:
-        """The text without the secrets of the settings."""
+        """Return the text without the secrets of the settings."""
         for name in SECRETS & set(self.settings):
             if self.settings[name]:
                 text = text.replace(self.settings[name], "***")
@@ -196,7 +198,7 @@ def cluster_of(name: str, settings: Mapping[str, str]) -> KafkaCluster:
 
 
 def plain_value(where: str, key: str, value: object) -> str:
-    """A scalar as librdkafka reads it. Raises DefinitionError, without the value."""
+    """Return a scalar as librdkafka reads it. Raises DefinitionError, without the value."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):

@@ -30,7 +30,7 @@ class DeadLetter(NamedTuple):
 
 
 def read_dead_letters(cluster: KafkaCluster | str, topic: str) -> Iterator[DeadLetter]:
-    """Everything that the topic holds now. Raises NotFound, Forbidden or Unavailable."""
+    """Yield everything that the topic holds now. Raises NotFound, Forbidden or Unavailable."""
     reached = KafkaCluster.of(cluster)
     consumer = reached.open(Consumer, consumer_settings("rtolap-dead-letters"))
     try:

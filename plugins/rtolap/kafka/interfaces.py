@@ -188,21 +188,25 @@ class StreamConsumer(Protocol):
         """
 
     def position(self) -> Offsets:
-        """Next-to-read of every assigned partition, past compaction gaps and transaction markers too."""
+        """Return the next offset to read of every assigned partition.
+
+        It passes compaction gaps and transaction markers, too.
+        """
 
     def known_ends(self) -> Offsets:
-        """The logs' ends as the last fetched records told them, without asking: of assigned partitions from
-        which something was fetched."""
+        """Return the logs' ends as the last fetched records told them, without asking: of assigned partitions
+        from which something was fetched.
+        """
 
     def log_range(self, partition: int, timeout_s: float = 5.0) -> LogRange:
-        """The offsets that the broker holds now. Unavailable when it does not answer."""
+        """Return the offsets that the broker holds now. Unavailable when it does not answer."""
 
     def partitions(self, timeout_s: float = 5.0) -> list[int]:
-        """Partitions of the topic. NotFound when there is no such topic."""
+        """Return partitions of the topic. NotFound when there is no such topic."""
 
     def topic_id(self, timeout_s: float = 5.0) -> str:
-        """The id that the topic got when it was created, asked of a broker now: another one under the same
-        name has another. "" of brokers that give none. NotFound; Unavailable.
+        """Return the id that the topic got when it was created, asked of a broker now: another one under the
+        same name has another. "" of brokers that give none. NotFound; Unavailable.
 
         A consumer reads on in a topic that was created again, if that is long enough: see `topic_identity`.
         """
@@ -272,7 +276,10 @@ class TopicAdmin(Protocol):
     def create_topic(
         self, topic: str, partitions: int, *, replication: int = 1, config: Mapping[str, str] | None = None
     ) -> bool:
-        """True when it was created, False when it was there. `replication` -1: the brokers' default."""
+        """Return True when it was created, False when it was there.
+
+        `replication` -1: the brokers' default.
+        """
 
     def delete_topic(self, topic: str) -> None: ...
 
@@ -280,7 +287,7 @@ class TopicAdmin(Protocol):
         """Grow the topic to `total` partitions."""
 
     def partitions(self, topic: str) -> list[int]:
-        """NotFound when there is no such topic."""
+        """Return the partitions. Raises NotFound if there is no such topic."""
 
     def topic_id(self, topic: str) -> str:
         """See `StreamConsumer.topic_id`."""

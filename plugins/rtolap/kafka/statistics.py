@@ -172,7 +172,7 @@ class ClientStatistics:
 
 
 def _read(told: Statistics, topic: str) -> Iterator[_Partition]:
-    """Partitions that the consumer reads, of known leaders."""
+    """Yield partitions that the consumer reads, of known leaders."""
     for partition in told.topics.get(topic, _Topic()).partitions.values():
         if partition.leader >= 0 and partition.fetch_state == "active":
             yield partition

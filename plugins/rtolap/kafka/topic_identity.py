@@ -92,8 +92,10 @@ class TopicIdentity:
         self._truncated = None
 
     def confirm(self, timeout_s: float = 5.0) -> str | None:
-        """The topic's id, asked now and the known one. Raises TopicRecreated, LogTruncated, TopicMissing,
-        Unavailable."""
+        """Return the topic's id, asked now and the known one.
+
+        Raises TopicRecreated, LogTruncated, TopicMissing, Unavailable.
+        """
         self.raise_if_changed()
         reads = self._reads
         try:

@@ -39,7 +39,7 @@ class OutColumns(NamedTuple):
 
 
 class TransactionalProducer(Protocol):
-    """Not thread-safe. After CommitUnknown and NotLeader it is of no more use: close it."""
+    """A producer of transactions. Not thread-safe. Close it after CommitUnknown and NotLeader."""
 
     def begin(self, timeout_s: float) -> None:
         """Begin, once, before anything is sent: shut out whoever had the id before. Its last transaction is

@@ -68,7 +68,7 @@ class TruncationCheck:
         cut: Container[int],
         timeout_s: float,
     ) -> tuple[dict[int, LeaderEpochs], list[CutPartition]]:
-        """And the partitions whose log is shorter by now than the position."""
+        """Return the learned epochs, and the partitions whose log is shorter than the position by now."""
         ends = {p: epochs[p].end if p in epochs else 0 for p in positions}
         asked: dict[int, int | None] = {
             p: None for p, position in positions.items() if position > ends[p] and p not in cut

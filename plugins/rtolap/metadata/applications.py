@@ -33,7 +33,13 @@ _LEAVING = msgspec.msgpack.Decoder(tuple[LeavingHost, ...])
 
 @dataclass(frozen=True, slots=True)
 class KeptHosts:
-    """Everybody who counts, and of those who are leaving until when; `epoch` 0 while no list was kept."""
+    """The stored hosts of an application.
+
+    Attributes:
+        epoch: 0 while no list was stored.
+        names: all hosts that count.
+        leaving: the hosts that are leaving, with the time until which they count.
+    """
 
     epoch: int = 0
     names: tuple[str, ...] = ()
@@ -165,7 +171,7 @@ class ApplicationRecords:
     # -- what was published -----------------------------------------------------------------------------
 
     def begin(self, name: str, now_ms: int) -> ApplicationState:
-        """A new leader's epoch, written before anything is answered in it."""
+        """Begin a new leader's epoch. It is written before anything is answered in it."""
         epochs: list[int] = []
 
         def begun(state: ApplicationState | None) -> ApplicationState:

@@ -114,7 +114,7 @@ class ClusterMetadata(Definitions, Members):
         return control
 
     def cube_id(self, cube: str) -> str:
-        """The id of the cube's creation: it is another cube when it was dropped and recreated."""
+        """Return the id of the cube's creation: it is another cube when it was dropped and recreated."""
         log = read(self.store, paths.cube_changes(cube), ChangeLog)
         if log is None:
             raise NotFound(f"cube {cube} does not exist")
@@ -183,7 +183,7 @@ class ClusterMetadata(Definitions, Members):
             update(self.store, path, ReplayFrom, lowered, lambda: self._exists(cube))
 
     def replay_from(self, cube: str) -> Offsets:
-        """Per partition the smallest offset that history may still need.
+        """Return, per partition, the smallest offset that history may still need.
 
         A replica set's word says that history holds everything below it, which stays true for ever: so the
         largest report counts, whichever has the partition now, and one from an earlier stay does no harm.
@@ -261,8 +261,10 @@ class ClusterMetadata(Definitions, Members):
         )
 
     def under_epoch(self, cube: str, assignment_epoch: int) -> Operation:
-        """The requirement that the cube's assignment is still of that epoch. Raises Refused where it is
-        not."""
+        """Return the requirement that the cube's assignment is still of that epoch.
+
+        Raises Refused where it is not.
+        """
         path = paths.cube_control(cube)
         node = self.store.get(path)
         if node is None:
@@ -273,12 +275,14 @@ class ClusterMetadata(Definitions, Members):
         return Check(path, node.version)
 
     def _exists(self, cube: str) -> tuple[Operation, ...]:
-        """The requirement that the cube is still there, lest a late writer leave half a cube behind."""
+        """Return the requirement that the cube is still there, lest a late writer leave half a cube
+        behind.
+        """
         self.control(cube)
         return (Check(paths.cube_control(cube), -1),)
 
     def _not_purged(self, cube: str, window: SegmentRange) -> Operation:
-        """The requirement under which a record may be made: the horizon read here still stands."""
+        """Return the requirement under which a record may be made: the horizon read here still stands."""
         path = paths.cube_control(cube)
         node = self.store.get(path)
         if node is None:
@@ -293,7 +297,9 @@ class ClusterMetadata(Definitions, Members):
         return Check(path, node.version)
 
     def _of(self, cube: str, cube_id: str | None) -> tuple[Operation, ...]:
-        """The requirement that the cube is of this creation; nothing is required where that is None."""
+        """Return the requirement that the cube is of this creation; nothing is required where that is
+        None.
+        """
         if cube_id is None:
             return ()
         _, node = self._change_log(cube, cube_id)

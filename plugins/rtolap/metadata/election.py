@@ -41,7 +41,7 @@ class SessionStore(Protocol):
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Names of candidates' nodes, leader first."""
+    """Return names of candidates' nodes, leader first."""
     return sorted(names, key=lambda name: name.rpartition("-")[2])
 
 

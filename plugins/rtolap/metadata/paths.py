@@ -39,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,199}")
 
 
 def checked(name: str) -> str:
-    """A name that may stand in a path, of a znode or in the object store. Raises DefinitionError."""
+    """Return a name that may stand in a path, of a znode or in the object store. Raises DefinitionError."""
     if not _NAME.fullmatch(name):
         raise DefinitionError(
             "not a usable name", expected="up to 200 letters, digits, _ . : -", found=repr(name)

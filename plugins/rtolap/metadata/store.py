@@ -63,7 +63,7 @@ class Election(Protocol):
     """A candidacy. Ends with the session; `close` withdraws it."""
 
     def is_leader(self) -> bool:
-        """True only while the session is known to live."""
+        """Return True only while the session is known to live."""
         ...
 
     def fence(self) -> str | None:
@@ -75,12 +75,13 @@ class Election(Protocol):
         ...
 
     def term(self) -> int | None:
-        """A number that grows with every candidacy that leads at this path; None where this one does not
-        lead."""
+        """Return a number that grows with every candidacy that leads at this path; None where this one does
+        not lead.
+        """
         ...
 
     def leader(self) -> str | None:
-        """Identity of the present leader, if there is one."""
+        """The identity of the present leader, if there is one."""
         ...
 
     def step_back(self) -> bool:
@@ -102,7 +103,7 @@ class MetadataStore(Protocol):
         ...
 
     def children(self, path: str) -> tuple[str, ...]:
-        """Sorted names; empty if the node does not exist."""
+        """Return sorted names; empty if the node does not exist."""
         ...
 
     def commit(self, operations: Sequence[Operation]) -> None:

@@ -59,7 +59,9 @@ class SegmentView(Closeable):
             return self._control, self._records
 
     def identified(self) -> tuple[str, CubeControl, dict[str, SegmentRecord]]:
-        """The cube's id, new for each creation, and the snapshot of that same cube; "" if it is gone."""
+        """Return the cube's id, new for each creation, and the snapshot of that same cube; "" if it is
+        gone.
+        """
         with self._changed:
             return "" if self._seen is None else self._seen.cube_id, self._control, self._records
 
@@ -109,7 +111,7 @@ class SegmentView(Closeable):
         self._swap(control, records, changes)
 
     def _stale(self, changes: ChangeLog) -> set[str] | None:
-        """Names to read again; None for all, where the log does not reach back far enough."""
+        """Return names to read again; None for all, where the log does not reach back far enough."""
         seen = self._seen
         if seen is None or changes.cube_id != seen.cube_id or changes.sequence < seen.sequence:
             return None

@@ -144,7 +144,7 @@ class Application(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return tuple(edge[0] for edge in self.edges if edge[1] == level)
 
     def in_order(self) -> tuple[str, ...]:
-        """Names of the levels, each after all its upstreams; those on a cycle are left out."""
+        """Return names of the levels, each after all its upstreams; those on a cycle are left out."""
         waiting = {level.name: set(self.upstreams(level.name)) for level in self.levels}
         ordered: list[str] = []
         while ready := [name for name, upstreams in waiting.items() if upstreams <= set(ordered)]:

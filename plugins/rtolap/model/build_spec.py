@@ -18,7 +18,7 @@ from rtolap.model.table import Table
 
 
 class BuildPart(msgspec.Struct, frozen=True):
-    """One staged part: a folder with a StagedManifest whose ranges, rows and events are stated here too."""
+    """A staged part: a folder whose StagedManifest states the same ranges, rows and events."""
 
     replica_set: str
     path: str
@@ -28,7 +28,7 @@ class BuildPart(msgspec.Struct, frozen=True):
 
 
 class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt to build one version of one segment.
+    """An attempt to build a version of a segment.
 
     build_id            unique per attempt; part of `location`, so attempts never share a folder
     cube, segment       names

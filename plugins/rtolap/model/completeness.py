@@ -53,7 +53,7 @@ def _bound(known: Completeness) -> int:
 
 
 def late_ppm(late_events: int, events: int) -> int:
-    """Late ones among all events, in parts per million, rounded up."""
+    """Return the share of late events among all events, in parts per million, rounded up."""
     return -(-late_events * PPM // events) if events else 0
 
 
@@ -82,7 +82,7 @@ class EventLoss(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
 
     def overlaps(self, start_ms: int | None, end_ms: int | None) -> bool:
-        """With event time `[start_ms, end_ms)`; None is unbounded."""
+        """Return True if the event time overlaps `[start_ms, end_ms)`; None is unbounded."""
         return (end_ms is None or self.start_ms < end_ms) and (start_ms is None or self.end_ms > start_ms)
 
 

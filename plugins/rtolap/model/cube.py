@@ -129,7 +129,7 @@ class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def days_to_first_weekday(self) -> int:
-        """From Monday on: 0 to 6."""
+        """The number of days from Monday to the first day of the week, 0 to 6."""
         return WEEKDAYS.index(self.week_starts_on)
 
     @property
@@ -161,7 +161,7 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
         return tuple(found.values())
 
     def partials_of(self, measure: Measure) -> tuple[Partial, ...]:
-        """The physical columns that answer one declared measure."""
+        """Return the physical columns that answer one declared measure."""
         function = AGGREGATES[measure.function]
         if measure.column is None:
             return function.partials_of_events()
@@ -245,7 +245,7 @@ def _group_cuboids(group: AggregationGroup) -> set[frozenset[str]]:
 
 
 def smallest_parents(all_cuboids: tuple[Cuboid, ...], sizes: dict[str, int]) -> dict[str, str]:
-    """For each cuboid but the first, the name of the cheapest cuboid already built that contains it.
+    """Return, for each cuboid but the first, the name of the cheapest built cuboid that contains it.
 
     `sizes` gives known sizes by name, all in rows or all in bytes; an unknown one counts as large as its
     number of dimensions suggests. Greedy from the largest cuboid down, as a build goes.

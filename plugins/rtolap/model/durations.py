@@ -14,7 +14,7 @@ EXPECTED = "a duration such as 500ms, 30s, 15m, 6h, 1d or 1h30m"
 
 
 def parse_duration_ms(text: str) -> int:
-    """Milliseconds. Raises DefinitionError for anything that is not a whole number of units."""
+    """Parse a duration to milliseconds. Raises DefinitionError unless it is a whole number of units."""
     cleaned = text.strip().lower().replace(" ", "")
     if not _WHOLE.fullmatch(cleaned):
         raise DefinitionError("not a duration", expected=EXPECTED, found=repr(text))
@@ -22,7 +22,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def format_duration(duration_ms: int) -> str:
-    """The shortest exact spelling: `86400000` → `1d`; parse_duration_ms reads it back."""
+    """Return the shortest exact spelling: `86400000` → `1d`; parse_duration_ms reads it back."""
     if duration_ms == 0:
         return "0s"
     terms = []

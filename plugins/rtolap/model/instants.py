@@ -11,7 +11,8 @@ _MILLISECONDS = re.compile(r"-?[0-9]+")
 
 
 def instant_ms(value: str | int | datetime) -> int:
-    """Milliseconds since the epoch from ISO 8601 text (no zone means UTC), a datetime, or milliseconds.
+    """Return milliseconds since the epoch from ISO 8601 text (no zone means UTC), a datetime, or
+    milliseconds.
 
     Raises DefinitionError for anything else.
     """
@@ -34,5 +35,5 @@ def instant_ms(value: str | int | datetime) -> int:
 
 
 def utc_text(at_ms: int) -> str:
-    """The instant for people, in whole seconds: 2026-01-31T12:00:00+00:00."""
+    """Return the instant for people, in whole seconds: 2026-01-31T12:00:00+00:00."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")

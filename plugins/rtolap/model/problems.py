@@ -55,7 +55,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def raise_all(subject: str, problems: Sequence[Problem]) -> None:
-    """One DefinitionError with a line for each problem; nothing if there is none."""
+    """Raise a DefinitionError with a line for each problem; do nothing if there is none."""
     if not problems:
         return
     lines = [f"{subject}: {problem.text()}" for problem in problems]

@@ -16,7 +16,7 @@ from rtolap.model.validation.stored_table import value_column_problems
 
 
 def add_column(schema: StoredSchema, column: StoredColumn) -> StoredSchema:
-    """A value column at the end. What was stored before has its default there."""
+    """Add a value column at the end. Rows that were stored before have its default there."""
     _check_new_name(schema, column.name)
     raise_all(f"column {column.name}", value_column_problems(column, schema.model, ()))
     if not column.nullable and column.default is None:

@@ -51,7 +51,7 @@ class SegmentRange(msgspec.Struct, frozen=True, order=True):
 
 
 def segment_of(event_ms: int, window_ms: int) -> SegmentRange:
-    """The segment that holds an event; floor division, so instants before 1970 work too."""
+    """Return the segment that holds an event; floor division, so instants before 1970 work too."""
     start_ms = event_ms // window_ms * window_ms
     return SegmentRange(start_ms, start_ms + window_ms)
 
@@ -122,7 +122,7 @@ TRANSITIONS: dict[tuple[SegmentState, SegmentEvent], SegmentState] = {
 def transition(
     state: SegmentState, event: SegmentEvent, *, subject: str = "segment", history: object = ()
 ) -> SegmentState:
-    """The next state. Raises IllegalTransition with the segment's state history."""
+    """Return the next state. Raises IllegalTransition with the segment's state history."""
     return step(TRANSITIONS, state, event, subject=subject, history=history)
 
 

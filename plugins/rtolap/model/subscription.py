@@ -23,7 +23,7 @@ class HBaseSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def parse(cls, text: str) -> HBaseSource:
-        """From `host:port,host:port/hbase`; the parent node may be left out."""
+        """Parse `host:port,host:port/hbase`; the parent node may be left out."""
         servers, slash, parent = text.partition("/")
         return cls(servers, f"/{parent}") if slash else cls(servers)
 

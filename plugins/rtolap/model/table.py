@@ -15,10 +15,12 @@ TimeFormat = str  # epoch_s | epoch_ms | epoch_us | iso8601 | a strptime pattern
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One column. `path` reaches into nested JSON (`airport.origin`); by default it is the name.
+    """A column of a stream table.
 
-    `rounding`: what becomes of a value with more digits behind the point than the decimal column has: its
-    record is refused, or the value is rounded, halves away from zero.
+    Attributes:
+        path: where the value stands in nested JSON (`airport.origin`); None stands for the name.
+        rounding: what happens to a value with more fractional digits than the decimal column has. `refuse`
+            refuses its record, `half_up` rounds the value, halves away from zero.
     """
 
     name: str

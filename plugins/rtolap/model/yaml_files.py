@@ -57,7 +57,10 @@ def _nothing(definition: Definition) -> Iterable[Problem]:
 
 
 class Definitions(msgspec.Struct, frozen=True):
-    """By name, stored tables by `database.name`. Every cube's table is among the tables."""
+    """All definitions by name; stored tables by `database.name`.
+
+    The table of every cube is among `tables`.
+    """
 
     tables: dict[str, Table]
     lookups: dict[str, Lookup]

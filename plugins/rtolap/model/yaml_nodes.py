@@ -41,7 +41,7 @@ class NodeReader:
         self.positions: Positions = {}
 
     def struct(self, node: yaml.Node, kind: type[msgspec.Struct], skip: frozenset[str]) -> Any:
-        """An instance of `kind`, or INVALID. Keys in `skip` are somebody else's."""
+        """Return an instance of `kind`, or INVALID. Keys in `skip` are somebody else's."""
         return self._convert(node, inspect.type_info(kind), (), skip)
 
     def line_of(self, key: Key) -> int | None:
@@ -116,7 +116,7 @@ class NodeReader:
         return INVALID if any(item is INVALID for item in items) else items
 
     def _named(self, node: yaml.Node, kind: inspect.DictType, key: Key) -> Any:
-        """A mapping whose keys are names of the document's own choice."""
+        """Return a mapping whose keys are names of the document's own choice."""
         if not isinstance(node, yaml.MappingNode):
             return self._wrong(node, key, "a mapping of names to values")
         self._loader.flatten_mapping(node)

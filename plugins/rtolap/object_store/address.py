@@ -65,7 +65,7 @@ def resolve(uri: str) -> StoreAddress:
 
 
 def s3a_settings(bucket: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The same place and the same credentials for Spark's S3A, for this bucket only.
+    """Return the same place and the same credentials for Spark's S3A, for this bucket only.
 
     `options` are the URI's. Whatever they leave out stays as Spark's own configuration has it.
     """

@@ -36,7 +36,10 @@ def hdfs_filesystem(authority: str) -> fs.PyFileSystem:
 
 
 class HdfsHandler(fs.FileSystemHandler):  # type: ignore[misc]
-    """Whole files: written, synced to the data nodes, renamed over. Errors are OSErrors; nothing appends."""
+    """A file system on HDFS that writes files as a whole: written, synced to the data nodes, renamed over.
+
+    Errors are OSErrors. Nothing appends.
+    """
 
     def __init__(self, client: Client, authority: str) -> None:
         self._client = client
@@ -87,7 +90,7 @@ class HdfsHandler(fs.FileSystemHandler):  # type: ignore[misc]
                 raise FileNotFoundError(path)
 
     def move(self, source: str, target: str) -> None:
-        """Replaces `target` in one step, which HDFS's older rename (and so libhdfs) refuses."""
+        """Replace `target` atomically, which HDFS's older rename (and so libhdfs) refuses."""
         with _as_os_errors():
             self._client.rename(source, target, True)
 

@@ -62,7 +62,7 @@ class ObjectStore:
         self._claimed = False
 
     def absolute(self, path: str) -> str:
-        """The path as `fs` wants it."""
+        """Return the path as `fs` wants it."""
         return f"{self.root}/{_checked(path)}" if path else self.root
 
     def uri(self, path: str) -> str:
@@ -123,7 +123,7 @@ class ObjectStore:
             raise self._not_had("read", path, error) from error
 
     def chunks(self, path: str, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[bytes]:
-        """The file's bytes, piece by piece."""
+        """Yield the file's bytes, piece by piece."""
         target = self.absolute(path)
         stream: pa.NativeFile | None = None
         try:
@@ -141,7 +141,7 @@ class ObjectStore:
                 stream.close()
 
     def sha256(self, path: str) -> tuple[str, int]:
-        """Hex digest and size in bytes of what is stored, read in pieces."""
+        """Return hex digest and size in bytes of the stored file, read in pieces."""
         digest, size_bytes = hashlib.sha256(), 0
         for chunk in self.chunks(path):
             digest.update(chunk)
@@ -149,7 +149,7 @@ class ObjectStore:
         return digest.hexdigest(), size_bytes
 
     def exists(self, path: str) -> bool:
-        """True for a file or a folder."""
+        """Return True for a file or a folder."""
         return self._info(path).type is not fs.FileType.NotFound
 
     def size_bytes(self, path: str) -> int:
@@ -174,7 +174,7 @@ class ObjectStore:
         return tuple(sorted(file for file in files if file.path != MARKER))
 
     def folders(self, prefix: str = "") -> tuple[str, ...]:
-        """Names of the folders directly below `prefix`, sorted."""
+        """Return names of the folders directly below `prefix`, sorted."""
         infos = self._entries(prefix)
         return tuple(sorted(info.base_name for info in infos if info.type is fs.FileType.Directory))
 

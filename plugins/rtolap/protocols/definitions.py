@@ -1,4 +1,4 @@
-"""From definition files to the cluster, in the order in which definitions need each other."""
+"""Brings definition files to the cluster, in the order in which definitions need each other."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def wants_coordinator(definitions: Definitions) -> bool:
 
 
 def wants_endpoints(definitions: Definitions) -> bool:
-    """For stored tables, and to see those that lookups name."""
+    """Return True if the definitions have stored tables, or lookups that name stored tables."""
     return bool(definitions.stored_tables) or any(
         lookup.stored_table is not None for lookup in definitions.lookups.values()
     )
@@ -100,7 +100,7 @@ class _Fresh:
             self.changed(f"stored table {name}", partial(endpoints.drop, TableName(*name.split(".", 1))))
 
     def enabling(self, cube: str) -> None:
-        """Before it: receivers may consume already though the answer is an error."""
+        """Note that a cube is about to be enabled: receivers may consume even if the answer is an error."""
         if self._takers.coordinator is not None and cube not in self._enabled:
             self.changed(f"enabled cube {cube}", partial(self._takers.coordinator.disable_cube, cube))
 
@@ -108,7 +108,7 @@ class _Fresh:
         self._undo.append((change, undo))
 
     def take_back(self) -> None:
-        """The last one first."""
+        """Take the changes back, the last one first."""
         for change, undo in reversed(self._undo):
             try:
                 undo()

@@ -27,7 +27,7 @@ class AdmissionControl:
         self._waiting: list[_Ticket] = []
 
     def acquire(self, user: str, timeout_s: float) -> bool:
-        """False when there was none in time."""
+        """Return False when there was none in time."""
         with self._lock:
             if not self._waiting and self._is_free_for(user):
                 self._admitted(user)
@@ -73,7 +73,7 @@ class AdmissionControl:
 
 
 class _Ticket:
-    """One that waits for a turn."""
+    """A statement that waits for a turn."""
 
     def __init__(self, user: str) -> None:
         self.user = user

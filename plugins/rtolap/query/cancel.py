@@ -1,4 +1,4 @@
-"""One query's end: a time-out, a KILL or a client that went away interrupts whatever it is doing."""
+"""The end of a query: a time-out, a KILL or a lost client interrupts whatever the query is doing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Timeouts:
         self._thread.start()
 
     def schedule(self, at_s: float, call: Callable[[], None]) -> int:
-        """The number to `remove` it by."""
+        """Return the number to `remove` it by."""
         with self._changed:
             self._next += 1
             self._calls[self._next] = call
@@ -54,7 +54,7 @@ class Timeouts:
                 heapq.heapify(self._due)
 
     def close(self) -> None:
-        """Nothing is called any more."""
+        """Stop the thread. No callback is called any more."""
         with self._changed:
             self._closed = True
             self._calls.clear()

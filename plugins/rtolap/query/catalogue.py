@@ -26,7 +26,7 @@ def relation_key(db: str, name: str) -> str:
 
 
 def columns_of(table: TableInfo) -> dict[str, ColumnType]:
-    """In order, sketches among them as bytes."""
+    """Return the types of the columns, in order. Sketches are bytes."""
     return {column.name: column.definition.column_type for column in table.schema.columns}
 
 
@@ -45,9 +45,15 @@ def arrow_schema(schema: StoredSchema, columns: Sequence[str]) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """One look at the definitions. Names are unique over cubes and lookups, which are in DATABASE; stored
-    tables are in databases of their own, and stand here by `relation_key`. `created`: databases that are
-    there by themselves."""
+    """The definitions as of a look at them.
+
+    Names are unique over cubes and lookups, which are in DATABASE. Stored tables are in databases of their
+    own.
+
+    Attributes:
+        stored: the stored tables by `relation_key`.
+        created: the databases that exist without tables.
+    """
 
     cubes: Mapping[str, Schema] = field(default_factory=dict)
     lookups: Mapping[str, Lookup] = field(default_factory=dict)
@@ -55,7 +61,7 @@ class Catalogue:
     created: tuple[str, ...] = ()
 
     def databases(self) -> tuple[str, ...]:
-        """Those that tables are in, and those that were created and have none."""
+        """Return the databases that contain tables, and the databases that were created and have none."""
         return tuple(sorted({DATABASE, *self.created, *(table.db for table in self.stored.values())}))
 
     def all_names(self) -> tuple[str, ...]:
@@ -70,7 +76,7 @@ class Catalogue:
         return dict(sorted(names.items()))
 
     def spelled_stored(self, database: str, name: str) -> str | None:
-        """As `spelled`, of a stored table: its key."""
+        """Return the key of a stored table whose name is spelled as in `spelled`; None if there is none."""
         keys = [relation_key(database, name), relation_key(database.lower(), name.lower())]
         return next((key for key in keys if key in self.stored), None)
 
@@ -78,7 +84,7 @@ class Catalogue:
         return tuple(sorted({*self.cubes, *self.lookups}))
 
     def spelled(self, name: str) -> str | None:
-        """The relation meant by `name`, whose case does not matter unless two differ only by it."""
+        """Return the relation meant by `name`, whose case does not matter unless two differ only by it."""
         names = self.relation_names()
         if name in names:
             return name
@@ -86,7 +92,7 @@ class Catalogue:
         return alike[0] if len(alike) == 1 else None
 
     def columns(self, relation: str) -> dict[str, ColumnType]:
-        """Columns of a cube (dimensions, event time, measure sources) or of a lookup, in order."""
+        """Return columns of a cube (dimensions, event time, measure sources) or of a lookup, in order."""
         if relation in self.cubes:
             return cube_columns(self.cubes[relation])
         if relation in self.stored:
@@ -124,7 +130,9 @@ class Catalogue:
         return {name: kind for name, kind in self.columns(relation).items() if name != hidden}
 
     def event_time(self, relation: str) -> str | None:
-        """The event time of a cube that does not keep it as a dimension; None of any other relation."""
+        """Return the event time of a cube that does not keep it as a dimension; None of any other
+        relation.
+        """
         if relation not in self.cubes:
             return None
         schema = self.cubes[relation]
@@ -166,7 +174,7 @@ def unknown_column(name: str, owner: str, columns: Mapping[str, object]) -> Quer
 
 
 def not_a_dimension(name: str, schema: Schema) -> QueryError:
-    """A column that the stream table has but that the cube keeps only inside measures."""
+    """Return a column that the stream table has but that the cube keeps only inside measures."""
     declared = sorted(f"{measure.function}({measure.column or '*'})" for measure in schema.cube.measures)
     return QueryError(
         f"cube {schema.cube.name} does not keep column {name!r} as a dimension",

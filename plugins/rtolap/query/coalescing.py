@@ -82,11 +82,11 @@ class Coalescing(Generic[T]):
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is under way, waits or is kept."""
+        """True if nothing is under way, waiting or stored."""
         return not self._lanes
 
     def run(self, key: Hashable, work: Callable[[], T], ending: Cancellation) -> Shared[T]:
-        """The result of `work`, or of the equal work of another with this `key`.
+        """Return the result of `work`, or of the equal work of another with this `key`.
 
         An error of the tree is raised for all that wait for the work. Where the statement of the one that
         does it is ended, or anything else goes wrong there, another of them begins again. Raises what ends
@@ -155,7 +155,7 @@ class Coalescing(Generic[T]):
     # -- under the lock -------------------------------------------------------------------------------------
 
     def _begin(self, lane: _Lane[T]) -> None:
-        """Those who wait take no other in any more; one of them is told to do the work."""
+        """Close the waiting batch to further members, and choose the member that does the work."""
         batch, lane.waiting = lane.waiting, None
         if batch is not None:
             lane.under_way += 1
@@ -168,7 +168,7 @@ class Coalescing(Generic[T]):
             self._begin(lane)
 
     def _begin_next(self) -> None:
-        """Those who have waited longest and for whom no equal work is under way, unless there is a crowd."""
+        """Begin the batches that have waited longest and have no equal work under way, up to the limit."""
         while self._under_way < self._at_once:
             able = [
                 (lane.waiting.number, lane)
@@ -201,7 +201,7 @@ class Coalescing(Generic[T]):
 
 
 class _Member:
-    """One statement that waits, on its own thread, for `wait_s` before the work is due."""
+    """A statement that waits, on its own thread, for `wait_s` before the work is due."""
 
     def __init__(self, ending: Cancellation, wait_s: float) -> None:
         self.ending = ending
@@ -210,8 +210,13 @@ class _Member:
 
 
 class _Batch(Generic[T]):
-    """Those whom one piece of work is for. It takes members until it has a leader, which does the work; when
-    it is over it has a value or an error. `number`: in the order of their coming."""
+    """The statements that share a piece of work.
+
+    It takes members until it has a leader, which does the work. When it is over it has a value or an error.
+
+    Attributes:
+        number: the position in the order of arrival.
+    """
 
     def __init__(self, number: int) -> None:
         self.number = number

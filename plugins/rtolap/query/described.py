@@ -46,12 +46,12 @@ class DescribedColumn:
 
 
 def sql_type(kind: ColumnType) -> str:
-    """The type as SHOW and DESCRIBE write it, readable by MySQL's clients."""
+    """Return the type as SHOW and DESCRIBE write it, readable by MySQL's clients."""
     return f"decimal({kind.precision},{kind.scale})" if kind.kind == "decimal" else _SQL_TYPES[kind.kind]
 
 
 def described(catalogue: Catalogue, relation: str) -> list[DescribedColumn]:
-    """The columns that clients are shown, in order."""
+    """Return the columns that clients are shown, in order."""
     if relation not in catalogue.stored:
         return [
             DescribedColumn(name, kind, sql_type(kind), comment=_role(catalogue, relation, name))

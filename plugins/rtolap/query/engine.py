@@ -53,8 +53,11 @@ warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
 
 class Engine(Sessions):
-    """One database. Its limit on memory holds for the sum of its sessions, but not for texts: those are made
-    beside it, so the service has its engines in processes that the system bounds (`workers`)."""
+    """A database of the engine.
+
+    Its memory limit holds for the sum of its sessions, but not for texts, which are made outside of it. The
+    service therefore has its engines in processes that the system bounds (`workers`).
+    """
 
     def __init__(
         self,
@@ -116,7 +119,7 @@ class Engine(Sessions):
 
 
 class EngineSession(Session):
-    """One query's own connection: what it registers is seen by no other."""
+    """A connection for a single query. Other queries do not see what it registers."""
 
     def __init__(self, cursor: Any, texts: EngineTexts, planner: Planner) -> None:
         self._cursor = cursor

@@ -93,7 +93,7 @@ def moment_out_of_range(where: str) -> OutOfRange:
 
 
 def _beginning(text: str) -> str:
-    """The text from the engine's own first words on; Arrow writes its own before them."""
+    """Return the text from the engine's own first words on; Arrow writes its own before them."""
     starts = [at for words in _BEGINNINGS if 0 <= (at := text.find(words)) < _ARROWS_WORDS_MAX]
     return text[min(starts) :] if starts else text
 

@@ -354,7 +354,7 @@ def _json(outcome: Outcome, account: Account) -> Iterator[bytes]:
 
 
 def _large_row(row: tuple[Any, ...]) -> Iterator[bytes]:
-    """The JSON of a row, its texts in parts: escaped, a text is up to six times as long."""
+    """Yield the JSON of a row, its texts in parts: escaped, a text is up to six times as long."""
     separator = b"["
     for value in row:
         if not isinstance(value, str):

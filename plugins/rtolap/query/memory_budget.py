@@ -1,4 +1,4 @@
-"""One budget for what users have in the service's memory: of a connection, of a user, and of all of them.
+"""The budget for what users hold in the service's memory: per connection, per user, and in all.
 
 Whatever a client can make the service keep or build in its own process is reserved here first: values of
 sessions, prepared statements, long data, packets and bodies, results that are being written. What statements

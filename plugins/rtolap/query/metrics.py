@@ -118,7 +118,7 @@ class QueryMetrics:
 
 
 class _Measured:
-    """One query; `end` counts once."""
+    """A measured query; only the first `end` counts."""
 
     def __init__(self, metrics: QueryMetrics) -> None:
         self.metrics = metrics

@@ -33,7 +33,11 @@ class Peer:
 
 
 class PeersFailed(Unavailable):
-    """None of them has answered. `failures`: the error of each, in the order of their ends."""
+    """The error that no peer has answered.
+
+    Attributes:
+        failures: the error of each peer, in the order in which they failed.
+    """
 
     code = "peers_failed"
 
@@ -43,7 +47,7 @@ class PeersFailed(Unavailable):
 
 
 class Attempt:
-    """One call of one peer. Thread-safe."""
+    """A call of a peer. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,11 +56,11 @@ class Attempt:
 
     @property
     def given_up(self) -> bool:
-        """Nobody waits for its answer any more."""
+        """True if nobody waits for the answer any more."""
         return self._given_up
 
     def on_give_up(self, callback: Callable[[], None]) -> None:
-        """At once if it is given up already."""
+        """Call `callback` when the attempt is given up; at once if it already is."""
         with self._lock:
             if not self._given_up:
                 self._callbacks.append(callback)
@@ -94,7 +98,7 @@ class Peers(Closeable):
         ending: Cancellation,
         elsewhere: tuple[type[RtolapError], ...],
     ) -> tuple[Peer, T]:
-        """The first answer, and whose. `call` runs on another thread; another may run beside it.
+        """Return the first answer, and whose. `call` runs on another thread; another may run beside it.
 
         Errors of the kinds `elsewhere` have the next peer asked; PeersFailed when none is left. Every other
         error is raised, and so is the one that ends the statement, without waiting for any peer.
@@ -130,7 +134,10 @@ class Peers(Closeable):
                 attempt.give_up()
 
     def _ordered(self, peers: Sequence[Peer]) -> list[Peer]:
-        """Those that were silent last time come last, and are pinged again beside it."""
+        """Return the peers; those that were silent last time come last.
+
+        Silent peers are pinged again in the background.
+        """
         now_s = self._clock.monotonic_s()
         with self._lock:
             if not self._silent:

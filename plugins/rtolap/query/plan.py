@@ -113,7 +113,7 @@ class MergedColumn:
 
 @dataclass(frozen=True)
 class MergedOrder:
-    """One key that the rows of a plain merge are ordered by."""
+    """A sort key of the rows of a plain merge."""
 
     column: MergedColumn
     descending: bool

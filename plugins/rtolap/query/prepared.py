@@ -94,8 +94,10 @@ def _recent() -> LRUCache[Hashable, V]:
 
 
 def _key(statement: Statement, values: Mapping[str, object]) -> Hashable | None:
-    """None for a statement that is not bound yet, or to what is large or cannot be compared. 1, 1.0 and TRUE
-    differ."""
+    """Return the key of a bound statement; None if it has no values yet, or large or incomparable ones.
+
+    The keys of 1, 1.0 and TRUE differ.
+    """
     if not statement.parameters and not statement.given:
         is_short = len(statement.text) <= TEXT_KEPT_MAX
         return (statement.database, statement.text, statement.zone, ()) if is_short else None

@@ -130,7 +130,10 @@ class QueryProcess:
 
 
 def server_context(settings: Settings) -> ssl.SSLContext | None:
-    """None without a certificate. Raises DefinitionError for files that cannot be used together."""
+    """Return the TLS context of the server; None without a certificate.
+
+    Raises DefinitionError for files that cannot be used together.
+    """
     certificate, key = settings.query_tls_certificate, settings.query_tls_key
     if certificate is None and key is None:
         if settings.query_require_tls:
@@ -146,7 +149,10 @@ def server_context(settings: Settings) -> ssl.SSLContext | None:
 
 
 def open_cache(settings: Settings, store: ObjectStore) -> HistoryCache | None:
-    """None where no folder is named. Raises DefinitionError for a folder that cannot be the cache's."""
+    """Open the history cache; return None if no folder is configured.
+
+    Raises DefinitionError for a folder that cannot be the cache's.
+    """
     if settings.history_cache_dir is None:
         return None
     root = settings.history_cache_dir.resolve()

@@ -26,7 +26,7 @@ class Result(Protocol):
     schema: pa.Schema
 
     def next_batch(self) -> pa.RecordBatch | None:
-        """None after the last."""
+        """Return the next batch; None after the last one."""
 
     def drain(self) -> int:
         """Return the number of rows left, without sending them."""
@@ -48,7 +48,7 @@ class TableResult(Result):
 
 
 class Session(Closeable):
-    """One statement's own: what it registers is seen by no other. One result at a time.
+    """The session of a single statement. Others do not see what it registers. It has one result at a time.
 
     Every call raises QueryError for what the engine refuses, or that it was interrupted; Unavailable where it
     needs more memory than it may have.
@@ -79,10 +79,10 @@ class Session(Closeable):
 
     @abstractmethod
     def interrupt(self) -> None:
-        """From any thread: end what the session is doing now, if it does anything."""
+        """End what the session is doing now, if it does anything. May be called from any thread."""
 
     def read(self, sql: str, parameters: Mapping[str, object]) -> pa.Table:
-        """The whole result, for what is known to be small."""
+        """Return the whole result, for what is known to be small."""
         result, batches = self.run(sql, parameters), []
         while (batch := result.next_batch()) is not None:
             batches.append(batch)

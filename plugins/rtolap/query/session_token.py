@@ -1,4 +1,4 @@
-"""What a session has been answered, and the token by which it is carried to another query service.
+"""The answers that a session has received, and the token that carries them to another query service.
 
 A service remembers the positions of its own answers; of another service's answers it knows what a session's
 token says. A statement of a session is answered at or beyond them, or ends in a named error.
@@ -33,7 +33,9 @@ _NO_VOID: Mapping[int, int] = {}
 
 
 class BadSessionToken(QueryError):
-    """It was not made by a query service of this cluster, or with another cluster token."""
+    """The error that a token was not made by a query service of this cluster, or with another cluster
+    token.
+    """
 
     code = "bad_session_token"
 
@@ -56,7 +58,7 @@ class SessionPositions:
         self.merge(known)
 
     def __iter__(self) -> Iterator[CubePositions]:
-        """The cube that was answered last at the end."""
+        """Yield the positions; the cube that was answered last comes at the end."""
         with self._lock:
             known = list(self._known.items())
         return iter([CubePositions(cube, cube_id, offsets) for (cube, cube_id), offsets in known])
@@ -91,7 +93,7 @@ class SessionPositions:
                 del self._known[key]
 
     def forget_creations_beside(self, cube: str, cube_id: str) -> None:
-        """What was answered of the cube's predecessors no longer counts."""
+        """Forget the answers about the cube's predecessors."""
         with self._lock:
             for key in [key for key in self._known if key[0] == cube and key[1] != cube_id]:
                 del self._known[key]
@@ -123,7 +125,7 @@ class SessionTokens:
         return ""
 
     def read(self, text: str) -> list[CubePositions]:
-        """Of one token, or of several with SESSION_TOKEN_SEPARATOR between them. Raises BadSessionToken."""
+        """Read a token, or several with SESSION_TOKEN_SEPARATOR between them. Raises BadSessionToken."""
         if len(text) > TOKENS_BYTES_MAX:
             raise _bad(f"at most {TOKENS_BYTES_MAX} bytes", f"{len(text)} bytes")
         found: list[CubePositions] = []

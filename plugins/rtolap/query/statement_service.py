@@ -1,4 +1,4 @@
-"""One statement from text to a stream of batches. The servers call this and nothing else."""
+"""Runs a statement, from its text to a stream of batches. The servers call this and nothing else."""
 
 from __future__ import annotations
 
@@ -226,8 +226,9 @@ class QueryService:
             return self._bound(rewritten, nothing, session), read
 
     def filtered(self, table: pa.Table, condition: str, cancellation: Cancellation | None = None) -> pa.Table:
-        """The rows of a small table that meet the condition of a SHOW: LIKE, about the first column, WHERE or
-        LIMIT. Waits for admission."""
+        """Return the rows of a small table that meet the condition of a SHOW: LIKE, about the first column,
+        WHERE or LIMIT. Waits for admission.
+        """
         with self._turns.open(cancellation or self.cancellation()) as session:
             sql = session.show_filter(condition, table.column_names[0])
             session.register("shown", table)
@@ -357,7 +358,7 @@ class QueryService:
         return [done], table
 
     def _bound(self, rewritten: Rewritten, values: Mapping[str, object], session: Session) -> pa.Schema:
-        """The result's columns, over empty cubes."""
+        """Return the result's columns, over empty cubes."""
         for read in rewritten.reads:
             session.register(read.relation, merge(read, ()))
         for table in rewritten.tables:
@@ -408,7 +409,9 @@ class QueryService:
 def _merged(
     read: CubeRead, merge: PlainMerge, fetched: Fetched, values: Mapping[str, object]
 ) -> tuple[pa.Table | None, Once | None]:
-    """The answer of a plain merge, None where the engine has to; and what those who share it make of it."""
+    """Return the answer of a plain merge, None where the engine has to; and what those who share it make of
+    it.
+    """
 
     def make() -> tuple[pa.Table | None, Once | None]:
         answer = merged_answer(read, merge, fetched.table, values)

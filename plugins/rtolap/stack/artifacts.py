@@ -115,7 +115,7 @@ def find_java() -> str:
 
 
 def pyspark_jars() -> Path:
-    """The folder of jars that pyspark brings; pyspark itself is not imported."""
+    """Return the folder of jars that pyspark brings; pyspark itself is not imported."""
     spec = importlib.util.find_spec("pyspark")
     for location in (spec.submodule_search_locations or []) if spec else []:
         jars = Path(location) / "jars"
@@ -157,7 +157,8 @@ def fetch_jars(
     *,
     checksums: Mapping[str, str] | None = None,
 ) -> Path:
-    """The folder with a sub-folder of jars for each conf of an Ivy module, fetched unless the cache has it.
+    """Return the folder with a sub-folder of jars for each conf of an Ivy module, fetched unless the cache
+    has it.
 
     Ivy writes into a temporary folder that is renamed when it is whole: a crash leaves either nothing or a
     whole folder under the final name. Who fetches holds the folder's lock; other folders are fetched beside

@@ -166,7 +166,7 @@ def airflow_line(layout: StackLayout, ports: Mapping[str, int]) -> str:
 
 
 def load_line(layout: StackLayout, ports: Mapping[str, int]) -> str:
-    """The same for a load over HTTP, but for the names in capitals."""
+    """Return the same for a load over HTTP, but for the names in capitals."""
     netrc = shlex.quote(str(layout.secret("netrc")))
     url = f"http://{HOST}:{ports['stream-load']}/api/DATABASE/TABLE/_stream_load"
     headers = '-H "Expect: 100-continue" -H "column_separator: ,"'

@@ -65,7 +65,7 @@ def archive_flags(program: str, java: str, class_path: Sequence[Path]) -> tuple[
 
 
 def spark_class_path() -> tuple[Path, ...]:
-    """The jars of pyspark, as its launcher puts them on the class path."""
+    """Return the jars of pyspark, as its launcher puts them on the class path."""
     return tuple(sorted(pyspark_jars().glob("*.jar")))
 
 

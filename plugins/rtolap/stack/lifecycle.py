@@ -92,7 +92,10 @@ class Stack:
             ) from error
 
     def start(self, processes: Mapping[str, ManagedProcess], progress: Progress) -> dict[str, RtolapError]:
-        """The failures by name. An interrupt stops those that did not run before."""
+        """Start the processes, and return the failures by name.
+
+        An interrupt stops those that did not run before.
+        """
         ran = {name for name, process in processes.items() if process.pid() is not None}
         try:
             return start_all(processes, progress)

@@ -53,7 +53,7 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def free_port(taken: Collection[int] = ()) -> int:
-    """A port on which nothing listens, not among `taken`."""
+    """Return a port on which nothing listens, not among `taken`."""
     source = random.SystemRandom()
     for _ in range(_TRIES):
         port = source.randrange(_FIRST, _LAST)
@@ -63,7 +63,7 @@ def free_port(taken: Collection[int] = ()) -> int:
 
 
 def choose_port(preferred: int, taken: Collection[int] = ()) -> int:
-    """The preferred port when it is free, another free one otherwise."""
+    """Return the preferred port when it is free, another free one otherwise."""
     if preferred not in taken and is_free(preferred):
         return preferred
     return free_port(taken)

@@ -95,7 +95,7 @@ class ManagedProcess:
         return foreign_listener(self.spec.ports, record)
 
     def log_is_written(self) -> bool:
-        """False when the pump ended before the process did: what it writes is lost."""
+        """Return False when the pump ended before the process did: what it writes is lost."""
         record = self._record()
         return record is None or record.pump is None or _alive(self._pump, record.pump)
 

@@ -64,7 +64,7 @@ DEFAULT_PORTS: dict[str, int] = {
 
 
 class StackState(msgspec.Struct, frozen=True):
-    """What `stack.json` keeps.
+    """The content of `stack.json`.
 
     Attributes:
         ports: by name.

@@ -43,7 +43,11 @@ class Breach:
 
 @dataclass(slots=True)
 class Breaches:
-    """Not thread-safe. Memory: 17 bytes for each slot of a day. `bound_ppm`: as declared."""
+    """The breaches of a declared bound. Not thread-safe. It takes 17 bytes for each slot of a day.
+
+    Attributes:
+        bound_ppm: the bound as declared.
+    """
 
     bound_ppm: int
     window_ms: int
@@ -133,7 +137,7 @@ class Breaches:
         self._first += max(ahead, dropped)
 
     def _spread(self, from_ms: Instants, to_ms: Instants, number: Rates) -> Rates:
-        """Events by slot, evenly between the instants."""
+        """Return events by slot, evenly between the instants."""
         first = from_ms // self._slot_ms
         slots = to_ms // self._slot_ms - first + 1
         row = np.repeat(np.arange(first.size), slots)
@@ -159,7 +163,7 @@ class Breaches:
         self._missing[closed] += number
 
     def _of_windows(self, by_slot: Rates) -> Rates:
-        """Sums over the window that ends at the beginning of each slot."""
+        """Return sums over the window that ends at the beginning of each slot."""
         sums = np.concatenate(([0.0], np.cumsum(by_slot)))
         at = np.arange(by_slot.size)
         window: Rates = sums[at] - sums[np.maximum(at - self._window, 0)]

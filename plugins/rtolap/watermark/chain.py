@@ -46,7 +46,7 @@ class Chain:
         *,
         ended: bool = False,
     ) -> None:
-        """A statement in a record of that partition. A producer that was not known joins."""
+        """Note a statement in a record of that partition. An unknown producer joins."""
         if partition not in self._partitions:
             return  # given away meanwhile: another consumer reads it
         statements = self._told.setdefault(producer, {})
@@ -71,7 +71,7 @@ class Chain:
         return self._told.get(producer, {}).get(partition)
 
     def watermark_ms(self) -> int | None:
-        """Never smaller than before; None while unknown."""
+        """Return the watermark, which never falls; None while unknown."""
         if self._told and self._partitions and not self.held_by():
             statements = [
                 statement
@@ -98,7 +98,10 @@ class Chain:
         return missing_in
 
     def ended(self) -> Mapping[str, int | None]:
-        """Producers that have ended in all partitions read here → their last watermark, if they knew one."""
+        """Return the producers that have ended in all partitions read here.
+
+        Each has its last watermark, None if it knew none.
+        """
         ended: dict[str, int | None] = {}
         for producer, statements in self._told.items():
             if (

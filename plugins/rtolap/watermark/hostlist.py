@@ -79,7 +79,7 @@ class Hosts:
         return ListChange(tuple(fresh), tuple(self.names[at] for at in going.tolist()))
 
     def register(self, names: Sequence[str], now_ms: int, lease_ms: int) -> ListChange:
-        """New hosts, or renewed leases; who was leaving or had left is back."""
+        """Register new hosts, or renew leases. A host that was leaving or had left is back."""
         fresh = [
             name
             for name in dict.fromkeys(names)
@@ -124,7 +124,7 @@ class Hosts:
             self.epoch += 1
 
     def leave(self, latest_ms: Instants, now_ms: int) -> tuple[str, ...]:
-        """Hosts whose lease or grace time is over, or that have been read to their announced end, leave."""
+        """Remove hosts whose lease or grace time is over, or that have been read to their announced end."""
         over = self._until_ms <= now_ms
         ended = ~self._listed & (latest_ms[: len(self.names)] >= self._end_ms)
         leaving = (~self._gone & (over | ended)).nonzero()[0]
@@ -136,14 +136,17 @@ class Hosts:
         return tuple(self.names[at] for at in leaving.tolist())
 
     def indices(self, names: Sequence[str]) -> Indices:
-        """−1 for hosts that are not known or have left: their report is refused."""
+        """Return the indices of hosts.
+
+        Hosts that are unknown or have left get −1, and their report is refused.
+        """
         indices = np.array([self.index.get(name, -1) for name in names], np.int64)
         known = indices >= 0
         indices[known] = np.where(self._gone[indices[known]], -1, indices[known])
         return indices
 
     def kept(self) -> Indices:
-        """The hosts that have not left, for `keep` here, in HostProgress and in HostRates."""
+        """Return the hosts that have not left, for `keep` here, in HostProgress and in HostRates."""
         return (~self._gone).nonzero()[0]
 
     def keep(self, hosts: Indices) -> None:

@@ -36,7 +36,9 @@ def largest_mean(count: int) -> float:
 
 
 def largest_count(mean: float) -> int:
-    """The smallest count that a Poisson variable of this mean exceeds at most with probability TAIL."""
+    """Return the smallest count that a Poisson variable of this mean exceeds at most with probability
+    TAIL.
+    """
     if mean <= _NONE_EXPECTED:
         return 0
     count = max(floor(mean + DEVIATIONS * sqrt(mean) + (DEVIATIONS**2 - 1) / 6), 0)
@@ -62,7 +64,7 @@ def events_at_most(expected: float, dispersion: float) -> float:
 
 
 def _closed(count: int) -> float:
-    """The quantile of a gamma variable of shape count + 1 by Wilson and Hilferty, less its margin."""
+    """Return the quantile of a gamma variable of shape count + 1 by Wilson and Hilferty, less its margin."""
     shape = count + 1
     root = 1.0 - 1.0 / (9.0 * shape) - DEVIATIONS / (3.0 * sqrt(shape))
     return shape * root**3 - _MARGIN
@@ -174,8 +176,9 @@ def missing_of(snapshot: Snapshot, holding: Indices, mark_ms: int, window_ms: in
 
 
 def behind(snapshot: Snapshot, mark_ms: int, window_ms: int, limit: int) -> tuple[Behind, ...]:
-    """The hosts that have not reached `mark_ms`, the furthest behind first; the larger share first among
-    equals."""
+    """Return the hosts that have not reached `mark_ms`, the furthest behind first; the larger share first
+    among equals.
+    """
     late: Indices = np.flatnonzero(snapshot.counting & (snapshot.latest_ms < mark_ms))
     latest_ms = snapshot.latest_ms[late]
     total = float(snapshot.events_per_ms[snapshot.counting].sum())
@@ -195,5 +198,5 @@ def behind(snapshot: Snapshot, mark_ms: int, window_ms: int, limit: int) -> tupl
 
 
 def _up(share: float) -> int:
-    """Parts per million, never less than the share, but for the noise of floating point."""
+    """Return parts per million, never less than the share, but for the noise of floating point."""
     return min(ceil(share * PPM - 1e-6), PPM)

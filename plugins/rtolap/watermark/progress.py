@@ -94,7 +94,7 @@ class ProgressCounters:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a report has changed.
+    """The changes that a report has made.
 
     Attributes:
         accepted: entries of the report that were taken, those without news included.
@@ -184,7 +184,7 @@ class HostProgress:
         return self._combined_ms.copy()
 
     def latest_of(self, hosts: NDArray[np.integer]) -> Instants:
-        """The progress of these hosts only, for HostRates.observe."""
+        """Return the progress of these hosts only, for HostRates.observe."""
         latest_ms: Instants = self._combined_ms[hosts]
         return latest_ms
 
@@ -212,7 +212,7 @@ class HostProgress:
         return self._generations.get(partition)
 
     def partition_latest_ms(self) -> dict[int, int]:
-        """The largest event time per partition that has one."""
+        """Return the largest event time per partition that has one."""
         latest_by_partition = {}
         for partition, row in self._rows.items():
             seen = self._latest_ms[row][self._latest_ms[row] != _ABSENT]

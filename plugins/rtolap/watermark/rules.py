@@ -25,7 +25,7 @@ def _nobody() -> Indices:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a rule decides. Shares are of a window that closes right now.
+    """The decision of a rule. Shares are of a window that closes right now.
 
     Attributes:
         watermark_ms: windows up to it may close; None where nothing is known.
@@ -140,8 +140,9 @@ def counting_columns(snapshot: Snapshot) -> tuple[Mask | None, Instants, Rates, 
 
 
 def decided(snapshot: Snapshot, counting: Mask | None, mark: int, window_ms: int, total: Totals) -> Decision:
-    """The decision for a watermark: who holds it, and what may be missing of a window that closes at it.
-    `counting`: None if everybody does."""
+    """Return the decision for a watermark: who holds it, and what may be missing of a window that closes at
+    it. `counting`: None if everybody does.
+    """
     reached_not = snapshot.latest_ms <= mark
     holding = (reached_not if counting is None else reached_not & counting).nonzero()[0]
     if mark == NEVER:

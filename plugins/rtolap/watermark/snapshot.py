@@ -58,7 +58,7 @@ class Snapshot:
 
 
 def as_ms(instant: int) -> int | None:
-    """NEVER is None in records and messages."""
+    """Convert an instant to milliseconds; NEVER is None in records and messages."""
     return None if instant == NEVER else int(instant)
 
 

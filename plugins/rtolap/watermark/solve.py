@@ -22,7 +22,7 @@ _STEPS_MAX = 8
 
 
 def scale_bits(window_ms: int, shares_sum: float) -> int:
-    """k: so many bits after the point that the largest F still fits into 63 bits."""
+    """Return the number of fractional bits with which the largest F still fits into 63 bits."""
     return 62 - window_ms.bit_length() - ceil(shares_sum + 1).bit_length()
 
 
@@ -64,9 +64,10 @@ def largest_mark(latest_ms: Instants, shares: Shares, allowed: float, window_ms:
 
 
 def _reach(latest_ms: Instants, allowed_ms: float, window_ms: int) -> int:
-    """An instant at which F is probably above the budget, and not far: by a sample of the hosts, as if all
-    had the same share. It only decides how many of them are looked at. `allowed_ms`: how far hosts may be
-    behind, in the mean over all."""
+    """Return an instant at which F is probably above the budget, and not far: by a sample of the hosts, as if
+    all had the same share. It only decides how many of them are looked at. `allowed_ms`: how far hosts may be
+    behind, in the mean over all.
+    """
     if latest_ms.size < _SAMPLE_MIN:
         return BEYOND
     sample_ms = np.sort(latest_ms[::_SAMPLE])
@@ -91,8 +92,9 @@ def about(latest_ms: Instants, position: int) -> int:
 def _before(
     latest_ms: Instants, shares: NDArray[np.int64], budget: int, window_ms: int, high: int
 ) -> int | None:
-    """Everybody is before `high`. None if F(high) fits into the budget; else the last instant at which F
-    does, NEVER if there is none.
+    """Return the last instant at which F fits into the budget when all hosts are before `high`.
+
+    None means that F(high) fits; NEVER means that no instant does.
 
     A host that misses a whole window at `high` is first taken to miss it everywhere. What is left of F is not
     smaller than F, so the last instant at which it fits is the answer, or one below it.
@@ -123,8 +125,9 @@ def _before(
 
 
 def _convex(latest_ms: Instants, shares: NDArray[np.int64], budget: int, high: int) -> int:
-    """The last instant at which F fits, at least `high` if it does there. No host has reached `high`, none
-    misses a whole window.
+    """Return the last instant at which F fits, at least `high` if it does there.
+
+    No host has reached `high`, none misses a whole window.
 
     Of many, Newton's steps come down from above and never pass the answer; who is ahead of one is left out.
     A few are enough unless shares differ by orders of magnitude.

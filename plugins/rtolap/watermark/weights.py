@@ -146,7 +146,7 @@ class HostRates:
         self._since_ms[hosts] = latest_ms
 
     def estimate(self, now_ms: int) -> Estimate:
-        """The rates as they are to be expected by now. Call it about once a second: it also keeps the
+        """Return the rates as they are to be expected by now. Call it about once a second: it also keeps the
         index."""
         if self._ticked_ms == NEVER or now_ms >= self._ticked_ms + self.sample_ms:
             self._tick(now_ms)

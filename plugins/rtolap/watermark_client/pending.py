@@ -86,7 +86,7 @@ class _Level:
 
 @dataclass(slots=True)
 class Pending:
-    """Not thread-safe: the client locks."""
+    """The reports that are still to be sent. Not thread-safe: the client locks."""
 
     more: bool = False
     held_back: bool = False  # are there sources that the last batch left out on purpose?

@@ -120,7 +120,7 @@ class WatermarkSession:
         return None if answer is None else answer.global_ms
 
     def approved_until(self) -> int | None:
-        """Windows that end at or below it have been approved by a person."""
+        """Return windows that end at or below it have been approved by a person."""
         answer = self._answer
         return None if answer is None else answer.approved_until_ms
 

@@ -59,5 +59,5 @@ def test_a_limit_without_sources_is_refused_before_the_cluster_is_reached(
     token.write_text("the token")
     token.chmod(0o600)
     monkeypatch.setenv("RTOLAP_TOKEN_FILE", str(token))
-    with pytest.raises(DefinitionError, match="what is monitored"):
+    with pytest.raises(DefinitionError, match="no sources of the brokers"):
         serve(produce_p99_ms_max=300.0, sources=None)

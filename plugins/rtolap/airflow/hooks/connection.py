@@ -63,6 +63,6 @@ def from_connection(connection: ConnectionLike, settings: Settings) -> Endpoints
 
 
 def _host(url: str) -> str:
-    """As it is written in an address: one of IPv6 in brackets."""
+    """Return the host of `url` as an address spells it: IPv6 addresses are in brackets."""
     host = urlsplit(url).hostname or ""
     return f"[{host}]" if ":" in host else host

@@ -71,7 +71,7 @@ class HBaseHook(AwaitedConnections):
         return ReplicationSources.open(self.cluster)
 
     def test_connection(self) -> tuple[bool, str]:
-        """For the connection's form: do ZooKeeper and HBase's master answer?"""
+        """Return True if ZooKeeper and HBase's master answer. The connection form calls it."""
         try:
             with self.sources() as sources:
                 cluster_id = sources.znodes.cluster_id()
@@ -82,7 +82,7 @@ class HBaseHook(AwaitedConnections):
 
 
 class HBaseReplication(Closeable):
-    """One cluster, connected to when it is first asked, and again after it did not answer. Close it."""
+    """A connection to an HBase cluster. It opens on first use, and again after a failure. Close it."""
 
     def __init__(self, hbase_conn_id: str = HBASE_DEFAULT) -> None:
         self._hook = HBaseHook(hbase_conn_id)
@@ -147,7 +147,10 @@ class HBaseReplication(Closeable):
         return f"{self._hook.cluster.zookeeper}{self._hook.cluster.parent}"
 
     def drop(self, name: str, subscription: Subscription | None) -> None:
-        """From the cluster that the definition names, else from the connection's. Raises NotFound."""
+        """Drop a subscription from the cluster in its definition, else from the connection's.
+
+        Raises NotFound.
+        """
         if subscription is None:
             cluster = self._hook.cluster
             declared = HBaseSource(cluster.zookeeper, cluster.parent)

@@ -26,13 +26,13 @@ def open_kafka(cluster: str = DEFAULT_KAFKA_CLUSTER, kafka_conn_id: str | None =
 
 
 def open_replication(hbase_conn_id: str) -> HBaseReplication:
-    """Nothing is connected to yet."""
+    """Return a hook that has not connected yet."""
     replication: HBaseReplication = _hooks("hbase").HBaseReplication(hbase_conn_id)
     return replication
 
 
 def open_fleet(cluster: str, kafka_conn_id: str | None = None) -> FleetHook:
-    """As `open_kafka`."""
+    """Return a FleetHook, imported on demand as in `open_kafka`."""
     hook: FleetHook = _hooks("fleet").FleetHook(cluster, kafka_conn_id)
     return hook
 

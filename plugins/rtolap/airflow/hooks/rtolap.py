@@ -83,7 +83,7 @@ class RtolapHook(BaseHook):
         return AsyncAgentClient(self.endpoints.agent_url, self.endpoints.token)
 
     def test_connection(self) -> tuple[bool, str]:
-        """For the connection form: do coordinator and agent answer with this token?"""
+        """Return True if coordinator and agent accept the token. The connection form calls it."""
         try:
             with self.coordinator() as coordinator, self.agent() as agent:
                 cluster = coordinator.cluster()

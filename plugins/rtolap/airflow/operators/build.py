@@ -138,7 +138,7 @@ class SparkBuildOperator(ManagedProcessOperator):
     def _attempts(
         self, coordinator: CoordinatorClient, entries: Sequence[QueueEntry]
     ) -> list[BuildSpecMessage]:
-        """An attempt per segment, up to the first that cannot be built any more (purged meanwhile)."""
+        """Return an attempt per segment, up to the first that cannot be built any more (purged meanwhile)."""
         specs: list[BuildSpecMessage] = []
         for entry in entries:
             try:
@@ -182,7 +182,7 @@ class SparkBuildOperator(ManagedProcessOperator):
         return promoted, errors
 
     def _promote(self, coordinator: CoordinatorClient, build: Build) -> bool:
-        """True once READY; False if a later attempt or a purge made this one void.
+        """Return True once READY; False if a later attempt or a purge made this one void.
 
         NotYet, an earlier segment comes first, is retried until `promote_wait_s` and raised then.
         """

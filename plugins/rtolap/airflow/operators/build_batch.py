@@ -17,7 +17,7 @@ PROGRESS_MARK = "rtolap-progress: "
 
 
 class Build(msgspec.Struct, frozen=True):
-    """One attempt, by the names that promotion and failure need."""
+    """A build attempt, identified by the names that promotion and failure need."""
 
     cube: str
     segment: str
@@ -39,7 +39,7 @@ def choose(
     unfinished: Iterable[SegmentInfo],
     held: Collection[QueueEntry] = (),
 ) -> list[QueueEntry]:
-    """The cube's oldest segments, up to the first that could not be promoted with those before it.
+    """Return the cube's oldest segments, up to the first that could not be promoted with those before it.
 
     Promotion goes in the order of event time. `unfinished`: the cube's IMMUTABLE segments; one that has no
     history yet and is not in the queue holds back all later ones. So does one that is `held`.
@@ -70,7 +70,7 @@ def labels(builds: Sequence[Build]) -> dict[str, str]:
 
 
 def builds_of(status: ProcessStatus) -> list[Build]:
-    """The attempts that a process was started for; none if it is no build."""
+    """Return the attempts that a process was started for; none if it is no build."""
     if status.labels.get("kind") != KIND:
         return []
     return msgspec.json.decode(status.labels["builds"], type=list[Build])

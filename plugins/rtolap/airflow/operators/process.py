@@ -94,7 +94,7 @@ class ManagedProcessOperator(BaseOperator):
         return self.wait(context, generation)
 
     def adopts(self, status: ProcessStatus) -> bool:
-        """Is this one-shot, running or done but not yet read, the one that this task would start?"""
+        """Return True if this one-shot, running or not yet read, is the one that this task would start."""
         return (status.is_live or status.state == "SUCCEEDED") and list(status.argv) == list(self.argv)
 
     def start(
@@ -167,7 +167,7 @@ class ManagedProcessOperator(BaseOperator):
         raise AirflowException(failure(status))
 
     def ended_status(self, agent: AgentClient, event: dict[str, Any]) -> ProcessStatus:
-        """The ended process of this wait; raises for one that was replaced or lost."""
+        """Return the ended process of this wait; raises for one that was replaced or lost."""
         if event["state"] == SUPERSEDED:
             raise AirflowFailException(
                 f"{self.process_key} generation {event['generation']} was replaced: {event['reason']}; "

@@ -31,7 +31,7 @@ _RETRIES: dict[str, Any] = {
 
 
 class ReceiverOperator(ManagedProcessOperator):
-    """One receiver, as a task that never ends by itself.
+    """Runs a receiver, as a task that never ends by itself.
 
     `port` 0 lets the receiver find a free one; `bounds` are options of `rtolap receiver serve` by name.
     """
@@ -59,7 +59,7 @@ class ReceiverOperator(ManagedProcessOperator):
 
 
 class LoaderOperator(ManagedProcessOperator):
-    """One loader, as a task that never ends by itself.
+    """Runs a loader, as a task that never ends by itself.
 
     `loader` is the name of its job, `port` that of its process. `complete`: see `Completeness`. A
     loader that was stopped by `rtolap loader stop` stays so, and its task waits until it is cleared. One that
@@ -109,7 +109,8 @@ class SubscriptionOperator(ManagedProcessOperator):
 
 
 def service_dag(kind: Kind, doc_md: str | None) -> DAG:
-    """The DAG `rtolap_<plural>`, to be used with `with`: it keeps the declared services of a kind running.
+    """Return the DAG `rtolap_<plural>`, to be used with `with`: it keeps the declared services of a kind
+    running.
 
     Unpausing it starts them; its run ends when no task is left, and the next one begins at once.
     """
@@ -126,7 +127,7 @@ def service_dag(kind: Kind, doc_md: str | None) -> DAG:
 
 
 def declared_services(kind: Kind) -> XComArg:
-    """The task that reads the declarations; its result is the arguments of an operator, one set each.
+    """Return the task that reads the declarations; its result is the arguments of an operator, one set each.
 
     While nothing is declared it waits: a run without a task would end, and the next begin at once.
     """

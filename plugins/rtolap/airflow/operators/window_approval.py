@@ -56,10 +56,10 @@ class WindowApprovalOperator(ApprovalOperator):
         **kwargs: Any,
     ) -> None:
         reason = Param(
-            "", type="string", title="Reason", description="Why it may go; recorded.", source="task"
+            "", type="string", title="Reason", description="Why it may close; recorded.", source="task"
         )
         super().__init__(
-            subject="Let a window go?",  # both are written when it asks
+            subject="Approve an incomplete window?",  # both are written when it asks
             body=None,
             params={REASON: reason},
             defaults=None,
@@ -110,7 +110,7 @@ class WindowApprovalOperator(ApprovalOperator):
         return answer
 
     def _wait(self, context: Context) -> NoReturn:
-        """For the answer, also for one that is there already, or for the window."""
+        """Wait for the window, or for the answer, which may have been given already."""
         window = self._window()
         self.defer(
             trigger=AnswerTrigger(
@@ -195,7 +195,7 @@ def short(text: str, characters: int) -> str:
 
 
 def responder(answer: Mapping[str, Any]) -> str | None:
-    """The name of who answered, with their id where it is another; None if nobody has."""
+    """Return the name of who answered, with their id where it is another; None if nobody has."""
     user = answer.get("responded_by_user")
     if not user:
         return None

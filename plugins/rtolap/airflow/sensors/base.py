@@ -42,11 +42,11 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
 
     @abstractmethod
     def poll(self, client: Client) -> Any:
-        """The sensor's result, or None while it has to wait."""
+        """Return the sensor's result, or None while it has to wait."""
 
     @abstractmethod
     def found(self, client: Client) -> str:
-        """After a wait in vain: what was expected and what is there, in words."""
+        """Return a sentence about the expected and the found state, after a wait in vain."""
 
     @abstractmethod
     def trigger(self, client: Client) -> BaseTrigger:
@@ -54,7 +54,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
 
     @abstractmethod
     def fired(self, context: Context, event: dict[str, Any]) -> Any:
-        """The sensor's result, of what its trigger has fired."""
+        """Return the sensor's result, of what its trigger has fired."""
 
     def execute(self, context: Context) -> Any:
         with final_at_once(*self.passing), self.client(RtolapHook(self.rtolap_conn_id)) as client:

@@ -84,7 +84,10 @@ class LoadedSensor(DeferredSensor[Loader]):
         return event
 
     def _offsets(self) -> dict[str, int]:
-        """As JSON has them. Raises DefinitionError: exactly one of `offsets` and `until` is wanted."""
+        """Return the offsets as JSON has them.
+
+        Raises DefinitionError unless exactly one of `offsets` and `until` is given.
+        """
         given = self.offsets or {}
         try:
             offsets = {str(int(partition)): int(offset) for partition, offset in given.items()}

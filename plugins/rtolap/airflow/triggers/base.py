@@ -76,5 +76,5 @@ def addressed(trigger: BaseTrigger) -> AddressedTrigger:
 
 
 def address_of(trigger: AddressedTrigger) -> list[Any]:
-    """As JSON has it: equal for triggers that wait for the same."""
+    """Return the address as JSON: equal for triggers that wait for the same."""
     return [trigger.inner, trigger.arguments]

@@ -1,4 +1,4 @@
-"""What a service says of itself, for the log of the task that waits for it: each change of it, once."""
+"""Logs each change of a service's health once, in the log of the task that waits for it."""
 
 from __future__ import annotations
 

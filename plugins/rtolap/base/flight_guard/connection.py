@@ -184,7 +184,7 @@ class Connection:
     # -- events -----------------------------------------------------------------------------------------
 
     def _guarded(self, act: Callable[[], None]) -> None:
-        """Whatever happens to one connection, it happens to no other."""
+        """Run `act`. A failure closes this connection and affects no other."""
         if not self._open:
             return
         try:

@@ -51,7 +51,7 @@ _UNSIGNED = struct.Struct(">I")
 
 
 def parse_header(data: bytes | bytearray | memoryview, at: int = 0) -> tuple[int, int, int, int]:
-    """Length, type, flags and stream of the frame at `at`."""
+    """Return length, type, flags and stream of the frame at `at`."""
     high, low, kind, flags, stream = _HEADER.unpack_from(data, at)
     return high << 8 | low, kind, flags, stream & 0x7FFFFFFF
 
@@ -79,7 +79,7 @@ def window_update(added_bytes: int) -> bytes:
 
 
 def answer(stream: int, status: int, message: str, *, begun: bool) -> bytes:
-    """The end of a call: a status of gRPC and its text. `begun`: its answer's head is sent already.
+    """Return the end of a call: a status of gRPC and its text. `begun`: its answer's head is sent already.
 
     Nothing is entered into the client's table of headers, which belongs to the server behind.
     """

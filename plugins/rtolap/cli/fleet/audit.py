@@ -99,8 +99,10 @@ def _loaded(fleet: KafkaFleet, names: list[str], files: list[str]) -> dict[str, 
 def _collected(
     fleet: KafkaFleet, names: list[str]
 ) -> tuple[dict[str, Snapshot], dict[str, CollectedUsers], dict[str, str]]:
-    """With who uses the topics that belong elsewhere; and why there is no snapshot, by cluster: one that is
-    away does not hide what is wrong with the others."""
+    """Collect snapshots and the users of misplaced topics by cluster, and the reasons for missing snapshots.
+
+    A cluster that is away does not hide the problems of others.
+    """
     found: dict[str, Snapshot] = {}
     users: dict[str, CollectedUsers] = {}
     silent: dict[str, str] = {}

@@ -237,7 +237,7 @@ def _one(broker: int, event: BrokerEvent, by: str | None, reason: str, cluster: 
 
 
 def _operate(opened: OpenedBrokers, broker: int, event: BrokerEvent, by: str, reason: str) -> BrokerRecord:
-    """After what happened by itself is noted: an operation is decided on the present state."""
+    """Operate on the broker's present state, after changes that happened by themselves are noted."""
     for failed, error in opened.note().items():
         warn(f"broker {failed}: {error}")
     return opened.operate(broker, event, by, reason)

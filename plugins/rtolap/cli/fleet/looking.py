@@ -37,7 +37,7 @@ _LEAST_EVERY_MS = 200
 
 SourcesOption = Annotated[
     Path | None,
-    typer.Option("--sources", help="What is read of which broker; by default RTOLAP_FLEET_SOURCES."),
+    typer.Option("--sources", help="File of the brokers' metrics; by default RTOLAP_FLEET_SOURCES."),
 ]
 BrokerOption = Annotated[list[int] | None, typer.Option("--broker", help="Only this one; may be repeated.")]
 EveryOption = Annotated[str, typer.Option(help="Time between two looks.")]
@@ -63,7 +63,7 @@ def declared_sources(path: Path | None) -> FleetSources:
     file = path or Settings().fleet_sources
     if file is None:
         raise DefinitionError(
-            "what is monitored?",
+            "no sources of the brokers' metrics are declared",
             expected="a file of sources",
             action="name it by --sources or RTOLAP_FLEET_SOURCES",
         )
@@ -71,7 +71,10 @@ def declared_sources(path: Path | None) -> FleetSources:
 
 
 def rate_reader(path: Path | None, *, timeout_s: float = RATES_TIMEOUT_S) -> RateReader | None:
-    """None where no sources are declared: a snapshot then says that it has no rates."""
+    """Return a reader of rates; None if no sources are declared.
+
+    A snapshot then says that it has no rates.
+    """
     file = path or Settings().fleet_sources
     return None if file is None else SourceRates(read_sources(file), timeout_s=timeout_s)
 

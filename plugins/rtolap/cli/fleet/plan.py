@@ -39,7 +39,7 @@ from rtolap.fleet.planning.repairs import PlacementPlanner, RackPlanner
 from rtolap.fleet.snapshot.file import load
 from rtolap.model.quantities import size_text
 
-app = typer.Typer(no_args_is_help=True, help="What should move where, why, and what it costs.")
+app = typer.Typer(no_args_is_help=True, help="Plans: which replicas move where, why, and the cost.")
 
 PlanArgument = Annotated[Path, typer.Argument(help="A file that `--out` has kept.")]
 
@@ -49,7 +49,7 @@ PlanArgument = Annotated[Path, typer.Argument(help="A file that `--out` has kept
 def disks(
     options: PlanOptions,
     tolerance: Annotated[
-        float, typer.Option(help="How far from the mean a disk may be, as a share of it.")
+        float, typer.Option(help="Distance of a disk from the mean, as a share of it.")
     ] = TOLERANCE,
 ) -> None:
     """Bring every disk to about the same share of used bytes, by few moves."""
@@ -122,7 +122,7 @@ def remove_disk(
 @with_option_groups
 def factor(
     replicas: Annotated[int, typer.Argument(min=1, help="So many replicas of each partition.")],
-    topic: Annotated[list[str], typer.Option(help="Of this topic; may be repeated.")],
+    topic: Annotated[list[str], typer.Option(help="Plan this topic; may be repeated.")],
     options: PlanOptions,
 ) -> None:
     """Raise the replication factor of topics."""

@@ -42,7 +42,7 @@ from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 SnapshotOption = Annotated[
-    Path | None, typer.Option("--snapshot", help="Of this recorded fleet instead of the cluster as it is.")
+    Path | None, typer.Option("--snapshot", help="Plan for this recorded fleet, not the cluster as it is.")
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Keep the plan in this file.")]
 PlotOption = Annotated[
@@ -138,7 +138,7 @@ class PlanOutput:
             success(f"{self.out}, and for Kafka's tool {files}")
 
     def refuse_other_pictures(self) -> None:
-        """Before anything is planned: no picture is drawn to a file of another form."""
+        """Refuse an unsupported form of picture file before anything is planned."""
         if self.plot is not None:
             picture_format(self.plot)
 

@@ -118,7 +118,7 @@ def _range(spread: dict[str, float]) -> str:
 
 
 def _print_disks(disks: Disks) -> None:
-    """Those that change most."""
+    """Print the disks that change most."""
     change = np.abs(disks.after_bytes - disks.before_bytes)
     order = np.argsort(-change, kind="stable")
     order = np.sort(order[change[order] > 0][:_SHOWN_DISKS])

@@ -27,7 +27,7 @@ COLUMNS = ("broker", "symptom", "evidence", "operations", "held back")
 def policies(
     cluster: Annotated[str, typer.Argument(help="Cluster of the fleet.")],
     slow: Annotated[
-        Path | None, typer.Option(help="What `rtolap fleet slow --json` said of its brokers.")
+        Path | None, typer.Option(help="File with the answer of `rtolap fleet slow --json`.")
     ] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Do what the registry lets be done without a person.")

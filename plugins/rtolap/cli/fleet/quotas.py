@@ -73,7 +73,7 @@ def quotas(
 
 
 def _print_audit(kafka_cluster: str, settings: Settings, as_json: bool) -> None:
-    """One line for each value that was changed; `live`: what it was before."""
+    """Print a line for each changed value; its column `live` has the value before the change."""
     with open_administration(kafka_cluster) as administration:
         cluster_id = administration.describe_cluster().cluster_id
     with open_metadata(settings) as store:

@@ -119,7 +119,7 @@ def serve(
 def _reached(
     opened: ExitStack, cluster: str, stopping: threading.Event, metrics: MoverMetrics
 ) -> FleetAdministration | None:
-    """The cluster, as soon as it answers; None if the process is stopped before."""
+    """Return the cluster, as soon as it answers; None if the process is stopped before."""
     while not stopping.is_set():
         try:
             return opened.enter_context(open_administration(cluster))

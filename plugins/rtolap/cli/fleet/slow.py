@@ -49,7 +49,7 @@ def slow(
     readings: Annotated[
         int, typer.Option(min=1, help="So many in a row make a broker slow, or well.")
     ] = _DEFAULTS.looks,
-    all_brokers: Annotated[bool, typer.Option("--all", help="Those that are well too.")] = False,
+    all_brokers: Annotated[bool, typer.Option("--all", help="Show healthy brokers too.")] = False,
     snapshot: SnapshotOption = None,
     cluster: SharesOfOption = None,
     every: EveryOption = "5s",

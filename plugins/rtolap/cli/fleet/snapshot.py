@@ -78,8 +78,10 @@ def document(taken: Snapshot) -> dict[str, Any]:
 
 
 def log_dir_rows(taken: Snapshot) -> list[dict[str, Any]]:
-    """A row a log directory; one for a broker of which none is known. Bytes a second are of the partitions
-    that the broker leads, None where they are not known."""
+    """Return a row a log directory; one for a broker of which none is known.
+
+    Bytes a second are of the partitions that the broker leads, None where they are not known.
+    """
     brokers, replicas = taken.brokers, taken.replicas
     of_broker = np.bincount(replicas.brokers, minlength=len(brokers))
     led = taken.partitions.leaders

@@ -120,7 +120,9 @@ def _request(name: str) -> RequestType:
 def stage_lines(
     taken: Iterable[StageWindow], brokers: Sequence[int], requests: Sequence[RequestType]
 ) -> list[StageLine]:
-    """A line for each broker and request type that ever had a request; for fetches without the long poll."""
+    """Return a line for each broker and request type that ever had a request; for fetches without the long
+    poll.
+    """
     values: dict[tuple[int, RequestType], list[tuple[int, Floats, float]]] = {}
     for window in taken:
         p99_ms, _ = judged_p99_ms(window)

@@ -84,7 +84,7 @@ def tiers(
 
 
 def topic_documents(view: TierView, behind: int) -> list[dict[str, Any]]:
-    """A document for each topic; offsets, bytes and segments are None where they are not known."""
+    """Return a document for each topic; offsets, bytes and segments are None where they are not known."""
     partitions, copies = view.partitions, view.copies
     offsets = {tier: partitions.offsets(tier) for tier in Tier}
     uncopied, segments, lags = uncopied_bytes(view), segments_behind(view), lagging(view, behind)
@@ -127,7 +127,7 @@ def topic_documents(view: TierView, behind: int) -> list[dict[str, Any]]:
 
 
 def _range(view: TierView, partition: int, tier: Tier) -> list[int] | None:
-    """From the first offset up to the one after the last."""
+    """Return the first offset, and the offset after the last one; None if unknown."""
     start, end = view.partitions.bounds[partition, tier : tier + 2].tolist()
     return None if start == UNKNOWN else [start, end]
 
@@ -137,7 +137,7 @@ def _known(value: int) -> int | None:
 
 
 def _told(values: np.ndarray) -> int | None:
-    """The sum of what agents tell, None where none tells."""
+    """Return the sum of what agents tell, None where none tells."""
     return _known(known_sum(values)) if len(values) else None
 
 

@@ -40,7 +40,7 @@ _DIR = Path(DEFAULT_DIR)
 
 
 class ProgressView:
-    """One line a component: live on a terminal, a line per change elsewhere. Written to stderr."""
+    """A view with a line per component on stderr: live on a terminal, a line per change elsewhere."""
 
     def __init__(self) -> None:
         self._rows: dict[str, tuple[str, str, float]] = {}

@@ -21,11 +21,11 @@ ClusterOption = Annotated[
 
 
 def source_of(cluster: str) -> HBaseSource:
-    """From `host:port,host:port/hbase`; the parent node may be left out."""
+    """Parse `host:port,host:port/hbase`; the parent node may be left out."""
     return HBaseSource.parse(cluster or Settings().hbase)
 
 
 def key_of(cluster: str) -> ClusterKey:
-    """As `source_of`."""
+    """Return the key of the cluster that `source_of` finds."""
     source = source_of(cluster)
     return ClusterKey(source.zookeeper, source.parent)

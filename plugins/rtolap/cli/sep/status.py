@@ -182,7 +182,7 @@ def wait(
     name: Annotated[str, typer.Argument(help="The subscription, or another peer of HBase.")],
     timeout: Annotated[str, typer.Option(help="Give up after so long, such as 10m.")] = "10m",
     before: Annotated[
-        str | None, typer.Option(help="What was written before this instant, in the past; else before now.")
+        str | None, typer.Option(help="Wait for edits before this past instant; else before now.")
     ] = None,
     cluster: ClusterOption = "",
     as_json: JsonOption = False,

@@ -73,7 +73,7 @@ def plot(
         str | None, typer.Option(help="Mark when windows of this length (5m) could close.")
     ] = None,
     lag: Annotated[
-        bool, typer.Option("--lag", help="How far behind the clock, instead of event time.")
+        bool, typer.Option("--lag", help="Draw the distance behind the clock, not event time.")
     ] = False,
     source: Annotated[
         str | None, typer.Option("--from", help="A file of `history --json`, - for standard input.")

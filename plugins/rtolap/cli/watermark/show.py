@@ -27,7 +27,7 @@ UNITS_MAX = 20_000  # as many as there can be
 def show(
     application: Annotated[
         str | None,
-        typer.Argument(help="One application; else all.", autocompletion=complete_application),
+        typer.Argument(help="Name of an application; else all.", autocompletion=complete_application),
     ] = None,
     units: Annotated[bool, typer.Option("--units", help="And every unit: processor/key group.")] = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Every second, until Ctrl-C.")] = False,
@@ -59,7 +59,7 @@ def _names(client: CoordinatorClient, application: str | None) -> list[str]:
 
 
 def _watch(client: CoordinatorClient, application: str | None, units: bool) -> None:
-    """Until Ctrl-C, which is how it is meant to end."""
+    """Show the watermarks until Ctrl-C, the intended way to end it."""
     try:
         with Live(console=console, auto_refresh=False) as live:
             while True:

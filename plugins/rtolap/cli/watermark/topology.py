@@ -95,7 +95,7 @@ def _write(out: Path, declared: Application, marks: ApplicationWatermarks, units
 
 
 def _holding(declared: Application, marks: ApplicationWatermarks) -> frozenset[str]:
-    """The levels that the global low watermark stands at, the topmost of them."""
+    """Return the levels that the global low watermark stands at, the topmost of them."""
     at_it = {name for name in declared.in_order() if _output_ms(marks, name) == marks.global_ms}
     return frozenset(name for name in at_it if not at_it.intersection(declared.upstreams(name)))
 

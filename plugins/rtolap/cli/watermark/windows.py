@@ -63,7 +63,7 @@ def approve(
         if not yes:
             for line in _reasons(client.explain_window(application, until_ms)):
                 error_console.print(f"  {line}", highlight=False, markup=False)
-            typer.confirm(f"Let windows of {application} up to {at(until_ms)} go?", abort=True, err=True)
+            typer.confirm(f"Approve windows of {application} up to {at(until_ms)}?", abort=True, err=True)
         info = client.approve_windows(application, until_ms, by or getpass.getuser(), reason)
     if as_json:
         print_json(info.approvals)

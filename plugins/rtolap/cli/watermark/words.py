@@ -20,12 +20,15 @@ def at(instant_ms: int | None) -> str | None:
 
 
 def span(duration_ms: int | None) -> str | None:
-    """To the second; what is ahead of the clock is 0s."""
+    """Format a duration in seconds. A time ahead of the clock is 0s."""
     return None if duration_ms is None else format_duration(max(duration_ms, 0) // 1000 * 1000)
 
 
 def complete_application(incomplete: str) -> list[str]:
-    """For the shell, which has no room for errors: nothing where no coordinator answers at once."""
+    """Complete the name of an application for the shell, which has no room for errors.
+
+    Nothing is offered unless a coordinator answers at once.
+    """
     adopt_running_stack()
     try:
         with coordinator_client(timeout_s=_COMPLETE_S, retry_s=0.0) as client:

@@ -39,7 +39,7 @@ def watermarks(running: RunningApplication, now_ms: int) -> wire.ApplicationWate
 def hosts(
     running: RunningApplication, level: str, now_ms: int, limit: int, before_ms: int | None = None
 ) -> wire.HostsInfo:
-    """The hosts that have not reached `before_ms` (now, if None), the furthest behind first."""
+    """Return the hosts that have not reached `before_ms` (now, if None), the furthest behind first."""
     source = running.source(level)
     marks = running.published.marks.levels.get(level)
     watermark_ms = None if marks is None else marks.input_ms

@@ -122,7 +122,7 @@ def _level(application: Application, rows: Rows, at: int, name: str, names: list
 
 
 def _traces(places: Places, instants_ms: Instants) -> Iterator[tuple[int, Indices, Instants]]:
-    """Per name: the samples in which it has a place, and its instant in each."""
+    """Yield, per name, the samples in which it has a place, and its instant in each."""
     samples, place = np.nonzero(places != NOBODY)
     index = places[samples, place]
     order = np.argsort(index, kind="stable")

@@ -46,7 +46,7 @@ Held = tuple[Name, int]
 
 
 def _row_kind(levels: int) -> np.dtype[np.void]:
-    """The columns of a sample, as the module describes them."""
+    """Return the columns of a sample, as the module describes them."""
     return np.dtype(
         [
             ("number", "<i8"),
@@ -71,7 +71,7 @@ def _empty_rows(levels: int, size: int) -> Rows:
 
 
 def _for_levels(rows: Rows, before: Sequence[str], after: Sequence[str]) -> Rows:
-    """Rows of these levels made of rows of those: levels of one name keep what is known of them."""
+    """Return rows of the new levels made of rows of the old: levels of the same name keep their values."""
     converted = _empty_rows(len(after), rows.size)
     for column in ("number", "at_ms", "global_ms"):
         converted[column] = rows[column]
@@ -137,7 +137,7 @@ class Ring:
         return self._room[self._cut : self._cut + 1]
 
     def ordered(self) -> Rows:
-        """A copy, the oldest first."""
+        """Return a copy, the oldest first."""
         cut = self._cut
         return np.concatenate([self.filled[cut:], self.filled[:cut]])
 
@@ -173,7 +173,7 @@ class History:
         self._names_looked_at = _NAMES_FREE
 
     def changed(self, levels: Sequence[str]) -> History:
-        """The history of the same application with other levels: those of one name go on."""
+        """Return the history of the same application with other levels: those of one name go on."""
         after = History(levels)
         for ring, grown in ((self._fine, after._fine), (self._coarse, after._coarse)):
             grown.extend(_for_levels(ring.ordered(), self.levels, after.levels))
@@ -203,8 +203,9 @@ class History:
         return min(oldest, default=None)
 
     def rows(self, since_ms: int, until_ms: int, rows_max: int) -> Rows:
-        """A copy of the samples in `[since_ms, until_ms]`, oldest first; of more than `rows_max` the last in
-        each of so many equal spans of time."""
+        """Return a copy of the samples in `[since_ms, until_ms]`, oldest first; of more than `rows_max` the
+        last in each of so many equal spans of time.
+        """
         fine, coarse = self._fine.ordered(), self._coarse.ordered()
         if fine.size:
             coarse = coarse[coarse["number"] < fine["number"][0]]

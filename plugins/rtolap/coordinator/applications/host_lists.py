@@ -125,7 +125,7 @@ class HostLists:
 
 
 def read_list(listed: HostList, store: MetadataStore, places: ListPlaces) -> list[str]:
-    """The names, from where they may be read. An empty list is an error: it would let every window go.
+    """Return the names, from where they may be read. An empty list is an error: it would let every window go.
     Never repeats the content of a file."""
     places.check(listed)  # again: where a link leads may have changed since the declaration
     match listed.kind:

@@ -44,7 +44,10 @@ class _Declarations:
         self._records.create(self._application(definition))
 
     def change(self, name: str, definition: Definition) -> bool:
-        """False if it is that already. Raises DefinitionError, NotFound, Refused."""
+        """Change the definition.
+
+        Return False if it is the same already. Raises DefinitionError, NotFound, Refused.
+        """
         application = self._application(definition)
         if application.name != name:
             raise DefinitionError(

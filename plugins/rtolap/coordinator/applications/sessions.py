@@ -72,7 +72,10 @@ class Sessions:
         return self._sessions.get(client_id)
 
     def begin(self, batch: ReportBatch, now_ms: int) -> Session:
-        """A session that knows nothing yet. Raises Refused where there are too many clients."""
+        """Begin and return a session that knows nothing yet.
+
+        Raises Refused where there are too many clients.
+        """
         before = self._sessions.get(batch.client_id)
         if before is None and len(self._sessions) >= CLIENTS_MAX:
             raise Refused("too many clients report", expected=f"at most {CLIENTS_MAX}")

@@ -70,7 +70,7 @@ def attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
 
 
 def build(spark: SparkSession, wanted: Sequence[Verified]) -> Iterator[tuple[BuildSpec, HistoryManifest]]:
-    """Steps 2 to 6 of a batch. Each version as soon as it is whole, in order."""
+    """Run steps 2 to 6 of a batch. Yields each version as soon as it is complete, in order."""
     specs = [each.spec for each in wanted]
     inputs = [each.inputs for each in wanted]
     events = [each.events for each in inputs]
@@ -90,7 +90,7 @@ def build(spark: SparkSession, wanted: Sequence[Verified]) -> Iterator[tuple[Bui
 def _in_memory(
     spark: SparkSession, store: ObjectStore, specs: Sequence[BuildSpec], inputs: Sequence[BuildInputs]
 ) -> list[list[CuboidEntry]]:
-    """Steps 3 and 4 of small segments: files are written once, where they stay."""
+    """Run steps 3 and 4 for small segments: files are written once, where they stay."""
     schema, of_cube = specs[0].schema, cuboids(specs[0].cube_definition)
     rows = read_rows(store, schema, [each.files for each in inputs])
     report("read", specs[0], segments=len(specs), rows=rows.num_rows)
@@ -108,7 +108,7 @@ def _in_memory(
 def _in_files(
     spark: SparkSession, store: ObjectStore, specs: Sequence[BuildSpec], inputs: Sequence[BuildInputs]
 ) -> list[list[CuboidEntry]]:
-    """Steps 3 and 4 of large segments: tasks write below a scratch folder, and its files are moved."""
+    """Run steps 3 and 4 for large segments: tasks write below a scratch folder, and its files are moved."""
     writer: PieceWriter | CuboidWriter
     if executors_run_python(spark):
         writer = PieceWriter(spark, store, specs)
@@ -125,7 +125,7 @@ def _in_files(
 
 
 def _verified(spec: BuildSpec) -> Verified | HistoryManifest | RtolapError:
-    """The inputs if it may be built, the manifest if it is built already, or why it is not built."""
+    """Return the inputs if it may be built, the manifest if it is built already, or why it is not built."""
     try:
         store = open_store(spec.object_store)
         if store.exists(history.manifest_path(spec.location)):
@@ -147,7 +147,7 @@ def _failed(spec: BuildSpec, error: Exception) -> int:
 
 
 def _said(error: Exception) -> str:
-    """The error's text; of one in a task of ours what it says, without the way there."""
+    """Return the error's text; of one in a task of ours what it says, without the way there."""
     text = str(error)
     if isinstance(error, PythonException):
         _, _, after = text.rpartition('\n  File "')

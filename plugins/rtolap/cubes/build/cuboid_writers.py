@@ -136,7 +136,9 @@ class CuboidWriter:
             self._write(self._written(job.parent), job.cuboids)
 
     def _inputs(self, inputs: Sequence[Sequence[str]]) -> DataFrame:
-        """Rows of all segments in one scan, each with its place in the batch, out of its file's path."""
+        """Return rows of all segments in one scan, each with its place in the batch, out of its file's
+        path.
+        """
         columns = spark_schema(self._schema, self.cuboids[0])
         paths = [(path, place) for place, of_segment in enumerate(inputs) for path in of_segment]
         if not paths:
@@ -153,7 +155,7 @@ class CuboidWriter:
         return rows.withColumn(_PATH, path).join(F.broadcast(places), _PATH).drop(_PATH)
 
     def _written(self, cuboid: Cuboid) -> DataFrame:
-        """A cuboid of this batch; Spark finds the place in the batch in the folders' names."""
+        """Return a cuboid of this batch; Spark finds the place in the batch in the folders' names."""
         columns = spark_schema(self._schema, cuboid).add(SEGMENT_COLUMN, T.IntegerType())
         folder = self._folders[cuboid.name]
         if not self._store.exists(folder):  # nothing was written: there are no events
@@ -194,7 +196,7 @@ class CuboidWriter:
 
 
 def next_job(all_cuboids: tuple[Cuboid, ...], sizes: dict[str, int]) -> CuboidJob | None:
-    """The next cuboids to write, and out of which one; None when all are.
+    """Return the next cuboids to write, and out of which one; None when all are.
 
     `sizes`: bytes of those that are written, by name; the base, the first, is. Of the largest cuboids that
     are missing, those that share their smallest parent make one job. Where that parent is small, whatever

@@ -100,7 +100,9 @@ def is_small(
 
 
 def group_rows(spark: SparkSession, schema: Schema, cuboids: Sequence[Cuboid], rows: pa.Table) -> pa.Table:
-    """Rows of all cuboids and segments, out of rows of the base cuboid with their place in the batch."""
+    """Return rows of all cuboids and segments, out of rows of the base cuboid with their place in the
+    batch.
+    """
     tasks = spark.sparkContext.defaultParallelism
     settings = {
         "spark.sql.adaptive.enabled": "false",  # it would run each stage as a job of its own
@@ -116,6 +118,8 @@ def group_rows(spark: SparkSession, schema: Schema, cuboids: Sequence[Cuboid], r
 
 
 def _hashed_groups_max(schema: Schema) -> int:
-    """Groups with sketches that one task may hold in its hash table; Spark's own bound, 128, is for any."""
+    """Return groups with sketches that one task may hold in its hash table; Spark's own bound, 128, is for
+    any.
+    """
     sketches = sum(partial.accumulator.sketch_bytes for partial in schema.partials)
     return max(128, _SKETCH_BYTES_MAX // (_PLAIN_GROUP_BYTES + sketches))

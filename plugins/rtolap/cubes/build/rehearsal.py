@@ -96,7 +96,7 @@ def rehearse(spark: SparkSession, folder: Path) -> int:
 
 
 def staged_rows(spark: SparkSession) -> pa.Table:
-    """Rows of the base cuboid."""
+    """Return rows of the base cuboid."""
     columns = spark_schema(_SCHEMA, cuboids(_CUBE)[0])
     made = {
         "minute_start": F.timestamp_seconds(F.col("id") % 60 * 60),

@@ -27,7 +27,7 @@ _LOCAL_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
 def open_session() -> SparkSession:
-    """The session of spark-submit, with its own settings where the caller made none.
+    """Return the session of spark-submit, with its own settings where the caller made none.
 
     On a local master nobody watches the pages of a session that is over in seconds: they are not served.
     """

@@ -1,4 +1,4 @@
-"""From events to partial aggregates, and from partial aggregates to fewer of them.
+"""Turns events into partial aggregates, and partial aggregates into fewer of them.
 
 All in local form (see `schema`), one grouping for all segments of a batch. A null dimension is a group of its
 own, as in SQL. What is kept of a group's events, and how that merges, is for each function to say: see
@@ -86,7 +86,7 @@ def _reduced_in_slices(
     chosen: Sequence[Partial],
     target: pa.Schema,
 ) -> list[pa.Table]:
-    """The same rows with those of each slice merged by themselves, where that leaves few.
+    """Return the same rows with those of each slice merged by themselves, where that leaves few.
 
     A slice stays in the processor's cache, needs no common dictionary and, having few possible keys, no hash.
     """
@@ -107,7 +107,9 @@ def _reduced_in_slices(
 
 
 def _few_keys(table: pa.Table, names: Sequence[str]) -> list[Coded] | None:
-    """The coded keys, or None where so many are possible that merging may leave most rows as they are."""
+    """Return the coded keys, or None where so many are possible that merging may leave most rows as they
+    are.
+    """
     possible_max = table.num_rows // _ROWS_PER_KEY_MIN
     columns = [single_chunk(table.column(name)) for name in names]
     in_dictionaries = [len(column.dictionary) + 1 for column in columns if _is_dictionary(column)]
@@ -196,7 +198,7 @@ def time_keys(schema: Schema, event_ms: NDArray[np.int64]) -> TimeKeys:
 def _of_buckets(
     starts_ms: bytes, zone: str, units: tuple[TimeUnit, ...], first_weekday: int, window_ms: int
 ) -> TimeKeys:
-    """The keys of bucket starts (little-endian 64-bit). Nobody writes into them."""
+    """Return the keys of bucket starts (little-endian 64-bit). Nobody writes into them."""
     start_ms = np.frombuffer(starts_ms, np.int64)
     segment_ms = start_ms // window_ms * window_ms
     local = _local_time(start_ms, zone)
@@ -229,7 +231,7 @@ def _floor_local(local: pa.Array, unit: TimeUnit, first_weekday: int) -> pa.Arra
 
 
 def _bucket_ms(schema: Schema, event_ms: NDArray[np.int64]) -> int:
-    """The widest bucket that never straddles a segment or a unit of local time."""
+    """Return the widest bucket that never straddles a segment or a unit of local time."""
     window_ms = schema.cube.segment.window_ms
     early = len(event_ms) > 0 and int(event_ms.min()) < _WHOLE_MINUTES_SINCE_MS
     by_seconds = "second" in schema.cube.time_dimensions

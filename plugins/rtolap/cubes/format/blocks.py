@@ -52,7 +52,9 @@ class Part(NamedTuple):
 
 
 def read_blocks(store: ObjectStore, schema: Schema, path: str, groups: Sequence[int]) -> Iterator[Block]:
-    """Rows of the base cuboid out of these row groups of a Parquet file, in a block each or in several."""
+    """Yield rows of the base cuboid out of these row groups of a Parquet file, in a block each or in
+    several.
+    """
     expected = physical_schema(schema, plain=True)
     names = schema.cube.all_dimensions
     strings = [name for name in names if pa.types.is_string(expected.field(name).type)]
@@ -69,7 +71,8 @@ def read_blocks(store: ObjectStore, schema: Schema, path: str, groups: Sequence[
 
 
 def split(schema: Schema, block: Block, pieces: int) -> Iterator[Part]:
-    """Parts by a hash of the keys: rows with equal keys fall into the same piece, wherever they were read.
+    """Yield parts by a hash of the keys: rows with equal keys fall into the same piece, wherever they were
+    read.
 
     Rows are merged first where that leaves clearly fewer.
     """
@@ -100,7 +103,7 @@ def split(schema: Schema, block: Block, pieces: int) -> Iterator[Part]:
 
 
 def joined(schema: Schema, dimensions: int, parts: Sequence[bytes]) -> Block:
-    """The rows of all parts; they have so many keys."""
+    """Return the rows of all parts; they have so many keys."""
     batches = [pa.ipc.open_stream(pa.py_buffer(part)).read_next_batch() for part in parts]
     keys = []
     for place in range(dimensions):
@@ -114,7 +117,7 @@ def joined(schema: Schema, dimensions: int, parts: Sequence[bytes]) -> Block:
 
 
 def in_one(schema: Schema, blocks: Sequence[Block]) -> Block:
-    """The rows of all blocks, which have keys of the same dimensions."""
+    """Return the rows of all blocks, which have keys of the same dimensions."""
     keys = [
         _ordered([_with_null(key) for key in of_key], [key.codes for key in of_key])
         for of_key in zip(*(block.keys for block in blocks), strict=True)
@@ -127,13 +130,13 @@ def in_one(schema: Schema, blocks: Sequence[Block]) -> Block:
 
 
 def merged(schema: Schema, block: Block, places: Sequence[int]) -> Block:
-    """Grouped by the keys at these places; in the order of their codes."""
+    """Group by the keys at these places, in the order of their codes."""
     keys = [block.keys[place] for place in places]
     return _merged(schema, block, keys, group_in_order(keys, block.rows))
 
 
 def write_block(store: ObjectStore, path: str, schema: Schema, names: Sequence[str], block: Block) -> int:
-    """A Parquet file of history, with keys of these names. Returns its size in bytes."""
+    """Write a Parquet file of history with keys of these names, and return its size in bytes."""
     expected = physical_schema(schema, names, plain=True)
     arrays = [_values_of(key, field.type) for key, field in zip(block.keys, expected, strict=False)]
     arrays += [_as_stored(column, partial.type) for column, partial in
@@ -150,7 +153,7 @@ def write_block(store: ObjectStore, path: str, schema: Schema, names: Sequence[s
 
 
 def _tables(parquet: pq.ParquetFile, group: int, names: Sequence[str]) -> Iterator[pa.Table]:
-    """A row group at once, unless its rows are large, as with sketches."""
+    """Yield a row group at once, unless its rows are large, as with sketches."""
     size = parquet.metadata.row_group(group)
     if size.total_byte_size <= _READ_BYTES_MAX:
         yield parquet.read_row_group(group, columns=names, use_threads=False)
@@ -170,7 +173,7 @@ def _key(column: pa.Array, kind: pa.DataType) -> Coded:
 
 
 def _compact(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Decimals as unscaled longs where all of them fit."""
+    """Return decimals as unscaled longs where all of them fit."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     column = column.cast(kind)
@@ -192,7 +195,7 @@ def _wide(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _values_of(key: Coded, kind: pa.DataType) -> pa.Array:
-    """The key column; strings keep their dictionary, which a file takes as it is."""
+    """Return the key column; strings keep their dictionary, which a file takes as it is."""
     assert key.values is not None, "keys of blocks have values"
     absent = key.codes == key.radix - 1
     indices = pa.array(key.codes.astype(np.int32), mask=absent if absent.any() else None)
@@ -202,13 +205,13 @@ def _values_of(key: Coded, kind: pa.DataType) -> pa.Array:
 
 
 def _with_null(key: Coded) -> pa.Array:
-    """The values that the codes stand for, null included."""
+    """Return the values that the codes stand for, null included."""
     assert key.values is not None, "keys of blocks have values"
     return pa.concat_arrays([key.values, pa.nulls(1, key.values.type)])
 
 
 def _with_values(codes: NDArray[np.integer], key: Coded) -> pa.DictionaryArray:
-    """A dictionary array of these codes, without values that none of many has."""
+    """Return a dictionary array of these codes, without values that none of many has."""
     values = _with_null(key)
     if key.radix > max(len(codes), 1):
         used = np.unique(codes)
@@ -219,7 +222,7 @@ def _with_values(codes: NDArray[np.integer], key: Coded) -> pa.DictionaryArray:
 
 
 def _ordered(values: Sequence[pa.Array], codes: Sequence[NDArray[np.integer]]) -> Coded:
-    """One column out of the codes of several: they ascend with the values, null comes last."""
+    """Unite the codes of several arrays in one column. Codes ascend with the values, and null comes last."""
     together = pa.concat_arrays(values).dictionary_encode()
     distinct = together.dictionary
     rank = np.empty(len(distinct) + 1, np.int64)
@@ -265,7 +268,7 @@ class _BlockColumn(GroupedArray):
 
 
 def _hashes(block: Block) -> NDArray[np.uint64]:
-    """Hashes of the rows' keys, the same in every process."""
+    """Return hashes of the rows' keys, the same in every process."""
     hashes = np.zeros(block.rows, np.uint64)
     for key in block.keys:
         assert key.values is not None, "keys of blocks have values"
@@ -295,7 +298,7 @@ def _narrow_codes(key: Coded) -> NDArray[np.integer]:
 
 
 def _narrow(columns: Sequence[pa.Array]) -> list[pa.Array]:
-    """Whole numbers in as few bytes as the largest of their column needs."""
+    """Store integers in as few bytes as the largest of their column needs."""
     return [_narrowed(column) if pa.types.is_integer(column.type) else column for column in columns]
 
 

@@ -61,7 +61,7 @@ def batches(specs: Sequence[BuildSpec], segments_max: int) -> list[list[BuildSpe
 
 
 def new_scratch(batch: Sequence[BuildSpec]) -> str:
-    """A folder for one try of the batch."""
+    """Return a folder for one try of the batch."""
     return f"{batch[0].location}/{SCRATCH_FOLDER}-{uuid.uuid4().hex[:8]}"
 
 
@@ -190,7 +190,9 @@ def _make_durable(store: ObjectStore, location: str, entries: Iterable[CuboidEnt
 
 
 def read_rows(store: ObjectStore, schema: Schema, inputs: Sequence[Sequence[str]]) -> pa.Table:
-    """Rows of the base cuboid out of these files of each segment, each row with its place in the batch."""
+    """Return rows of the base cuboid out of these files of each segment, each row with its place in the
+    batch.
+    """
     expected = physical_schema(schema, plain=True)
 
     def read(path: str, place: int) -> pa.Table:
@@ -219,7 +221,10 @@ class VersionWriter:
         self._rows = rows.drop_columns([CUBOID_COLUMN, SEGMENT_COLUMN]).take(order).combine_chunks()
 
     def write(self, number: int) -> list[CuboidEntry]:
-        """The files of the cuboid with this number, an entry per spec. When this returns they are durable."""
+        """Write the files of the cuboid with this number, and return an entry per spec.
+
+        When this returns they are durable.
+        """
         cuboid = self._cuboids[number]
         expected = physical_schema(self._specs[0].schema, cuboid.dimensions, plain=True)
         of_cuboid = self._rows.select(expected.names)

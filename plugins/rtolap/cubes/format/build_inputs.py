@@ -37,7 +37,10 @@ class BuildInputs(NamedTuple):
 
 
 def read_specs(argument: str) -> list[BuildSpec]:
-    """One spec or a list of them, from a local path or a URI. Raises DefinitionError or NotFound."""
+    """Read a build specification, or a list of them, from a local path or a URI.
+
+    Raises DefinitionError or NotFound.
+    """
     folder, _, name = (argument if "://" in argument else Path(argument).absolute().as_uri()).rpartition("/")
     data = open_store(folder).read(name)
     try:

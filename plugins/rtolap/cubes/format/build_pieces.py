@@ -123,7 +123,7 @@ def pieces_of(rows: int, size_bytes: int, segments: int, tasks: int) -> int:
 
 
 def plan_combined(spooled: Iterable[Spooled]) -> list[Combined]:
-    """A task for each cuboid of a segment, several where it has many rows; the largest first."""
+    """Return a task for each cuboid of a segment, several where it has many rows; the largest first."""
     by_cuboid: dict[tuple[int, int], list[Spooled]] = {}
     for part in spooled:
         by_cuboid.setdefault((part.segment, part.cuboid), []).append(part)
@@ -155,11 +155,11 @@ class BuildTasks:
         self._folder = folder
 
     def folder_of(self, cuboid: int) -> str:
-        """The folder below which the files of a cuboid lie, by segment."""
+        """Return the folder below which the files of a cuboid lie, by segment."""
         return f"{self._folder}/cuboid-{cuboid}"
 
     def read(self, task: Read) -> Iterator[tuple[int, bytes]]:
-        """Place of a piece, and rows of it."""
+        """Return the place of a piece, and its rows."""
         for block in read_blocks(self._store, self._schema, task.source.path, task.source.groups):
             for part in split(self._schema, block, task.pieces):
                 yield task.first + part.piece, part.data
@@ -261,7 +261,7 @@ def _sizes(store: ObjectStore, path: str) -> list[_Size]:
 
 
 def _runs(rows: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Neighbouring row groups that a task reads."""
+    """Yield neighbouring row groups that a task reads."""
     run: list[int] = []
     total = 0
     for number, of_group in enumerate(rows):
@@ -276,5 +276,5 @@ def _runs(rows: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 @lru_cache(maxsize=4)
 def _opened(uri: str) -> ObjectStore:
-    """One client a process, whatever the number of its tasks."""
+    """Return the object store at `uri`. All tasks of a process share a client."""
     return open_store(uri)

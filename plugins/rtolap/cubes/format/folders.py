@@ -1,4 +1,4 @@
-"""Where a cube's files lie in the object store.
+"""The places of a cube's files in the object store.
 
     staged/<cube>/<cube id>/<segment>/v<version>/<replica set>-<unique>
     history/<cube>/<cube id>/<segment>/v<version>-<build id>
@@ -37,22 +37,22 @@ def creation_folder(root: Root, cube: str, cube_id: str) -> str:
 
 
 def segment_folders(root: Root, cube: str, cube_id: str, segment: str) -> tuple[str, ...]:
-    """With an id in the path, and without."""
+    """Return the folders of a segment, with a cube id in the path and without."""
     return tuple(f"{creation_folder(root, cube, each)}/{segment}" for each in dict.fromkeys((cube_id, "")))
 
 
 def creations(store: ObjectStore, root: Root, cube: str) -> tuple[str, ...]:
-    """The ids of the creations that files are left of."""
+    """Return the ids of the creations that files are left of."""
     return tuple(name for name in store.folders(f"{root}/{cube}") if _CUBE_ID.fullmatch(name))
 
 
 def folders_without_id(store: ObjectStore, root: Root, cube: str) -> tuple[str, ...]:
-    """The paths of segments whose folders have no id."""
+    """Return the paths of segments whose folders have no id."""
     return tuple(f"{root}/{cube}/{name}" for name in store.folders(f"{root}/{cube}") if _is_segment(name))
 
 
 def version_folders(store: ObjectStore, root: Root, cube: str, cube_id: str) -> Iterator[VersionFolder]:
-    """Every version's folder of this creation, and those without an id; what is named otherwise is left
+    """Yield every version's folder of this creation, and those without an id; what is named otherwise is left
     alone."""
     for parent in dict.fromkeys((creation_folder(root, cube, cube_id), f"{root}/{cube}")):
         for segment in filter(_is_segment, store.folders(parent)):

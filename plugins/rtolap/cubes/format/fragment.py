@@ -128,7 +128,7 @@ class Fragment:
         return self.table.num_rows if candidates is None else len(candidates)
 
     def select(self, predicate: Predicate | None, columns: Sequence[str] | None = None) -> Selection:
-        """The rows that the predicate keeps, with these columns alone (None: all)."""
+        """Return the rows that the predicate keeps, with these columns alone (None: all)."""
         rows = self.table.num_rows
         wanted = self.table if columns is None else self.table.select(list(columns))
         if not self.can_match(predicate):
@@ -190,8 +190,9 @@ def open_fragment(path: Path, *, verify: bool) -> Fragment:
 
 
 def open_unverified(path: Path, schema: Schema) -> Fragment:
-    """The same, with its bytes to be verified when they are first used: it costs as much however many there
-    are. What is read of them before, the columns' names and types, is held against the schema's."""
+    """Return the same, with its bytes to be verified when they are first used: it costs as much however many
+    there are. What is read of them before, the columns' names and types, is held against the schema's.
+    """
     info, content = _opened(path)
     table, expected = _table(path, info, content), physical_schema(schema, plain=False)
     if not table.schema.equals(expected):
@@ -223,7 +224,7 @@ def _table(path: Path, info: FragmentInfo, content: pa.Buffer) -> pa.Table:
 
 
 def fragment_paths(folder: Path) -> list[Path]:
-    """The `.fragment` files of a folder, by name."""
+    """Return the `.fragment` files of a folder, by name."""
     return sorted(folder.glob("*" + SUFFIX)) if folder.is_dir() else []
 
 
@@ -244,7 +245,7 @@ def _write_arrow(path: Path, batch: pa.RecordBatch) -> tuple[str, int]:
 
 
 def _check_arrow(path: Path, info: FragmentInfo, content: pa.Buffer) -> None:
-    """In pieces, between which other threads go on."""
+    """Verify the checksum in pieces, so that other threads run in between."""
     digest, view = xxhash.xxh3_64(), memoryview(content)
     for start in range(0, len(view), _PIECE_BYTES):
         digest.update(view[start : start + _PIECE_BYTES])
@@ -253,7 +254,7 @@ def _check_arrow(path: Path, info: FragmentInfo, content: pa.Buffer) -> None:
 
 
 def _read_header(path: Path) -> FragmentInfo:
-    """The header alone, checked, and the length of what follows it."""
+    """Return the header alone, checked, and the length of what follows it."""
     try:
         with path.open("rb") as file:
             fixed = file.read(_FIXED.size)

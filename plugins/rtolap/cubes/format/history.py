@@ -35,7 +35,7 @@ REBUILD = (
 
 
 def cuboid_folder(cuboid: Cuboid) -> str:
-    """The cuboid's name, or its beginning and a hash where the name is too long for a path."""
+    """Return the cuboid's name, or its beginning and a hash where the name is too long for a path."""
     name = cuboid.name
     if len(name) <= FOLDER_LENGTH_MAX:
         return name
@@ -54,7 +54,7 @@ def read_manifest(store: ObjectStore, location: str) -> HistoryManifest:
 
 
 def write_manifest(store: ObjectStore, location: str, manifest: HistoryManifest) -> None:
-    """The last write of a build: from here on the version can be promoted."""
+    """Write the manifest, as the last write of a build. From here on the version can be promoted."""
     store.write(manifest_path(location), encode(manifest))
 
 
@@ -83,7 +83,7 @@ def check_base(store: ObjectStore, location: str, *, read_all: bool) -> None:
 
 
 def describe_file(store: ObjectStore, folder: str, name: str) -> FileEntry:
-    """Checksum, size and rows of a Parquet file that was just written."""
+    """Return checksum, size and rows of a Parquet file that was just written."""
     path = f"{folder}/{name}"
     digest, size_bytes = store.sha256(path)
     return FileEntry(name, _rows(store, path), size_bytes, digest)
@@ -92,7 +92,7 @@ def describe_file(store: ObjectStore, folder: str, name: str) -> FileEntry:
 def verify_files(
     store: ObjectStore, folder: str, files: Iterable[FileEntry], *, action: str = REBUILD
 ) -> int:
-    """Every file is there and matches its manifest. Returns their rows; raises Corrupted."""
+    """Verify that every file exists and matches its manifest, and return the rows. Raises Corrupted."""
     total_rows = 0
     for entry in files:
         path = f"{folder}/{entry.name}"
@@ -146,7 +146,7 @@ def count_events(store: ObjectStore, folder: str, files: Iterable[FileEntry]) ->
 
 
 def dump(store: ObjectStore, location: str) -> dict[str, object]:
-    """The manifest in plain terms, for people and `--json`."""
+    """Return the manifest in plain terms, for people and `--json`."""
     manifest = read_manifest(store, location)
     return {
         "location": location,

@@ -101,7 +101,7 @@ class InvertedIndex:
         self._read = read
 
     def candidates(self, predicate: Predicate) -> BitMap | None:
-        """Rows that may match; None for all."""
+        """Return rows that may match; None for all."""
         match predicate:
             case Compare(column=name, op="eq", value=value) if name in self._entries:
                 return self._rows(name, (value,)) if value is not None else BitMap()
@@ -155,7 +155,9 @@ def column_range(column: pa.Array) -> ColumnRange:
 def can_match(
     ranges: Mapping[str, ColumnRange], types: Mapping[str, pa.DataType], predicate: Predicate | None
 ) -> bool:
-    """False only when no row with these ranges can be kept; columns without a range are never ruled out."""
+    """Return False only when no row with these ranges can be kept; columns without a range are never ruled
+    out.
+    """
     match predicate:
         case And(terms=terms):
             return all(can_match(ranges, types, term) for term in terms)

@@ -26,7 +26,11 @@ _SHOWN_ROWS = 20
 
 @dataclass(frozen=True)
 class Found:
-    """One thing at rest. `folder` is relative to `store` for manifests; fragments have a local path."""
+    """Data at rest: a fragment, a staged part or a version of history.
+
+    Attributes:
+        folder: relative to `store` for manifests; fragments have a local path instead.
+    """
 
     kind: Kind
     where: str
@@ -55,7 +59,7 @@ def find(place: str) -> tuple[Found, ...]:
 
 
 def dump(found: Found, *, rows_max: int = _SHOWN_ROWS) -> dict[str, Any]:
-    """Header or manifest as plain values; for fragments the first rows too."""
+    """Return header or manifest as plain values; for fragments the first rows too."""
     if found.store is None:
         fragment = open_fragment(Path(found.where), verify=False)
         header: dict[str, Any] = msgspec.to_builtins(fragment.info)

@@ -78,7 +78,7 @@ M = TypeVar("M", StagedManifest, HistoryManifest)
 
 
 def encode(manifest: StagedManifest | HistoryManifest) -> bytes:
-    """Two lines: the manifest as JSON, then the sha256 of that line."""
+    """Encode the manifest as two lines: JSON, and the sha256 of the first line."""
     body = msgspec.json.encode(manifest)
     return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
 

@@ -27,7 +27,10 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def staged_folder(cube: str, cube_id: str, segment: str, version: int, replica_set: str, unique: str) -> str:
-    """Relative to the object store's root. DefinitionError for names that are no path parts."""
+    """Return the folder relative to the object store's root.
+
+    DefinitionError for names that are no path parts.
+    """
     for part in (cube, segment, replica_set, unique):
         if not _NAME.fullmatch(part) or part in (".", ".."):
             raise DefinitionError(
@@ -98,7 +101,7 @@ def read_staged_manifest(store: ObjectStore, path: str) -> StagedManifest:
 
 
 def verify_staged(store: ObjectStore, path: str) -> StagedManifest:
-    """The manifest, after every file was found whole. Corrupted names the first that is not."""
+    """Return the manifest, after every file was found whole. Corrupted names the first that is not."""
     manifest = read_staged_manifest(store, path)
     for entry in manifest.files:
         data = _checked(store, path, entry)

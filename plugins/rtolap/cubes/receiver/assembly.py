@@ -67,7 +67,7 @@ class CubeAssembly:
     settings: ReceiverSettings
 
     def runner(self, schema: Schema, cube_id: str, election: Election) -> CubeRunner:
-        """Not started yet. Local data belongs to one creation of the cube; what an earlier one left goes.
+        """Return a runner that has not started. Local data of an earlier creation of the cube is deleted.
 
         Raises Forbidden, Unauthorized and DefinitionError where Kafka would not let it read the topic or keep
         refused records.

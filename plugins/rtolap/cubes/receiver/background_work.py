@@ -74,7 +74,7 @@ class Requests:
                 future.set_exception(error)
 
     def refuse_more(self) -> None:
-        """From any thread: nothing is taken any more; what is queued is answered by `serve` or `end`."""
+        """Take no more work. May be called from any thread. `serve` or `end` answers what is queued."""
         self._ended = True
 
     def end(self) -> None:

@@ -59,8 +59,12 @@ class ByApplication:
 
 @dataclass(frozen=True)
 class SegmentClosing:
-    """One decision: add `vector` to the segment's target. `completeness`: of a first version, by an
-    application. `epochs`: leader epoch of the last record below the vector, where it is known."""
+    """A decision to add `vector` to the target of a segment.
+
+    Attributes:
+        completeness: the completeness of a first version, as an application decided it.
+        epochs: leader epoch of the last record below the vector, where it is known.
+    """
 
     start_ms: int
     vector: Offsets
@@ -153,7 +157,7 @@ def _missing(record: SegmentRecord | None, positions: Offsets) -> Offsets:
 
 
 def _may_close(record: SegmentRecord | None, vector: Offsets) -> bool:
-    """Not before this receiver has caught up with history, and not while the segment cannot take it."""
+    """Return True if this receiver has caught up with history, and the segment can take a vector."""
     if record is None:
         return True
     behind = any(offset < record.covered.get(partition, 0) for partition, offset in vector.items())
@@ -191,7 +195,7 @@ def _first_version(
 
 
 def low_watermark(published_ms: int | None, own: Mapping[int, tuple[int | None, bool]]) -> int | None:
-    """The published low watermark, held back by this receiver's own partitions.
+    """Return the published low watermark, held back by this receiver's own partitions.
 
     `own`: partition → (largest event time seen, idle). A receiver that replays has less than its peer, whose
     report counts for the cube; it must not close at positions that lie behind the watermark.
@@ -234,7 +238,7 @@ class Takeover:
         return all(position >= self.ends.get(p, position + 1) for p, position in positions.items())
 
     def may_close(self, end_ms: int, lateness_ms: int, positions: Mapping[int, int]) -> bool:
-        """A window that the application approves, at these positions."""
+        """Return True if the application approves the window at these positions."""
         if not positions.keys() <= self.partitions:
             return False
         known = (self.watermark_ms, end_ms + lateness_ms), (self.approved_until_ms, end_ms)

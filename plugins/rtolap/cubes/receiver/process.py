@@ -289,7 +289,10 @@ class ReceiverService:
 
 
 class GivingWay:
-    """Once for each failure: where the next one has failed too, leadership comes back and stays."""
+    """Gives leadership up once for each failure.
+
+    If the next leader fails too, leadership returns and stays.
+    """
 
     def __init__(self, election: Election) -> None:
         self._election = election

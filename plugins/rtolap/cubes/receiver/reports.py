@@ -71,7 +71,10 @@ def cube_stats(core: CubeReceiver, clock: Clock, *, is_leader: bool) -> CubeStat
 
 
 def _segment_stats(core: CubeReceiver, segment: LocalSegment) -> list[LocalSegmentStats]:
-    """One line a version. ACTIVE: not closed here; IMMUTABLE: its vector is known; STRADDLING: to be cut."""
+    """Return a line for each version of the segment.
+
+    ACTIVE: the version is not closed here. IMMUTABLE: its vector is known. STRADDLING: it is yet to be cut.
+    """
     name = SegmentRange(segment.start_ms, segment.start_ms + core.schema.cube.segment.window_ms).name
     vectors = core.state.vectors.get(segment.start_ms)
     stats: list[LocalSegmentStats] = []
@@ -125,7 +128,7 @@ def cube_report(core: CubeReceiver, clock: Clock) -> CubeReport:
 
 
 def _active(core: CubeReceiver) -> tuple[str, ...]:
-    """Names of the oldest segments that have local events and no vector yet."""
+    """Return names of the oldest segments that have local events and no vector yet."""
     window_ms, state = core.schema.cube.segment.window_ms, core.state
     starts = sorted(
         start for start, held in state.segments.items() if held.tables and start not in state.vectors

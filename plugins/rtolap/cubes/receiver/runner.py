@@ -1,4 +1,4 @@
-"""One cube at work: a core thread that steps, a worker for what takes long, a thread that looks up log ends.
+"""Runs a cube: a core thread steps, a worker does what takes long, and another thread looks up log ends.
 
 Only the core thread changes the core's state. Others hand it functions through `ask`; queries read it and
 wait on `changed`.
@@ -163,7 +163,7 @@ class CubeRunner:
         return all(thread.is_alive() for thread in (*self._threads, self._ends, *beside))
 
     def offer_watermark(self, low_watermark_ms: int) -> None:
-        """A smaller one than before is not taken."""
+        """Offer a watermark. A smaller one than before is not taken."""
         self._views.offer_watermark(low_watermark_ms)
 
     def offer_windows(self, windows: tuple[Completeness, ...]) -> None:

@@ -68,7 +68,7 @@ READING = frozenset((_S.REPLAYING, _S.CONSUMING))
 
 
 def transition(state: ConsumerState, event: ConsumerEvent, *, subject: str = "consumer") -> ConsumerState:
-    """The next state. Raises IllegalTransition naming what is legal."""
+    """Return the next state. Raises IllegalTransition naming what is legal."""
     return step(TRANSITIONS, state, event, subject=subject)
 
 
@@ -97,7 +97,7 @@ class Lifecycle:
         self.reason = str(error)
 
     def rename(self, error: RtolapError) -> None:
-        """It has failed, and this is known to be why."""
+        """Replace the reason of a failure by the known cause."""
         if self.state is ConsumerState.FAILED and self.reason != str(error):
             log.error("cube %s: %s", self._cube, error)
             self.reason = str(error)

@@ -52,8 +52,11 @@ def upload_job(
     records: Mapping[int, SegmentRecord],
     besides: Container[int] = (),
 ) -> UploadJob | None:
-    """The earliest closed segment that lacks this replica set's part and is ready for it. Versions that are
-    rebuilt come last, for reading takes long. `besides`: starts of segments that are left out."""
+    """Return the earliest closed segment that lacks this replica set's part and is ready for it.
+
+    Versions that are rebuilt come last, for reading takes long. `besides`: starts of segments that are left
+    out.
+    """
     if schema.cube.retention.policy == "PURGE" or not state.positions:
         return None
     for start_ms, record in sorted(records.items(), key=lambda one: (one[1].base_lost, one[0])):
@@ -176,6 +179,6 @@ class Uploader:
 
 
 def _begins(ranges: Iterable[PartRange], tables: Iterable[LocalTable]) -> Offsets:
-    """The least offsets at which there are events; behind the range of a partition without any."""
+    """Return the least offsets at which there are events; behind the range of a partition without any."""
     held = union(table.ranges for table in tables)
     return {piece.partition: held.get(piece.partition, (piece.end,))[0] for piece in ranges}

@@ -55,14 +55,17 @@ class ViewSource:
         )
 
     def generation(self, control: CubeControl) -> int | None:
-        """As which this receiver's reading is reported under that assignment; None while it does not lead."""
+        """Return the generation under which this receiver reports its reading for that assignment.
+
+        None means that it does not lead.
+        """
         term = self._election.term()
         if term is None or not control.assignment_epoch:
             return None
         return generation_of(control.generation_base, control.assignment_epoch, term)
 
     def snapshot(self) -> tuple[CubeControl, Mapping[int, SegmentRecord]]:
-        """The control record and the segments by start, of one moment."""
+        """Return the control record and the segments by start, of one moment."""
         control, by_name = self._segments.snapshot()
         return control, _by_start(by_name)
 
@@ -70,7 +73,7 @@ class ViewSource:
         self._segments.refresh()
 
     def offer_watermark(self, low_watermark_ms: int) -> None:
-        """A smaller one than before is not taken."""
+        """Offer a watermark. A smaller one than before is not taken."""
         self._low_watermark_ms = max(low_watermark_ms, self._low_watermark_ms or low_watermark_ms)
 
     def offer_windows(self, windows: tuple[Completeness, ...]) -> None:

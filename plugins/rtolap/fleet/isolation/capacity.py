@@ -13,7 +13,7 @@ from rtolap.model.quantities import size_text
 
 
 def role_findings(name: str, cluster: FleetCluster, snapshot: Snapshot) -> Iterator[Finding]:
-    """A node has one id in both roles: a controller among the brokers is one process."""
+    """Yield a finding for each node that has an id in both roles: a controller and broker in one process."""
     brokers = set(snapshot.brokers.ids[snapshot.brokers.states != BrokerState.ABSENT].tolist())
     if cluster.roles == "separate":
         both = sorted(brokers & {*cluster.controllers, snapshot.controller})

@@ -61,9 +61,11 @@ def _one_of(fleets: Mapping[str, KafkaFleet]) -> KafkaFleet | None:
 
 
 def read_optional_registry(folder: Path) -> KafkaFleet | None:
-    """None where there is no such folder, or nothing in it declares a fleet. Raises DefinitionError for
-    files and fleets that cannot be read, and for more than one fleet. What else is declared there, and
-    whether it is right, is not looked at: a cube hinders no drain."""
+    """Read the fleet that the folder declares; return None without a folder or a fleet.
+
+    Raises DefinitionError for files and fleets that cannot be read, and for more than one fleet. Other
+    definitions are not checked: a wrong cube hinders no drain.
+    """
     return _one_of(read_fleets(folder)) if folder.is_dir() else None
 
 

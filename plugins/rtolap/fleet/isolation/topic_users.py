@@ -135,7 +135,7 @@ def _group_use(
     members: Mapping[str, tuple[GroupMember, ...]],
     ends: Mapping[Partition, int],
 ) -> GroupUse | None:
-    """None where the group does not read the topic."""
+    """Return the use of the topic by a group; None if the group does not read it."""
     offsets = {at: offset for at, offset in committed.get(known.group, {}).items() if at.topic == topic}
     readers = [
         member for member in members.get(known.group, ()) if any(at.topic == topic for at in member.assigned)
@@ -164,7 +164,7 @@ def _numbers(topic: str, partitions: Iterable[Partition]) -> tuple[int, ...]:
 def _producer_uses(
     topic: str, producers: Mapping[Partition, tuple[ActiveProducer, ...]]
 ) -> tuple[ProducerUse, ...] | None:
-    """None where no partition's producers were told."""
+    """Return the producers of the topic; None if brokers reported them for no partition."""
     told = {at: known for at, known in sorted(producers.items()) if at.topic == topic}
     if not told:
         return None

@@ -153,7 +153,9 @@ def factor_findings(name: str, snapshot: Snapshot, placement: PlacementRules) ->
 def _min_in_sync(
     name: str, snapshot: Snapshot, placement: PlacementRules, counts: Int64s
 ) -> Iterator[Finding]:
-    """A topic whose writes end with one broker, before one that merely differs from what is declared."""
+    """Yield topics whose writes end with one broker, before topics that merely differ from what is
+    declared.
+    """
     live = snapshot.topics.min_in_sync
     fewest = np.full(len(live), np.iinfo(np.int64).max)
     np.minimum.at(fewest, snapshot.partitions.topics, counts)

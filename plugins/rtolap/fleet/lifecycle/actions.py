@@ -38,7 +38,7 @@ class ClusterActions:
         self._drains.cancel(broker, drain_id, by, reason)
 
     def unregister(self, broker: int) -> None:
-        """One that serves again is left alone: it would register again."""
+        """Unregister a broker, unless it serves again: it would only register again."""
         alive = {
             each.broker_id for each in self._administration.describe_cluster().brokers if not each.fenced
         }

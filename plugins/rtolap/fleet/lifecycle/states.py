@@ -142,8 +142,13 @@ def legal(state: BrokerLife, event: BrokerEvent) -> bool:
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One change. operation_id: of the request, by which a repetition is told; before: None where the broker
-    was not recorded. by: who asked, or saw it."""
+    """A change in the life of a broker.
+
+    Attributes:
+        operation_id: identifies the request, so that a repetition is recognised.
+        before: the state before the change; None if the broker was not recorded.
+        by: who requested the change, or observed it.
+    """
 
     number: int
     at_ms: int

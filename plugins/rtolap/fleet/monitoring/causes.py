@@ -82,7 +82,10 @@ def cause_of(
     window: StageWindow,
     shares: Mapping[int, Sequence[LogDirShare]],
 ) -> Cause | None:
-    """None where no stage is known. `shares`: see `log_dir_shares`; empty without a snapshot."""
+    """Return the cause of slow requests; None if no stage is known.
+
+    `shares` come from `log_dir_shares`, and are empty without a snapshot.
+    """
     match row.stage:
         case None:
             return None

@@ -31,9 +31,11 @@ _P50, _P99 = "0.5", "0.99"
 
 @dataclass(frozen=True)
 class ClientBroker:
-    """One process's consumers of a topic, at one broker. Milliseconds and records, NaN: not told.
+    """The consumers of a topic in a process, at a broker. Times in milliseconds; NaN if not reported.
 
-    requests: of the last interval. fetch_wait_ms: of its rtt, what may be a long poll.
+    Attributes:
+        requests: the number of requests in the last interval.
+        fetch_wait_ms: the part of the round-trip time that may be a long poll.
     """
 
     endpoint: str
@@ -53,11 +55,14 @@ class ClientBroker:
 
     @property
     def answered_p99_ms(self) -> float:
-        """Without the long poll: what the broker and the way to it took, at least."""
+        """Return a lower bound of the time that broker and network took, without the long poll."""
         return max(self.rtt_p99_ms - self.fetch_wait_ms, 0.0) if self.rtt_p99_ms >= 0 else math.nan
 
     def is_slow(self, threshold_ms: float) -> bool:
-        """Several requests, and slower than that at the broker's side, in the network, or here."""
+        """Return True if several requests are slower than that.
+
+        The time may pass at the broker's side, in the network, or here.
+        """
         if self.requests < REQUESTS_MIN:
             return False
         return max(self.answered_p99_ms, self.outbuf_p99_ms, self.throttle_p99_ms) > threshold_ms
@@ -130,7 +135,7 @@ class ClientLook:
 def read_clients(
     endpoints: Iterable[str], headers: Mapping[str, str], *, timeout_s: float = TIMEOUT_S
 ) -> ClientLook:
-    """All pages at once; those that do not answer are named. `headers`: with the cluster's token."""
+    """Read all pages at once; those that do not answer are named. `headers` hold the cluster's token."""
     urls: Sequence[str] = sorted(set(endpoints))
     if not urls:
         return ClientLook((), (MissingSource("clients", "no page of a receiver or loader is known"),))

@@ -1,4 +1,7 @@
-"""One look at all brokers at once. One that does not answer is named, and is no error."""
+"""Collects figures from all brokers at the same time.
+
+A broker that does not answer is named, not an error.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ class StageReader:
             http.close()
 
     def look(self, at_ms: int) -> StageLook:
-        """All brokers at the same time, each within the timeout."""
+        """Look at all brokers at the same time, each within the timeout."""
         missing: list[MissingSource] = []
         if not self._sources:
             missing.append(

@@ -51,7 +51,7 @@ def append_look(path: Path, look: StageLook) -> None:
 
 
 def read_looks(path: Path) -> list[StageLook]:
-    """In the order of time. A last line without its end was being written, and is left out.
+    """Read the looks in the order of time. An incomplete last line was still being written, and is left out.
 
     Raises NotFound, Corrupted.
     """

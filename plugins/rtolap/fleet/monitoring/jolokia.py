@@ -98,7 +98,7 @@ def parse_bulk_answer(content: bytes) -> BrokerReading:
 
 
 def parse_answers(content: bytes, requests: int) -> list[Mapping[str, Any]]:
-    """Return what each of so many read requests found: of a pattern, attributes by bean; of one bean, values
+    """Return the result of each read request: for a pattern, attributes by bean; for one bean, values
     by attribute. Raises Corrupted for what is no answer to them."""
     try:
         answers = msgspec.json.decode(content, type=list[_Answer])
@@ -117,7 +117,7 @@ def broker_ids(beans: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def bean_keys(bean: str) -> dict[str, str]:
-    """The keys of an object name; a quoted value is unquoted."""
+    """Return the keys of an object name; a quoted value is unquoted."""
     quoted: list[str] = []
 
     def keep(match: re.Match[str]) -> str:
@@ -161,7 +161,7 @@ def _times(value: object) -> StageTimes:
 
 
 def number_of(value: object) -> float | None:
-    """None for NaN too, which Jolokia writes as a text, and for the error of one attribute."""
+    """Return a number; None for NaN, which Jolokia writes as text, and for the error of an attribute."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)

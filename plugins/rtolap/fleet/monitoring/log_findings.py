@@ -48,7 +48,7 @@ class RuleCount:
 
 
 def find_hits(broker: int, lines: bytes) -> Iterator[LogHit]:
-    """In the order of the lines; a line is of one rule, the first that has its text."""
+    """Yield hits in the order of the lines. The first rule whose text is in a line takes it."""
     end_of_last = -1
     for match in _ANY.finditer(lines):
         if match.start() < end_of_last:
@@ -80,7 +80,9 @@ def _hit(broker: int, line: str) -> LogHit | None:
 
 
 def _log_dir(text: str | None) -> str | None:
-    """Without what log4j's layout puts behind the message: the logger's name in parentheses."""
+    """Return the path without the logger's name in parentheses, which log4j's layout appends to the
+    message.
+    """
     return None if text is None else re.sub(r" \([\w.$]+\)$", "", text)
 
 
@@ -115,7 +117,7 @@ class LogCounts:
                 _notice_storm(count, BY_NAME[hit.rule], hit.at_ms)
 
     def rows(self) -> list[RuleCount]:
-        """The serious ones first, then by broker and rule."""
+        """Return the findings: serious ones first, then by broker and rule."""
         return sorted(self._counts.values(), key=lambda it: (not it.serious, it.broker, it.rule))
 
 

@@ -77,7 +77,7 @@ def read_on(path: Path, position: LogPosition, *, bytes_max: int = READ_BYTES_MA
 
 
 def _renamed(path: Path, position: LogPosition) -> BinaryIO | None:
-    """The file that had the name, among those beside it whose names begin with it."""
+    """Return the file that had the name, among those beside it whose names begin with it."""
     for sibling in path.parent.glob(f"{path.stem}*"):
         try:
             file = sibling.open("rb")
@@ -128,8 +128,9 @@ class LogWatch:
         self.missing: tuple[MissingSource, ...] = ()
 
     def hits(self) -> Iterator[LogHit]:
-        """Everything that was written since the last time, a piece at a time; `missing` afterwards says what
-        could not be read, or was gone before it was."""
+        """Yield everything that was written since the last time, a piece at a time; `missing` afterwards says
+        what could not be read, or was gone before it was.
+        """
         missing: list[MissingSource] = []
         for broker, path in self._logs:
             more = True
@@ -149,7 +150,10 @@ class LogWatch:
         self.missing = tuple(missing)
 
     def keep(self) -> None:
-        """Once what was found has been told. Raises RtolapError where it cannot be written."""
+        """Store the positions, once the findings have been reported.
+
+        Raises RtolapError if they cannot be written.
+        """
         if self._file is None:
             return
         try:

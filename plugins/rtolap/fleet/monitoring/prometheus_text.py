@@ -106,8 +106,10 @@ def parse_page(content: bytes) -> BrokerReading:
 
 
 def parse_topics(content: bytes) -> TopicBytes:
-    """Rates where the page has them, else counts. Raises Corrupted for what is no such page, and where it has
-    no bytes of topics at all."""
+    """Return rates where the page has them, else counts.
+
+    Raises Corrupted for what is no such page, and where it has no bytes of topics at all.
+    """
     told: dict[bool, dict[str, tuple[float, float]]] = {False: {}, True: {}}
     ids: set[int] = set()
     has: set[bool] = set()

@@ -104,11 +104,15 @@ class Standing:
 
 @dataclass(frozen=True)
 class BrokerRequests:
-    """One broker at one kind of request in one window, with its standing after it.
+    """A broker's requests of a kind in a window, and the broker's standing after it.
 
-    p99_ms: the least that it can be; p99_ms_max: about the most. stage: where the slowest requests spend the
-    most, None where nothing is known; stage_p99_ms: of that stage; share: of all requests' time, 0 to 1, NaN
-    without means. throttle_p99_ms: how long a quota mutes clients, which is not the broker's slowness.
+    Attributes:
+        p99_ms: the lower bound of the 99th percentile.
+        p99_ms_max: an approximate upper bound of it.
+        stage: the stage in which the slowest requests spend most time; None if unknown.
+        stage_p99_ms: the 99th percentile of that stage.
+        share: the stage's share of the time of all requests, from 0 to 1; NaN without means.
+        throttle_p99_ms: how long a quota mutes clients. It does not count as slowness of the broker.
     """
 
     broker: int

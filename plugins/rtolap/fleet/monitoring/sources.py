@@ -108,8 +108,9 @@ def check_url(where: str, url: str) -> None:
 
 
 def open_http(access: Access, of: str, timeout_s: float) -> httpx.Client:
-    """A client that sends the secrets nowhere else: it follows no redirect, and no proxy or netrc of the
-    environment. Raises DefinitionError for files that cannot be used; `of` names what they are for."""
+    """Return a client that sends the secrets nowhere else: it follows no redirect, and no proxy or netrc of
+    the environment. Raises DefinitionError for files that cannot be used; `of` names what they are for.
+    """
     context = trust(access.ca)
     if access.certificate is not None:
         if access.ca is None:

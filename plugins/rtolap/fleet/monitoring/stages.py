@@ -40,7 +40,7 @@ _P99_OF_MEAN_MAX = 100.0
 
 
 class RequestType(IntEnum):
-    """In the words of Kafka's metrics, by `request_name`."""
+    """A request type of Kafka's metrics; `request_name` gives the name that Kafka uses."""
 
     PRODUCE = 0
     FETCH_CONSUMER = 1
@@ -80,7 +80,11 @@ PARTS = (Stage.REQUEST_QUEUE, Stage.LOCAL, Stage.REMOTE, Stage.RESPONSE_QUEUE, S
 
 @dataclass(frozen=True)
 class StageTimes:
-    """One histogram. count: of requests since the broker started, -1 where the source has none."""
+    """A histogram of times.
+
+    Attributes:
+        count: the number of requests since the broker started; -1 if the source has none.
+    """
 
     count: int = -1
     mean_ms: float = np.nan
@@ -110,7 +114,7 @@ class RequestStages:
 
     @property
     def keys(self) -> Int64s:
-        """One number a row, by which two looks are joined."""
+        """Return a number per row by which two looks are joined."""
         return self.brokers.astype(np.int64) << 8 | self.requests
 
     def check(self) -> None:
@@ -127,7 +131,7 @@ class RequestStages:
 
 
 def from_times(times: Mapping[tuple[int, RequestType, Stage], StageTimes]) -> RequestStages:
-    """Columns of what sources tell of brokers."""
+    """Return columns of what sources tell of brokers."""
     rows = sorted({(broker, request) for broker, request, _ in times})
     index = {row: number for number, row in enumerate(rows)}
     shape = (len(rows), len(Stage))
@@ -189,6 +193,6 @@ def between(before: RequestStages, before_ms: int, now: RequestStages, now_ms: i
 
 
 def _sums(stages: RequestStages) -> Floats:
-    """Milliseconds of all requests: whole numbers, of which the histogram tells the quotient."""
+    """Return milliseconds of all requests: whole numbers, of which the histogram tells the quotient."""
     sums: Floats = np.rint(stages.mean_ms * stages.counts)
     return np.where(stages.counts == 0, 0.0, sums)

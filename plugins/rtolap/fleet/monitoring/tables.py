@@ -28,8 +28,10 @@ SLOW_COLUMNS = (
 
 
 def stage_rows(window: StageWindow, only: Collection[int] = ()) -> list[tuple[Any, ...]]:
-    """In the order of STAGE_COLUMNS, by broker; `only`: these brokers, all without any. A stage is the
-    mean of the window's requests, and p99."""
+    """Return rows in the order of STAGE_COLUMNS, by broker. `only` names the brokers; empty means all.
+
+    A stage is shown by the mean of the window's requests, and by p99.
+    """
     seconds = max((window.to_ms - window.from_ms) / 1000, 1e-3)
     rows = []
     for row in range(len(window)):
@@ -52,7 +54,7 @@ def stage_rows(window: StageWindow, only: Collection[int] = ()) -> list[tuple[An
 
 
 def slow_row(row: BrokerRequests, cause: Cause | None) -> tuple[Any, ...]:
-    """In the order of SLOW_COLUMNS."""
+    """Return a row in the order of SLOW_COLUMNS."""
     stage = None
     if row.stage is not None:
         stage = f"{STAGE_NAMES[row.stage]} {milliseconds(row.stage_p99_ms)}"
@@ -70,7 +72,7 @@ def slow_row(row: BrokerRequests, cause: Cause | None) -> tuple[Any, ...]:
 
 
 def stage_document(window: StageWindow) -> list[dict[str, object]]:
-    """The same for programs: numbers in milliseconds, null where nothing is known."""
+    """Return the same for programs: numbers in milliseconds, null where nothing is known."""
     return [
         {
             "broker": int(window.brokers[row]),
@@ -113,7 +115,7 @@ def number(value: float | np.floating[Any]) -> float | None:
 
 
 def milliseconds(value: float) -> str | None:
-    """To three figures: 0.25 ms, 12 ms, 1.3 s."""
+    """Format a time with three significant digits: 0.25 ms, 12 ms, 1.3 s."""
     if math.isnan(value):
         return None
     return f"{value / 1000:.3g} s" if value >= 1000 else f"{value:.3g} ms"

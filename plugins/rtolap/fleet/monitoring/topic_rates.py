@@ -118,7 +118,7 @@ class SourceRates:
 
 
 def parse_rates(content: bytes) -> TopicBytes:
-    """An agent's answer to `BULK_READ`. Raises Corrupted for what is no such answer."""
+    """Return an agent's answer to `BULK_READ`. Raises Corrupted for what is no such answer."""
     *metrics, ids = parse_answers(content, 3)
     by_topic: dict[str, tuple[float, float]] = {}
     for at, beans in enumerate(metrics):

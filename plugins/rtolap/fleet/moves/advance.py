@@ -47,7 +47,7 @@ def advance(
     now_ms: int,
     settings: MoverSettings,
 ) -> tuple[PlanRecord, Requests]:
-    """The record to keep, and then what to ask."""
+    """Return the record to keep, and then what to ask."""
     record = _withdrawn(record, now_ms)
     requests = Requests()
     for number in sorted(record.active):
@@ -76,7 +76,7 @@ def refused(
 
 
 def _withdrawn(record: PlanRecord, now_ms: int) -> PlanRecord:
-    """With a plan that is cancelled all its moves are, and with the end of its hours those that are to be."""
+    """Cancel all moves of a cancelled plan, and requeue its active moves once its hours are over."""
     if record.state is PlanState.CANCELLING:
         record = record.ending_pending(MoveEvent.CANCEL)
         ending, reason = MoveEvent.RESTORED, "the plan is cancelled"
@@ -93,7 +93,7 @@ def _withdrawn(record: PlanRecord, now_ms: int) -> PlanRecord:
 
 
 class _Move:
-    """One move at one look."""
+    """A move as it stands at a look."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class _Move:
         return self._keep(unclear_ms=self.now_ms if since_ms is None else since_ms)
 
     def _trouble(self) -> str | None:
-        """The reason why a move cannot go on."""
+        """Return the reason why a move cannot go on."""
         for replica, path in self.move.wanted_dirs().items():
             lost = self.look.lost_dir(replica.broker, path)
             if lost is not None:

@@ -63,12 +63,12 @@ class KeptFleet:
         return KeptPlan(decode(node.data, PlanRecord, path), node.version)
 
     def plans(self) -> tuple[PlanRecord, ...]:
-        """Those that are kept, the oldest first."""
+        """Return the stored plans, the oldest first."""
         found = (self.plan(name) for name in self.store.children(paths.fleet_plans(self.cluster_id)))
         return tuple(sorted((kept.record for kept in found if kept), key=lambda record: record.submitted_ms))
 
     def write_moves(self, plan_id: str, data: bytes) -> None:
-        """Before the plan is submitted; nobody reads them before."""
+        """Write the moves before the plan is submitted; nobody reads them earlier."""
         packed = zlib.compress(data, 6)
         folder = paths.fleet_plan_moves(self.cluster_id, plan_id)
         for number, start in enumerate(range(0, len(packed), PIECE_BYTES)):
@@ -93,7 +93,7 @@ class KeptFleet:
         return decode_moves(data)
 
     def save(self, record: PlanRecord, version: int, fence: str) -> int:
-        """The version that it has then."""
+        """Save the record, and return its new version."""
         self.store.commit([Check(fence, -1), self.put_plan(record, version)])
         return version + 1
 
@@ -101,7 +101,7 @@ class KeptFleet:
         return Put(paths.fleet_plan(self.cluster_id, record.plan_id), encode(record), version)
 
     def begin_plan(self, record: PlanRecord) -> list[Operation]:
-        """Operations that make it the one that is carried out. The node is there, for its moves are."""
+        """Return the operations that make a plan the current one. Its node exists, as its moves do."""
         path = paths.fleet_plan(self.cluster_id, record.plan_id)
         node = self.store.get(path)
         plan = Create(path, encode(record)) if node is None else Put(path, encode(record), node.version)
@@ -163,7 +163,7 @@ class KeptFleet:
         return None if node is None else decode(node.data, MoveRequest, path)
 
     def requests(self) -> tuple[MoveRequest, ...]:
-        """The oldest first."""
+        """Return the requests, the oldest first."""
         found = []
         for name in self.store.children(paths.fleet_requests(self.cluster_id)):
             try:
@@ -176,7 +176,7 @@ class KeptFleet:
         return tuple(found)
 
     def open_requests(self, answered: set[str]) -> Iterable[tuple[MoveRequest, int]]:
-        """With their versions. `answered`: ids that need no look."""
+        """Return the open requests with their versions. `answered` has the ids of requests to pass over."""
         for name in self.store.children(paths.fleet_requests(self.cluster_id)):
             if name in answered:
                 continue
@@ -227,7 +227,7 @@ class KeptFleet:
             self._delete(self._nodes_of(record.plan_id), fence)
 
     def forget_refused(self, plan_id: str, fence: str) -> None:
-        """The moves of a plan that was never taken."""
+        """Delete the moves of a plan that was never taken."""
         try:
             known = self.plan(plan_id)
         except DefinitionError:

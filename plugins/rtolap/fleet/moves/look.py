@@ -1,4 +1,4 @@
-"""One look at the partitions that are being moved: what brokers say of them at one moment."""
+"""The partitions that are being moved, as brokers describe them at a moment."""
 
 from __future__ import annotations
 

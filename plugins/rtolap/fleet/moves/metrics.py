@@ -44,7 +44,7 @@ class MoverMetrics:
         self.registry.sampled(self._sample)
 
     def stand_by(self) -> None:
-        """Another mover has the lease."""
+        """Show that another mover has the lease."""
         self._set(None, leading=False)
 
     def idle(self) -> None:

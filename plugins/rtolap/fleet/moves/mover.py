@@ -100,7 +100,7 @@ class Mover:
     # -- the process ------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until `stop`. What fails is told and tried again: nothing is lost by it."""
+        """Run steps until `stop`. A failed step is reported and repeated; it loses nothing."""
         while not self._stopping.is_set():
             at_once = False
             try:
@@ -117,7 +117,7 @@ class Mover:
         self._stopping.set()
 
     def step(self) -> bool:
-        """One round; True where there is more to do at once."""
+        """Run a round, and return True if there is more to do at once."""
         if self._fence() is None:
             self._loaded = None
             self._answering.forget()
@@ -227,7 +227,10 @@ class Mover:
     def _with_produce_latency(
         self, record: PlanRecord, plan: PlanMoves, look: Look, now_ms: int
     ) -> PlanRecord:
-        """As the last reading has it; a mover without a limit takes away what another one has left."""
+        """Return the record with the produce latency of the last reading.
+
+        A mover without a limit removes a latency that another mover has left.
+        """
         limit_ms = self._settings.produce_p99_ms_max
         if self._produce is None or limit_ms is None:
             return msgspec.structs.replace(record, produce_latency=None)

@@ -29,7 +29,7 @@ class ProduceReading:
 
 class ProduceReader(Protocol):
     def read(self, now_ms: int) -> ProduceReading | None:
-        """None for the first reading, which tells nothing yet."""
+        """Return a reading; None for the first one, which says nothing yet."""
 
 
 class ProduceWindow(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class ProduceLatency(msgspec.Struct, frozen=True):
         return moves_per_broker if window is None else min(window.moves_max, moves_per_broker)
 
     def holding_back(self, moves_per_broker: int) -> dict[int, ProduceWindow]:
-        """Brokers that may have fewer moves than the settings allow."""
+        """Return brokers that may have fewer moves than the settings allow."""
         return {
             broker: window for broker, window in self.windows.items() if window.moves_max < moves_per_broker
         }

@@ -27,7 +27,7 @@ class Copies(NamedTuple):
 
 
 def copies_of(move: PlannedMove, described: PartitionDescription, look: Look) -> Copies:
-    """Copies between brokers and between disks; replicas that stay where they are take no part."""
+    """Return copies between brokers and between disks; replicas that stay where they are take no part."""
     leader = look.held.get(Replica(move.partition, described.leader))
     source_bytes = None if leader is None else leader.size_bytes
     copied_bytes, left_bytes = 0, 0
@@ -55,7 +55,7 @@ def with_progress(
     now_ms: int,
     settings: MoverSettings,
 ) -> MoveRecord:
-    """The same record where nothing has grown."""
+    """Return the same record where nothing has grown."""
     copies = copies_of(move, described, look)
     kept = _with_pace(kept, copies, now_ms, settings)
     if copies.copied_bytes < kept.copied_bytes:

@@ -46,7 +46,7 @@ class Hours(msgspec.Struct, frozen=True):
         return minute >= self.first_minute or minute < self.end_minute
 
     def after_work(self, now_ms: int, work_ms: int) -> int:
-        """Return when work of so long is done that goes on in these hours only."""
+        """Return the time at which the work would finish, given that it runs only inside these hours."""
         day_ms = 1440 * 60_000
         open_ms = (self.end_minute - self.first_minute) % 1440 * 60_000
         into_ms = (now_ms - self.first_minute * 60_000) % day_ms  # since the hours last began
@@ -173,7 +173,7 @@ class PlanRecord(msgspec.Struct, frozen=True):
         return record.with_record(number, changed)
 
     def ending_pending(self, event: MoveEvent) -> PlanRecord:
-        """All moves that have not begun, at once."""
+        """End all moves that have not begun, at once."""
         letter = _LETTERS[move_transition(MoveState.PENDING, event, f"plan {self.plan_id}")]
         return msgspec.structs.replace(self, outcomes=self.outcomes.replace(".", letter))
 

@@ -20,7 +20,7 @@ LOOK_AGE_MS_MAX = 30_000  # a mover keeps the time of its looks more often
 
 @dataclass(frozen=True)
 class Standing:
-    """What may be untrue of a plan's status.
+    """The facts that may contradict a plan's recorded status.
 
     Attributes:
         mover: identity of the mover that serves; None where none does.

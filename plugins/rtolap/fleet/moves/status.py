@@ -174,7 +174,7 @@ def _throttle_needed(record: PlanRecord, plan: PlanMoves) -> int | None:
 
 
 def _rounded_up(value: int) -> int:
-    """To two digits."""
+    """Round up to two significant digits."""
     unit: int = 10 ** max(0, len(str(value)) - 2)
     return -(-value // unit) * unit
 

@@ -25,7 +25,7 @@ _LOOK_S = 0.2
 
 
 def planned_moves(plan: Plan) -> tuple[PlannedMove, ...]:
-    """The plan, partition by partition."""
+    """Return the plan, partition by partition."""
     before, after, paths = plan.before, plan.after, plan.disks.paths
     names = [plan.topics[row] for row in plan.partition_topics]
     moves = []
@@ -74,7 +74,7 @@ class MoverRequests:
     def submit(
         self, plan: Plan, *, rate_bytes_per_s: int | None, hours: Hours | None = None, reason: str = ""
     ) -> str:
-        """The id of the plan, once the mover has taken it. Raises what it was refused for, and what
+        """Return the id of the plan, once the mover has taken it. Raises what it was refused for, and what
         `ask` says.
 
         1. write its moves     crash: pieces that nobody reads, under an id that nobody has

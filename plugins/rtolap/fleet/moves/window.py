@@ -50,7 +50,9 @@ class MoveLoads:
         )
 
     def in_order(self, pending: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The pending moves, those of the broker with most left to do first, the biggest of them first."""
+        """Return the pending moves, those of the broker with most left to do first, the biggest of them
+        first.
+        """
         if not len(pending) or not len(self.brokers):
             return pending
         counts = np.diff(self.first)
@@ -67,7 +69,7 @@ class MoveLoads:
         return pending[order]
 
     def by_broker(self, of_moves: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The bytes of each broker, of each move that share of its own."""
+        """Return the bytes of each broker, of each move that share of its own."""
         if not len(self.brokers):
             return np.zeros(0)
         weights = self.bytes_ * np.repeat(of_moves, np.diff(self.first))
@@ -114,7 +116,7 @@ def loads_of(move: PlannedMove) -> dict[int, int]:
 def choose(
     record: PlanRecord, plan: PlanMoves, look: Look, now_ms: int, settings: MoverSettings
 ) -> list[int]:
-    """Numbers of pending moves that may begin now."""
+    """Return numbers of pending moves that may begin now."""
     pending = np.flatnonzero(np.frombuffer(record.outcomes.encode(), np.uint8) == ord("."))
     if not len(pending):
         return []
@@ -140,7 +142,7 @@ def choose(
 
 
 def lost(record: PlanRecord, plan: PlanMoves, look: Look) -> dict[int, str]:
-    """Pending moves to log directories that are not there, and the reason in words."""
+    """Return pending moves to log directories that do not exist, with the reason in words."""
     found: dict[int, str] = {}
     for (broker, path), numbers in plan.of_dirs.items():
         reason = look.lost_dir(broker, path)
@@ -152,7 +154,7 @@ def lost(record: PlanRecord, plan: PlanMoves, look: Look) -> dict[int, str]:
 def going_moves(
     record: PlanRecord, moves: Sequence[PlannedMove], now_ms: int, settings: MoverSettings
 ) -> Counter[int]:
-    """Moves under way by broker; those that stall or are undone do not count."""
+    """Return the moves under way by broker. Moves that stall or are being undone do not count."""
     going: Counter[int] = Counter()
     for number, kept in record.active.items():
         if kept.state is not MoveState.CANCELLING and not is_stalled(kept, now_ms, settings):

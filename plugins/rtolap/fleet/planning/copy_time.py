@@ -46,7 +46,9 @@ class CopyTime:
 
 
 def copy_time(copies: Copies, throttle_bytes_per_s: int) -> CopyTime:
-    """Every broker sends, takes and copies between its disks at once, each under the throttle."""
+    """Return the time of the copies, if every broker sends, receives and copies at once under the
+    throttle.
+    """
     count = copies.leaders.size
     network = ~copies.between_disks
     added = np.bincount(copies.partitions[network], minlength=count)

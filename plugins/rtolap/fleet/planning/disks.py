@@ -150,7 +150,7 @@ def _levels(placement: Placement, dirs: Int64s, band: Band) -> tuple[Int64s, Int
 
 
 def _unevenness(placement: Placement, dirs: Int64s, band: Band, used_bytes: Int64s) -> float:
-    """Squares of the distance from the mean, by capacity: what does not lower it is no gain."""
+    """Return the squared distance from the mean, by capacity. A change that does not lower it is no gain."""
     total = placement.total_bytes[dirs]
     return float((total * (used_bytes[dirs] / total - band.mean) ** 2).sum())
 
@@ -202,7 +202,10 @@ def _groupings(placement: Placement, dirs: Int64s) -> list[Int32s]:
 
 
 def _finish(placement: Placement, transfers: Transfers, dirs: Int64s, band: Band) -> None:
-    """One more replica for each disk that is outside, the smallest that does, where one does."""
+    """Move another replica for each disk that is still outside the band.
+
+    It is the smallest one that suffices, if any does.
+    """
     after = placement.after_bytes()
     for source in dirs[after[dirs] > band.high_bytes[dirs]].tolist():
         shares = placement.utilisation()[dirs]

@@ -77,8 +77,9 @@ def plan_remove_disk(snapshot: Snapshot, broker_id: int, path: str, *, limits: L
 
 
 def _on_disk(placement: Placement, broker: int, log_dir: int) -> Int64s:
-    """Replicas of the directory; of a failed one, which tells nothing, those of its broker that nobody has
-    seen and that are not in sync."""
+    """Return replicas of the directory; of a failed one, which tells nothing, those of its broker that nobody
+    has seen and that are not in sync.
+    """
     snapshot = placement.snapshot
     replicas, dirs = snapshot.replicas, snapshot.log_dirs
     there: Flags = replicas.log_dirs == log_dir

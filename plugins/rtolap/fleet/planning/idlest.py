@@ -101,7 +101,7 @@ class IdlestDisks:
         return self._best(partition, choice, there, goal)
 
     def _held(self, partition: int) -> tuple[Int64s, Flags]:
-        """Replicas of the partition by rack, and the directories whose broker has one."""
+        """Return replicas of the partition by rack, and the directories whose broker has one."""
         placement = self._placement
         brokers = placement.brokers[partition]
         brokers = brokers[brokers >= 0]

@@ -96,7 +96,7 @@ class _Annealing:
         self._note()
 
     def run(self, seed: int) -> None:
-        """From the best so far, to a better one if there is one on the way."""
+        """Search from the best placement so far for a better one."""
         if not self._movable:
             return
         self._begin()
@@ -116,7 +116,9 @@ class _Annealing:
                     self._make(change)
 
     def _drawn(self, source: random.Random) -> _Change | None:
-        """A replica and its new place, and the replica there that comes to the old one, if they exchange."""
+        """Return a replica and its new place, and the replica there that comes to the old one, if they
+        exchange.
+        """
         movable, at = self._movable, self._at
         row = movable[int(source.random() * len(movable))]
         kind = source.random()
@@ -146,7 +148,7 @@ class _Annealing:
         return cost + heat * self._excess_more(leads, came, place) if leads else cost
 
     def _amounts(self, row: int, came: int, place: int) -> tuple[float, float, float]:
-        """Bytes that leave the one, come to the other, and are moved more."""
+        """Return bytes that leave the one, come to the other, and are moved more."""
         fleet = self.fleet
         home, copy = fleet.home[row], fleet.copy_bytes[row]
         if came == home:

@@ -50,7 +50,7 @@ def plan_leaders(snapshot: Snapshot, *, limits: Limits = Limits()) -> Plan:
 
 
 def eligible_replicas(placement: Placement) -> Flags:
-    """Those that may lead, in the slots of the placement."""
+    """Return the replicas that may lead, as flags over the slots of the placement."""
     in_sync = np.zeros(placement.brokers.shape, np.bool_)
     in_sync.ravel()[placement.positions] = placement.snapshot.replicas.in_sync
     able = np.append(placement.able, False)[placement.brokers]
@@ -69,8 +69,9 @@ def prefer(placement: Placement, first: Int64s) -> Int64s:
 
 
 def elections_of(placement: Placement, eligible: Flags, ordered: Int64s) -> Int64s:
-    """Partitions whose preferred replica is able to lead and does not. ordered: those that have another
-    preferred replica now."""
+    """Return partitions whose preferred replica is able to lead and does not. ordered: those that have
+    another preferred replica now.
+    """
     changed = np.zeros(len(eligible), np.bool_)
     changed[ordered] = True
     # Where the order has changed, the new preferred replica is one that was chosen because it can lead.
@@ -130,7 +131,7 @@ class _Leadership:
                 self._hand_on(giver, getter, count)
 
     def _way(self, source: int, needy: Flags) -> list[int] | None:
-        """The shortest, by brokers in their order."""
+        """Return the shortest way, by brokers in their order."""
         came_from = np.full(self._count, -1)
         came_from[source] = source
         front = [source]

@@ -169,7 +169,9 @@ class _Sharing:
                 return
 
     def _give(self, giver: int, able: Int64s, mean: float, limit: float) -> None:
-        """To those that have less, the idlest first; then exchange what is too large to be given."""
+        """Give load to brokers that have less, the idlest first, and then exchange what is too large to
+        give.
+        """
         for step in (self._hand_on, self._exchange):
             for getter in able[np.argsort(self.load[able], kind="stable")].tolist():
                 if self.load[giver] <= limit:
@@ -178,7 +180,10 @@ class _Sharing:
                     step(giver, getter, mean)
 
     def _hand_on(self, giver: int, getter: int, mean: float) -> None:
-        """As much as brings one of the two to the mean; where both are above it, half of what they differ."""
+        """Transfer leadership until one of the two brokers reaches the mean.
+
+        If both are above the mean, half of their difference is transferred.
+        """
         more, less = float(self.load[giver]), float(self.load[getter])
         amount = int(min(more - mean, mean - less) if less < mean else (more - less) / 2)
         spare = max(self._leading_max - int(self.leading[getter]), 0)
@@ -188,7 +193,10 @@ class _Sharing:
         self._change(giver, getter, rows[largest_first(sizes, amount)][:spare])
 
     def _exchange(self, giver: int, getter: int, mean: float) -> None:
-        """One partition for another, or for none: what brings the two nearest to each other, if it gains."""
+        """Exchange a partition for another, or for none, to bring both loads as near as possible.
+
+        Nothing changes unless the exchange gains.
+        """
         gap = float(self.load[giver] - self.load[getter])
         given = self._offered(giver, getter)[:_EXCHANGED_MAX]
         taken = self._offered(getter, giver)[:_EXCHANGED_MAX]
@@ -212,7 +220,7 @@ class _Sharing:
             self._change(getter, giver, taken[back : back + 1])
 
     def _offered(self, giver: int, getter: int) -> Int64s:
-        """Partitions that the one prefers and the other could lead, the largest load first."""
+        """Return partitions that the one prefers and the other could lead, the largest load first."""
         rows = self._led[giver]
         there = (self._placement.brokers[rows] == getter) & self._eligible[rows]
         offered: Int64s = rows[there.any(axis=1)]

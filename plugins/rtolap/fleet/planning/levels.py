@@ -30,7 +30,7 @@ class Band:
         return above
 
     def least_bytes(self, used_bytes: Int64s) -> int:
-        """Fewer moved bytes bring no placement into the band."""
+        """Return a lower bound of the bytes to move: fewer bring no placement into the band."""
         above = np.maximum(used_bytes - self.high_bytes, 0).sum()
         below = np.maximum(self.low_bytes - used_bytes, 0).sum()
         return int(max(above, below))
@@ -56,14 +56,15 @@ def levels(used_bytes: Int64s, total_bytes: Int64s, band: Band) -> tuple[Int64s,
 
 
 def level_above(used_bytes: Int64s, total_bytes: Int64s, amount: int) -> Int64s:
-    """Bytes by disk down to which the fullest disks give `amount` together."""
+    """Return bytes by disk down to which the fullest disks give `amount` together."""
     height = _height(used_bytes, total_bytes, amount, above=True)
     return np.minimum((height * total_bytes).astype(np.int64), used_bytes)
 
 
 def _height(used_bytes: Int64s, total_bytes: Int64s, amount: int, *, above: bool) -> float:
-    """The share at which what stands above it (or is free below it) is `amount`, by the sorted shares: the
-    sum is a straight line between two of them."""
+    """Return the share at which what stands above it (or is free below it) is `amount`, by the sorted shares:
+    the sum is a straight line between two of them.
+    """
     shares: Floats = used_bytes / total_bytes
     order = np.argsort(-shares if above else shares, kind="stable")
     capacity = np.cumsum(total_bytes[order], dtype=np.float64)

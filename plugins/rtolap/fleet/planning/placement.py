@@ -140,14 +140,14 @@ class Placement:
         return self.running_bytes + np.where(self.takes, free, 0)
 
     def room_of(self, log_dir: int) -> int:
-        """As `room_bytes`, of one."""
+        """Return the element of `room_bytes` for a log directory."""
         if not self.takes[log_dir]:
             return 0
         limit = int(self.disk_limit * self.total_bytes[log_dir])
         return max(limit - int(self.used_bytes[log_dir] + self.incoming_bytes[log_dir]), 0)
 
     def after_of(self, log_dir: int) -> int:
-        """As `after_bytes`, of one."""
+        """Return the element of `after_bytes` for a log directory."""
         held = self.used_bytes[log_dir] + self.incoming_bytes[log_dir] - self.outgoing_bytes[log_dir]
         return int(held)
 
@@ -156,13 +156,15 @@ class Placement:
         return self.used_bytes + self.incoming_bytes - self.outgoing_bytes
 
     def utilisation(self) -> Floats:
-        """The share of each disk that is used when the plan is done, NaN where it is not known."""
+        """Return the share of each disk that is used when the plan is done, NaN where it is not known."""
         share = np.full(len(self.total_bytes), np.nan)
         np.divide(self.after_bytes(), self.total_bytes, out=share, where=self.known)
         return share
 
     def movable(self, positions: Int64s) -> Flags:
-        """Replicas that a plan may move: nothing runs on their partition, and a copy can be made of it."""
+        """Return replicas that a plan may move: nothing runs on their partition, and a copy can be made of
+        it.
+        """
         partitions = positions // self.slots
         told: Flags = self.partition_bytes[partitions] != UNKNOWN
         told &= ~self.fixed[partitions] & self.copied[partitions]
@@ -232,13 +234,13 @@ class Placement:
         self.factors[partition] += 1
 
     def changed(self) -> Int64s:
-        """Partitions that are not as they were."""
+        """Return partitions that are not as they were."""
         other = (self.brokers != self.brokers_before) | (self.log_dirs != self.log_dirs_before)
         return np.flatnonzero(other.any(axis=1))
 
 
 def rack_numbers(snapshot: Snapshot) -> Int32s:
-    """A number per broker, and one more for the row UNKNOWN, which stands in no rack."""
+    """Return a number per broker, and one more for the row UNKNOWN, which stands in no rack."""
     names = {name: n for n, name in enumerate(sorted({r for r in snapshot.brokers.racks if r is not None}))}
     alone = len(names)
     states = snapshot.brokers.states

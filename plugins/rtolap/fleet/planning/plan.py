@@ -106,7 +106,11 @@ class Moves:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What a plan should have done and cannot, and why: a topic, or a partition as topic-number."""
+    """A change that a plan should contain and cannot, with the reason.
+
+    Attributes:
+        name: a topic, or a partition as topic-number.
+    """
 
     name: str
     reason: str
@@ -328,7 +332,9 @@ def _moves(plan: Plan) -> Moves:
 
 
 def _paired(coming_rows: Int64s, going_rows: Int64s, going: Int64s) -> Int64s:
-    """For each one that comes the one that goes with it: the nth of a partition with its nth."""
+    """Return, for each coming replica, the leaving one that it replaces: the nth of a partition with its
+    nth.
+    """
     nth_coming = np.arange(coming_rows.size) - np.searchsorted(coming_rows, coming_rows)
     nth_going = np.arange(going_rows.size) - np.searchsorted(going_rows, going_rows)
     keys = going_rows.astype(np.int64) << 16 | nth_going

@@ -253,7 +253,7 @@ class _KafkaDocument(msgspec.Struct):
 
 
 def plan_json(plan: Plan) -> bytes:
-    """The canonical document: equal plans, equal bytes."""
+    """Return the canonical document: equal plans, equal bytes."""
     document = _document_of(plan)
     document.digest = _digest_of_document(document)
     return _encoded(document)
@@ -265,8 +265,10 @@ def plan_digest(plan: Plan) -> str:
 
 
 def kafka_json(plan: Plan, stage: int = 0) -> bytes:
-    """For `kafka-reassign-partitions --reassignment-json-file`, of one stage. A directory is named where a
-    replica comes to it. Partitions that only elect a leader are not in it."""
+    """Return a stage of the plan for `kafka-reassign-partitions --reassignment-json-file`.
+
+    A directory is named where a replica comes to it. Partitions that only elect a leader are left out.
+    """
     document = _document_of(plan)
     partitions = [
         _KafkaPartition(row.topic, row.partition, row.replicas, row.log_dirs)
@@ -310,7 +312,7 @@ def _encoded(document: _PlanDocument) -> bytes:
 
 
 def _lines(head: bytes, lists: Sequence[tuple[str, Sequence[msgspec.Struct]]]) -> bytes:
-    """The document `head` with these of its empty lists filled."""
+    """Return the document `head` with these of its empty lists filled."""
     for name, rows in lists:
         body = b",\n".join(msgspec.json.encode(row) for row in rows)
         head = head.replace(f'"{name}":[]'.encode(), f'\n"{name}":[\n'.encode() + body + b"\n]", 1)

@@ -109,5 +109,5 @@ def broker_rows(snapshot: Snapshot, ids: list[int]) -> Flags:
 
 
 def by_size(placement: Placement, positions: Int64s) -> Int64s:
-    """The largest first; equal ones in the order of the snapshot."""
+    """Sort the largest first; equal ones stay in the order of the snapshot."""
     return positions[np.argsort(-placement.partition_bytes[positions // placement.slots], kind="stable")]

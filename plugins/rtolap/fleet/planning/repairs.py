@@ -86,7 +86,7 @@ def plan_racks(snapshot: Snapshot, *, limits: Limits = Limits()) -> Plan:
 
 
 def _repeated(racks: Int64s) -> Flags:
-    """Slots whose rack stands in an earlier slot of their row."""
+    """Return the slots whose rack stands in an earlier slot of their row."""
     found = np.zeros(racks.shape, np.bool_)
     for slot in range(1, racks.shape[1]):
         earlier = (racks[:, :slot] == racks[:, slot, None]).any(axis=1)

@@ -57,7 +57,7 @@ def check_applies(plan: Plan, snapshot: Snapshot, *, allowed: AllowedBrokers | N
 
 
 def _rows(plan: Plan, snapshot: Snapshot) -> Int64s:
-    """The planned partitions in the snapshot. Raises PlanOutdated where one is gone."""
+    """Return the planned partitions in the snapshot. Raises PlanOutdated where one is gone."""
     topics = {name: row for row, name in enumerate(snapshot.topics.names)}
     owners = np.array([topics.get(name, UNKNOWN) for name in plan.topics], np.int64)
     wanted = owners[plan.partition_topics] << 32 | plan.partition_numbers
@@ -183,7 +183,7 @@ def _matrix(assignment: Assignment, chosen: Int64s, snapshot: Snapshot) -> tuple
 
 
 def _targets(plan: Plan, snapshot: Snapshot, dirs: Int32s) -> Int32s:
-    """The snapshot's rows of the plan's directories."""
+    """Return the snapshot's rows of the plan's directories."""
     ids, own = snapshot.brokers.ids, snapshot.log_dirs
     rows = {
         (int(ids[broker]), path): row
@@ -197,7 +197,7 @@ def _targets(plan: Plan, snapshot: Snapshot, dirs: Int32s) -> Int32s:
 
 
 def _stays(before: Int32s, before_dirs: Int32s, after: Int32s, targets: Int32s) -> Flags:
-    """Replicas of the plan's end that are on their broker and in their directory already."""
+    """Return replicas of the plan's end that are on their broker and in their directory already."""
     same = np.zeros(after.shape, np.bool_)
     for slot in range(before.shape[1]):
         on_broker = (after == before[:, slot, None]) & (before[:, slot, None] != UNKNOWN)

@@ -40,7 +40,7 @@ class Transfers:
             self._skim(source, int(down_bytes[source]), targets, up_bytes)
 
     def within(self, group: Int64s, down_bytes: Int64s, up_bytes: Int64s) -> None:
-        """As `run`, between disks of one group."""
+        """Run as `run` does, between the disks of a group."""
         after = self.placement.after_bytes()
         self.run(
             group[after[group] > down_bytes[group]],
@@ -50,7 +50,7 @@ class Transfers:
         )
 
     def unmoved(self, log_dir: int) -> Int64s:
-        """Movable replicas that are there since before the plan, the largest first."""
+        """Return the movable replicas that were there before the plan, the largest first."""
         here: Int64s = self._held[self._first[log_dir] : self._first[log_dir + 1]]
         here = here[self.placement.log_dirs.ravel()[here] == log_dir]
         sizes = self.placement.partition_bytes[here // self.placement.slots]
@@ -100,7 +100,7 @@ class Leaving:
         self._here: Flags = np.ones(positions.size, np.bool_)
 
     def allowed(self, log_dir: int) -> Flags:
-        """Those that may go to that directory, as far as brokers, racks and placement rules are concerned."""
+        """Return the replicas that brokers, racks and placement rules allow to move to the log directory."""
         broker = int(self._placement.snapshot.log_dirs.brokers[log_dir])
         rack = self._placement.racks[broker]
         same_broker = self._own == broker
@@ -115,7 +115,7 @@ class Leaving:
         return found
 
     def on_broker(self, log_dir: int) -> Flags:
-        """Those that are on that directory's broker already."""
+        """Return the replicas that are already on the log directory's broker."""
         found: Flags = self._own == self._placement.snapshot.log_dirs.brokers[log_dir]
         return found
 
@@ -134,8 +134,9 @@ class Leaving:
 
 
 def largest_first(sizes: Int64s, amount: int) -> Int64s:
-    """Rows of descending sizes, taken greedily while their sum is at most `amount`: runs of neighbours at
-    once, then on to the next that fits."""
+    """Return rows of descending sizes, taken greedily while their sum is at most `amount`: runs of neighbours
+    at once, then on to the next that fits.
+    """
     chosen: list[Int64s] = []
     begin, ascending = 0, -sizes
     while begin < sizes.size:

@@ -177,7 +177,7 @@ def _brokers(cluster: ClusterDescription, topics: Iterable[TopicDescription]) ->
 
 
 def _log_dirs(brokers: Brokers, told: Iterable[BrokerLogDirs]) -> tuple[LogDirs, dict[tuple[int, str], int]]:
-    """And the row of each, by broker id and path."""
+    """Return the log directories, and the row of each by broker id and path."""
     found = [
         (of_broker.broker_id, log_dir)
         for of_broker in told

@@ -88,7 +88,7 @@ _TABLES: dict[str, tuple[type, dict[str, str]]] = {
 
 
 class _Header(msgspec.Struct, forbid_unknown_fields=True):
-    """snapshot.json; version comes first, so that a newer file is told by it alone."""
+    """The content of snapshot.json. The version comes first, so that it alone identifies a newer file."""
 
     format: str
     version: int
@@ -111,7 +111,7 @@ def load(path: Path) -> Snapshot:
 
 
 def digest_of(snapshot: Snapshot) -> str:
-    """SHA-256, in hexadecimal, over all that the snapshot says, whatever made it."""
+    """Return the SHA-256, in hexadecimal, of all that the snapshot says, whatever made it."""
     found = hashlib.sha256()
     values = (snapshot.cluster_id, snapshot.taken_at_ms, snapshot.controller)
     found.update(msgspec.json.encode((*values, snapshot.quotas, snapshot.missing)))
@@ -188,7 +188,7 @@ def from_bytes(data: bytes, name: str) -> Snapshot:
 
 
 def _stored(snapshot: Snapshot, table: str, column: str) -> Any:
-    """The column as it stands in the file."""
+    """Return the column as it stands in the file."""
     if column == _COUNTS:
         return np.diff(snapshot.partitions.first_replicas)
     return getattr(getattr(snapshot, table), column)
@@ -199,7 +199,7 @@ def _arrow_type(kind: str) -> pa.DataType:
 
 
 def _member(name: str) -> zipfile.ZipInfo:
-    """Without the time of day, so that equal snapshots give equal files."""
+    """Return a member without the time of day, so that equal snapshots give equal files."""
     return zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
 
 

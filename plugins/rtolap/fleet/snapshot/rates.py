@@ -1,4 +1,4 @@
-"""From what brokers tell of topics to the rates of partitions.
+"""Derives the rates of partitions from what brokers report about topics.
 
 A broker's metrics know topics, not partitions: `BytesInPerSec` counts what producers write to all partitions
 of a topic that the broker leads, `BytesOutPerSec` what consumers read of them. What it tells of a topic is
@@ -69,7 +69,7 @@ class PartitionRates:
 def read_rates(
     reader: RateReader | None, brokers: Brokers, topics: Topics, partitions: Partitions, replicas: Replicas
 ) -> PartitionRates:
-    """Asks the brokers that lead. NaN, and a missing fact by broker, where one does not tell."""
+    """Ask the leading brokers. A broker that does not answer gives NaN, and a missing fact."""
     if not len(partitions):
         return PartitionRates(np.zeros(0), np.zeros(0), ())
     if reader is None:
@@ -93,7 +93,9 @@ def read_rates(
 def divided(
     told: TopicRates, brokers: Brokers, topics: Topics, partitions: Partitions, replicas: Replicas
 ) -> tuple[Floats, Floats]:
-    """Bytes a second in and out of every partition; NaN where its leader does not tell, and without one."""
+    """Return bytes a second in and out of every partition; NaN where its leader does not tell, and without
+    one.
+    """
     answered = np.isin(brokers.ids, np.array(sorted(told.answered), np.int32))
     rows = np.flatnonzero(np.append(answered, False)[partitions.leaders])  # UNKNOWN is the last
     # one number for each broker and topic
@@ -110,7 +112,9 @@ def divided(
 
 
 def _sizes_at_leaders(partitions: Partitions, replicas: Replicas, rows: Int64s) -> tuple[Int64s, Flags]:
-    """The bytes that the leader of each of these partitions holds of it, and whether they are known."""
+    """Return the bytes that the leader of each of these partitions holds of it, and whether they are
+    known.
+    """
     sizes = np.full(len(partitions), UNKNOWN, np.int64)
     leads = replicas.brokers == partitions.leaders[replicas.partitions]
     sizes[replicas.partitions[leads]] = replicas.size_bytes[leads]
@@ -128,7 +132,9 @@ def _shares(group: Int64s, sizes: Int64s, known: Flags) -> Floats:
 
 
 def _told_keys(told: TopicRates, brokers: Brokers, topics: Topics) -> Int64s:
-    """The numbers of the rows that were told; UNKNOWN for a topic or broker that the snapshot has not."""
+    """Return the numbers of the rows that were told; UNKNOWN for a topic or broker that the snapshot has
+    not.
+    """
     topic_rows = {name: row for row, name in enumerate(topics.names)}
     of_topic = np.array([topic_rows.get(name, UNKNOWN) for name in told.topics], np.int64)
     of_broker = np.searchsorted(brokers.ids, told.brokers)
@@ -137,7 +143,7 @@ def _told_keys(told: TopicRates, brokers: Brokers, topics: Topics) -> Int64s:
 
 
 def _rows_of(told: Int64s, wanted: Int64s) -> Int64s:
-    """Rows of `told` that have these numbers, and its length where none has."""
+    """Return rows of `told` that have these numbers, and its length where none has."""
     order = np.argsort(told, kind="stable")
     place = np.searchsorted(told[order], wanted)
     found = np.append(told[order], UNKNOWN)[place] == wanted

@@ -163,7 +163,7 @@ class _Collection:
     def _sizes(
         self, at: list[Partition], leaders: Mapping[Partition, int], hosts: set[int]
     ) -> tuple[Int64s, Int64s]:
-        """Bytes at the leader, and at all replicas that tell them."""
+        """Return bytes at the leader, and at all replicas that tell them."""
         local = dict.fromkeys(at, UNKNOWN)
         total = dict.fromkeys(at, 0)
         told = self._administration.describe_log_dirs(hosts, at) if at else {}
@@ -184,7 +184,7 @@ class _Collection:
         )
 
     def _note(self, fact: str, reasons: Collection[tuple[Partition, str]]) -> None:
-        """One line a reason, however many partitions have it."""
+        """Note a line per reason, however many partitions have it."""
         by_reason: dict[str, list[Partition]] = {}
         for partition, reason in reasons:
             by_reason.setdefault(reason, []).append(partition)

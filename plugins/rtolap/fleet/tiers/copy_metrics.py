@@ -56,7 +56,10 @@ class TopicCopies:
 
 
 def read_copies(view: TierView, sources: FleetSources, *, timeout_s: float = TIMEOUT_S) -> TierView:
-    """The view with what agents tell. Of brokers without one, and of silent ones, `missing` says so."""
+    """Return the view with what agents tell.
+
+    Of brokers without one, and of silent ones, `missing` says so.
+    """
     leaders = sorted(set(view.partitions.leaders.tolist()) - {UNKNOWN})
     with_agent = [
         broker for broker in leaders if broker in sources.brokers and sources.brokers[broker].jolokia

@@ -133,12 +133,12 @@ class TierView:
 
 
 def known_sum(values: Int64s) -> int:
-    """The sum, or `UNKNOWN` where one of them is."""
+    """Return the sum, or `UNKNOWN` where one of them is."""
     return UNKNOWN if (values == UNKNOWN).any() else int(values.sum())
 
 
 def uncopied_bytes(view: TierView) -> Int64s:
-    """About so many bytes of each partition are local only; `UNKNOWN` where offsets or bytes are."""
+    """Return the approximate local-only bytes of each partition; `UNKNOWN` without offsets or bytes."""
     partitions = view.partitions
     local_only = partitions.offsets(Tier.LOCAL_ONLY)
     held = local_only + partitions.offsets(Tier.LOCAL_AND_REMOTE)
@@ -148,7 +148,9 @@ def uncopied_bytes(view: TierView) -> Int64s:
 
 
 def segments_behind(view: TierView) -> Int64s:
-    """At least so many closed segments of each partition are not copied; `UNKNOWN` as above."""
+    """Return a lower bound of the closed segments of each partition that are not copied; `UNKNOWN` as
+    above.
+    """
     uncopied = uncopied_bytes(view)
     segment_bytes = np.maximum(view.topics.segment_bytes[view.partitions.topics], 1)
     behind = np.maximum(-(-uncopied // segment_bytes) - 1, 0)
@@ -156,7 +158,7 @@ def segments_behind(view: TierView) -> Int64s:
 
 
 def lagging(view: TierView, segments: int = SEGMENTS_BEHIND) -> Flags:
-    """The partitions whose copying is behind by as many closed segments, or more.
+    """Return the partitions whose copying is behind by as many closed segments, or more.
 
     Where an agent counts as many for each partition of the topic that its broker leads, and no estimate names
     one of them, the one with most that is not copied is named. A topic whose copying is off never lags.

@@ -51,7 +51,7 @@ Request = Callable[[], Any]
 
 
 def kafka_python_settings(cluster: KafkaCluster) -> dict[str, Any]:
-    """Keyword arguments of its clients. Raises DefinitionError, which names the setting."""
+    """Return keyword arguments of the clients. Raises DefinitionError, which names the setting."""
     settings: dict[str, Any] = {}
     for name, value in cluster.settings.items():
         if name in _NAMES:
@@ -98,7 +98,8 @@ class AdministrationConnection:
     def ask(
         self, request: Request, attempt: str, right: str, *, failed: Callable[[Any], Exception | None]
     ) -> Any:
-        """The answer of any broker; of another one, until the time is over, where it cannot answer now.
+        """Return the answer of any broker; of another one, until the time is over, where it cannot answer
+        now.
 
         `failed`: the error that the answer as a whole states.
         """
@@ -121,8 +122,9 @@ class AdministrationConnection:
         return self._run(exchange, attempt, right)
 
     def ask_each(self, requests: Mapping[int, Request], attempt: str, right: str) -> dict[int, Any]:
-        """The answer of every broker that is named, or the RtolapError that stands for it; sent to all of
-        them at once."""
+        """Return the answer of every broker that is named, or the RtolapError that stands for it; sent to all
+        of them at once.
+        """
 
         async def exchange() -> dict[int, Any]:
             under_way = {}

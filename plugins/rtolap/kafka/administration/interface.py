@@ -128,7 +128,7 @@ class FleetAdministration(UsageAdministration, Protocol):
     """Calls are thread-safe."""
 
     def describe_cluster(self) -> ClusterDescription:
-        """Brokers by id, fenced ones too."""
+        """Return brokers by id, fenced ones too."""
         ...
 
     def describe_topics(self, topics: Collection[str] | None = None) -> dict[str, TopicDescription]:
@@ -147,8 +147,10 @@ class FleetAdministration(UsageAdministration, Protocol):
     def list_offsets(
         self, leaders: Mapping[Partition, int], spec: OffsetSpec
     ) -> dict[Partition, int | RtolapError]:
-        """The offset of each partition, asked of the broker that is named with it; `NO_OFFSET` where there is
-        none of the kind. Unavailable where another broker leads by now. Needs Describe on the topics."""
+        """Return the offset of each partition, asked of the broker that is named with it; `NO_OFFSET` where
+        there is none of the kind. Unavailable where another broker leads by now. Needs Describe on the
+        topics.
+        """
         ...
 
     def reassign(self, targets: Mapping[Partition, Sequence[int] | None]) -> Outcomes:
@@ -175,9 +177,10 @@ class FleetAdministration(UsageAdministration, Protocol):
     def configs(
         self, resources: Collection[ConfigResource], names: Collection[str], *, inherited: bool = False
     ) -> dict[ConfigResource, dict[str, str]]:
-        """Values that were set on the resource itself, of the names asked for; with `inherited` those too
-        that hold where none was set. A resource that is not there does not show. Needs DescribeConfigs on the
-        topics or the cluster."""
+        """Return values that were set on the resource itself, of the names asked for; with `inherited` those
+        too that hold where none was set. A resource that is not there does not show. Needs DescribeConfigs on
+        the topics or the cluster.
+        """
         ...
 
     def alter_configs(

@@ -114,7 +114,7 @@ def offsets(partitions: Iterable[Partition], spec: OffsetSpec) -> Any:
 
 
 def producers(partitions: Iterable[Partition]) -> Any:
-    """A request to one broker."""
+    """Return a request to one broker."""
     kind = DescribeProducersRequest.TopicRequest
     return DescribeProducersRequest(
         topics=[kind(name=topic, partition_indexes=numbers) for topic, numbers in _by_topic(partitions)]
@@ -148,7 +148,7 @@ def running_reassignments(partitions: Collection[Partition] | None) -> Any:
 
 
 def log_dir_moves(moved: Mapping[str, Iterable[Partition]]) -> Any:
-    """Requests to one broker. `moved`: partitions by the directory they go to."""
+    """Return requests to one broker. `moved`: partitions by the directory they go to."""
     kind = AlterReplicaLogDirsRequest.AlterReplicaLogDir
     return AlterReplicaLogDirsRequest(
         dirs=[
@@ -199,7 +199,7 @@ def config_changes(changes: Mapping[ConfigResource, Mapping[str, str | None]]) -
 
 
 def resource_of(result: Any) -> ConfigResource:
-    """The resource that an answer to either is about."""
+    """Return the resource that an answer to either is about."""
     return ConfigResource(_KINDS[result.resource_type], result.resource_name)
 
 

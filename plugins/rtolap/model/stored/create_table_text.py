@@ -36,7 +36,7 @@ def create_table_text(definition: StoredTable, schema: StoredSchema) -> str:
 
 
 def _bucket_columns(definition: StoredTable, schema: StoredSchema) -> tuple[str, ...]:
-    """Their present names; none where there is one bucket by the keys, which need not be said."""
+    """Return their present names; none where there is one bucket by the keys, which need not be said."""
     if definition.buckets == Buckets():
         return ()
     first = initial_schema(definition)

@@ -44,7 +44,7 @@ def partition_of(instant_ms: int, unit: PartitionUnit) -> PartitionRange:
 def to_create(
     policy: RangePartitions, now_ms: int, existing: Iterable[PartitionRange]
 ) -> tuple[PartitionRange, ...]:
-    """The present partition and `ahead` more, as far as they are not there yet, in order."""
+    """Return the present partition and `ahead` more, as far as they are not there yet, in order."""
     known = {partition.start_ms for partition in existing}
     wanted: list[PartitionRange] = []
     instant_ms = now_ms
@@ -59,7 +59,7 @@ def to_create(
 def to_drop(
     policy: RangePartitions, now_ms: int, existing: Iterable[PartitionRange]
 ) -> tuple[PartitionRange, ...]:
-    """Those that ended `retention_ms` ago or earlier, in order."""
+    """Return the partitions that ended `retention_ms` ago or earlier, in order."""
     if policy.retention_ms is None:
         return ()
     return tuple(sorted(part for part in existing if part.end_ms + policy.retention_ms <= now_ms))

@@ -36,7 +36,10 @@ class StoredColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def column_type(self) -> ColumnType:
-        """As it is stored and read: a SUM is as wide as its sums may become, sketches are bytes."""
+        """The type in which the column is stored and read.
+
+        A SUM is widened for its sums; sketches are bytes.
+        """
         written = self.type.strip().lower()
         if written in SKETCH_TYPES:
             return BINARY
@@ -45,15 +48,18 @@ class StoredColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def load_type(self) -> ColumnType:
-        """As it is loaded."""
+        """The type in which the column is loaded."""
         return BINARY if self.type.strip().lower() in SKETCH_TYPES else parse_type(self.type)
 
 
 class RangePartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One partition per calendar unit (UTC) of `column`; `ahead` future ones exist already.
+    """A partition for each calendar unit (UTC) of `column`.
 
-    `retention_ms`: how long after its end a partition is kept; None keeps it. `on_demand`: loads make the
-    partitions that their rows need; else rows without one are refused.
+    Attributes:
+        ahead: the number of future partitions that are created in advance.
+        retention_ms: how long after its end a partition is retained; None retains it forever.
+        on_demand: True if loads create the partitions that their rows need. If False, rows without a
+            partition are refused.
     """
 
     column: str
@@ -64,7 +70,10 @@ class RangePartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Buckets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """By hash of `columns`; none means the key columns."""
+    """The distribution of rows over buckets, by a hash of `columns`.
+
+    Without columns, the key columns count.
+    """
 
     count: int = 1
     columns: tuple[str, ...] = ()

@@ -201,7 +201,7 @@ def _shape_problems(application: Application) -> list[Problem]:
 
 
 def _cycle(application: Application) -> tuple[str, ...]:
-    """The names along one cycle, the first again at the end; empty if there is none."""
+    """Return the names along one cycle, the first again at the end; empty if there is none."""
     ordered = set(application.in_order())
     rest = [level.name for level in application.levels if level.name not in ordered]
     if not rest:

@@ -40,7 +40,10 @@ def validate_lookup(lookup: Lookup) -> None:
 
 
 def validate_schema(schema: Schema) -> None:
-    """A cube against its table; both are checked. Raises DefinitionError naming every problem."""
+    """Check a cube and its table, alone and against each other.
+
+    Raises DefinitionError naming every problem.
+    """
     raise_all(f"table {schema.table.name}", table_problems(schema.table))
     problems = [*name_problems(schema.cube.name, ("name",)), *cube_problems(schema)]
     raise_all(f"cube {schema.cube.name}", problems)

@@ -35,7 +35,7 @@ def stored_table_problems(table: StoredTable) -> tuple[Problem, ...]:
 
 
 def value_column_problems(column: StoredColumn, model: TableModel, key: Key) -> list[Problem]:
-    """Type, default and function of one column that is no key."""
+    """Return problems with type, default and function of a column that is no key."""
     return _type_problems(column, key) or _function_problems(column, model, key)
 
 

@@ -108,11 +108,11 @@ class AgentClient(Closeable):
         return msgspec.json.decode(self._send(_Call("GET", "/api/v1/processes")), type=ProcessList).processes
 
     def generation(self, key: str) -> int:
-        """The highest generation that the agent has ever seen for the key, 0 for none."""
+        """Return the highest generation that the agent has ever seen for the key, 0 for none."""
         return self.last(key).generation
 
     def last(self, key: str) -> LastGeneration:
-        """That generation with its labels, also where its end was acknowledged."""
+        """Return that generation with its labels, even if its end was acknowledged."""
         data = self._send(_Call("GET", _process(key, "/generation")))
         return msgspec.json.decode(data, type=LastGeneration)
 

@@ -98,7 +98,7 @@ class WaitingTask(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, labels: Mapping[str, str]) -> WaitingTask | None:
-        """None for a process that no task has started."""
+        """Return the task that waits for the process; None if no task has started it."""
         label = labels.get(_TASK_LABEL)
         return None if label is None else msgspec.json.decode(label, type=cls)
 
@@ -115,7 +115,11 @@ class LastGeneration(msgspec.Struct, frozen=True):
 
 
 class Shutdown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """With `stop_processes` false the processes live on and the next agent adopts them."""
+    """A request to end the agent.
+
+    Attributes:
+        stop_processes: False lets the processes live on, and the next agent adopts them.
+    """
 
     stop_processes: bool = True
 

@@ -42,7 +42,7 @@ _UNITS, _HISTORY = TypeAdapter(watermarks.UnitsInfo), TypeAdapter(watermarks.App
 
 
 def health() -> Call[wire.Health]:
-    """One coordinator's own word, leader or not."""
+    """Request the health of this coordinator itself, whether it leads or not."""
     return Call("GET", "/health", _HEALTH, once=True)
 
 
@@ -67,7 +67,7 @@ def put_replica_set(name: str, receivers: Sequence[str]) -> Call[wire.ReplicaSet
 
 
 def heartbeat(request: wire.HeartbeatRequest) -> Call[wire.HeartbeatResponse]:
-    """One attempt, short: the next heartbeat comes in a second anyway."""
+    """Send a heartbeat with a short time-out and without retries; the next one follows in a second."""
     return Call(
         "POST",
         path("receivers", request.receiver_id, "heartbeat"),
@@ -175,7 +175,7 @@ def cleanup(cube: str) -> Call[wire.CleanupResult]:
 def segments(
     cube: str, *, state: str | None = None, start_ms: int | None = None, end_ms: int | None = None
 ) -> Call[list[wire.SegmentInfo]]:
-    """Ordered by start; those in `state` that overlap `[start_ms, end_ms)`."""
+    """Request segments by start: those in `state` that overlap `[start_ms, end_ms)`."""
     asked = {"state": state, "start_ms": start_ms, "end_ms": end_ms}
     params = {name: str(value) for name, value in asked.items() if value is not None}
     return Call("GET", path("cubes", cube, "segments"), _SEGMENTS, params=params)
@@ -234,7 +234,7 @@ def create_application(definition: wire.Definition) -> Call[None]:
 
 
 def change_application(name: str, definition: wire.Definition) -> Call[None]:
-    """Another definition for one that exists, while it runs. Refused where that is not safe."""
+    """Change the definition of a running application. Raises Refused if that is not safe."""
     return Call("PUT", path("applications", name), _NOTHING, body=definition)
 
 
@@ -247,13 +247,13 @@ def application_watermarks(name: str) -> Call[watermarks.ApplicationWatermarks]:
 
 
 def application_hosts(name: str, level: str | None = None, limit: int = 20) -> Call[watermarks.HostsInfo]:
-    """The furthest behind first. `level` may be left out where there is one source."""
+    """Request the hosts, the furthest behind first. `level` may be left out if there is one source."""
     params = {"limit": str(limit), **({} if level is None else {"level": level})}
     return Call("GET", path("applications", name, "hosts"), _HOSTS, params=params)
 
 
 def application_units(name: str, level: str | None = None, limit: int = 100) -> Call[watermarks.UnitsInfo]:
-    """The oldest work first."""
+    """Request the units, the oldest work first."""
     params = {"limit": str(limit), **({} if level is None else {"level": level})}
     return Call("GET", path("applications", name, "units"), _UNITS, params=params)
 
@@ -266,7 +266,7 @@ def application_history(
     level: str | None = None,
     samples: int | None = None,
 ) -> Call[watermarks.ApplicationHistory]:
-    """At most so many `samples`, spread over the time from `since_ms` to `until_ms`."""
+    """Request at most that many `samples`, spread over the time from `since_ms` to `until_ms`."""
     asked = {"since_ms": since_ms, "until_ms": until_ms, "level": level, "samples": samples}
     params = {key: str(value) for key, value in asked.items() if value is not None}
     return Call("GET", path("applications", name, "history"), _HISTORY, params=params)

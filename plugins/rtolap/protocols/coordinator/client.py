@@ -80,7 +80,7 @@ class CoordinatorClient(Closeable):
         return answer
 
     def health(self, url: str) -> wire.Health:
-        """One coordinator's own word, leader or not. One attempt."""
+        """Return the health of the coordinator at `url`, whether it leads or not. Attempts it once."""
         call = calls.health()
         try:
             return call.read(self._http.request(**call.request_at(url.rstrip("/"))))

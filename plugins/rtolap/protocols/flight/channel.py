@@ -67,8 +67,11 @@ class FlightChannel(Closeable):
     def begin(
         self, operation: str, ask: Callable[[Headers], T], *, within_s: float | None = None
     ) -> tuple[T, Callable[[], None]]:
-        """As `call`, for an answer that has not begun when `ask` returns. The function that comes with it
-        raises Impostor where the server did not prove itself: call it when the answer has begun."""
+        """Call as `call` does, but return before the answer begins.
+
+        Returns the result of `ask` and a function. Call that function when the answer has begun: it raises
+        Impostor if the server did not prove itself.
+        """
         session, reopened = self._session or self._open(None, operation, within_s), False
         while True:
             number = session.next_number()
@@ -89,7 +92,7 @@ class FlightChannel(Closeable):
             raise self._impostor(operation)
 
     def answers(self, within_s: float) -> None:
-        """A call that costs the server nothing. Raises Unavailable when it does not answer in time."""
+        """Make a call that costs the server nothing. Raises Unavailable when it does not answer in time."""
         self.call("a ping", lambda headers: answers(self.client, headers, within_s), within_s=within_s)
 
     def close(self) -> None:

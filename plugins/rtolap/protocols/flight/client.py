@@ -45,12 +45,12 @@ def open_channel(
 
 
 def answers(client: flight.FlightClient, headers: list[tuple[bytes, bytes]], within_s: float) -> None:
-    """A call that costs the peer nothing. Raises an error of Flight when it does not answer in time."""
+    """Make a call that costs the peer nothing. Raises an error of Flight when it does not answer in time."""
     list(client.list_actions(flight.FlightCallOptions(timeout=within_s, headers=headers)))
 
 
 class FlightClients(Closeable, Generic[C]):
-    """One client for each address, made on first use. Thread-safe.
+    """Clients by address, each made on first use. Thread-safe.
 
     `connect` makes the client of an address; it reaches nobody yet.
     """
@@ -97,7 +97,7 @@ def named(peer: str, operation: str, error: Exception) -> RtolapError:
 
 
 def _decode_prefix(text: str) -> tuple[dict[str, Any], int]:
-    """The JSON object at the beginning; gRPC adds words of its own behind it."""
+    """Return the JSON object at the beginning; gRPC adds words of its own behind it."""
     payload, end = _DECODER.raw_decode(text.lstrip())
     if not isinstance(payload, dict):
         raise ValueError("not an object")
@@ -105,7 +105,7 @@ def _decode_prefix(text: str) -> tuple[dict[str, Any], int]:
 
 
 def silence(ping: Callable[[float], None]) -> Unavailable | None:
-    """None where the peer answers, with whatever error; `ping(within_s)` raises Unavailable if not.
+    """Return None if the peer answers, with whatever error. Otherwise return what `ping(within_s)` raised.
 
     A ping shows whether a peer is silent: a busy one responds to it, one that stands still does not.
     """

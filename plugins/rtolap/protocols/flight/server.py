@@ -197,7 +197,7 @@ def guarded(call: Callable[[], T]) -> T:
 
 
 def guarded_batches(batches: Iterator[T]) -> Iterator[T]:
-    """The same, for what is computed while it is sent."""
+    """Yield the same, for what is computed while it is sent."""
     while True:
         try:
             batch = guarded(lambda: next(batches, None))
@@ -210,7 +210,7 @@ def guarded_batches(batches: Iterator[T]) -> Iterator[T]:
 
 
 def error_text(error: RtolapError) -> str:
-    """An error as `client.named` reads it."""
+    """Return an error as `client.named` reads it."""
     return ERROR_MARK + json.dumps(error.to_dict())
 
 

@@ -58,7 +58,10 @@ class QueryClient(Closeable):
 
     @property
     def session_token(self) -> str:
-        """What has been answered to this client, for another one; empty before the first answer."""
+        """A token of all that was answered to this client, for use by another one.
+
+        Empty before the first answer.
+        """
         with self._lock:
             return SESSION_TOKEN_SEPARATOR.join(self._tokens)
 

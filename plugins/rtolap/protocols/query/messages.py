@@ -37,7 +37,7 @@ class QueryWarning(msgspec.Struct, frozen=True, order=True):
 
 
 def refused_text(counts: Mapping[str, int], example: Mapping[str, str]) -> str:
-    """Records that receivers refused, in the same words at every place that reports them.
+    """Return a text about refused records, in the same words at every place that reports them.
 
     `counts`: reason → records, `example`: reason → what was wrong with one of them; empty where nothing was
     refused. *At least*, because a receiver counts what it has read itself.

@@ -36,7 +36,7 @@ class ReceiverClient(Closeable):
     def query(
         self, query: PartialQuery, *, on_start: Callable[[Callable[[], None]], None] | None = None
     ) -> tuple[pa.Table, PartialAnswer]:
-        """The partials and what they hold. `on_start` is given a function that cancels the call."""
+        """Return the partials and what they hold. `on_start` is given a function that cancels the call."""
         timeout_s = query.timeout_ms / 1000 + GRACE_S
 
         def ask(headers: Headers) -> tuple[pa.Table, PartialAnswer | None]:
@@ -60,7 +60,7 @@ class ReceiverClient(Closeable):
         return msgspec.json.decode(self.action("stats"), type=ReceiverStats)
 
     def action(self, name: str, body: Any = None) -> bytes:
-        """A control action; its result as JSON bytes."""
+        """Run a control action, and return its result as JSON bytes."""
         message = flight.Action(name, msgspec.json.encode({} if body is None else body))
 
         def act(headers: Headers) -> bytes:
@@ -79,8 +79,11 @@ class ReceiverClient(Closeable):
 
 
 def _next_batch(reader: Any) -> pa.RecordBatch | None:
-    """None at the end. Not `read_all`: when that is cancelled, from whatever thread, pyarrow interrupts the
-    main thread as Ctrl-C does (`SignalStopHandler.__exit__`), which ends a service."""
+    """Return the next batch; None at the end.
+
+    `read_all` is not used: when it is cancelled, from whatever thread, pyarrow interrupts the main thread as
+    Ctrl-C does (`SignalStopHandler.__exit__`), which ends a service.
+    """
     try:
         return reader.read_chunk().data
     except StopIteration:
@@ -88,7 +91,7 @@ def _next_batch(reader: Any) -> pa.RecordBatch | None:
 
 
 class ReceiverClients(FlightClients[ReceiverClient]):
-    """One client an address. Thread-safe."""
+    """Clients of receivers by address. Thread-safe."""
 
     def __init__(self, token: str, *, ca: bytes | None = None) -> None:
         super().__init__(lambda address: ReceiverClient(address, token, ca=ca))

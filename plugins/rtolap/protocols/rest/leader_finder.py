@@ -35,7 +35,10 @@ class LeaderFinder:
         self._last_failure = "no answer yet"
 
     def attempts(self) -> Iterator[str]:
-        """The believed leader first, then the others; one named on the way is next. Each once."""
+        """Yield the believed leader first, then the others.
+
+        A leader named on the way is next. Each comes once.
+        """
         asked: set[str] = set()
         while True:
             with self._lock:
@@ -61,7 +64,7 @@ class LeaderFinder:
                 self._leader = None
 
     def answered(self, url: str, response: httpx.Response) -> bool:
-        """True if this is the leader's answer. Raises the error that the leader answered with."""
+        """Return True if this is the leader's answer. Raises the error that the leader answered with."""
         if response.status_code == httpx.codes.TEMPORARY_REDIRECT:
             target = urlsplit(response.headers.get("location", ""))
             self._named(url, f"{target.scheme}://{target.netloc}", "a leader that does not answer")

@@ -1,4 +1,4 @@
-"""How threads share the connections of one HTTP client.
+"""Connection limits that let threads share an HTTP client.
 
 httpx keeps 20 idle connections by default, each for 5 seconds. What closes the others (httpcore 1.0) takes
 one for idle that another thread was just given, so that thread meets "bad file descriptor". Without these

@@ -1,4 +1,4 @@
-"""One request to a coordinator as a value, and how its answer is read."""
+"""A request to a coordinator as a value, and the way to read its answer."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ PAUSE = wait_exponential_jitter(initial=0.1, max=1.0, jitter=0.1)
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """One request. `once`: not repeated when nobody leads, because the next one comes by itself.
+    """A request to a coordinator.
 
-    `request_id`: of one that would do harm the second time, for all the times that it is sent."""
+    Attributes:
+        once: True if the request is not repeated when nobody leads, because the next one follows anyway.
+        request_id: identifies a request that must not take effect twice, over all of its repetitions.
+    """
 
     method: str
     path: str

@@ -31,7 +31,7 @@ class RowStream(Protocol):
         ...
 
     def finish(self, end: wire.PutEnd) -> wire.PutAnswer:
-        """The node has made it durable. Nothing can be written afterwards."""
+        """Finish. The node has made everything durable, and nothing can be written afterwards."""
         ...
 
     def cancel(self) -> None:
@@ -238,7 +238,7 @@ class _Batches:
 
 
 class StorageClients(FlightClients[StorageClient]):
-    """One client an address. Thread-safe."""
+    """Clients of storage nodes by address. Thread-safe."""
 
     def __init__(self, token: str, *, ca: bytes | None = None) -> None:
         super().__init__(lambda address: StorageClient(address, token, ca=ca))

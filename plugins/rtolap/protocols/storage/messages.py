@@ -24,7 +24,10 @@ COPY_NAME, COPY_DATA = "name", "data"
 
 
 class TabletId(msgspec.Struct, frozen=True, order=True):
-    """One bucket of a partition. Of two tables of one name the later one has the larger `table_id`."""
+    """The identity of a tablet, which is a bucket of a partition.
+
+    Of two tables with the same name, the later one has the larger `table_id`.
+    """
 
     table_id: int
     db: str
@@ -107,7 +110,10 @@ class CreateTablets(msgspec.Struct, frozen=True):
 
 
 class DropTablets(msgspec.Struct, frozen=True):
-    """Those of later tables, and those that are gone, stay so."""
+    """A request to drop tablets.
+
+    It leaves tablets of later tables alone, and ignores tablets that are gone.
+    """
 
     tablets: tuple[TabletId, ...]
 
@@ -132,7 +138,7 @@ class Publish(msgspec.Struct, frozen=True):
 
 
 class TabletsDone(msgspec.Struct, frozen=True):
-    """Those of the requested tablets of which the node has what was requested."""
+    """The requested tablets for which the node has done what was requested."""
 
     tablets: tuple[TabletId, ...]
 

@@ -84,9 +84,14 @@ class ChangeColumns(msgspec.Struct, frozen=True):
 
 
 class AddPartition(msgspec.Struct, frozen=True):
-    """One more partition, `[start_ms, end_ms)` since the epoch in UTC: one unit of the table, under the name
-    that it has for it. None: it begins where the last one below it ends. `if_not_exists`: one of that name
-    that is there stays."""
+    """A request to add the partition `[start_ms, end_ms)`, in milliseconds since the epoch in UTC.
+
+    The range is a calendar unit of the table, and `name` is the table's name for that unit.
+
+    Attributes:
+        start_ms: None lets the partition begin where the last one below it ends.
+        if_not_exists: True leaves an existing partition of that name alone.
+    """
 
     name: str
     start_ms: int | None
@@ -138,7 +143,7 @@ class ReadView(msgspec.Struct, frozen=True):
 
 
 class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One load, as SHOW TRANSACTION shows it. Instants in ms by the ledger's clock."""
+    """A load as SHOW TRANSACTION shows it. Instants in ms by the ledger's clock."""
 
     txn_id: int
     db: str

@@ -37,7 +37,10 @@ class KnownPartition(NamedTuple):
 
 
 class PartitionSession:
-    """One connection. Errors of all calls: Unavailable, Unauthorized, Refused with the server's words."""
+    """A connection to the endpoint.
+
+    All calls raise Unavailable, Unauthorized, or Refused with the server's words.
+    """
 
     def __init__(self, connection: pymysql.connections.Connection[DictCursor]) -> None:
         self._connection = connection
@@ -48,7 +51,10 @@ class PartitionSession:
             return tuple(_known(row) for row in cursor.fetchall())
 
     def add_partition(self, db: str, table: str, part: PartitionRange, *, has_time: bool) -> None:
-        """One of that name that is there stays. `has_time`: of a column of times, else of dates."""
+        """Add a partition, unless the table has one of that name.
+
+        `has_time` is True for a column of times, and False for a column of dates.
+        """
         with self._asking(f"add partition {part.name} to {db}.{table}") as cursor:
             cursor.execute(
                 f"ALTER TABLE {_quoted(db)}.{_quoted(table)} "

@@ -126,8 +126,11 @@ class StreamLoadClient(Closeable):
             raise Refused("labels cannot be acknowledged", found=answer.msg)
 
     def error_log(self, url: str) -> str:
-        """The rejected rows of a load, at most the beginning. `url` must be of one of our endpoints' hosts
-        or of the server that the front end named; credentials are sent to our front ends only."""
+        """Return the rejected rows of a load, at most the beginning.
+
+        `url` must be of one of our endpoints' hosts or of the server that the front end named; credentials
+        are sent to our front ends only.
+        """
         is_endpoint = any(urlsplit(url).netloc == urlsplit(endpoint).netloc for endpoint in self.urls)
         headers = {"Authorization": self._authorization} if is_endpoint else {}
         try:
@@ -170,8 +173,11 @@ class StreamLoadClient(Closeable):
         timeout_s: float,
         repeatable: bool,
     ) -> PutAnswer:
-        """To the first endpoint that answers. An endpoint that broke off may have carried it out, so that
-        only a body that stands under a label may go to the next: the label lets it in once."""
+        """Put the body to the first endpoint that answers.
+
+        An endpoint that broke off may have carried the request out. Only a body under a label may therefore
+        go to the next endpoint, because the label admits it once.
+        """
         sent = dict(headers) | {"authorization": self._authorization}
         last_error: Unavailable | None = None
         for endpoint in self._in_turn() if repeatable else self._in_turn()[:1]:

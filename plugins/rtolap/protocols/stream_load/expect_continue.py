@@ -1,4 +1,4 @@
-"""One PUT whose body is sent only once the server has requested it (`Expect: 100-continue`).
+"""A PUT that sends its body only once the server has requested it (`Expect: 100-continue`).
 
 An endpoint that takes no bodies answers with a redirect at once; a client that had sent the body by then
 would lose the answer with the connection. Common HTTP clients send bodies unasked, so this speaks HTTP/1.1
@@ -97,7 +97,7 @@ class _Exchange:
         return self._answer(event)
 
     def _wait_for_consent(self) -> h11.Response | None:
-        """The final answer that came instead, None when the body is to be sent."""
+        """Return the final answer that came instead, None when the body is to be sent."""
         self._socket.settimeout(min(CONTINUE_WAIT_S, self._left_s()))
         try:
             event = self._next(bounded=False)

@@ -217,9 +217,14 @@ class ApplicationInfo(Message):
 
 
 class UnitInfo(Message):
-    """One (processor, key group) of a level. `oldest_work_ms`: what it has taken in and not finished, None
-    if nothing. `holds`: the level's output cannot go beyond it. `awaited`: known from a former leader, it has
-    not reported to this one yet, and counts as holding the output where that stands."""
+    """A unit of a level: a processor with a key group.
+
+    Attributes:
+        oldest_work_ms: the oldest work that it has taken in and not finished; None if there is none.
+        awaited: True if it is known from a former leader and has not yet reported to this one. The output
+            then waits for it where it stands.
+        holds: True if the level's output cannot go beyond this unit.
+    """
 
     level: str
     processor: str

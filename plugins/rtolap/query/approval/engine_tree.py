@@ -103,7 +103,7 @@ class EngineTexts:
             self._parser.close()
 
     def approve(self, sql: str) -> frozenset[str]:
-        """The relations that the text reads, common table expressions left out.
+        """Return the relations that the text reads, common table expressions left out.
 
         Raises QueryError for a text that is not one SELECT of what is allowed.
         """
@@ -163,7 +163,7 @@ def _checked(read: Mapping[str, Any], views: frozenset[str]) -> frozenset[str]:
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every object of the tree, without recursion: a text may be nested deeply."""
+    """Yield every object of the tree, without recursion: a text may be nested deeply."""
     left = [tree]
     while left:
         node = left.pop()

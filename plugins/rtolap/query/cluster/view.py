@@ -49,11 +49,11 @@ class Listing:
 
     @property
     def databases(self) -> tuple[str, ...]:
-        """As they were when the tables were listed."""
+        """Return the databases that existed when the tables were last listed."""
         return self._databases
 
     def tables(self, *, fresh: bool = False) -> dict[str, TableInfo]:
-        """By `relation_key`. The same object as long as nothing has changed."""
+        """Return the tables by `relation_key`; the same object as long as nothing has changed."""
         with self._lock:
             recent = self._clock.monotonic_s() < self._next_s
             if recent and (not fresh or self._failure is not None):
@@ -92,7 +92,7 @@ class Cluster:
         self._topology = Remembered("topology", self._look_topology, clock, max_age_s=CACHE_S)
 
     def catalogue(self, *, fresh: bool = False) -> Catalogue:
-        """The same object as long as nothing has changed: what was made for it stays good."""
+        """Return the same object as long as nothing has changed: what was made for it stays good."""
         catalogue = self._catalogue.get(fresh=fresh)
         with self._lock:
             gone = [self._views.pop(name) for name in list(self._views) if name not in catalogue.cubes]

@@ -31,7 +31,7 @@ class ByteBounded(Generic[V]):
             return entry[0]
 
     def keep(self, key: str, value: V, size_bytes: int) -> None:
-        """In the place of what is kept by this key."""
+        """Store a value in the place of any other value with the same key."""
         with self._lock:
             self._drop(key)
             if size_bytes > self._bytes_max:

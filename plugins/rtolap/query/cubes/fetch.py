@@ -1,5 +1,7 @@
-"""One cube's partials for one statement: history and real time under one snapshot, again if it went stale.
-Equal reads of statements that wait are made once for all of them.
+"""Fetches a cube's partials for a statement: history and real time under the same snapshot.
+
+A read is repeated if the snapshot went stale. Equal reads of waiting statements are made once for all of
+them.
 
 The warnings that go with every answer about a cube: that it reads nothing, that it has refused records, or
 that events are lost.
@@ -49,7 +51,7 @@ class Fetched(NamedTuple):
 
 
 class _Snapshot(NamedTuple):
-    """What a statement is answered by, all of one moment."""
+    """The snapshot by which a statement is answered. All of its parts are of the same moment."""
 
     cube_id: str
     history: HistoryPlan
@@ -74,7 +76,7 @@ class Fetcher:
         self._answered = SessionPositions()  # by this service, to anybody
 
     def segments(self, cube: str) -> tuple[SegmentRecord, ...]:
-        """All that the cube has records of."""
+        """Return all that the cube has records of."""
         return tuple(self._cluster.view(cube).records().values())
 
     def estimate(self, read: CubeRead, cancellation: Cancellation) -> ReadStats:
@@ -174,7 +176,7 @@ class Fetcher:
     def _history_plan(
         self, read: CubeRead, control: CubeControl, records: Mapping[str, SegmentRecord]
     ) -> HistoryPlan:
-        """The same object as before while the cube's records are: they are looked through once."""
+        """Return the same object as before while the cube's records are: they are looked through once."""
         key = (read.cube, read.time)
         with self._lock:
             known = self._plans.get(key)
@@ -230,7 +232,9 @@ def _check_assigned(cube: str, at_least: Offsets, sets: Sequence[ReplicaSetPlan]
 
 
 def _key(read: CubeRead) -> tuple[Hashable, ...]:
-    """All that the partials depend on beside the cluster; of definitions the very ones that are known now."""
+    """Return all that the partials depend on beside the cluster; of definitions the very ones that are known
+    now.
+    """
     condition = msgspec.msgpack.encode(read.filter)  # bytes: as values, 1, 1.0 and TRUE are equal
     return (id(read.schema), read.dimensions, read.partials, condition, read.time)
 

@@ -1,4 +1,4 @@
-"""One read over files in memory: finding them, loading what is missing, and scanning them."""
+"""A read over files in memory: finds the files, loads missing ones, and scans them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Choice(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """One version: files in memory, and rows of the others."""
+    """A version: its files in memory, and the rows of its other files."""
 
     files: list[CodedFile]
     others: CuboidRows | None
@@ -103,7 +103,7 @@ class CodedRead:
         self._rows.keep_ruled_out(self._ruled_out)
 
     def tables(self) -> list[pa.Table]:
-        """The groups of all files that were added: of each table each once."""
+        """Return the groups of all files that were added: of each table each once."""
         self._look()
         return [*self._tables, *([] if self._scan is None else [self._scan.table()])]
 

@@ -37,7 +37,7 @@ class DimensionCodes:
         self._is_full = False
 
     def encode(self, column: pa.Array[Any]) -> Codes | None:
-        """The number of each row's value; None where there would be more than VALUES_MAX."""
+        """Return the number of each row's value; None where there would be more than VALUES_MAX."""
         if self._is_full:
             return None
         if not isinstance(column, pa.DictionaryArray):
@@ -87,7 +87,7 @@ class CodedColumn(NamedTuple):
         return self.codes.nbytes + runs + self.present.bit_length() // 8
 
     def between(self, first: int, behind: int) -> Codes:
-        """The numbers of these rows."""
+        """Return the numbers of these rows."""
         if self.starts is None:
             return self.codes[first:behind]
         begin = int(self.starts.searchsorted(first, "right")) - 1
@@ -145,7 +145,7 @@ def coded_column(dictionary: DimensionCodes, column: pa.Array[Any]) -> CodedColu
 
 
 def edges(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The first place of each run of set flags, and the place behind its last, in turns."""
+    """Return the first place of each run of set flags, and the place behind its last, in turns."""
     padded = np.zeros(len(flags) + 2, bool)
     padded[1:-1] = flags
     return np.flatnonzero(padded[1:] != padded[:-1])
@@ -157,7 +157,7 @@ def bits(flags: NDArray[np.bool_]) -> int:
 
 
 def measure_column(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> MeasureColumn | None:
-    """None for what fits in no 64 bits."""
+    """Return the column as 64-bit values; None if they do not fit."""
     column = single_chunk(column)
     valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
     kind = column.type

@@ -168,7 +168,9 @@ class HistoryFiles:
         *,
         verified: bool,
     ) -> tuple[T] | None:
-        """None where there is no copy of any file, or reading them failed."""
+        """Do `do` with the copies in the cache; return None if no file has a copy, or reading copies
+        failed.
+        """
         named = {f"{location}/{file.name}": file for file in cuboid.files}
         with cache.leases(list(named)) as leased:
             copies = {copy.path for copy in leased if copy and copy.sha256 == named[copy.path].sha256}

@@ -55,7 +55,7 @@ class CodedGroups:
             self._hash()
 
     def result(self) -> tuple[Ids, dict[str, pa.Array[Any]]]:
-        """The groups that occur, and the columns of their partials."""
+        """Return the groups that occur, and the columns of their partials."""
         self._hash()
         occurs = np.flatnonzero(self._seen)
         columns = {}

@@ -63,7 +63,7 @@ class FileMemory:
     def find(
         self, key: str, dictionaries: Mapping[str, DimensionCodes], partials: Iterable[str]
     ) -> CodedFile | None:
-        """The file, if all these columns of it are known, or known to be `uncoded`."""
+        """Return the file, if all these columns of it are known, or known to be `uncoded`."""
         file = self._files.find(key)
         if file is None:
             return None
@@ -87,7 +87,10 @@ class FileMemory:
         dictionaries: Mapping[str, DimensionCodes],
         partials: Iterable[str],
     ) -> CodedFile:
-        """The file with all these columns, which it must have. Raises OSError and pyarrow.ArrowException."""
+        """Return the file with all these columns, which it must have.
+
+        Raises OSError and pyarrow.ArrowException.
+        """
         known = self._files.find(key) or _NOTHING
         dimensions, measures, uncoded = dict(known.dimensions), dict(known.measures), set(known.uncoded)
         coded = [

@@ -39,7 +39,7 @@ class KeptResults:
         self._results: ByteBounded[KeptResult] = ByteBounded(bytes_max)
 
     def find(self, statement: str, locations: Collection[str]) -> KeptResult | None:
-        """A result over some of these versions and no others."""
+        """Return a result over some of these versions and no others."""
         known = self._results.find(statement)
         return known if known is not None and known.locations.issubset(locations) else None
 
@@ -50,8 +50,10 @@ class KeptResults:
 
 
 def statement_of(read: CubeRead, schema: pa.Schema) -> str:
-    """All that a result depends on beside the versions. `schema`: of the result, whose types may change with
-    the cube's definition."""
+    """Return all that a result depends on beside the versions.
+
+    `schema`: of the result, whose types may change with the cube's definition.
+    """
     types = [str(field.type) for field in schema]
     wanted = (read.cube, read.dimensions, read.partials, types, read.filter)
     return msgspec.json.encode(wanted).decode()

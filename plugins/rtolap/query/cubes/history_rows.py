@@ -46,7 +46,7 @@ class FileColumns:
         self._ruled_out: ByteBounded[frozenset[str]] = ByteBounded(KEPT_BYTES_MAX)
 
     def table(self, file: HistoryFile, schema: pa.Schema) -> pa.Table:
-        """All rows of the file. Raises OSError and pyarrow.ArrowException."""
+        """Return all rows of the file. Raises OSError and pyarrow.ArrowException."""
         found = {name: self._columns.find(f"{file.path}\0{name}") for name in schema.names}
         missing = [schema.field(name) for name, column in found.items() if column is None]
         if missing:
@@ -59,7 +59,7 @@ class FileColumns:
         return pa.table([found[name] for name in schema.names], schema)
 
     def ruled_out(self, name: str) -> frozenset[str]:
-        """The files of which statistics leave nothing, as far as somebody has looked."""
+        """Return the files of which statistics leave nothing, as far as somebody has looked."""
         return self._ruled_out.find(name) or frozenset()
 
     def keep_ruled_out(self, name: str, files: frozenset[str]) -> None:
@@ -100,7 +100,7 @@ class CuboidRows(NamedTuple):
 
 
 class HistoryRows:
-    """One read. Everything that opens files raises OSError and pyarrow.ArrowException."""
+    """A read of rows from files. Everything that opens files raises OSError and pyarrow.ArrowException."""
 
     def __init__(self, read: CubeRead, footers: Footers, columns: FileColumns) -> None:
         self._read = read
@@ -151,7 +151,9 @@ class HistoryRows:
         return CuboidRows(table, kept, True)
 
     def filtered(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """The rows of several cuboids that are not filtered yet: one look at all is cheaper than many."""
+        """Return the rows of several cuboids that are not filtered yet: one look at all is cheaper than
+        many.
+        """
         if not tables:
             return self.empty
         table = pa.concat_tables(tables)
@@ -164,14 +166,14 @@ class HistoryRows:
         return self._columns.kept_rows(file, self._condition, self._condition_name, self._schema)
 
     def ruled_out(self) -> set[str]:
-        """Names in memory of files that are known to have no row that passes the filter."""
+        """Return names in memory of files that are known to have no row that passes the filter."""
         return set(self._columns.ruled_out(self._condition_name))
 
     def keep_ruled_out(self, files: set[str]) -> None:
         self._columns.keep_ruled_out(self._condition_name, frozenset(files))
 
     def rows_if_whole(self, file: HistoryFile) -> int | None:
-        """The file's rows if it has every column; None: a data set fills in what is missing."""
+        """Return the file's rows if it has every column; None: a data set fills in what is missing."""
         footer = self._footers.footer(file)
         return footer.rows if footer.columns.issuperset(self._schema.names) else None
 

@@ -62,14 +62,14 @@ class _Piece(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Rows that the same dimensions have to be looked at of."""
+    """Rows of files whose filter has to look at the same dimensions."""
 
     pieces: list[_Piece]
     rows: list[int]
 
 
 class GroupScan:
-    """One read over files whose dimensions are numbered by `dictionaries`, as they are when it begins.
+    """A read over files. `dictionaries` number the dimensions as they are when the read begins.
 
     Everything that adds rows raises NotCoded where the result might leave its type.
     """
@@ -126,7 +126,7 @@ class GroupScan:
         return looked
 
     def table(self) -> pa.Table:
-        """The groups of all rows that were added, each once, in plain form."""
+        """Return the groups of all rows that were added, each once, in plain form."""
         for key, block in self._blocks.items():
             self._flush(key, block)
         numbers, columns = self._groups.result()
@@ -223,7 +223,7 @@ def _conjuncts(predicate: Predicate | None) -> Iterable[Predicate]:
 
 
 def _ranges(column: CodedColumn, truth: Truth) -> list[Range] | None:
-    """The rows whose run is kept; None where they are too many ranges."""
+    """Return the rows whose run is kept; None where they are too many ranges."""
     assert column.starts is not None
     kept = truth.of(column.codes)
     runs = edges(kept)
@@ -234,7 +234,7 @@ def _ranges(column: CodedColumn, truth: Truth) -> list[Range] | None:
 
 
 def _both(left: Sequence[Range], right: Sequence[Range]) -> list[Range]:
-    """The rows that are in both, which are in order."""
+    """Return the rows that are in both, which are in order."""
     found = [(max(a, c), min(b, d)) for a, b in left for c, d in right if a < d and c < b]
     return sorted(found)
 

@@ -21,7 +21,9 @@ _LARGEST = {"bigint": (1 << 63) - 1, "decimal": (10**38 - 1) >> 64}  # of a sum,
 
 
 def group_partials(read: CubeRead, table: pa.Table) -> pa.Table:
-    """One row per combination of dimensions, their partials merged. Rows whose sums may overflow stay apart.
+    """Return a row per combination of dimensions, with merged partials.
+
+    Rows whose sums may overflow stay apart.
 
     A read without dimensions over no rows stays empty. Raises Corrupted for bytes that are no sketch.
     """
@@ -80,8 +82,9 @@ def whole_words(numbers: Any) -> NDArray[np.int64]:
 
 
 def _group_by_number(read: CubeRead, table: pa.Table, partials: Sequence[Partial]) -> pa.Table:
-    """The same with group numbers of our own, for partials that Arrow cannot merge; sorted by the numbers, so
-    that columns align."""
+    """Return the same with group numbers of our own, for partials that Arrow cannot merge; sorted by the
+    numbers, so that columns align.
+    """
     keys = [code(single_chunk(table.column(name))) for name in read.dimensions]
     groups = group(keys, table.num_rows)
     columns: dict[str, Any] = {name: table.column(name).take(groups.first) for name in read.dimensions}
@@ -100,7 +103,7 @@ def _group_by_number(read: CubeRead, table: pa.Table, partials: Sequence[Partial
 
 
 def merge(read: CubeRead, tables: Iterable[pa.Table]) -> pa.Table:
-    """All tables under the read's schema. Raises pyarrow.ArrowInvalid for columns of another type."""
+    """Return all tables under the read's schema. Raises pyarrow.ArrowInvalid for columns of another type."""
     schema = read.columns
     same = [
         table if table.schema.equals(schema) else table.select(schema.names).cast(schema) for table in tables

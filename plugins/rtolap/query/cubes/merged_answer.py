@@ -55,7 +55,7 @@ def merged_answer(
 
 
 def _bounds(merge: PlainMerge, values: Mapping[str, object]) -> tuple[int, int | None]:
-    """The first row and the one behind the last."""
+    """Return the first row and the one behind the last."""
     limit, offset = (values[n] if isinstance(n, str) else n for n in (merge.limit, merge.offset))
     for given, written in ((limit, merge.limit), (offset, merge.offset)):
         if written is not None and (type(given) is not int or given < 0):
@@ -65,7 +65,7 @@ def _bounds(merge: PlainMerge, values: Mapping[str, object]) -> tuple[int, int |
 
 
 def _groups(read: CubeRead, table: pa.Table) -> pa.Table:
-    """One row a group; without dimensions one row, also over no events."""
+    """Return a row per group. Without dimensions there is one row, even over no events."""
     if not is_grouped(read, table):
         table = group_partials(read, table)
         if not is_grouped(read, table):
@@ -115,7 +115,7 @@ def _mean(total: Any, count: Any) -> Any:
 
 
 def _doubles(source: Any) -> Any:
-    """The numbers as doubles, anything where there is none."""
+    """Return the numbers as doubles, anything where there is none."""
     if pa.types.is_floating(source.type):
         return _checked(source).fill_null(0.0).to_numpy() + 0.0
     scale = source.type.scale if pa.types.is_decimal(source.type) else 0
@@ -136,7 +136,10 @@ def _valid(source: Any) -> Any:
 
 
 def _order(order: Sequence[MergedOrder], made: Mapping[MergedColumn, Any]) -> Any:
-    """Row numbers in order. Whether there is a value is a key of its own: NULL comes first or last by key."""
+    """Return row numbers in order.
+
+    Whether there is a value is a key of its own: NULL comes first or last by key.
+    """
     columns: list[Any] = []
     directions: list[tuple[str, str]] = []
     for key in order:

@@ -18,7 +18,9 @@ from rtolap.query.sql.timeline import text
 
 
 def plan_history(read: CubeRead, control: CubeControl, records: Mapping[str, SegmentRecord]) -> HistoryPlan:
-    """Every READY version in range and beyond the purge horizon, whatever else its segment is doing."""
+    """Return every READY version in range and beyond the purge horizon, whatever else its segment is
+    doing.
+    """
     ready = standing(control, records)
     chosen = tuple(record for record in ready if read.time.overlaps(record.start_ms, record.end_ms))
     names = {record.name for record in chosen}
@@ -34,7 +36,7 @@ def plan_history(read: CubeRead, control: CubeControl, records: Mapping[str, Seg
 
 
 def plan_realtime(cube: str, control: CubeControl, topology: Topology) -> tuple[ReplicaSetPlan, ...]:
-    """One plan per replica set that has the cube, also where no receiver lives: calling it is then the error.
+    """Return a plan for each replica set that has the cube, even without live receivers.
 
     The preferred receiver is the same for all queries of a cube (a hash over the live ones, in order of
     their names), so that its caches stay warm; receivers not known to live are not asked.

@@ -92,7 +92,7 @@ class Realtime:
         stats: ReadStats,
         cancellation: Cancellation,
     ) -> list[pa.Table]:
-        """One table per replica set, no partition in two of them.
+        """Return a table per replica set. No partition is in two of them.
 
         Raises StaleSnapshot, CountedTwice, or Unavailable naming the replica set.
         """

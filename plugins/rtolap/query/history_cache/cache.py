@@ -42,7 +42,7 @@ class HistoryCache:
 
     @contextmanager
     def leases(self, paths: Sequence[str]) -> Iterator[list[CacheFile | None]]:
-        """The copies of these paths, None where there is no whole one; they stay until the end."""
+        """Yield the copies of these paths, None where there is no whole one; they stay until the end."""
         with self._lock:
             held = [copy for path in paths if (copy := self._copies.get(path)) and _is_readable(copy)]
             for copy in held:
@@ -56,7 +56,7 @@ class HistoryCache:
                     copy.leases -= 1
 
     def read(self, path: str) -> bytes | None:
-        """All bytes of a small copy; None where there is no whole one."""
+        """Return all bytes of a small copy; None if there is no complete one."""
         with self.leases([path]) as (file,):
             if file is None:
                 return None
@@ -87,7 +87,7 @@ class HistoryCache:
             self._take(self._known(file), FileEvent.ADOPT)
 
     def begin(self, file: CacheFile) -> None:
-        """From now on its bytes count."""
+        """Begin to copy a file. From now on its bytes count."""
         with self._lock:
             self._take(self._known(file), FileEvent.COPY)
 
@@ -131,7 +131,7 @@ class HistoryCache:
             return sum(self._files[state] for state in states)
 
     def counts(self) -> dict[FileState, tuple[int, int]]:
-        """Files and bytes by state, of what is on the disk."""
+        """Return files and bytes by state, of what is on the disk."""
         with self._lock:
             return {
                 state: (self._files[state], self._bytes[state])

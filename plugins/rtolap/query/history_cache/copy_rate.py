@@ -8,7 +8,10 @@ from rtolap.base.clock import Clock
 
 
 class CopyRate:
-    """One thread's. `pause` waits so many seconds, or less where the process is being stopped."""
+    """The rate of a thread that copies files.
+
+    `pause` waits the given number of seconds, or less if the process is being stopped.
+    """
 
     def __init__(self, bytes_per_s: int, clock: Clock, pause: Callable[[float], object]) -> None:
         self._bytes_per_s = bytes_per_s

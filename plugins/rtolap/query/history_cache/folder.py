@@ -54,7 +54,7 @@ class CacheDisk(Protocol):
     def rename(self, source: Path, target: Path) -> None: ...
 
     def remove(self, path: Path) -> None:
-        """Nothing happens when it is gone already."""
+        """Remove the file, if it exists."""
 
     def free_bytes(self, folder: Path) -> int: ...
 
@@ -83,7 +83,10 @@ class RealDisk:
 
 
 class CacheFolder:
-    """One thread changes the folder; any thread may read it. Errors of the disk are OSErrors."""
+    """A folder of cached files.
+
+    Only one thread may change it; any thread may read it. Raises OSError of the disk.
+    """
 
     def __init__(self, root: Path, disk: CacheDisk | None = None) -> None:
         """Raises DefinitionError for a folder that holds other things."""
@@ -156,7 +159,7 @@ class CacheFolder:
         return FileIdentity(found.st_size, found.st_mtime_ns, found.st_ino)
 
     def is_whole(self, file: CacheFile) -> bool:
-        """By its checksum, all of it read."""
+        """Return True if the file has its size and its checksum. Reads all of it."""
         digest = hashlib.sha256()
         with self.path(file).open("rb") as source:
             if os.fstat(source.fileno()).st_size != file.bytes:

@@ -98,7 +98,7 @@ class HistoryKeeper(Closeable):
             self.cache.folder.unlock()
 
     def ready(self) -> list[list[ReadyVersion]]:
-        """READY versions, a list for each cube."""
+        """Return READY versions, a list for each cube."""
         return list(self._ready.values())
 
     def known_files(self) -> dict[str, list[CacheFile]]:
@@ -283,7 +283,7 @@ class HistoryKeeper(Closeable):
             raise OSError(errno.ENOSPC, problem)
 
     def _chunks(self, file: CacheFile) -> Iterator[bytes]:
-        """The store's bytes, as fast as the rate allows; given up when the file is no longer wanted."""
+        """Yield the store's bytes, as fast as the rate allows; given up when the file is no longer wanted."""
         location = file.location
         for chunk in self._store.chunks(file.path, CHUNK_BYTES):
             yield chunk
@@ -299,7 +299,7 @@ class HistoryKeeper(Closeable):
                 raise _GivenUp
 
     def _files_of(self, version: ReadyVersion) -> list[CacheFile]:
-        """Files of a version; none while its manifest cannot be had. Raises Unavailable."""
+        """Return files of a version; none while its manifest cannot be had. Raises Unavailable."""
         location = version.location
         if location in self._retry_at_s:
             return []

@@ -47,7 +47,7 @@ class ReadyVersion(NamedTuple):
 
 
 def ready_versions(control: CubeControl, records: Mapping[str, SegmentRecord]) -> list[ReadyVersion]:
-    """The versions that statements may read of one cube, newest first."""
+    """Return the versions that statements may read of one cube, newest first."""
     versions = [
         ReadyVersion(
             record.end_ms, record.start_ms, record.cube, record.name, record.version, record.location
@@ -64,7 +64,7 @@ def newest_first(by_cube: Iterable[Sequence[ReadyVersion]]) -> Iterator[ReadyVer
 
 
 def files_of(version: ReadyVersion, manifest: HistoryManifest, data: bytes, sha256: str) -> list[CacheFile]:
-    """The version's files in order. `data` are the manifest's own bytes, `sha256` their checksum."""
+    """Return the version's files in order. `data` are the manifest's own bytes, `sha256` their checksum."""
     named = [(manifest_path(version.location), len(data), sha256)]
     for cuboid in sorted(manifest.cuboids, key=lambda cuboid: (cuboid.rows, cuboid.name)):
         named += [(f"{version.location}/{file.name}", file.bytes, file.sha256) for file in cuboid.files]

@@ -52,7 +52,7 @@ class Answers:
         self._stream.write(b"\xfe" + _count(warnings) + status)
 
     def fetched(self) -> None:
-        """The answer to COM_STMT_FETCH: the cursor has no more rows."""
+        """Return the answer to COM_STMT_FETCH: the cursor has no more rows."""
         self.end(status=_CURSOR_AT_END)
 
     def error(self, error: RtolapError) -> None:
@@ -121,13 +121,13 @@ class Answers:
         *,
         cursor: bool,
     ) -> tuple[bytes, int]:
-        """The frames of the result, and the number of the one behind them."""
+        """Return the frames of the result, and the number of the one behind them."""
         frames = Frames(self._stream.sequence)
         Answers(frames, self._capabilities).result(schema, batches, encode, warnings, cursor=cursor)
         return bytes(frames.out), frames.sequence
 
     def prepared(self, identity: int, columns: pa.Schema, parameters: int) -> None:
-        """The answer to COM_STMT_PREPARE."""
+        """Return the answer to COM_STMT_PREPARE."""
         head = b"\0" + identity.to_bytes(4, "little")
         head += len(columns).to_bytes(2, "little") + parameters.to_bytes(2, "little") + b"\0\0\0"
         self._stream.write(head)
@@ -140,7 +140,7 @@ class Answers:
             self._eof_unless_deprecated()
 
     def fields(self, relation: str, names: Sequence[str]) -> None:
-        """The answer to COM_FIELD_LIST."""
+        """Return the answer to COM_FIELD_LIST."""
         for name in names:
             self._stream.write(definition(name, pa.string(), table=relation, database=DATABASE) + b"\xfb")
         self.eof()

@@ -28,7 +28,7 @@ class ConnectionClosed(Exception):
 
 
 class ReaderTooSlow(ConnectionClosed):
-    """It is there, but takes nothing."""
+    """The error that a client is there, but takes nothing."""
 
 
 class Packets(Protocol):
@@ -58,7 +58,9 @@ class Frames(Packets):
 
 
 class PacketStream(Packets):
-    """Not thread-safe but for `shut`. Writes are gathered until `flush`, or until there are FLUSH_BYTES.
+    """A stream of packets.
+
+    Only `shut` is thread-safe. Writes are gathered until `flush`, or up to FLUSH_BYTES.
 
     `sock` changes once when TLS starts: the connection is ended through the stream.
     """
@@ -75,7 +77,10 @@ class PacketStream(Packets):
         self._deadline_s = time.monotonic() + total_s
 
     def limit_silence(self, silence_s: float, write_timeout_s: float) -> None:
-        """Instead of a limit in all: so long between two pieces that are read, and for what is flushed."""
+        """Limit the pause between two pieces that are read, and the time of a flush.
+
+        This replaces a limit of the time in all.
+        """
         self._deadline_s = None
         self._write_timeout_s = write_timeout_s
         self.sock.settimeout(silence_s)
@@ -116,7 +121,9 @@ class PacketStream(Packets):
         self.sock.close()
 
     def read(self, bytes_max: int, reserve: Reserve | None = None) -> bytes:
-        """One payload. Raises ConnectionClosed, or PacketTooLarge for a larger one, or what `reserve` raises.
+        """Read a payload.
+
+        Raises ConnectionClosed, PacketTooLarge for too large ones, and what `reserve` raises.
 
         A payload that is refused is read to its end and dropped, because a client reads nothing before it has
         sent all, and the next packet is found behind it; but not while the time in all is limited, as it is

@@ -51,8 +51,11 @@ class Prepared:
 
 
 class PreparedStatements:
-    """By the number that the client knows each by. Raises QueryError for unknown ones and for too many, and
-    OverBudget for more than the account has room for."""
+    """Prepared statements by the number under which the client knows them.
+
+    Raises QueryError for unknown statements and for too many, and OverBudget for more than the account has
+    room for.
+    """
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -75,7 +78,7 @@ class PreparedStatements:
         return identity
 
     def bound(self, fields: Fields) -> tuple[Prepared, list[object]]:
-        """The statement and the values of a COM_STMT_EXECUTE."""
+        """Return the statement and the values of a COM_STMT_EXECUTE."""
         prepared = self._find(fields.integer(4))
         prepared.asks_for_cursor = bool(fields.integer(1) & codes.CURSOR_TYPE_READ_ONLY)
         fields.read(4)  # the iteration count is always 1
@@ -150,8 +153,8 @@ class PreparedStatements:
 def decode_parameters(
     fields: Fields, count: int, known: list[tuple[int, int]], long_data: Mapping[int, bytearray]
 ) -> tuple[list[object], list[tuple[int, int]]]:
-    """Values of a COM_STMT_EXECUTE, bound natively by the engine afterwards, and their types; those of the
-    last execution hold where none are sent.
+    """Return values of a COM_STMT_EXECUTE, bound natively by the engine afterwards, and their types; those of
+    the last execution hold where none are sent.
 
     Raises QueryError for what is no value of its type, ConnectionClosed where the packet ends too early.
     """

@@ -103,7 +103,7 @@ _remembered = lru_cache(DEFINITIONS_KEPT)(_definition)
 
 
 def as_text(column: Any) -> Any:
-    """The column as strings in MySQL's text protocol, nulls kept. Binary stays as it is."""
+    """Return the column as strings in MySQL's text protocol, nulls kept. Binary stays as it is."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return as_text(column.dictionary_decode())
@@ -188,7 +188,7 @@ def _encode_date(value: date) -> bytes:
 
 
 def _encode_datetime(value: datetime) -> bytes:
-    """As short as MySQL's."""
+    """Encode a date and time in as few bytes as MySQL does."""
     if value.microsecond:
         return _DATETIME_US(11, *value.timetuple()[:6], value.microsecond)
     if value.hour or value.minute or value.second:

@@ -100,7 +100,9 @@ def quoted_with_backticks(sql: str) -> str:
 
 
 def quoted_for_ansi(sql: str) -> str:
-    """A text without that mode as it is written under ANSI_QUOTES; `quoted_with_backticks` undoes it."""
+    """Return a text without that mode as it is written under ANSI_QUOTES; `quoted_with_backticks` undoes
+    it.
+    """
     pieces, at = [], 0
     for token in RtolapSql().tokenize(sql):
         quote = sql[token.start]
@@ -116,12 +118,14 @@ def quoted_for_ansi(sql: str) -> str:
 
 
 def engine_sql(expression: exp.Expr) -> str:
-    """The same tree in the words of the embedded engine, without the comments of its author."""
+    """Return the same tree in the words of the embedded engine, without the comments of its author."""
     return str(expression.sql(dialect="duckdb", comments=False))
 
 
 def label_of(projection: exp.Expr) -> str:
-    """The name of a projection that has none, as MySQL gives it: its text, without the quotes around it."""
+    """Return the name of a projection that has none, as MySQL gives it: its text, without the quotes around
+    it.
+    """
     if isinstance(projection, exp.Literal) and projection.is_string and projection.this:
         return str(projection.this)[:LABEL_CHARACTERS_MAX]
     if isinstance(projection, exp.Null):
@@ -132,10 +136,12 @@ def label_of(projection: exp.Expr) -> str:
 
 
 def user_sql(expression: exp.Expr) -> str:
-    """The tree as its author would have written it, for messages and column names."""
+    """Return the tree as its author would have written it, for messages and column names."""
     return str(expression.sql(dialect=RtolapSql))
 
 
 def rewritten_sql(expression: exp.Expr) -> str:
-    """A tree that rules have rewritten in part, for messages: macros under the names of MySQL's functions."""
+    """Return a tree that rules have rewritten in part, for messages: macros under the names of MySQL's
+    functions.
+    """
     return user_sql(expression).replace(MACRO_PREFIX, "")

@@ -92,7 +92,10 @@ class FilterBuilder:
         return None
 
     def _negated(self, term: Predicate) -> Predicate:
-        """Without NOT, of which nothing is pruned: `NOT a >= b` is `a < b`, NULL or not."""
+        """Return the opposite of a term without a NOT, as NOT prunes nothing.
+
+        `NOT a >= b` is `a < b`, for NULL as well.
+        """
         match term:
             case And(terms=terms):
                 return Or(tuple(map(self._negated, terms)))
@@ -166,13 +169,13 @@ class FilterBuilder:
             return None
 
     def _value(self, column: str, node: exp.Expr) -> Scalar:
-        """The constant in the column's own terms; None if it has none, NULL included."""
+        """Return the constant in the column's own terms; None if it has none, NULL included."""
         value = self._constant(node)
         return None if value is None else in_terms_of(self.columns.types[column], value)
 
 
 def in_terms_of(kind: ColumnType, value: object) -> Scalar:
-    """The value as the wire writes it for a column of this type; None if it cannot be held exactly."""
+    """Return the value as the wire writes it for a column of this type; None if it cannot be held exactly."""
     match kind.kind:
         case "string":
             return value if isinstance(value, str) else None
@@ -225,7 +228,10 @@ class _CalendarPart(NamedTuple):
 
 
 def _calendar_part(node: exp.Expr) -> _CalendarPart | None:
-    """None for anything else; other parts of a date, as MONTH, are no ranges."""
+    """Return the year or the day that the node takes from a column; None for anything else.
+
+    Other parts of a date, such as MONTH, are no ranges.
+    """
     node = node.unnest()
     inner: exp.Expr | None = None
     unit: TimeUnit = "year"
@@ -275,7 +281,7 @@ def _start(unit: TimeUnit, value: object) -> datetime | None:
 
 
 def _without_date(node: exp.Expr) -> exp.Expr:
-    """The inner expression of DATE(…) or CAST(… AS DATE); the node itself if it is neither."""
+    """Return the inner expression of DATE(…) or CAST(… AS DATE); the node itself if it is neither."""
     node = node.unnest()
     is_cast = isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.DATE
     return node.this.unnest() if is_cast or isinstance(node, exp.TsOrDsToDate | exp.Date) else node

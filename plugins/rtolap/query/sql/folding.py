@@ -12,7 +12,7 @@ ValueOf = Callable[[str, Mapping[str, object]], object]  # SQL of one value, and
 
 
 def fold(value_of: ValueOf, expression: exp.Expr, parameters: Mapping[str, object]) -> object:
-    """The value of a constant expression. LookupError if it holds a parameter without a value."""
+    """Return the value of a constant expression. LookupError if it holds a parameter without a value."""
     if isinstance(expression, exp.Literal):
         return expression.to_py()
     if isinstance(expression, exp.Parameter):

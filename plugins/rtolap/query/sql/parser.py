@@ -26,8 +26,11 @@ _MARKUP = re.compile(r"\x1b\[\d+m")
 
 @dataclass(frozen=True)
 class StatementTree:
-    """One query, read. Parameters are named `p1`, `p2`, … in the order of their `?`, or as `:name` names
-    them."""
+    """A parsed query.
+
+    Attributes:
+        parameters: names of the parameters: `p1`, `p2`, … in the order of their `?`, or the names in `:name`.
+    """
 
     tree: exp.Expr
     explain: Explain | None

@@ -17,7 +17,7 @@ _NOWHERE = TimeRange(0, 0)
 
 
 def time_range(predicate: Predicate | None, schema: Schema) -> TimeRange:
-    """The event time of a cube's rows that the predicate can be true for."""
+    """Return the event time of a cube's rows that the predicate can be true for."""
     match predicate:
         case And(terms=terms):
             starts, ends = [], []
@@ -64,7 +64,7 @@ def _bound_ms(local: datetime | None, zone: str, *, latest: bool) -> int | None:
 
 
 def instants(predicate: Predicate | None, column: str) -> TimeRange:
-    """Values of a date or timestamp column (UTC) that the predicate can be true for."""
+    """Return values of a date or timestamp column (UTC) that the predicate can be true for."""
     match predicate:
         case And(terms=terms):
             parts = [instants(term, column) for term in terms]

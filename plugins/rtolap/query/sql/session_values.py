@@ -1,4 +1,4 @@
-"""What a statement takes from its session, by name, and its values in the place of those names."""
+"""The names that a statement takes from its session, and their replacement by values."""
 
 from __future__ import annotations
 

@@ -16,12 +16,15 @@ UserValue = str | int | float | Decimal | bytes | None
 
 @dataclass(frozen=True)
 class Statement:
-    """One query. Parameters are named `p1`, `p2`, … in the order of their `?`, or as `:name` names them.
+    """A query.
 
     Attributes:
-        database: of the tables that the text names without one; None where only cubes and lookups are.
-        session_names: what its meaning takes from a session: `@@variable`, `@name`, or a function's name.
-        has_functions: it may read the clock, so that the session's time zone matters.
+        database: the database of tables that the text names without one; None where only cubes and lookups
+            are.
+        parameters: names of the parameters: `p1`, `p2`, … in the order of their `?`, or the names in `:name`.
+        session_names: the names whose values come from the session: `@@variable`, `@name`, or a function's
+            name.
+        has_functions: True if the query may read the clock, so that the session's time zone matters.
         given: the session's values for `session_names`.
         zone: the session's time zone; None for UTC, and where it does not matter.
     """
@@ -36,7 +39,7 @@ class Statement:
     zone: str | None = None
 
     def bind(self, parameters: Parameters) -> dict[str, object]:
-        """Values by parameter name. Raises QueryError when there are too few or too many."""
+        """Return values by parameter name. Raises QueryError when there are too few or too many."""
         if isinstance(parameters, Mapping):
             given = {str(name): value for name, value in parameters.items()}
         else:

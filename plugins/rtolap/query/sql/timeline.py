@@ -41,7 +41,7 @@ def refines(fine: TimeUnit, coarse: TimeUnit) -> bool:
 
 
 def coarsest_for(unit: TimeUnit, kept: tuple[TimeUnit, ...]) -> TimeUnit | None:
-    """The coarsest of the kept units that still determines `unit`."""
+    """Return the coarsest of the kept units that still determines `unit`."""
     fitting = [known for known in TIME_UNITS if known in kept and refines(known, unit)]
     return fitting[-1] if fitting else None
 
@@ -69,7 +69,7 @@ def floor(value: datetime, unit: TimeUnit, first_weekday: int) -> datetime:
 
 
 def as_datetime(value: object) -> datetime | None:
-    """A constant as a timestamp without a zone; None if it is not one."""
+    """Return a constant as a timestamp without a zone; None if it is not one."""
     if isinstance(value, datetime):
         return value.replace(tzinfo=None) if value.tzinfo is None else None
     if isinstance(value, date):
@@ -84,7 +84,7 @@ def as_datetime(value: object) -> datetime | None:
 
 
 def text(value: datetime) -> str:
-    """As predicates and SQL literals write it."""
+    """Format a time as predicates and SQL literals have it."""
     return value.strftime("%Y-%m-%d %H:%M:%S.%f") if value.year >= 1000 else value.isoformat(" ")
 
 
@@ -95,9 +95,10 @@ def next_start(value: datetime, unit: TimeUnit, first_weekday: int) -> datetime 
 
 
 def to_utc_ms(local: datetime, zone: str, *, latest: bool) -> int:
-    """Local time → milliseconds UTC. An hour that clocks repeat gives its first or its last occurrence.
+    """Convert a local time to milliseconds UTC.
 
-    Rounds down for the earliest, up for the latest, so that a range made of both is never too small.
+    An hour that clocks repeat gives its first or its last occurrence. The result is rounded down for the
+    earliest and up for the latest, so that a range made of both is never too small.
     """
     info = ZoneInfo(zone)
     instants = [local.replace(tzinfo=info, fold=fold).astimezone(UTC).replace(tzinfo=None) for fold in (0, 1)]

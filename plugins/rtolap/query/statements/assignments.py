@@ -157,7 +157,7 @@ def _read(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 class _Unknown(Exception):
-    """Not a value that is computed here."""
+    """The error that a value is not computed here."""
 
 
 class _Reading:
@@ -284,7 +284,7 @@ def _number(digits: str) -> Value:
 
 
 def _checked_modes(value: Value) -> Value:
-    """The modes that hold from now on: `||` concatenates always."""
+    """Return the modes that hold from now on: `||` concatenates always."""
     modes: list[str] = []
     for mode in filter(None, (word.strip() for word in str(value).upper().split(","))):
         if mode not in _HARMLESS_MODES:

@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"\d{1,10}")
 
 
 def plain(sql: str, *, ansi_quotes: bool = False) -> str:
-    """Without leading comments; `/*! … */` is for MySQL, so its content counts.
+    """Return the statement without leading comments. `/*! … */` is for MySQL, so its content counts.
 
     With `ansi_quotes` names in double quotes are in backticks afterwards. Raises QueryError for quotes that
     are not closed, and for a statement beyond `approval.bounds`.
@@ -50,7 +50,10 @@ def plain(sql: str, *, ansi_quotes: bool = False) -> str:
 
 
 def _without_leading_comments(sql: str) -> str:
-    """One match a comment: Python before 3.11.5 errs where a possessive group holds a look ahead."""
+    """Remove leading comments, a match for each.
+
+    Python before 3.11.5 errs if a possessive group holds a look-ahead.
+    """
     at = 0
     while (skipped := _BLANK_OR_COMMENT.match(sql, at)) is not None:
         at = skipped.end()

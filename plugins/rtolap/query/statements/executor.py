@@ -49,7 +49,7 @@ class Peers(Protocol):
 
 
 class NoPeers:
-    """Nobody stays connected."""
+    """The peers of a service to which nobody stays connected."""
 
     def sessions(self) -> Sequence[Session]:
         return ()

@@ -104,7 +104,7 @@ class Session:
         self.reset()
 
     def reset(self) -> None:
-        """As it was after the login."""
+        """Restore the state after the login."""
         self.variables = {**VARIABLES, **self.facts}
         self.users = {}
         self.prepared = {}
@@ -113,7 +113,7 @@ class Session:
         self.warnings = []
 
     def variable(self, name: str) -> str | int | None:
-        """The value of `@@name`; None if there is no such variable."""
+        """Return the value of `@@name`; None if there is no such variable."""
         match name:
             case "warning_count":
                 return len(self.warnings)

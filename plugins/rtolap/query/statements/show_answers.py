@@ -71,7 +71,7 @@ class Shows:
         return self._service.catalogue()
 
     def _relation(self, show: Show, session: Session) -> str:
-        """The relation that is meant, by name, database and the session's."""
+        """Return the relation that is meant, by name, database and the session's."""
         database = show.database or session.database or DATABASE
         name = (show.name or "").strip("`")
         spelled = _spelled(self._catalogue(), database, name)
@@ -86,7 +86,7 @@ class Shows:
         return ("Database",), [(name,) for name in (INFORMATION_SCHEMA, *self._catalogue().databases())]
 
     def _in_database(self, show: Show, session: Session) -> tuple[str, dict[str, str]]:
-        """A database, and (name -> relation) of its tables."""
+        """Return a database, and (name -> relation) of its tables."""
         database = (show.database or session.database or DATABASE).lower()
         if database == INFORMATION_SCHEMA:
             return database, {name: name for name in sorted(INFORMATION_TABLES)}
@@ -134,7 +134,7 @@ class Shows:
         return ("Table", "Create Table"), [(name, quoted_for_ansi(text) if session.has_ansi_quotes else text)]
 
     def _create_text(self, name: str) -> tuple[str, str]:
-        """The table's name, and the text."""
+        """Return the table's name, and the text."""
         catalogue = self._catalogue()
         if name in catalogue.stored:
             table = catalogue.stored[name]

@@ -47,7 +47,7 @@ class Deallocate:
 
 
 def text_prepared_of(text: str) -> Prepare | ExecutePrepared | Deallocate | None:
-    """None for another statement. Raises SqlSyntaxError."""
+    """Parse PREPARE, EXECUTE and DEALLOCATE; return None for another statement. Raises SqlSyntaxError."""
     body = text.strip().removesuffix(";").rstrip()
     if (match := _PREPARE.match(body)) is not None:
         variable = _VARIABLE.match(match[2])

@@ -119,9 +119,11 @@ def _word(sql: str, at: int) -> tuple[str, int]:
 
 
 def parse_ddl(sql: str, database: str | None) -> Definition | None:
-    """None for a statement of another kind. `database`: of a table that is named without one.
+    """Parse a definition of a stored table; return None for a statement of another kind.
 
-    Raises QueryError for what cannot be read or has no meaning here."""
+    `database` holds a table that is named without one. Raises QueryError for what cannot be read or has no
+    meaning here.
+    """
     if _DDL.match(sql) is None:
         return None
     if len(sql) > CHARACTERS_MAX:

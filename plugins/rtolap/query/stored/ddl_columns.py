@@ -1,4 +1,4 @@
-"""One column of CREATE TABLE or ALTER TABLE ADD COLUMN."""
+"""Parses a column of CREATE TABLE or ALTER TABLE ADD COLUMN."""
 
 from __future__ import annotations
 

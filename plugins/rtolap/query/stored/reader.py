@@ -46,7 +46,7 @@ _ELSEWHERE = (Unavailable, NotYet, NotFound, Corrupted, StaleSnapshot)  # anothe
 
 @dataclass(frozen=True)
 class _Scan:
-    """One tablet of one table: who can be asked what."""
+    """The scan of a tablet, and the nodes that can serve it."""
 
     relation: str
     request: ScanRequest
@@ -252,14 +252,20 @@ def _tablet_id(table: TableView, partition: PartitionView, tablet: TabletView) -
 
 
 def _preferred(tablet: TabletView, addresses: Mapping[str, str], key: str) -> tuple[Peer, ...]:
-    """Those that live, the same one first for all queries of a tablet, so that its caches stay warm."""
+    """Return the live nodes of a tablet.
+
+    The same one comes first for all queries, so that its caches stay warm.
+    """
     living = [node for node in tablet.nodes if node in addresses]
     first = zlib.crc32(key.encode()) % len(living) if living else 0
     return tuple(Peer(node, addresses[node]) for node in living[first:] + living[:first])
 
 
 def _named_as_read(read: TableRead, batches: list[pa.RecordBatch]) -> pa.Table:
-    """In the columns that the statement knows, whatever they are called by now."""
+    """Return the rows under the column names that the statement knows.
+
+    The columns may have been renamed since.
+    """
     schema = arrow_schema(read.table.schema, read.columns)
     if not batches:
         return schema.empty_table()

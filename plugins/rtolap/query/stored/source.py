@@ -30,7 +30,7 @@ class StoredSource(Protocol):
         ...
 
     def databases(self) -> tuple[str, ...]:
-        """With tables and without; as `tables`."""
+        """Return the databases, with tables and without. Raises as `tables` does."""
         ...
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None: ...
@@ -140,7 +140,7 @@ class NoSource:
         raise _unconfigured()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, as nothing is open."""
 
 
 def _unconfigured() -> Unavailable:

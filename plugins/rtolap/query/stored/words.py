@@ -58,7 +58,7 @@ class Words:
             raise self.wrong(" ".join(words))
 
     def name(self, expected: str) -> str:
-        """As it is written; in lower case where it is not in backticks."""
+        """Return the next name as written; in lower case unless it is in backticks."""
         word = self._words[self._next]
         if word.kind not in ("word", "name"):
             raise self.wrong(expected)
@@ -66,7 +66,7 @@ class Words:
         return word.text if word.kind == "name" else word.text.lower()
 
     def word(self, expected: str) -> str:
-        """In upper case."""
+        """Return the next word in upper case."""
         word = self._words[self._next]
         if word.kind != "word":
             raise self.wrong(expected)
@@ -83,7 +83,7 @@ class Words:
         return int(digits)
 
     def literal(self, expected: str) -> str:
-        """A text or a number, with its sign, as it is written."""
+        """Return a text or a number, with its sign, as it is written."""
         sign = "-" if self.accept("-") else ""
         word = self._words[self._next]
         if word.kind not in ("text", "number") or (sign and word.kind == "text"):

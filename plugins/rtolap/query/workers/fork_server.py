@@ -76,7 +76,9 @@ def main() -> None:
 
 
 def _database() -> str:
-    """A path of the macros' database, which lies in memory that only this process and its workers have."""
+    """Return a path of the macros' database, which lies in memory that only this process and its workers
+    have.
+    """
     with tempfile.TemporaryDirectory(prefix="rtolap-engine-") as folder:
         path = Path(folder) / "macros.db"
         made_database(path)

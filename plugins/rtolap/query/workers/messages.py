@@ -51,7 +51,7 @@ class Learn(msgspec.Struct, tag=True, frozen=True):
 
 
 class Read(msgspec.Struct, tag=True, frozen=True):
-    """Answered by Understood or Failed."""
+    """A request, answered by Understood or Failed."""
 
     text: str
     database: str | None
@@ -65,7 +65,7 @@ class Filter(msgspec.Struct, tag=True, frozen=True):
 
 
 class MakePlan(msgspec.Struct, tag=True, frozen=True):
-    """Answered by Made or Failed."""
+    """A request, answered by Made or Failed."""
 
     text: str
     database: str | None
@@ -75,25 +75,25 @@ class MakePlan(msgspec.Struct, tag=True, frozen=True):
 
 
 class Value(msgspec.Struct, tag=True, frozen=True):
-    """Answered by Found or Failed."""
+    """A request, answered by Found or Failed."""
 
     sql: str
     values: dict[str, Any]
 
 
 class Run(msgspec.Struct, tag=True, frozen=True):
-    """Answered by Ran, or by Failed."""
+    """A request, answered by Ran or Failed."""
 
     sql: str
     values: dict[str, Any]
 
 
 class Next(msgspec.Struct, tag=True, frozen=True):
-    """Answered by Rows or Failed."""
+    """A request, answered by Rows or Failed."""
 
 
 class Drain(msgspec.Struct, tag=True, frozen=True):
-    """Answered by Drained or Failed: the rows of the result from here on."""
+    """A request for the rest of the result's rows, answered by Drained or Failed."""
 
 
 class End(msgspec.Struct, tag=True, frozen=True):
@@ -183,7 +183,7 @@ def send(
 
 
 def receive_request(of: socket.socket) -> tuple[Request, pa.Buffer, int | None] | None:
-    """With its body and the descriptor that came with it. None when the service is gone."""
+    """Receive a request with its body and its descriptor; None when the service is gone."""
     frame = _receive(of, None)
     if frame is None:
         return None
@@ -192,7 +192,10 @@ def receive_request(of: socket.socket) -> tuple[Request, pa.Buffer, int | None] 
 
 
 def receive_answer(of: socket.socket) -> tuple[Answer, pa.Buffer, int | None] | None:
-    """None when the worker is gone. Raises Corrupted for what no worker of ours says."""
+    """Receive an answer with its body and its descriptor; None when the worker is gone.
+
+    Raises Corrupted for anything that no worker sends.
+    """
     frame = _receive(of, (_HEADER_BYTES_MAX, _BODY_BYTES_MAX))
     if frame is None:
         return None
@@ -241,7 +244,7 @@ def _exactly(of: socket.socket, size: int) -> bytearray | None:
 
 
 def table_bytes(table: pa.Table | pa.RecordBatch) -> pa.Buffer:
-    """An Arrow stream."""
+    """Return an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write(table)
@@ -249,7 +252,7 @@ def table_bytes(table: pa.Table | pa.RecordBatch) -> pa.Buffer:
 
 
 def table_memory(table: pa.Table) -> tuple[int, int]:
-    """A descriptor of sealed memory, an Arrow stream, and its size. Close it."""
+    """Return a descriptor of sealed memory, an Arrow stream, and its size. Close it."""
     descriptor = os.memfd_create("relation", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with (
@@ -275,7 +278,7 @@ def read_table(body: pa.Buffer) -> pa.Table:
 
 
 def read_batch(body: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
-    """One that a worker made. Raises Corrupted for anything else."""
+    """Read a record batch that a worker has sent. Raises Corrupted for anything else."""
     try:
         batch: pa.RecordBatch = pa.ipc.open_stream(body).read_next_batch()
         if batch.schema != schema:

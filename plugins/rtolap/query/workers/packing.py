@@ -18,7 +18,7 @@ def packed_values(values: Mapping[str, object]) -> dict[str, Any]:
 
 
 def packed(value: object) -> Any:
-    """A value as msgpack can hold it: itself, or a list of its kind and its parts."""
+    """Return a value as msgpack can hold it: itself, or a list of its kind and its parts."""
     if value is None or isinstance(value, bool | float | str | bytes):
         return value
     if isinstance(value, int):
@@ -69,7 +69,7 @@ _UNPACK: dict[str, Callable[[list[Any]], object]] = {
 
 
 def value_size(value: object) -> int:
-    """Bytes of a value that could be large."""
+    """Return bytes of a value that could be large."""
     if isinstance(value, str | bytes | bytearray):
         return len(value) * (4 if isinstance(value, str) else 1)
     if isinstance(value, list | tuple):

@@ -57,7 +57,7 @@ class WorkerOptions(msgspec.Struct, frozen=True):
 
 
 def serve(data: socket.socket, control: socket.socket, options: WorkerOptions, database: str) -> None:
-    """Until the service is gone. `database`: of the macros, as `Engine` takes it."""
+    """Serve until the service is gone. `database` holds the macros, as in `Engine`."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_OUT_OF_MEMORY_SCORE))
@@ -109,7 +109,7 @@ class _Worker:
     def answer(
         self, request: messages.Request, body: pa.Buffer, descriptor: int | None
     ) -> tuple[messages.Answer, Any] | None:
-        """With its body; None for what is not answered."""
+        """Answer a request, and return the answer with its body; None for requests without an answer."""
         if isinstance(request, messages.Begin | messages.End | messages.Register | messages.Learn):
             try:
                 self._prepare(request, body, descriptor)
@@ -245,7 +245,7 @@ def _pieces(result: Result) -> Iterator[tuple[pa.RecordBatch, bool]]:
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Halves of halves, until each fits or is one row."""
+    """Yield halves of halves, until each fits or is one row."""
     if batch.nbytes <= messages.BATCH_BYTES_MAX or batch.num_rows <= 1:
         if batch.nbytes > messages.ROW_BYTES_MAX:
             raise QueryError(
@@ -262,6 +262,8 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def memory_of(pages: Sequence[int]) -> tuple[int, int]:
-    """Bytes of private memory out of /proc/PID/statm: what is there, and what was reserved, which is what
-    RLIMIT_DATA bounds."""
+    """Return the bytes of private memory out of /proc/PID/statm: what is there, and what was reserved,
+    which is
+    what RLIMIT_DATA bounds.
+    """
     return (pages[_RESIDENT] - pages[_SHARED]) * _PAGE_BYTES, pages[_DATA] * _PAGE_BYTES

@@ -152,7 +152,7 @@ class WorkerSession(Session):
         return self._piece(answer, body, schema)
 
     def drain(self) -> int:
-        """The rows behind those that came."""
+        """Return the rows behind those that came."""
         answer, _ = self._answer(Drain())
         with self._doubting():
             if not isinstance(answer, Drained):
@@ -248,7 +248,7 @@ class WorkerSession(Session):
             self._worker.interrupt(self._number)
 
     def close(self) -> None:
-        """Also while another thread waits for an answer: it gets an error."""
+        """Close the session. Another thread that waits for an answer gets an error."""
         with self._changed:
             if self._closed:
                 return

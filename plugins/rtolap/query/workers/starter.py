@@ -144,7 +144,7 @@ class Starter(Closeable):
         until_s = time.monotonic() + _STATUS_S
         with self._lock:
             while pid not in self._ended and self._hear(max(0.01, until_s - time.monotonic())):
-                """Those of others come too."""
+                """The exit statuses of other children arrive here, too."""
             return self._ended.pop(pid, None)
 
     def _hear(self, timeout_s: float) -> bool:

@@ -111,7 +111,7 @@ class Worker:
                 self._data.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Behind `kill`, by who has it."""
+        """Close the sockets after `kill`. Only the owner of the worker calls it."""
         with self._lock:
             self._data.close()
             self._control.close()

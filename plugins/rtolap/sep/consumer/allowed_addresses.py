@@ -26,7 +26,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class AllowedAddresses:
-    """For one event loop; `read` is called in a thread. A failed look-up leaves the addresses as they were.
+    """The addresses that may connect, for one event loop. A failed look-up leaves them as they were.
 
     `read` returns addresses, networks and host names.
     """

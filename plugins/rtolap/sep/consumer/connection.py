@@ -1,4 +1,4 @@
-"""One connection of a region server: its bytes become frames, its frames calls, and their answers bytes.
+"""A connection of a region server: its bytes become frames, its frames calls, and their answers bytes.
 
 A frame is read straight into memory that grows as its bytes come, out of the consumer's budget. Reading stops
 while the budget is spent, while as many calls as may be are at work, and while the client does not take its

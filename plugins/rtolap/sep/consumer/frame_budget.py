@@ -60,7 +60,7 @@ class FrameMemory:
 
 
 class FrameBudget:
-    """For one event loop.
+    """The memory budget for frames, for one event loop.
 
     Attributes:
         size_bytes: both pools together.

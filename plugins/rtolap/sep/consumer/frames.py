@@ -103,12 +103,14 @@ def parse_request(frame: bytearray) -> Request:
 
 
 def result_frame(call_id: int, result: bytes = b"") -> bytes:
-    """The answer to a call that went well: its delimited result is there even if it is empty."""
+    """Return the answer to a call that went well: its delimited result is there even if it is empty."""
     return _frame(ResponseHeader(call_id=call_id), _varint(len(result)) + result)
 
 
 def exception_frame(call_id: int, class_name: str, message: str) -> bytes:
-    """The answer to a call that failed; HBase logs the class and the message, and sends the call again."""
+    """Return the answer to a call that failed; HBase logs the class and the message, and sends the call
+    again.
+    """
     exception = ExceptionResponse(
         exception_class_name=class_name, stack_trace=f"{class_name}: {message}", do_not_retry=False
     )
@@ -116,7 +118,9 @@ def exception_frame(call_id: int, class_name: str, message: str) -> bytes:
 
 
 def login_refusal(preamble: bytes, class_name: str, message: str) -> bytes:
-    """The answer to a client that wants to log in, as it expects it: a frame, or a failed step of SASL."""
+    """Return the answer to a client that wants to log in, as it expects it: a frame, or a failed step of
+    SASL.
+    """
     if preamble == _SECURITY_PREAMBLE:
         return exception_frame(NO_CALL, class_name, message)
     texts = (text.encode() for text in (class_name, message))

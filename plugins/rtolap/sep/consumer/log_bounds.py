@@ -69,7 +69,7 @@ class Doubt:
 
 
 class LogBounds:
-    """For one event loop; HBase is asked on a thread of its own. Close it.
+    """Bounds of the sequence ids in HBase's logs, for one event loop. A separate thread asks HBase. Close it.
 
     Attributes:
         unchecked: regions in calls about which there was nobody to ask.

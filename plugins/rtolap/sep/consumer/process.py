@@ -118,7 +118,7 @@ class SubscriptionProcess:
             await asyncio.to_thread(self._forget)
 
     async def _is_over(self) -> bool:
-        """False while ZooKeeper is away: what is not known to be dropped goes on."""
+        """Return False while ZooKeeper is away: what is not known to be dropped goes on."""
         if self._stopping:
             return True
         try:
@@ -142,7 +142,7 @@ class SubscriptionProcess:
             await asyncio.to_thread(election.step_back)
 
     async def _lead(self, election: Election) -> None:
-        """One term. Raises why it ended, where that is not that it is over."""
+        """Lead for a term. Raises the error that ended it, unless the term is simply over."""
         delivery = await asyncio.to_thread(self._open_delivery, election.is_leader)
         try:
             began_s = time.monotonic()
@@ -199,7 +199,10 @@ class SubscriptionProcess:
 
 
 def _withdraw(registration: Registration) -> None:
-    """Before the calls at work end, so that no new ones come. The nodes go with the session anyway."""
+    """Withdraw the registration before the running calls end, so that no new ones come.
+
+    The nodes go with the session anyway.
+    """
     try:
         registration.withdraw()
     except RtolapError as error:

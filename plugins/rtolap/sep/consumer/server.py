@@ -35,8 +35,11 @@ _OTHER_DESCRIPTORS: Final = 192  # of the process: Kafka, ZooKeeper, HBase, conn
 
 
 class ConsumerServer:
-    """For one event loop. `answers`: methods beside ReplicateWALEntry, by their names. `bounds`, which it
-    closes, and `set_apart`: see CallHandler."""
+    """The server that receives edits, for one event loop.
+
+    `answers` has methods beside ReplicateWALEntry, by their names. `bounds`, which the server closes, and
+    `set_apart`: see CallHandler.
+    """
 
     def __init__(
         self,

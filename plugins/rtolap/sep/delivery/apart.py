@@ -68,7 +68,7 @@ def letters_apart(
 def letters_skipped(
     topic: str, batch: EditBatch, late: Mask, reasons: Mapping[int, str]
 ) -> Iterator[tuple[list[int], OutColumns]]:
-    """As `letters_apart`, of the events of `reasons`, which are given up."""
+    """Yield letters as `letters_apart` does, for the events of `reasons`, which are given up."""
     for some in _by_bytes(batch, list(reasons)):
         chosen = {place: reasons[place] for place in some}
         yield some, dead_letters(topic, batch, chosen, late={place: bool(late[place]) for place in some})

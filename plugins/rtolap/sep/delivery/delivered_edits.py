@@ -61,11 +61,11 @@ class _Region:
 
 
 class DeliveredEdits:
-    """Not thread-safe.
+    """The edits that were delivered. Not thread-safe.
 
-    At most `remembered_edits` are kept, the oldest go first; but of each region its newest
-    `generation_edits` at least, for a queue may stand still for long while others go on. Of more than
-    `regions_max` regions those are forgotten whole that had no edit for longest.
+    At most `remembered_edits` are kept, and the oldest go first. Each region keeps at least its newest
+    `generation_edits`, for a queue may stand still for long while others go on. Beyond `regions_max` regions,
+    those that had no edit for longest are forgotten completely.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class DeliveredEdits:
         self._drop_oldest()
 
     def records(self) -> Iterator[RegionEdits]:
-        """Everything that is remembered, in records of less than 1 MB."""
+        """Yield everything that is remembered, in records of less than 1 MB."""
         for name, known in self._regions.items():
             ids, progress = ids_of(known.delivered), known.progress
             partial = tuple((at, tuple(sorted(rows))) for at, rows in sorted(known.partial.items()))
@@ -273,7 +273,7 @@ def _table(batch: EditBatch, places: I64) -> str:
 
 
 def _distinct(ids: I64) -> I64:
-    """The ids ascending, each once; ids of a log are in order already."""
+    """Return the distinct ids, in ascending order; ids of a log are in order already."""
     ascending = ids if np.all(ids[1:] >= ids[:-1]) else np.sort(ids)
     return ascending[np.concatenate(([True], ascending[1:] != ascending[:-1]))[: len(ids)]]
 
@@ -292,7 +292,10 @@ def _may_repeat(rows: pa.BinaryArray, ids: I64) -> bool:
 
 
 def _second_places(rows: pa.BinaryArray, ids: I64) -> Mask:
-    """Events of one region whose edit and row stood before them. For the rare batch that is out of order."""
+    """Return events of one region whose edit and row stood before them.
+
+    For the rare batch that is out of order.
+    """
     seen: set[tuple[int, bytes]] = set()
     second = np.zeros(len(ids), bool)
     for at, key in enumerate(zip(ids.tolist(), rows.to_pylist(), strict=True)):

@@ -45,8 +45,11 @@ REPLAY_EVERY_S = 600.0
 
 @dataclass
 class Call:
-    """One call of a region server. `error` is None once all of its events are delivered; before `is_answered`
-    it says nothing."""
+    """A call of a region server.
+
+    Attributes:
+        error: None once all of its events are delivered; meaningless before `is_answered`.
+    """
 
     batch: EditBatch
     deadline_s: float
@@ -69,7 +72,7 @@ class Counts:
 
 
 class Delivery:
-    """Not thread-safe: `serving.DeliveryThread` gives it a thread.
+    """Delivers calls to a listener. Not thread-safe: `serving.DeliveryThread` gives it a thread.
 
     `stopped` says why nothing more is taken, for good; `trouble` why the target took nothing the last time,
     and `resumes_s`, by the monotonic clock, when it is asked again.

@@ -111,7 +111,10 @@ def ensure_topic(admin: TopicAdmin, topic: str, partitions: int, config: Mapping
 
 
 class Journal:
-    """Not thread-safe. `memory` is None until `recover`, and after a write whose outcome is not known."""
+    """The journal of delivered edits. Not thread-safe.
+
+    `memory` is None until `recover`, and after a write whose outcome is not known.
+    """
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ def pause_s(tries: int) -> float:
 
 
 class FailingEvents:
-    """Not thread-safe."""
+    """The events that keep failing. Not thread-safe."""
 
     def __init__(self, policy: PoisonPolicy) -> None:
         self.policy = policy

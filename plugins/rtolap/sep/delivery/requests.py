@@ -1,4 +1,4 @@
-"""What commands request of the process that leads: a node each, which goes once the process has done it.
+"""The requests of commands to the leading process: a node each, deleted once the process has served it.
 
 Only that process may write for a subscription, so a command that wants something delivered leaves it a note.
 """
@@ -45,7 +45,7 @@ def is_done(store: MetadataStore, path: str) -> bool:
 
 
 class RequestNodes:
-    """Not thread-safe; of one term of the process that leads."""
+    """The request nodes, read during a term of the leading process. Not thread-safe."""
 
     def __init__(self, store: MetadataStore, folder: str) -> None:
         self._store, self._folder = store, folder

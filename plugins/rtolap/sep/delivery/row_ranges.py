@@ -75,7 +75,7 @@ class _Table:
 
 
 class RowRanges:
-    """Not thread-safe. Of each row, the region that has the highest delivered id there."""
+    """The region with the highest delivered id for each row. Not thread-safe."""
 
     def __init__(self) -> None:
         self._tables: dict[str, _Table] = {}

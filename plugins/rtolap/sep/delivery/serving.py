@@ -178,7 +178,7 @@ class DeliveryThread:
             log.warning("it is tried again later: %s", error)
 
     def _may_go(self) -> bool:
-        """After trouble, not before its pause is over; calls whose time is over are answered meanwhile."""
+        """Return True if the pause after a failure is over, or if an expired call is to be answered."""
         now_s = self._clock.monotonic_s()
         return now_s >= self._delivery.resumes_s or any(call.deadline_s <= now_s for call in self._calls)
 

@@ -57,7 +57,7 @@ class DeliveryState(msgspec.Struct, frozen=True):
 
 
 def delivery_state(delivery: Delivery) -> DeliveryState:
-    """From any thread; numbers that change meanwhile may be a little apart."""
+    """Return the state of a delivery. May be called from any thread; numbers may be slightly apart."""
     counts = delivery.counts
     failing = list(delivery.failing.events.items())
     apart = list(delivery.apart.values())
@@ -121,7 +121,7 @@ def show_delivery(metrics: Metrics, current: Callable[[], Delivery | None]) -> N
 
 
 class StateNode:
-    """Not thread-safe. The node goes with the session of `store`."""
+    """The node that publishes the state. Not thread-safe. It goes with the session of `store`."""
 
     def __init__(self, store: MetadataStore, path: str) -> None:
         self._store, self._path = store, path
@@ -145,7 +145,7 @@ class StateNode:
 
 
 def read_state(store: MetadataStore, path: str) -> DeliveryState | None:
-    """None where no process leads, or a later version has written what this one cannot read."""
+    """Read the state; return None if no process leads, or if a later version has written it unreadably."""
     node = store.get(path)
     if node is None:
         return None

@@ -56,7 +56,7 @@ class DecodedValues:
 
 
 def arrow_type(value_type: str) -> pa.DataType:
-    """The column that values of the type become. DefinitionError: there is no such type."""
+    """Return the column that values of the type become. DefinitionError: there is no such type."""
     if value_type in _FIXED:
         return _FIXED[value_type][1]
     if value_type == "bytes":
@@ -100,7 +100,9 @@ def _lengths(values: pa.BinaryArray) -> NDArray[np.int64]:
 
 
 def _bytes_of(values: pa.BinaryArray, places: NDArray[np.intp], size: int) -> NDArray[np.uint8]:
-    """The bytes of the values at `places`, each of which has `size` of them, as a matrix with a row each."""
+    """Return the bytes of the values at `places`, each of which has `size` of them, as a matrix with a row
+    each.
+    """
     if not len(places):
         return np.empty((0, size), np.uint8)
     taken = values.take(pa.array(places))
@@ -210,7 +212,7 @@ def _rescaled(
 
 
 def _exact_number(value: bytes, kind: ColumnType) -> int | None:
-    """The unscaled number at the type's scale; None where the type cannot hold it exactly."""
+    """Return the unscaled number at the type's scale; None where the type cannot hold it exactly."""
     if len(value) > 64:  # more digits than any decimal has, even with many zeros behind
         return None
     scale = int.from_bytes(value[:_SCALE_BYTES], "big", signed=True)

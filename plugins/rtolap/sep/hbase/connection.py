@@ -70,9 +70,9 @@ _UNKNOWN = frozenset(
 
 
 class Connection:
-    """To one `service` of a server: MasterService, ClientService or AdminService. Thread-safe.
+    """A connection to a `service` of a server: MasterService, ClientService or AdminService. Thread-safe.
 
-    `user` is whom HBase without Kerberos takes the caller for. `codec`: of cell blocks, none without it.
+    `user` is the caller's name for HBase without Kerberos. `codec` encodes cell blocks; None means no cells.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Connection:
         self._lock = threading.Lock()
 
     def call(self, method: str, request: Message, kind: type[M], *, timeout_s: float | None = None) -> M:
-        """As `call_with_cells`, for what has no cells."""
+        """Call as `call_with_cells` does, for methods without cells."""
         return self.call_with_cells(method, request, kind, timeout_s=timeout_s)[0]
 
     def call_with_cells(
@@ -212,7 +212,7 @@ class Connection:
 
 
 def _message(kind: type[M], answer: io.BytesIO) -> M:
-    """The next message, behind its length."""
+    """Return the next message, behind its length."""
     try:
         message = proto.parse_length_prefixed(kind, answer)
     except (DecodeError, ValueError) as error:
@@ -241,7 +241,9 @@ def _left_s(deadline_s: float) -> float:
 
 
 def _is_open(connection: socket.socket) -> bool:
-    """False where the server has closed it since the last call: an idle one is closed after two minutes."""
+    """Return False where the server has closed it since the last call: an idle one is closed after two
+    minutes.
+    """
     connection.settimeout(0)
     try:
         return bool(connection.recv(1, socket.MSG_PEEK))

@@ -94,7 +94,7 @@ class MasterClient:
         self.change("AddReplicationPeer", request, lambda: self.peers().get(peer.id) == peer)
 
     def update_peer(self, peer: Peer) -> None:
-        """Everything but its name, its cluster key and whether it is enabled."""
+        """Update everything of a peer but its name, its cluster key and its state."""
         request = admin_pb2.UpdateReplicationPeerConfigRequest(peer_id=peer.id, peer_config=peer.to_message())
         self.change("UpdateReplicationPeerConfig", request, lambda: self.peers().get(peer.id) == peer)
 
@@ -104,11 +104,11 @@ class MasterClient:
         self.change("RemoveReplicationPeer", request, lambda: peer_id not in self.peers())
 
     def enable_peer(self, peer_id: str) -> None:
-        """Harmless for one that is enabled. Raises NotFound."""
+        """Enable the peer. Harmless for an enabled one. Raises NotFound."""
         self._switch("EnableReplicationPeer", admin_pb2.EnableReplicationPeerRequest, peer_id, True)
 
     def disable_peer(self, peer_id: str) -> None:
-        """Harmless for one that is disabled. Raises NotFound."""
+        """Disable the peer. Harmless for a disabled one. Raises NotFound."""
         self._switch("DisableReplicationPeer", admin_pb2.DisableReplicationPeerRequest, peer_id, False)
 
     def _switch(
@@ -195,7 +195,7 @@ class MasterClient:
 
 
 def _pause(deadline_s: float, pause_s: float = _POLL_S_MAX) -> bool:
-    """False, at once, where the time is over."""
+    """Return false, at once, where the time is over."""
     if time.monotonic() + pause_s > deadline_s:
         return False
     time.sleep(pause_s)
@@ -215,7 +215,7 @@ def unreplicated(families: dict[str, dict[str, bool]], wanted: TableFamilies) ->
 
 
 def scope_statement(table: str, families: tuple[str, ...]) -> str:
-    """The statement of HBase's shell that lets the families' edits be shipped."""
+    """Return the statement of HBase's shell that lets the families' edits be shipped."""
     parts = ", ".join(f"{{NAME => '{family}', REPLICATION_SCOPE => 1}}" for family in families)
     return f"alter '{table}', {parts}"
 

@@ -28,7 +28,7 @@ class ClusterKey(msgspec.Struct, frozen=True):
 
     @staticmethod
     def parse(text: str) -> ClusterKey:
-        """Also without the port that stands for hosts that have none, and without a parent node.
+        """Parse a key, also without the default port of hosts and without a parent node.
 
         Raises DefinitionError.
         """
@@ -48,7 +48,7 @@ class ClusterKey(msgspec.Struct, frozen=True):
 
 
 def cluster_key(zookeeper: str, path: str) -> str:
-    """The key by which HBase finds the cluster at `path`: `host,host:port:/path`.
+    """Return the key by which HBase finds the cluster at `path`: `host,host:port:/path`.
 
     `zookeeper`: host:port, separated by commas. Where ports differ, each host has its own and the first
     port stands for those without.
@@ -117,7 +117,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def table_name(text: str) -> admin_pb2.TableName:
-    """From `namespace:table`, or `table` of the default namespace."""
+    """Parse `namespace:table`, or `table` in the default namespace."""
     namespace, separator, qualifier = text.rpartition(":")
     return admin_pb2.TableName(
         namespace=(namespace if separator else DEFAULT_NAMESPACE).encode(), qualifier=qualifier.encode()

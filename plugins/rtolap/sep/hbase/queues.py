@@ -109,8 +109,10 @@ def read_queues(
 
 
 def read_stable_queues(znodes: HBaseZnodes, peers: Iterable[str] | None = None) -> list[Queue]:
-    """As `read_queues` without positions, until two readings name the same queues: then none was missed on
-    its move."""
+    """Read queues without positions until two readings name the same queues.
+
+    A queue that moves between servers is then not missed.
+    """
     wanted = None if peers is None else tuple(peers)
     before = read_queues(znodes, wanted, positions=False)
     while True:
@@ -121,7 +123,10 @@ def read_stable_queues(znodes: HBaseZnodes, peers: Iterable[str] | None = None) 
 
 
 def _with_positions(znodes: HBaseZnodes, path: str, logs: list[QueuedLog]) -> list[QueuedLog]:
-    """Those that have gone meanwhile are left out, and the next one of theirs is read."""
+    """Return the logs with their positions.
+
+    A log that is gone is left out, and the next one of its kind is read.
+    """
     current: set[str] = set()
     read: list[QueuedLog] = []
     for log in logs:
@@ -136,7 +141,7 @@ def _with_positions(znodes: HBaseZnodes, path: str, logs: list[QueuedLog]) -> li
 
 
 def parse_position(data: bytes, what: str) -> int | None:
-    """Bytes from the beginning of the log, None where nothing is noted. Raises Corrupted."""
+    """Return bytes from the beginning of the log, None where nothing is noted. Raises Corrupted."""
     payload = without_metadata(data)
     if not payload:
         return None
@@ -146,12 +151,12 @@ def parse_position(data: bytes, what: str) -> int | None:
 
 
 def _queue_id(text: str) -> QueueId | None:
-    """None for HBase's other nodes beside the queues, such as the lock of a server that takes over."""
+    """Parse the id of a queue; None for HBase's other nodes, such as the lock of a server that takes over."""
     return None if text == "lock" or text.startswith("hfile-refs") else QueueId.parse(text)
 
 
 def _servers(text: str) -> Iterable[str]:
-    """The names of servers that "-" joins."""
+    """Return the names of servers that "-" joins."""
     begin, commas = 0, 0
     for at, character in enumerate(text):
         if character == ",":

@@ -101,9 +101,9 @@ class RegionClient(Closeable):
         self._connections.clear()
 
     def regions(self, table: str) -> list[Region]:
-        """By start key; none where the table is not there, or is truncated at this moment.
+        """Return the regions by start key; none if the table does not exist or is being truncated.
 
-        Unavailable: it is there and none of its regions is open, as while its only one splits.
+        Unavailable: the table exists and none of its regions is open, as while its only one splits.
         """
         if not self._regions.get(table):  # a table that was not there may be by now
             self._regions[table] = self._meta_regions(table)

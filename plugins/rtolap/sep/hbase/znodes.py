@@ -26,7 +26,7 @@ M = TypeVar("M", bound=Message)
 
 
 class ServerName(msgspec.Struct, frozen=True, order=True):
-    """One start of a server; as text `host,port,startcode`, the start in milliseconds since 1970."""
+    """A start of a server, as text `host,port,startcode`. The start code is in milliseconds since 1970."""
 
     host: str
     port: int
@@ -82,7 +82,7 @@ class HBaseZnodes:
         return parse_cluster_id(node.data)
 
     def region_servers(self) -> tuple[ServerName, ...]:
-        """Those that live."""
+        """Return the live region servers."""
         return tuple(ServerName.parse(name) for name in self.store.children(f"{self.parent}/rs"))
 
     def _message(self, name: str, kind: type[M]) -> M:
@@ -98,7 +98,7 @@ class HBaseZnodes:
 
 
 def parse_message(data: bytes, kind: type[M], what: str) -> M:
-    """A message behind HBase's four bytes PBUF. Raises Corrupted for anything else."""
+    """Return a message behind HBase's four bytes PBUF. Raises Corrupted for anything else."""
     payload = without_metadata(data)
     if not payload.startswith(_PROTOBUF_MAGIC):
         raise Corrupted(f"{what} is not HBase's", expected="PBUF", found=repr(payload[:4]))
@@ -127,7 +127,9 @@ def parse_cluster_id(data: bytes) -> uuid.UUID:
 
 
 def without_metadata(data: bytes) -> bytes:
-    """The node's own data: HBase may put 0xFF, the length of a prefix and that prefix in front of it."""
+    """Return the node's own data: HBase may put 0xFF, the length of a prefix and that prefix in front of
+    it.
+    """
     if not data or data[0] != _METADATA_MAGIC:
         return data
     start = 5 + int.from_bytes(data[1:5], "big")

@@ -97,7 +97,7 @@ def delete_journal(subscription: Subscription, cluster_id: str, cluster: KafkaCl
 
 
 def delete_topic(admin: TopicAdmin, topic: str) -> None:
-    """Nothing is wrong where it is gone."""
+    """Delete the topic, if it exists."""
     with contextlib.suppress(NotFound):
         admin.delete_topic(topic)
 
@@ -107,8 +107,10 @@ def journal_deleter(
     tell: Callable[[str], None],
     open_admin: Callable[[KafkaCluster], TopicAdmin] = KafkaAdmin,
 ) -> DeleteJournal:
-    """For a host with these settings. A journal that cannot be deleted stays; `tell` gets the command that
-    deletes it."""
+    """Return a function that deletes journals, for a host with these settings.
+
+    A journal that cannot be deleted stays; `tell` gets the command that deletes it.
+    """
 
     def delete(subscription: Subscription, cluster_id: str) -> None:
         topic, name = journal_name(subscription.name, cluster_id), subscription.listener.cluster
@@ -127,7 +129,7 @@ def journal_deleter(
 
 
 def open_row_reader(subscription: Subscription, source: MetadataStore) -> RowReader:
-    """A reader of the subscription's rows. It connects when it first reads."""
+    """Return a reader of the subscription's rows. It connects when it first reads."""
     znodes = HBaseZnodes(source, subscription.source.parent)
 
     def families_of(table: str) -> frozenset[bytes] | None:

@@ -53,7 +53,12 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Mirrored:
-    """What is compared. `families`: the followed ones of a table, none for all. `prefixes`: of rows."""
+    """The sides of a comparison.
+
+    Attributes:
+        families: the followed column families of a table; empty for all.
+        prefixes: the prefixes of rows to compare; empty for all.
+    """
 
     tables: Sequence[str]
     stored: TableName
@@ -124,7 +129,7 @@ class TableVerifier:
         return None if same else "different"
 
     def _extra(self, rows: list[bytes]) -> list[Difference]:
-        """Rows of the stored table that no table of HBase has."""
+        """Return rows of the stored table that no table of HBase has."""
         left = dict.fromkeys(rows)
         for table in self._mirrored.tables:
             for read in self._reader.read(table, asked := list(left), {}):
@@ -133,7 +138,10 @@ class TableVerifier:
         return [Difference(self._mirrored.tables[0], row, "extra") for row in left]
 
     def _in_hbase(self, table: str, rows: list[bytes]) -> dict[bytes, tuple[Any, Any]]:
-        """By row: its key, None where that is not of its type; its values, None where it is not there."""
+        """Return key and values by row.
+
+        The key is None if it is not of its type; the values are None if the row does not exist.
+        """
         found: dict[bytes, tuple[Any, Any]] = {}
         for read in self._reader.read(table, rows, {}):
             of_part = [rows[place] for place in read.places.tolist()]

@@ -243,7 +243,7 @@ def _columns(columns: Columns, families: frozenset[bytes] | None) -> list[Column
 
 
 def _by_server(runs: list[tuple[Region, list[bytes]]]) -> Iterator[list[tuple[Region, list[bytes]]]]:
-    """Neighbouring runs of one server; the order of rows stays."""
+    """Yield neighbouring runs of one server; the order of rows stays."""
     some: list[tuple[Region, list[bytes]]] = []
     for run in runs:
         if some and some[-1][0].server != run[0].server:

@@ -1,4 +1,4 @@
-"""One look at a cluster's replication, of all sources that answer; the others are named."""
+"""Collects the state of a cluster's replication from all sources that answer, and names the others."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _rows(
     sizes: LogSizes | None,
     only: Collection[str],
 ) -> list[QueueStatus]:
-    """A row per queue that ZooKeeper or a server's report knows."""
+    """Return a row per queue that ZooKeeper or a server's report knows."""
     rows: dict[QueueKey, QueueStatus] = {}
     for queue in queues:
         key = (str(queue.server), str(queue.id))

@@ -68,7 +68,7 @@ class JmxReader:
         return JmxPages(by_server, shared, missing)
 
     def _page(self, url: str) -> dict[str, SourceCounters] | str:
-        """The counters by queue id, or why there are none."""
+        """Return the counters by queue id, or why there are none."""
         try:
             answer = self._http.get(url + _QUERY)
             answer.raise_for_status()

@@ -1,4 +1,4 @@
-"""One look at a cluster's replication, and what its queues wait for: HBase's sources sleep for these reasons.
+"""The state of a cluster's replication, and the reasons for which the sources of its queues wait.
 
 Times in milliseconds since 1970, None: not known.
 """
@@ -145,8 +145,10 @@ def since_ms(queue: QueueStatus, reason: str | None, now_ms: int) -> int | None:
 
 
 def _is_read_through(queue: QueueStatus, before: QueueStatus | None) -> bool:
-    """False where a source may not have looked into its further logs yet. An empty one may stand before the
-    current one for long: HBase takes it out with the next edit."""
+    """Return False where a source may not have looked into its further logs yet.
+
+    An empty one may stand before the current one for long: HBase takes it out with the next edit.
+    """
     if queue.logs is None or queue.logs <= 1:
         return True
     return (

@@ -50,7 +50,7 @@ class PeerSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarize(status: ReplicationStatus, before: ReplicationStatus | None = None) -> list[PeerSummary]:
-    """A row per peer, the furthest behind first. `before`: a look earlier, for trends."""
+    """Return a row per peer, the furthest behind first. `before`: a look earlier, for trends."""
     summaries = [_summary(peer, status, before) for peer in status.peers]
     return sorted(summaries, key=lambda row: (-(row.lag_ms.worst if row.lag_ms else -1), row.peer))
 

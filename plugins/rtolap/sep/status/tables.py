@@ -71,7 +71,7 @@ def choose(
 
 
 def summary_row(row: PeerSummary) -> tuple[Any, ...]:
-    """In the order of SUMMARY_COLUMNS."""
+    """Return a row in the order of SUMMARY_COLUMNS."""
     logs, lag, remaining = row.logs, row.lag_ms, row.remaining_bytes
     return (
         row.peer if row.enabled is not False else f"{row.peer} (disabled)",
@@ -90,7 +90,7 @@ def summary_row(row: PeerSummary) -> tuple[Any, ...]:
 
 
 def queue_row(row: QueueStatus) -> tuple[Any, ...]:
-    """In the order of QUEUE_COLUMNS."""
+    """Return a row in the order of QUEUE_COLUMNS."""
     return (
         row.peer,
         row.server,
@@ -106,7 +106,7 @@ def queue_row(row: QueueStatus) -> tuple[Any, ...]:
 
 
 def progress(row: QueueStatus) -> str | None:
-    """The part of the current log, or how many bytes of it where its size is not known whole."""
+    """Return the part of the current log, or how many bytes of it where its size is not known whole."""
     if row.progress is not None:
         return f"{row.progress:.0%}"
     if row.position_bytes is None:

@@ -114,7 +114,10 @@ def _namespace(table: str) -> str:
 
 
 def _settled(source: SourceCluster, name: str) -> KeptSubscription:
-    """The subscription, finished if it was half made. Raises NotFound, also after a drop was finished."""
+    """Return the subscription, finished if it was half made.
+
+    Raises NotFound, also after a drop was finished.
+    """
     kept = kept_subscriptions.load(source.store, name)
     if kept.phase == "creating":
         steps.create(source, kept)

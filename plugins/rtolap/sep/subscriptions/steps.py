@@ -151,7 +151,7 @@ def delete_journal(source: SourceCluster, name: str) -> None:
 
 
 def remove_nodes(source: SourceCluster, name: str) -> None:
-    """All nodes but the definition."""
+    """Remove all nodes but the definition."""
     store, paths = source.store, SubscriptionPaths(name)
 
     def attempt() -> None:
@@ -187,13 +187,13 @@ def create(source: SourceCluster, kept: KeptSubscription) -> None:
 
 
 def remove(source: SourceCluster, name: str) -> None:
-    """Also what is left of one whose definition was not made, or is gone."""
+    """Remove a subscription, and the remains of one whose definition was not made or is gone."""
     for step in REMOVAL:
         step(source, name)
 
 
 def set_phase(store: MetadataStore, name: str, phase: Phase, *, expected: tuple[Phase, ...]) -> bool:
-    """False where it is in another phase than expected, or is not there."""
+    """Set the phase. Return False if the subscription is gone, or in an unexpected phase."""
 
     def attempt() -> bool:
         read = kept_subscriptions.find(store, name)
@@ -226,7 +226,7 @@ def check_cluster_id(source: SourceCluster, kept: KeptSubscription) -> None:
 
 
 def _tree(store: MetadataStore, path: str) -> list[str]:
-    """The node and all below it, children before their parents; empty where it is not there."""
+    """Return the node and all below it, children before their parents; empty where it is not there."""
     below = [descendant for name in store.children(path) for descendant in _tree(store, f"{path}/{name}")]
     return [*below, path] if below or store.get(path) is not None else []
 
@@ -261,7 +261,7 @@ def is_as_wanted(peer: Peer, wanted: Peer) -> bool:
 
 
 def _normal(tables: TableFamilies) -> TableFamilies:
-    """As HBase gives them back: sorted, and without the name of the default namespace."""
+    """Return the tables as HBase returns them: sorted, and without the name of the default namespace."""
     return {
         table_text(table_name(table)): tuple(sorted(families)) for table, families in sorted(tables.items())
     }

@@ -135,7 +135,7 @@ def hbase_missing(host: str, port: int) -> str | None:
 
 
 def _field(number: int, data: bytes) -> bytes:
-    """A field of bytes of a protobuf message, shorter than 128."""
+    """Return a field of bytes of a protobuf message, shorter than 128."""
     return bytes([number << 3 | 2]) + _delimited(data)
 
 

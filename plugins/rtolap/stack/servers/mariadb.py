@@ -16,7 +16,7 @@ _SYSTEM_FOLDERS = "/usr/sbin:/usr/local/sbin"  # where Debian puts servers, not 
 
 
 def find_mariadb(name: str) -> str:
-    """The path of one of its programs. Raises NotFound with the command that installs it."""
+    """Return the path of one of its programs. Raises NotFound with the command that installs it."""
     found = shutil.which(name) or shutil.which(name, path=_SYSTEM_FOLDERS)
     if found is None:
         raise NotFound(

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def blocks(chunks: Iterator[bytes], size_bytes: int) -> Iterator[bytes]:
-    """Never empty, `size_bytes` each but the last."""
+    """Yield blocks of `size_bytes` each. The last one may be shorter; none is empty."""
     held: list[bytes] = []
     count = 0
     for chunk in chunks:

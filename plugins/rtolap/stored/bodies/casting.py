@@ -80,7 +80,7 @@ def shown(values: pa.Array) -> list[str | None]:
 
 
 def _plain(values: pa.Array, zone: str) -> pa.Array:
-    """Less encodings, and with instants as the zone's clocks show them."""
+    """Return the column without encodings, and with instants as the zone's clocks show them."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     kind = values.type
@@ -216,7 +216,7 @@ def _doubles_of(decimals: pa.Array) -> pa.Array | None:
 
 
 def _integers_of(floats: pa.Array, target: pa.DataType) -> pa.Array:
-    """Null for fractions and what is out of range."""
+    """Return null for fractions and what is out of range."""
     numbers = floats.cast(pa.float64())
     limit = float(1 << (target.bit_width - 1))
     fits = pc.and_(pc.greater_equal(numbers, -limit), pc.less(numbers, limit))
@@ -225,7 +225,9 @@ def _integers_of(floats: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _unscaled(decimals: pa.Array, most: int) -> Longs | None:
-    """The integers of which scale makes the decimals, 0 for nulls; None when one is larger, or scale is."""
+    """Return the integers of which scale makes the decimals, 0 for nulls; None when one is larger, or scale
+    is.
+    """
     if not pa.types.is_decimal128(decimals.type) or not 0 <= decimals.type.scale <= _EXACT_POWERS:
         return None
     if not len(decimals):

@@ -40,7 +40,7 @@ Longs = NDArray[np.int64]
 
 
 def read(values: pa.StringArray, kind: ColumnType, *, zone: str, rounds: bool) -> pa.Array:
-    """Null for null and for what the grammar has not."""
+    """Return the values, null for null and for text outside of the grammar."""
     if kind.kind == "string":
         return values
     encoded = values.dictionary_encode()
@@ -67,7 +67,7 @@ def read(values: pa.StringArray, kind: ColumnType, *, zone: str, rounds: bool) -
 
 
 def utf8(values: pa.BinaryArray) -> pa.StringArray:
-    """Null for bytes that are no UTF-8."""
+    """Return null for bytes that are no UTF-8."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
@@ -124,7 +124,7 @@ def _decimals(texts: pa.StringArray, kind: ColumnType, rounds: bool) -> pa.Array
 
 
 def _each(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """The cast, null where it fails: by halves, so that one bad value costs a few casts more."""
+    """Return the cast, null where it fails: by halves, so that one bad value costs a few casts more."""
     try:
         return values.cast(target)
     except pa.ArrowInvalid:

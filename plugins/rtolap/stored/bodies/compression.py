@@ -24,7 +24,10 @@ _ANY_WRAPPER = 47  # gzip or zlib, told by the first bytes
 def unpacked(
     chunks: Iterator[bytes], compression: Compression | None, settings: BodySettings
 ) -> Iterator[bytes]:
-    """Never empty. Raises Corrupted naming the compression, TooLarge beyond the ratio, as `chunks` raises."""
+    """Yield unpacked pieces, none of them empty.
+
+    Raises Corrupted naming the compression, TooLarge beyond the ratio, and what `chunks` raises.
+    """
     if compression is None:
         yield from (chunk for chunk in chunks if chunk)
         return
@@ -55,7 +58,7 @@ class _Counted(io.RawIOBase):
         self.taken, self.failed = 0, False
 
     def next(self) -> bytes:
-        """Empty at the end."""
+        """Return the next piece; empty at the end."""
         try:
             for chunk in self._chunks:
                 if chunk:
@@ -132,7 +135,7 @@ _SNAPPY_HEAD = b"\xff\x06\x00\x00sNaPpY"
 
 
 def _snappy(source: _Counted) -> Iterator[bytes]:
-    """The framing format; its blocks unpack to at most 64 KiB each."""
+    """Unpack the framing format. Its blocks unpack to at most 64 KiB each."""
     codec = pa.Codec("snappy")
     held = source.next()
     if not held:
@@ -172,7 +175,7 @@ _SNAPPY_BLOCK_BYTES_MAX = 1 << 16
 
 
 def _length(block: bytes) -> int:
-    """A varint in front of the block."""
+    """Read the varint in front of the block."""
     length = shift = 0
     for byte in block[:5]:
         length |= (byte & 0x7F) << shift

@@ -111,7 +111,7 @@ def engine_sql(tree: exp.Expr, places: Mapping[str, int], types: Mapping[str, pa
 
 
 def _shown(instant: exp.Expr, zone: str) -> exp.Expr:
-    """An instant as the zone's clocks show it."""
+    """Return an instant as the zone's clocks show it."""
     offset = OFFSET.fullmatch(zone)
     if offset is None:
         return exp.AtTimeZone(this=instant, zone=exp.Literal.string(zone))
@@ -122,7 +122,7 @@ def _shown(instant: exp.Expr, zone: str) -> exp.Expr:
 
 
 def _wanted(column: exp.Expr, is_text: bool, types: Mapping[str, pa.DataType]) -> str | None:
-    """The type that the column's surroundings need; None to leave it."""
+    """Return the type that the column's surroundings need; None to leave it."""
     parent = column.parent
     while isinstance(parent, exp.Paren):
         parent = parent.parent

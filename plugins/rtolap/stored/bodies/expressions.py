@@ -77,14 +77,16 @@ class Engine:
         return [single_chunk(column) for column in results.columns]
 
     def _one_select(self, sql: str) -> Any:
-        """The engine's own reading of it: whatever else the words were taken for, nothing else is run."""
+        """Return the engine's own reading of it: whatever else the words were taken for, nothing else is
+        run.
+        """
         statements = self._cursor.extract_statements(sql)
         if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
             raise DefinitionError("an expression that does more than to compute", found=repr(sql))
         return statements[0]
 
     def close(self) -> None:
-        """Again is harmless."""
+        """Close the cursor. A repetition is harmless."""
         if self._cursor is not None:
             self._cursor.close()
             self._cursor = None

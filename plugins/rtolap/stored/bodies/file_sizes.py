@@ -49,7 +49,7 @@ class Allowance:
 
 
 def buffer_bytes(batch: pa.RecordBatch) -> int:
-    """Less dictionaries: many batches may have the same."""
+    """Return the bytes of buffers without dictionaries, which many batches may share."""
     columns = (column.indices if pa.types.is_dictionary(column.type) else column for column in batch.columns)
     return sum(int(column.get_total_buffer_size()) for column in columns)
 
@@ -120,7 +120,9 @@ def _belongs(path: str, name: str) -> bool:
 
 
 def parquet_dictionaries(file: pa.parquet.ParquetFile) -> list[str]:
-    """Columns of text that have dictionaries: to be read as such, so that their sizes are seen first."""
+    """Return columns of text that have dictionaries: to be read as such, so that their sizes are seen
+    first.
+    """
     metadata, schema = file.metadata, file.schema_arrow
     places = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]

@@ -78,11 +78,11 @@ class CsvOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JsonOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How JSON is read.
+    """Options for reading JSON.
 
     Attributes:
-        by_line: a document stands on each line, else there is one in all.
-        strip_outer_array: documents are lists of rows.
+        by_line: True if each line holds a document; False if the body is a single document.
+        strip_outer_array: True if documents are lists of rows.
     """
 
     by_line: bool = True
@@ -212,7 +212,7 @@ def _compression(headers: Mapping[str, str]) -> Compression | None:
 
 
 def _timezone(headers: Mapping[str, str]) -> str:
-    """The name of a zone, or `+08:00`."""
+    """Return the name of a zone, or `+08:00`."""
     written = headers.get("timezone", "").strip() or "UTC"
     if OFFSET.fullmatch(written):
         return written

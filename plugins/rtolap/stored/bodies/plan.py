@@ -37,16 +37,15 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a load makes of a body.
+    """The way in which a load turns a body into rows.
 
     Attributes:
         sources: columns of the body, in order.
         targets: columns of the table, in its order.
-
-
-    `deletes`: no row, every row, those that an expression or a hidden column of the body names.
-    `undeletable`: the hidden column of the body that says so of a table without deletes. `needed`: what
-    partial rows lack, and without which a row can only delete.
+        deletes: the rows that are deletes: none, every row, or the rows that an expression or a hidden column
+            of the body names.
+        undeletable: the hidden column of the body that would name deletes of a table that has none.
+        needed: columns that partial rows lack; a row without them can only delete.
     """
 
     sources: tuple[str, ...]
@@ -150,8 +149,11 @@ def _sequence_source(
 
 
 def _hidden(options: LoadOptions, sources: tuple[str, ...]) -> frozenset[str]:
-    """The hidden columns that the body has. As in Doris, the header is for bodies whose columns no header
-    names: beside `columns` only those count that stand there too. Flink's connector sends it always."""
+    """Return the hidden columns that the body has.
+
+    As in Doris, the header is for bodies whose columns no header names: beside `columns` only those count
+    that stand there too. Flink's connector sends it always.
+    """
     known = (HIDDEN_DELETE, HIDDEN_SEQUENCE)
     for name in options.hidden_columns:
         if name not in known:
@@ -165,7 +167,7 @@ def _check_partial(
     targets: list[Direct | Made | Missing],
     deletes: bool | Expression | str,
 ) -> tuple[str, ...]:
-    """The columns that only deleting rows can do without, if any is missing."""
+    """Return the columns that only deleting rows can do without, if any is missing."""
     if not options.partial_columns:
         return ()
     if schema.model != "unique":

@@ -75,7 +75,9 @@ class Moved(NamedTuple):
     new: NDArray[np.int64]
 
     def carry(self, deleted: FrozenBitMap) -> BitMap:
-        """Rows that were deleted meanwhile, by their new numbers; less those that did not come along."""
+        """Return rows that were deleted meanwhile, by their new numbers; less those that did not come
+        along.
+        """
         rows = np.frombuffer(deleted.to_array(), np.uint32).astype(np.int64)
         at = np.searchsorted(self.old, rows)
         known = at < len(self.old)
@@ -84,7 +86,11 @@ class Moved(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a compaction made. `moved`: by input file, for unique tables."""
+    """The result of a compaction.
+
+    Attributes:
+        moved: the moved rows by input file, for unique tables.
+    """
 
     files: tuple[FileMeta, ...]
     moved: tuple[Moved, ...]
@@ -217,7 +223,7 @@ def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot) -> None:
 
 
 def _merge(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot, name: str, attempted: str) -> Outcome:
-    """Steps 9 and 10."""
+    """Run steps 9 and 10."""
     folder = compacting_folder(core.root, name)
     views = [view for rowset, file_views in snapshot.by_rowset() if rowset in chosen for view in file_views]
     try:

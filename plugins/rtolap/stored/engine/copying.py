@@ -46,7 +46,7 @@ class CopiedVersion(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What is copied.
+    """The content of a copy.
 
     Attributes:
         version: up to which the copy is complete.
@@ -152,7 +152,7 @@ def passing(arriving: Arriving, version: CopiedVersion) -> None:
 
 
 def write_whole(disk: Disk, root: Path, arriving: Arriving) -> TabletState:
-    """Everything but the log, durable, in a new folder. OSError as the disk raises it, Corrupted."""
+    """Write everything but the log, durably, in a new folder. Raises OSError of the disk, and Corrupted."""
     state = arriving.manifest.state
     assert state is not None, "single versions are adopted"
     disk.make_folder(root)

@@ -61,13 +61,13 @@ class Core:
             )
 
     def append(self, record: Record, attempted: str) -> None:
-        """A record that changes nothing but the state."""
+        """Append a record that changes nothing but the state."""
         self.log.append(record, attempted)
         with self.seeing:
             self.state = apply(self.state, record)
 
     def write_deletes(self, name: str, entries: list[Entry]) -> DeletesFile:
-        """Steps 4 and 11. OSError as the disk raises it."""
+        """Run steps 4 and 11. Raises OSError of the disk."""
         data = encode(entries)
         write_file(self.disk, deletes_file(self.root, name), data)
         self.disk.sync_folder(self.root / DELETES)

@@ -37,7 +37,7 @@ class Deletes:
                 self._now[file] = self._now.get(file, _NONE) | frozen
 
     def at(self, file: FileId, version: int) -> FrozenBitMap:
-        """Rows that are deleted when read at a version."""
+        """Return rows that are deleted when read at a version."""
         known = self._by_file.get(file)
         if known is None:
             return _NONE

@@ -30,26 +30,26 @@ class Disk(Protocol):
     """A disk. Every call raises OSError as the system does (`errno.ENOSPC`: no space left)."""
 
     def create(self, path: Path) -> OpenFile:
-        """Takes the place of what was there."""
+        """Create a file in the place of any other."""
 
     def append(self, path: Path, data: bytes) -> None:
         """Append to a file that is there, durable on return."""
 
     def truncate(self, path: Path, length_bytes: int) -> None:
-        """Durable on return."""
+        """Truncate the file, durably."""
 
     def make_folder(self, path: Path) -> None: ...
 
     def rename(self, source: Path, target: Path) -> None: ...
 
     def link(self, source: Path, target: Path) -> None:
-        """A second name of a file."""
+        """Give a file a second name."""
 
     def remove(self, path: Path) -> None:
-        """A file or a whole folder; harmless when it is gone."""
+        """Remove a file or a whole folder. Harmless when it is gone."""
 
     def sync_folder(self, path: Path) -> None:
-        """Names made, renamed and removed in a folder are durable."""
+        """Make the names durable that were made, renamed and removed in a folder."""
 
 
 class _RealFile:
@@ -106,7 +106,7 @@ class RealDisk:
 
 
 def write_file(disk: Disk, path: Path, data: bytes) -> None:
-    """A whole small file, durable but for its name."""
+    """Write a small file as a whole, durable but for its name."""
     file = disk.create(path)
     try:
         file.write(data)

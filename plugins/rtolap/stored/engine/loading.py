@@ -53,7 +53,7 @@ class Memtable:
         return self._bytes > self._bytes_max // 2
 
     def take_sorted(self) -> pa.Table | None:
-        """Everything, sorted and merged, in file columns; None when there is nothing."""
+        """Return everything, sorted and merged, in file columns; None when there is nothing."""
         if not self._tables:
             return None
         merged = self._merged()
@@ -150,7 +150,7 @@ def open_writer(
 
 
 def without_idle_signs(table: pa.Table) -> pa.Table:
-    """Less the delete signs, when none is set."""
+    """Return the batch without delete signs if none is set."""
     if DELETE_SIGN in table.column_names and not pc.any(table.column(DELETE_SIGN)).as_py():
         return table.drop_columns([DELETE_SIGN])
     return table

@@ -89,13 +89,13 @@ def create(disk: Disk, root: Path, state: TabletState, bytes_max: int) -> Log:
 
 
 def generations(root: Path) -> list[int]:
-    """Logs that are there, ascending; none where there is no tablet."""
+    """Return the numbers of existing logs, ascending; none if there is no tablet."""
     numbers = [path.name.removeprefix(LOG_PREFIX) for path in root.glob(f"{LOG_PREFIX}*")]
     return sorted(int(number) for number in numbers if number.isdigit())
 
 
 def recover(disk: Disk, root: Path, bytes_max: int) -> tuple[Log, TabletState]:
-    """The newest log, less what a crash left at its end; older ones are removed. Raises Corrupted."""
+    """Return the newest log, less what a crash left at its end; older ones are removed. Raises Corrupted."""
     *stale, newest = generations(root)
     path = log_file(root, newest)
     data = path.read_bytes()
@@ -110,7 +110,7 @@ def recover(disk: Disk, root: Path, bytes_max: int) -> tuple[Log, TabletState]:
 
 
 def _replay(path: Path, data: bytes) -> tuple[TabletState, int, int]:
-    """The state, how many bytes of the log count, and how many the first record takes."""
+    """Return the state, how many bytes of the log count, and how many the first record takes."""
     if data[: len(_MAGIC)] != _MAGIC:
         raise _damaged(path, 0, "magic")
     at, first_bytes = len(_MAGIC), 0

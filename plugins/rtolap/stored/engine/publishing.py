@@ -198,7 +198,7 @@ class Overwriting:
         return {file_id: rows for file_id, rows in self._found.items() if rows}
 
     def add_file(self, file_id: FileId, file: SortedFile) -> None:
-        """The next one: whole rows."""
+        """Add the next file, of complete rows."""
         for start in range(0, file.rows, _ROWS_AT_ONCE):
             for other, matches in self.alive(file.slice(start, start + _ROWS_AT_ONCE, self._keys)):
                 new_rows, old_rows = matches.mine, matches.theirs + start
@@ -208,7 +208,7 @@ class Overwriting:
         self._against.append(Older(file_id, file, FrozenBitMap()))
 
     def alive(self, table: pa.Table) -> Iterator[tuple[Older, Matches]]:
-        """Rows that are alive so far of some sorted keys, by the file that has them."""
+        """Yield rows that are alive so far of some sorted keys, by the file that has them."""
         columns = [single_chunk(table.column(name)) for name in self._keys]
         for other in self._against:
             first = rows_below(columns, [column[0] for column in other.file.sparse_keys()])

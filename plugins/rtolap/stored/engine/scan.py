@@ -52,7 +52,7 @@ def scan(
     predicate: Predicate | None,
     settings: TabletSettings,
 ) -> Iterator[pa.RecordBatch]:
-    """The named columns of the rows that are kept, in batches without an order among them.
+    """Yield the named columns of the rows that are kept, in batches without an order among them.
 
     NotFound for an unknown column, QueryError for values that do not compare with theirs.
     """
@@ -149,7 +149,7 @@ class LiveRows:
 
 
 def with_defaults(table: pa.Table, wanted: Sequence[SchemaColumn]) -> pa.Table:
-    """File columns for all that is wanted, and the delete signs if there are any."""
+    """Return file columns for all that is wanted, and the delete signs if there are any."""
     whole = renamed(table, wanted).rename_columns([file_column(column.id) for column in wanted])
     if DELETE_SIGN in table.column_names:
         whole = whole.append_column(DELETE_SIGN, table.column(DELETE_SIGN))
@@ -157,7 +157,7 @@ def with_defaults(table: pa.Table, wanted: Sequence[SchemaColumn]) -> pa.Table:
 
 
 def _on_keys(predicate: Predicate | None, schema: StoredSchema) -> Predicate | None:
-    """The terms that hold for all rows of a key or for none."""
+    """Return the terms that hold for all rows of a key or for none."""
     if predicate is None:
         return None
     terms = predicate.terms if isinstance(predicate, And) else (predicate,)
@@ -194,7 +194,7 @@ class Snapshot(Closeable):
         self._open = True
 
     def by_rowset(self) -> Iterator[tuple[Rowset, tuple[View, ...]]]:
-        """Files as this version sees them, in order of version."""
+        """Yield files as this version sees them, in order of version."""
         at = 0
         for rowset in self.rowsets:
             yield rowset, self._views[at : at + len(rowset.files)]
@@ -206,7 +206,7 @@ class Snapshot(Closeable):
         predicate: Predicate | None = None,
         schema: StoredSchema | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that are kept, merged by the model; batches without an order among them.
+        """Yield the rows that are kept, merged by the model; batches without an order among them.
 
         `schema`: of this table, older or newer, whose names and columns count; by default the tablet's own.
         NotFound for an unknown column, QueryError for values that do not compare with theirs.
@@ -222,8 +222,8 @@ class Snapshot(Closeable):
 
 
 def _point_hashes(predicate: Predicate | None, schema: StoredSchema) -> Hashes | None:
-    """Hashes of all keys that can be kept, where the predicate names a value for every key column; None when
-    they are not few.
+    """Return hashes of all keys that can be kept, where the predicate names a value for every key column;
+    None when they are not few.
     """
     if predicate is None or not schema.keys:
         return None

@@ -106,7 +106,7 @@ Record = Checkpoint | Prepared | Published | Aborted | Compacted | SchemaChanged
 
 
 def apply(state: TabletState, record: Record) -> TabletState:
-    """The state after a record that was decided on."""
+    """Return the state after a record that was decided on."""
     replace = msgspec.structs.replace
     match record:
         case Checkpoint(state=whole):
@@ -150,7 +150,7 @@ def check_begin(state: TabletState, txn: int) -> None:
 
 
 def check_publish(state: TabletState, txn: int, version: int) -> bool:
-    """True when it is to be done, False when it has been. Raises NotYet, Refused, NotFound."""
+    """Return True when it is to be done, False when it has been. Raises NotYet, Refused, NotFound."""
     known = dict(state.history).get(version)
     if known == txn:
         return False
@@ -178,7 +178,7 @@ def check_publish(state: TabletState, txn: int, version: int) -> bool:
 
 
 def check_abort(state: TabletState, txn: int) -> bool:
-    """True when there is something to abort. Refused when it is visible."""
+    """Return True when there is something to abort. Refused when it is visible."""
     version = version_of(state, txn)
     if version is not None:
         raise Refused(f"transaction {txn} is visible and cannot be aborted", found=f"version {version}")
@@ -186,7 +186,7 @@ def check_abort(state: TabletState, txn: int) -> bool:
 
 
 def check_schema(state: TabletState, schema: StoredSchema) -> bool:
-    """True when it is new. Raises DefinitionError for one that is older or another table's."""
+    """Return True when it is new. Raises DefinitionError for one that is older or another table's."""
     now = state.schema
     if schema == now:
         return False
@@ -214,7 +214,7 @@ def check_same_table(now: StoredSchema, schema: StoredSchema) -> None:
 
 
 def version_of(state: TabletState, txn: int) -> int | None:
-    """The version that a transaction made, as long as it is remembered."""
+    """Return the version that a transaction made, as long as it is remembered."""
     return next((version for version, known in reversed(state.history) if known == txn), None)
 
 

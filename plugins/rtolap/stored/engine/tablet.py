@@ -160,7 +160,7 @@ class Tablet:
         )
 
     def pin(self, version: int | None = None) -> Snapshot:
-        """A version to read, by default the visible one.
+        """Return a version to read, by default the visible one.
 
         NotYet: it is not visible. StaleSnapshot: compaction has passed it, and nobody had it pinned.
         """

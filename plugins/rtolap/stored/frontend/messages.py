@@ -35,7 +35,9 @@ def label_not_found(label: str) -> str:
 
 
 def not_precommitted(txn_id: int, state: TransactionState) -> str:
-    """For `commit` of what is visible, committed already, or still prepared."""
+    """Return the message for `commit` of a transaction that is visible, committed already, or still
+    prepared.
+    """
     if state is TransactionState.PREPARE:
         return f"transaction [{txn_id}] is prepare, not pre-committed."
     return f"transaction [{txn_id}] is already {state.lower()}, not pre-committed."

@@ -39,7 +39,7 @@ GRACEFUL_S = 5
 
 
 def here(settings: Settings) -> Endpoint:
-    """As others reach it, and as it stands in its lease."""
+    """Return the address at which others reach this process. Its lease names the same one."""
     scheme = "http" if settings.stream_load_tls_certificate is None else "https"
     return Endpoint(
         f"{scheme}://{settings.reached_at()}:{settings.stream_load_port}",
@@ -111,7 +111,7 @@ class _Serving:
         self._reason: str | None = None
 
     def end(self, reason: str) -> None:
-        """From any thread: stop serving, because of an error."""
+        """Stop serving because of an error. May be called from any thread."""
         self._reason = reason
         self._stop()
 

@@ -92,11 +92,11 @@ class StorageNodes(Closeable):
         return HeartbeatAnswer(self._lease_ms)
 
     def alive(self, connection: Connection) -> tuple[str, ...]:
-        """Names, for those that place new tablets."""
+        """Return the names of live nodes, for placing new tablets."""
         return tuple(node.name for node in rows.alive(connection, self._ledger.now_ms(connection)))
 
     def lately(self, connection: Connection) -> tuple[str, ...]:
-        """Names of those that live, or did within `LATELY_MS`."""
+        """Return names of those that live, or did within `LATELY_MS`."""
         since_ms = self._ledger.now_ms(connection) - LATELY_MS
         return tuple(node.name for node in rows.alive(connection, since_ms))
 
@@ -123,7 +123,7 @@ class StorageNodes(Closeable):
         return known_node.address
 
     def addresses(self) -> dict[str, str]:
-        """By name, of those that live and do not stand still."""
+        """Return the addresses by name of nodes that are alive and not suspended."""
         return {node.name: node.address for node in self.all_nodes() if node.alive and self._asked(node.name)}
 
     def client(self, name: str) -> StorageNode:
@@ -150,7 +150,7 @@ class StorageNodes(Closeable):
         return self.client(node).put(head, columns)
 
     def _find(self, name: str) -> tuple[StorageNodeInfo | None, bool]:
-        """And whether any node has a lease."""
+        """Return the node with that name, and True if any node has a lease."""
         with self._lock:
             if self._now_s() >= self._known_until_s or name not in self._known:
                 self._known = {node.name: node for node in self.all_nodes()}
@@ -176,7 +176,7 @@ class StorageNodes(Closeable):
         return True
 
     def _most_others_answer(self, name: str) -> bool:
-        """And this one does not."""
+        """Return True if the node does not answer while most of the others do."""
         known_node, _ = self._find(name)
         if known_node is None or self._answers(known_node):
             return False

@@ -44,7 +44,7 @@ class Upkeep:
         self._policy = policy
 
     def run_once(self) -> bool:
-        """All of it once; False where somebody else is master."""
+        """Run all duties once. Return False if somebody else is master."""
         if not self._mastership.acquire():
             return False
         self.abort_overdue()
@@ -145,7 +145,7 @@ class PeriodicTask:
         self._woken.set()
 
     def stop(self) -> None:
-        """Returns when the round under way is over."""
+        """Stop, and return when the round under way is over."""
         self._stopping = True
         self._woken.set()
         if self._thread.is_alive():
@@ -164,7 +164,7 @@ class PeriodicTask:
             self._broken(self._name)
 
     def run_once(self) -> None:
-        """The work once, in the caller's thread."""
+        """Run the work once, in the caller's thread."""
         try:
             self._work()
         except NotLeader as error:

@@ -46,7 +46,7 @@ def _password(file: str | None) -> str:
 
 
 def check_loader_rights(loader: Loader, connections: KafkaConnections) -> None:
-    """Before anything is read: may it read the topic, and keep refused records?
+    """Check, before anything is read, that the loader may read the topic and store refused records.
 
     Raises Forbidden, which names what is missing, Unauthorized and DefinitionError.
     """

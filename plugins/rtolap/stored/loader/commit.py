@@ -48,8 +48,10 @@ class Committer:
         self._left = left if labels_kept else None
 
     def run_once(self, now_ms: int) -> int | None:
-        """The number of the last batch of the row. Raises the sink's and the ledger's errors: nothing is lost
-        by them, the next round does it."""
+        """Commit the row once, and return the number of its last batch.
+
+        Raises the sink's and the ledger's errors: nothing is lost by them, the next round does it.
+        """
         lease = self._ownership.lease
         records = self._records.all(lease.name)
         row = _row(records)
@@ -78,7 +80,10 @@ class Committer:
         return row[-1].sequence_id
 
     def _give_back_left(self, left: LeftLabels) -> None:
-        """Once a process: those that were given back before are unknown, which is no error."""
+        """Give labels back that an earlier process left, once per process.
+
+        Labels that were given back before are unknown to the sink, which is no error.
+        """
         labels = [
             label_of(self._loader.name, left.incarnation, number)
             for number in range(left.first, left.last + 1)
@@ -108,7 +113,7 @@ class Committer:
 
 
 def _row(records: tuple[OffsetsRecord, ...]) -> list[OffsetsRecord]:
-    """Loaded ones from the first, up to a hole."""
+    """Return the loaded batches from the first one up to a hole."""
     row = []
     for record in records:
         if not record.loaded:

@@ -1,4 +1,4 @@
-"""Progress and troubles of a loader, for people and for metrics."""
+"""Progress and failures of a loader, for people and for metrics."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Times = dict[int, int]  # partition -> instant
 
 
 class EventTimes:
-    """Up to which time of the records everything is in the table. Thread-safe.
+    """The record time up to which everything is in the table. Thread-safe.
 
-    By the records' own timestamps, taken as growing within a partition, as brokers that stamp them have it;
-    where producers stamp out of order, a record may be older than this says. A partition of which nothing is
-    left to load holds nothing back. Of this process: what an earlier one has loaded it does not know the
-    times of.
+    The records' own timestamps count. They are taken to ascend within a partition, as brokers that stamp
+    records ensure. Where producers stamp out of order, a record may be older than the time says. A partition
+    with nothing left to load holds nothing back. The times cover this process: those of records that an
+    earlier process loaded are unknown.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class EventTimes:
             self._waiting[sequence] = latest_ms
 
     def contiguous(self, sequence: int | None) -> None:
-        """Every batch up to this one is in the table."""
+        """Note that every batch up to this one is in the table."""
         with self._lock:
             for ready in sorted(
                 number for number in self._waiting if sequence is not None and number <= sequence

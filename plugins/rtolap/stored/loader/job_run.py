@@ -1,4 +1,4 @@
-"""One job, owned: what its roles need, put together; and how it begins.
+"""A job under its owner: the parts that its roles need, and its beginning.
 
 1. take the lease: the epoch rises, and no write of an earlier owner stands any more
 2. the table's columns
@@ -89,7 +89,7 @@ class LoadJobRun:
         self.source = self._begin()
 
     def settler(self) -> Settler:
-        """For one more thread."""
+        """Return a settler for one more thread."""
         return Settler(
             self.loader,
             self._resources,
@@ -107,8 +107,11 @@ class LoadJobRun:
         choose: Callable[[list[int]], int] = min,
         pause_s: Callable[[int], float] = lambda tries: 0.0,
     ) -> Outcome | None:
-        """One attempt at one batch, None when none is due. `pause_s`: before the next one at the same batch,
-        after so many in a row that did not settle it."""
+        """Attempt to settle a batch, and return the outcome; None when no batch is due.
+
+        `pause_s` takes the number of attempts in a row that did not settle the batch, and returns the pause
+        before the next one.
+        """
         pending = self.window.take_batch(timeout_s, choose)
         if pending is None:
             return None
@@ -172,8 +175,9 @@ class LoadJobRun:
         return source
 
     def _still_there(self, records: tuple[OffsetsRecord, ...]) -> tuple[OffsetsRecord, ...]:
-        """The records without those that an earlier process has left unsent and the log has lost, where the
-        loader drops them. What cannot be taken back is settled first, as ever, and stops it then."""
+        """Return the records without those that an earlier process has left unsent and the log has lost,
+        where the loader drops them. What cannot be taken back is settled first, as ever, and stops it then.
+        """
         if self.loader.truncation != "drop" or not any(record.end_epochs for record in records[-1:]):
             return records
         consumer = self._open_consumer()
@@ -200,7 +204,7 @@ class LoadJobRun:
         return self._records.mark_loaded(self.ownership.lease, ORIGIN, Loaded(None, 0))
 
     def _start_offsets(self) -> tuple[Offsets, str | None]:
-        """And the id of the topic in which they count, None where it is not known."""
+        """Return the start offsets, and the id of the topic in which they count; None if it is not known."""
         if self._config.start_at is not None:
             # of all partitions; one that came later is read from its beginning
             return self._config.start_at, self._config.start_topic_id

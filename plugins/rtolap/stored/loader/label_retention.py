@@ -1,4 +1,4 @@
-"""Whether a sink surely remembers the label of a batch, so that an unknown label means "not loaded". Pure.
+"""Decides if a sink surely remembers the label of a batch, so that an unknown label means "not loaded". Pure.
 
 Such a sink drops finished labels, the earliest first, by age and by their number in the database. Everybody
 who loads into the database uses labels up, so a loader's own count is a lower bound. It has a better proof: a

@@ -67,13 +67,17 @@ class JobAccess:
         return status_of(job, self.records.all(job.job_id), self._log_now(loader), None)
 
     def declare(self, loader: Loader) -> LoadJob:
-        """One that is there gets what is new in its definition for its further batches.
+        """Declare the loader. A job that exists takes changes of its definition for its further batches.
 
-        Raises DefinitionError where that loads another topic, or into another table."""
+        Raises DefinitionError if the definition loads another topic, or into another table.
+        """
         return self._declare(loader)[0]
 
     def declare_revocably(self, loader: Loader) -> Callable[[], object]:
-        """As `declare`; gives what takes it back: for a loader that nobody has started meanwhile."""
+        """Declare the loader as `declare` does, and return a function that takes the declaration back.
+
+        Call that function only for a loader that nobody has started meanwhile.
+        """
         return self._declare(loader)[1]
 
     def _declare(self, loader: Loader) -> tuple[LoadJob, Callable[[], object]]:

@@ -88,7 +88,7 @@ LOOKS_MAX = 64  # while a backlog is loaded; beyond it every second one is dropp
 
 
 class OldestWorkTracker:
-    """Not thread-safe."""
+    """Tracks the time of the oldest work. Not thread-safe."""
 
     def __init__(self) -> None:
         self.oldest_ms = EVERYTHING_MS
@@ -104,7 +104,7 @@ class OldestWorkTracker:
             del self._looks[1::2]
 
     def readable(self, visible: Offsets) -> int:
-        """The oldest work, now that the table shows everything before `visible`."""
+        """Return the oldest work, now that the table shows everything before `visible`."""
         while self._looks:
             input_ms, ends = self._looks[0]
             if any(visible.get(partition, 0) < end for partition, end in ends.items()):

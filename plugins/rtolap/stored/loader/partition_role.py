@@ -101,7 +101,7 @@ class PartitionKeeper:
             stopping.wait(self._wanted.every_ms / 1000 * random.uniform(1 - _SPREAD, 1 + _SPREAD))
 
     def wait_first(self, stopping: threading.Event, timeout_s: float = FIRST_ROUND_S) -> None:
-        """Until the first round is over, well or not; no longer than the time-out."""
+        """Wait until the first round is over, with or without success, but at most `timeout_s`."""
         deadline_s = self._clock.monotonic_s() + timeout_s
         while not stopping.is_set() and self._clock.monotonic_s() < deadline_s:
             if self._tried.wait(0.1):
@@ -170,7 +170,7 @@ class PartitionKeeper:
 
 
 def near(unit: PartitionUnit, now_ms: int, behind: int, ahead: int) -> list[PartitionRange]:
-    """The present partition, so many before it and after it, in order."""
+    """Return the present partition, so many before it and after it, in order."""
     present = partition_of(now_ms, unit)
     near_ranges = [present]
     for _ in range(behind):

@@ -1,4 +1,4 @@
-"""From a batch's range to the rows that are sent: read, decoded, and what is refused is kept."""
+"""Turns a batch's range into the rows that are sent: reads it, decodes it, and stores what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One job as a supervised process: a thread for each role, ended together.
+"""A job as a supervised process: a thread for each role, all ended together.
 
     consume ──▶ window ──▶ send × parallel        commit        keep: lease, columns, what is wanted
                                                   report: to its application, where it names one
@@ -52,7 +52,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def retrying(stopping: threading.Event) -> Retrying:
-    """Again on what may pass, with jitter, until the process stops; then None."""
+    """Return a retry policy for passing errors, with jitter. Once the process stops, it returns None."""
     return Retrying(
         retry=retry_if_exception(is_passing),
         wait=wait_random_exponential(multiplier=_PAUSE_S, max=_PAUSE_MAX_S),

@@ -35,8 +35,11 @@ def given(at: Offsets, log: Mapping[int, LogRange]) -> Offsets:
 def going_on(
     records: tuple[OffsetsRecord, ...], log: Mapping[int, LogRange], *, topic_id: str = ""
 ) -> Offsets | None:
-    """None where nothing is recorded: then the definition says. A partition that was never loaded is new, and
-    read from its beginning. Refused where no position is right. `topic_id`: of that log, "" if not known."""
+    """Return the offsets at which loading goes on; None if nothing is recorded, and the definition decides.
+
+    A partition that was never loaded is new, and is read from its beginning. `topic_id` is that of the log;
+    "" means unknown. Raises Refused if no position is right.
+    """
     if not records:
         return None
     known = records[-1].topic_id

@@ -56,13 +56,13 @@ def run(
     show_clients: Callable[[Metrics], None] = lambda metrics: None,
     wanted: bool = True,
 ) -> int:
-    """Until the job is stopped, fails or is somebody else's: the exit code. Call from the main thread.
+    """Run the job until it is stopped, fails or belongs to another owner, and return the exit code.
 
-    A job that was stopped or has failed is `wanted` again by this, unless only a crash has brought the
-    process back: a stop since then stands. One that is paused stays so.
-    `open_watermarks` connects to the application that the definition names, if it does; `partition_session`
-    says how to reach the endpoint where its partitions are made, if they are; `check_rights`: see
-    `job_run.begin`. `show_clients` adds what its Kafka clients measure to the metrics.
+    Call from the main thread. A job that was stopped or has failed is `wanted` again by this, unless only a
+    crash has brought the process back: a stop since then stands. A paused job stays paused. `open_watermarks`
+    connects to the application that the definition names, if it names one. `partition_session` connects to
+    the endpoint where its partitions are created, if they are created. `check_rights`: see `job_run.begin`.
+    `show_clients` adds the measurements of its Kafka clients to the metrics.
     """
     jobs, records, clock = resources.jobs, resources.records, resources.clock
     stopping = stop_event()

@@ -40,7 +40,7 @@ class Sink(Protocol):
         """Return True if labels stay until they are acknowledged."""
 
     def error_log(self, url: str) -> str:
-        """The beginning of what a load has rejected, with reasons. NotFound when it is gone."""
+        """Return the beginning of what a load has rejected, with reasons. NotFound when it is gone."""
 
     def acknowledge(self, db: str, labels: Iterable[str]) -> None:
         """Only where labels are kept. Refused while one of them is not visible yet: nothing is lost by a

@@ -131,7 +131,10 @@ class Source:
         return self._first_s is not None
 
     def log(self) -> TopicLog | None:
-        """All partitions that the topic has now; None where the broker does not give them. For any thread."""
+        """Return all partitions that the topic has now; None where the broker does not give them.
+
+        For any thread.
+        """
         try:
             ranges = {each: self._consumer.log_range(each) for each in self._consumer.partitions()}
             return TopicLog(self._consumer.topic_id(), ranges)
@@ -209,8 +212,11 @@ class Source:
         self._epochs |= self._log.check(self._epochs, position, timeout_s)
 
     def _settle_cut(self, error: LogTruncated) -> None:
-        """By the loader's policy: stop, or drop what the log has lost, where nothing of it was sent, and read
-        on where the last batch before it ends. Raises Unavailable while a batch of it is being tried."""
+        """Handle a truncated log by the loader's policy: stop, or drop the lost records and read on.
+
+        Records are dropped only where none of them was sent. Reading goes on where the last batch before them
+        ends. Raises Unavailable while a batch of lost records is being attempted.
+        """
         if self._loader.truncation != "drop":
             raise truncated(error) from error
         records = self._records.all(self._ownership.lease.name)

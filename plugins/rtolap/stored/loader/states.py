@@ -152,7 +152,9 @@ class Stopped(RtolapError):
 
 
 def recreated(error: TopicRecreated) -> Stopped:
-    """Whatever the job has recorded counts in a topic that is gone."""
+    """Return the stop of a job whose topic was recreated: its recorded offsets count in a topic that is
+    gone.
+    """
     return Stopped(
         StopCause.TOPIC_RECREATED,
         f"topic {error.topic} was deleted and recreated",
@@ -163,7 +165,7 @@ def recreated(error: TopicRecreated) -> Stopped:
 
 
 def truncated(error: LogTruncated, sent: str | None = None) -> Stopped:
-    """Records were read that the topic's log has lost. `sent`: what of them cannot be taken back."""
+    """Return the stop of a job that has read records that the log has lost. `sent` are those past recall."""
     return Stopped(
         StopCause.LOG_TRUNCATED,
         f"the log of topic {error.topic} was cut below what was read of it",

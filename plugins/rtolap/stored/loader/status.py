@@ -78,8 +78,10 @@ def status_of(
 
 
 def _left(log: TopicLog, loaded: Offsets) -> Offsets:
-    """Records that are in the log and not loaded. A log that ends before what is loaded is another one, and
-    nothing of it is."""
+    """Return records that are in the log and not loaded.
+
+    A log that ends before what is loaded is another one, and nothing of it is.
+    """
     at = {partition: loaded.get(partition, 0) for partition in log.ranges}
     return {
         partition: known.end - (at[partition] if at[partition] <= known.end else known.start)

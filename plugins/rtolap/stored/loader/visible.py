@@ -33,7 +33,7 @@ class Visible:
         self._lock, self._looking = threading.Lock(), threading.Lock()
 
     def note_visible(self, sequence: int) -> None:
-        """The sink has said of this batch that it is visible."""
+        """Note the sink's word that this batch is visible."""
         with self._lock:
             self._told.add(sequence)
 

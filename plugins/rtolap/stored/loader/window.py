@@ -78,7 +78,7 @@ class Window:
             return self._changed.wait_for(self._has_room, timeout_s)
 
     def take_batch(self, timeout_s: float = 0.0, choose: Callable[[list[int]], int] = min) -> Pending | None:
-        """One to settle, for whoever takes it alone; None when there is none in time."""
+        """Take a batch to settle, exclusively for the caller; return None if none is due in time."""
         with self._changed:
             takeable = self._changed.wait_for(self._takeable, min(timeout_s, self._first_due_in_s()))
             if not takeable:
@@ -88,7 +88,7 @@ class Window:
             return self._taken[sequence]
 
     def give_back(self, pending: Pending, pause_s: float = 0.0) -> None:
-        """Not settled; it may be taken again after the pause."""
+        """Give a batch back unsettled. It may be taken again after the pause."""
         with self._changed:
             pending.tries += 1
             pending.due_s = self._now_s() + pause_s
@@ -200,7 +200,7 @@ class RetryBudget:
             )
 
     def in_prepare(self, pending: Pending) -> None:
-        """The sink says that an earlier request still runs."""
+        """Note the sink's word that an earlier request still runs."""
         now_s = self._clock.monotonic_s()
         if pending.waiting_since_s is None:
             pending.waiting_since_s = now_s

@@ -113,7 +113,7 @@ class Ledger(Closeable):
         self._engine.dispose()
 
     def now_ms(self, connection: sa.Connection) -> int:
-        """The database's clock."""
+        """Return the database's clock."""
         return self._dialect.now_ms(connection)
 
     def read(self, purpose: str, work: Callable[[sa.Connection], R]) -> R:
@@ -130,8 +130,8 @@ class Ledger(Closeable):
     def write(
         self, purpose: str, kind: type[R], work: Callable[[sa.Connection], R], *, key: str | None = None
     ) -> R:
-        """The work's result, committed exactly once for its key; a write with a key that was applied before
-        returns what it returned then. `kind`: how the result is kept (msgspec, JSON).
+        """Return the work's result, committed exactly once for its key; a write with a key that was applied
+        before returns what it returned then. `kind`: how the result is kept (msgspec, JSON).
 
         The work may be done more than once, but not more than one of these stands. CommitConflict: a unique
         key of its tables is taken.
@@ -291,5 +291,5 @@ class RetryBudget:
 
 
 def reason(error: sa.exc.DBAPIError) -> str:
-    """The driver's own words, without the statement and its values."""
+    """Return the driver's own words, without the statement and its values."""
     return str(error.orig)

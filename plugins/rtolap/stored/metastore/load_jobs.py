@@ -77,7 +77,10 @@ TRANSITIONS: dict[tuple[LoadJobState, LoadJobEvent], LoadJobState] = {
 
 
 def transition(job_id: str, state: LoadJobState, event: LoadJobEvent, *, reason: str = "") -> LoadJobState:
-    """The next state. Raises IllegalTransition naming what is legal, and the present state's `reason`."""
+    """Return the next state.
+
+    Raises IllegalTransition naming what is legal, and the present state's `reason`.
+    """
     return step(TRANSITIONS, state, event, subject=f"loader {job_id}", history=reason or None)
 
 
@@ -103,7 +106,7 @@ class LoadJobs:
         self.leases = Leases(ledger, _j)
 
     def create(self, job_id: str, db: str, table: str, topic: str, config: str) -> LoadJob:
-        """A new job, STOPPED and nobody's. Raises CommitConflict where there is one of that id."""
+        """Create a new job, STOPPED and without an owner. Raises CommitConflict if the id exists."""
         for field, name in (("job", job_id), ("database", db), ("table", table), ("topic", topic)):
             checked_name(field, name)
         job = LoadJob(job_id, 1, db, table, topic, config, LoadJobState.STOPPED, "", "", 0, 0)

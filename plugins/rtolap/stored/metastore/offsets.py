@@ -213,7 +213,7 @@ class OffsetsRecords:
         return self._ledger.write(f"withdraw batches of {lease.name}", int, work)
 
     def all(self, job_id: str) -> tuple[OffsetsRecord, ...]:
-        """Ascending."""
+        """Return all records in ascending order."""
 
         def work(connection: sa.Connection) -> tuple[OffsetsRecord, ...]:
             return records_of(connection, job_id)
@@ -226,7 +226,7 @@ class OffsetsRecords:
 
 
 def records_of(connection: sa.Connection, job_id: str) -> tuple[OffsetsRecord, ...]:
-    """Ascending."""
+    """Return the records in ascending order."""
     return _records(connection, _of(job_id).order_by(_o.c.sequence_id))
 
 

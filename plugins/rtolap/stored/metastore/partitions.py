@@ -55,7 +55,10 @@ def versions(connection: sa.Connection, partition: Partition) -> PartitionVersio
 
 
 def assign(connection: sa.Connection, partition: Partition) -> int:
-    """The partition's next version, its caller's for ever. Raises NotFound for one that was dropped."""
+    """Return the partition's next version, its caller's for ever.
+
+    Raises NotFound for one that was dropped.
+    """
     next_one = sa.update(_p).where(_is(_p, partition)).values(committed_version=_p.c.committed_version + 1)
     if connection.execute(next_one).rowcount != 1:
         raise NotFound(f"partition {partition} is not there")
@@ -65,7 +68,7 @@ def assign(connection: sa.Connection, partition: Partition) -> int:
 
 
 def make_visible(connection: sa.Connection, partition: Partition, version: int) -> bool:
-    """False unless it is the next one to become visible."""
+    """Make the version visible. Return False unless it is the next one to become visible."""
     step = sa.update(_p).where(_is(_p, partition), _p.c.visible_version == version - 1)
     return connection.execute(step.values(visible_version=version)).rowcount == 1
 
@@ -109,7 +112,7 @@ def nodes_of(connection: sa.Connection, db: str, tables: Collection[str]) -> tup
 def reached(
     connection: sa.Connection, node: str, partition: Partition, buckets: Collection[int], version: int
 ) -> None:
-    """The node is known to have these buckets of the partition up to that version. It never falls."""
+    """Note that the node has these buckets of the partition up to that version, which never falls."""
     here = (_r.c.node == node) & _r.c.bucket.in_(buckets) & (_r.c.version < version)
     connection.execute(sa.update(_r).where(_is(_r, partition), here).values(version=version))
 

@@ -43,7 +43,7 @@ def stands(connection: sa.Connection, task: PendingTabletTask) -> bool:
 
 
 def complete(connection: sa.Connection, task: PendingTabletTask) -> None:
-    """Harmless when it is gone."""
+    """Complete the task. Harmless when it is gone."""
     connection.execute(sa.delete(_d).where(_is(task)))
 
 

@@ -52,7 +52,7 @@ def _text(name: str, *, nullable: bool = False) -> sa.Column[str]:
 
 
 def _serial(name: str) -> sa.Column[int]:
-    """A number that the database gives and never gives again."""
+    """Return a number that the database gives and never gives again."""
     kind = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts in no other type
     return sa.Column(name, kind, primary_key=True, autoincrement=True)
 
@@ -225,13 +225,16 @@ table_change = sa.Table(
 
 
 def values(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """A row's mapping with plain names, as decoders want them."""
+    """Return a row's mapping with plain names, as decoders want them."""
     return {str(name): value for name, value in row.items()}
 
 
 def checked_name(field: str, name: str) -> str:
-    """The name. Raises DefinitionError for one that servers would treat differently: MySQL ignores blanks at
-    the end when it compares, and SQLite keeps any length."""
+    """Return the name.
+
+    Raises DefinitionError for one that servers would treat differently: MySQL ignores blanks at the end when
+    it compares, and SQLite keeps any length.
+    """
     if not name or name != name.strip() or len(name) > NAME_CHARS_MAX or "\0" in name:
         raise DefinitionError(
             f"the {field} cannot be kept",

@@ -15,7 +15,10 @@ _FORGOTTEN_MAX = 10_000  # at a time, to hold few locks
 
 
 def find(connection: sa.Connection, request_id: str, fingerprint: str) -> str | None:
-    """The answer that this request was given. Raises Refused where its id belongs to another change."""
+    """Return the answer that this request was given.
+
+    Raises Refused where its id belongs to another change.
+    """
     columns = sa.select(_c.c.fingerprint, _c.c.answer).where(_c.c.request_id == request_id)
     row = connection.execute(columns).one_or_none()
     if row is None:

@@ -77,13 +77,13 @@ def find(connection: sa.Connection, db: str, txn_id: int) -> Transaction | None:
 
 
 def find_live(connection: sa.Connection, db: str, label: str) -> Transaction | None:
-    """The one that holds the label, if any does: an aborted one that does closes it."""
+    """Return the one that holds the label, if any does: an aborted one that does closes it."""
     held = sa.select(*_KEPT).where(_t.c.db == db, _t.c.label == label, _t.c.live == 1)
     return _one(connection, held)
 
 
 def find_latest(connection: sa.Connection, db: str, label: str) -> Transaction | None:
-    """The one that holds the label, or the latest of those that were aborted."""
+    """Return the one that holds the label, or the latest of those that were aborted."""
     tried = sa.select(*_KEPT).where(_t.c.db == db, _t.c.label == label)
     # an aborted one was begun before the one that holds the label
     return _one(connection, tried.order_by(_t.c.txn_id.desc()).limit(1))
@@ -137,7 +137,9 @@ def overdue(connection: sa.Connection, now_ms: int) -> tuple[Transaction, ...]:
 
 
 def owing_abort(connection: sa.Connection) -> tuple[Transaction, ...]:
-    """The latest first: older ones may wait for a node that is away for long."""
+    """Return the transactions whose abort is owed, the latest first: older ones may wait for an absent
+    node.
+    """
     owing = sa.select(*_KEPT).where(_t.c.abort_pending == 1)
     return _many(connection, owing.order_by(_t.c.txn_id.desc()).limit(_AT_ONCE))
 
@@ -153,18 +155,20 @@ def acknowledge(connection: sa.Connection, db: str, label: str) -> None:
 
 
 def acknowledged(connection: sa.Connection) -> tuple[Transaction, ...]:
-    """Final ones whose loader needs them no more."""
+    """Return final ones whose loader needs them no more."""
     return _many(connection, _finished(kept=1).where(_t.c.acknowledged == 1).limit(_AT_ONCE))
 
 
 def finished_before(connection: sa.Connection, before_ms: int) -> tuple[Transaction, ...]:
-    """Final ones that nobody acknowledges, by the classic limit of time."""
+    """Return final ones that nobody acknowledges, by the classic limit of time."""
     old = _finished(kept=0).where(_t.c.finished_at_ms < before_ms)
     return _many(connection, old.order_by(_t.c.finished_at_ms).limit(_AT_ONCE))
 
 
 def finished_beyond(connection: sa.Connection, db: str, count_max: int) -> tuple[Transaction, ...]:
-    """Final ones that nobody acknowledges, beyond the latest of the database: the classic limit of count."""
+    """Return final ones that nobody acknowledges, beyond the latest of the database: the classic limit of
+    count.
+    """
     beyond = _finished(kept=0).where(_t.c.db == db).order_by(_t.c.finished_at_ms.desc(), _t.c.txn_id.desc())
     return _many(connection, beyond.limit(_AT_ONCE).offset(count_max))
 
@@ -186,7 +190,7 @@ def touch(connection: sa.Connection, txn_id: int, partitions: Collection[Partiti
 
 
 def touched(connection: sa.Connection, txn_id: int) -> dict[Partition, int | None]:
-    """The partitions it writes to, with their versions once it is committed."""
+    """Return the partitions it writes to, with their versions once it is committed."""
     rows = connection.execute(sa.select(_parts).where(_parts.c.txn_id == txn_id))
     return {Partition(row.db, row.tbl, row.part): row.version for row in rows}
 
@@ -202,7 +206,7 @@ def set_versions(connection: sa.Connection, txn_id: int, versions: Mapping[Parti
 
 
 def of_versions(connection: sa.Connection, partition: Partition, after: int, until: int) -> dict[int, int]:
-    """version -> transaction, for the versions in (after, until]."""
+    """Return the transactions by version, for the versions in (after, until]."""
     rows = connection.execute(
         sa.select(_parts.c.version, _parts.c.txn_id).where(
             _parts.c.db == partition.db,
@@ -216,7 +220,7 @@ def of_versions(connection: sa.Connection, partition: Partition, after: int, unt
 
 
 def _finished(*, kept: int) -> sa.Select[Any]:
-    """Final ones of which no node lacks anything: a node that has missed a version still needs its
+    """Return final ones of which no node lacks anything: a node that has missed a version still needs its
     transaction.
     """
     same = (_r.c.db == _parts.c.db) & (_r.c.tbl == _parts.c.tbl) & (_r.c.part == _parts.c.part)

@@ -54,7 +54,7 @@ def present_revision(connection: sa.Connection) -> str | None:
 
 
 def upgrade_schema(connection: sa.Connection, dialect: Dialect, revisions: Revisions) -> None:
-    """Steps 2 to 4. Raises SchemaTooNew, Unavailable."""
+    """Run steps 2 to 4. Raises SchemaTooNew, Unavailable."""
     with connection.begin():
         if not dialect.lock_for_upgrade(connection, _LOCK_TIMEOUT_S):
             raise Unavailable(

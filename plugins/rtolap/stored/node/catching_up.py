@@ -61,7 +61,7 @@ class CatchingUp:
         self._pool = ThreadPoolExecutor(COPIES_MAX, thread_name_prefix="copy")
 
     def close(self) -> None:
-        """Copies that have not begun are given up, those under way are waited for."""
+        """Give copies up that have not begun, and wait for those under way."""
         self._pool.shutdown(cancel_futures=True)
 
     def catch_up(self, request: CatchUp) -> Reached:
@@ -91,7 +91,7 @@ class CatchingUp:
             copy.result()
 
     def _advance(self, request: CatchUp) -> bool:
-        """By what is prepared here; whether that was enough."""
+        """Catch up from what is prepared on this node, and return True if that was enough."""
         for missed in request.missed:
             if missed.version <= self._slots.get(request.tablet).open().version:
                 continue
@@ -102,7 +102,7 @@ class CatchingUp:
         return True
 
     def _copy(self, slot: TabletReplica, request: CatchUp) -> None:
-        """From the first source that gives something; none may be there now."""
+        """Copy the tablet from the first source that offers something. There may be none at the moment."""
         wanted = request.missed[-1].version
         for source in request.sources:
             try:
@@ -208,7 +208,7 @@ def _read(source: StorageNode, request: CopyRequest, arrived: Queue[_Item], over
 
 
 def _put(arrived: Queue[_Item], item: _Item, over: Event) -> bool:
-    """False once nobody takes it any more."""
+    """Return False once nobody takes it any more."""
     while not over.is_set():
         try:
             arrived.put(item, timeout=_LOOK_S)

@@ -14,9 +14,10 @@ log = logging.getLogger(__name__)
 
 
 class Compactor:
-    """One compaction at a time; tablets that were published to first, in their order, and all once a while.
+    """The compactor of a node. It runs one compaction at a time.
 
-    Bounded: by one tablet's settings in memory, by one run in what it may delay the end of the node.
+    Tablets that were published to come first, in their order; all tablets come once in a while. Memory is
+    bounded by the settings of one tablet, and the delay at the node's end by one run.
     """
 
     def __init__(self, slots: TabletReplicas, loads: Loads, every_s: float) -> None:
@@ -31,13 +32,13 @@ class Compactor:
         self._thread.start()
 
     def notice(self, slot: TabletReplica) -> None:
-        """It was published to."""
+        """Note that the tablet was published to."""
         with self._changed:
             self._due[slot] = None
             self._changed.notify()
 
     def stop(self) -> None:
-        """Returns when the run under way is over."""
+        """Stop, and return when the run under way is over."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -45,7 +46,7 @@ class Compactor:
             self._thread.join()
 
     def compact(self, slot: TabletReplica) -> None:
-        """One run, and again later if there may be more to do."""
+        """Compact the tablet once, and schedule another run if there may be more to do."""
         try:
             more = slot.open().compact()
         except RtolapError as error:

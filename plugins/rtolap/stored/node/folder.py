@@ -123,7 +123,7 @@ class DataFolder:
 
 
 def generations(place: Path) -> list[int]:
-    """Whole ones, ascending."""
+    """Return the numbers of complete generations, in ascending order."""
     names = [path.name.removeprefix("g") for path in place.glob("g*")]
     return sorted(int(number) for number in names if number.isdigit())
 
@@ -133,7 +133,7 @@ def generation(place: Path, number: int) -> Path:
 
 
 def tidy_generations(place: Path) -> Path | None:
-    """The generation that counts, when all others are removed; None when there is none."""
+    """Remove all generations but the one that counts, and return it; None if there is none."""
     for half in place.glob(f"g*{MAKING}"):
         shutil.rmtree(half)
     *old, newest = generations(place) or [0]

@@ -49,9 +49,10 @@ class LoadMemory:
 
 
 class Load:
-    """One stream of rows of a transaction: into its tablets, and prepared at once when it ends as announced.
+    """A stream of a transaction's rows. They go into tablets, and are prepared when it ends as announced.
 
-    For the thread of its stream, and for others that give it up (`abort`). It is over after an error."""
+    The thread of the stream uses it, and other threads may give it up (`abort`). An error ends it.
+    """
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class Load:
         return self._rows.total()
 
     def add_rows(self, tablet: TabletId, batch: pa.RecordBatch) -> None:
-        """NotFound: the tablet is not here. Else as `Transaction.add_rows`."""
+        """Add rows. NotFound: the tablet is not here. Raises otherwise as `Transaction.add_rows`."""
         with self._lock:
             self._check()
             if batch.nbytes > self._batch_bytes_max:
@@ -92,7 +93,7 @@ class Load:
             self.heard_s = self._now_s()
 
     def finish(self, end: PutEnd) -> PutAnswer:
-        """Durable on return, if as many rows have come as were sent. Refused otherwise."""
+        """Make the rows durable, if as many have come as were sent. Raises Refused otherwise."""
         with self._lock:
             self._check()
             wanted = {each.tablet: each.rows for each in end.tablets}
@@ -163,7 +164,10 @@ class Loads:
         self._aborted: OrderedDict[int, None] = OrderedDict()
 
     def begin(self, head: PutHead) -> Load:
-        """Unavailable: too many run, or the disk is nearly full. Refused: the transaction was aborted."""
+        """Begin a load.
+
+        Unavailable: too many run, or the disk is nearly full. Refused: the transaction was aborted.
+        """
         free_bytes = self._free_bytes()
         if free_bytes < self._settings.disk_free_bytes_min:
             raise Unavailable(
@@ -188,7 +192,7 @@ class Loads:
             return load
 
     def running(self) -> tuple[int, ...]:
-        """Their transactions."""
+        """Return the transactions of the running loads."""
         with self._lock:
             return tuple(sorted({load.txn_id for load in self._running}))
 
@@ -209,7 +213,7 @@ class Loads:
             load.abort(reason, everywhere=for_ever)
 
     def give_up_silent(self) -> int:
-        """Those that bring nothing for too long; their number."""
+        """Abort the loads that have brought nothing for too long, and return their number."""
         late_s = self._now_s() - self._settings.load_idle_s
         with self._lock:
             silent = [load for load in self._running if load.heard_s < late_s]

@@ -35,7 +35,7 @@ class LocalNode(Closeable):
         settings: StorageSettings | None = None,
         disk: Disk | None = None,
     ) -> None:
-        """Opens all tablets, as a crash has left them. Refused while another process serves the folder."""
+        """Open all tablets as a crash left them. Raises Refused while another process serves the folder."""
         self.name, self.settings = name, settings or StorageSettings()
         self.folder = DataFolder(data)
         try:
@@ -49,7 +49,7 @@ class LocalNode(Closeable):
         self._catching_up = CatchingUp(self._slots, self._loads, self._voting, node_at, self.compactor.notice)
 
     def close(self) -> None:
-        """Loads that run are given up, what is prepared stays."""
+        """Give up running loads. Prepared transactions stay."""
         self.compactor.stop()
         self._catching_up.close()
         self._loads.close()
@@ -139,7 +139,7 @@ class LocalNode(Closeable):
         )
 
     def ping(self, within_s: float) -> None:
-        """It is here."""
+        """Answer, to show that the node is here."""
 
 
 class _Put:

@@ -46,7 +46,10 @@ class TabletReplica:
         fsync_dir(making)
 
     def open(self) -> Tablet:
-        """The tablet, opened when it was not, or had stopped. Raises Corrupted; Unavailable once closed."""
+        """Return the tablet, opened when it was not, or had stopped.
+
+        Raises Corrupted; Unavailable once closed.
+        """
         with self.changing:
             if self._closed:
                 raise Unavailable(f"tablet {self.id} is kept here no more")
@@ -140,7 +143,7 @@ class TabletReplicas:
             return tuple(self._slots[name] for name in sorted(self._slots))
 
     def open_tablets(self) -> Iterable[tuple[TabletReplica, Tablet]]:
-        """All that can be opened; what is the matter with the others is logged."""
+        """Return all that can be opened; what is the matter with the others is logged."""
         for slot in self.all():
             try:
                 yield slot, slot.open()
@@ -148,8 +151,9 @@ class TabletReplicas:
                 log.warning("tablet %s cannot be opened: %s", slot.id, error)
 
     def create(self, id: TabletId, schema: StoredSchema) -> TabletReplica | None:
-        """The slot, new or as it was, its schema not older than this; one of an earlier table is dropped.
-        None where a later table has its name. Raises Unavailable for a disk that fails."""
+        """Return the slot, new or as it was, its schema not older than this; one of an earlier table is
+        dropped. None where a later table has its name. Raises Unavailable for a disk that fails.
+        """
         with self._lock:
             known = self._slots.get(_name(id))
             if known is not None and known.id.table_id > id.table_id:
@@ -174,7 +178,7 @@ class TabletReplicas:
             return slot
 
     def drop(self, id: TabletId) -> None:
-        """Harmless when it is gone, or when a later table has its name."""
+        """Drop the tablet. Harmless when it is gone, or when a later table has its name."""
         with self._lock:
             known = self._slots.get(_name(id))
             if known is not None and known.id.table_id <= id.table_id:
@@ -189,7 +193,7 @@ class TabletReplicas:
                 self.raise_schema(slot, schema)
 
     def raise_schema(self, slot: TabletReplica, schema: StoredSchema) -> None:
-        """The tablet has this schema, or keeps a later one."""
+        """Give the tablet this schema, unless it has a later one."""
         with slot.changing:
             tablet = slot.open()
             if tablet.schema.version < schema.version:
@@ -205,7 +209,7 @@ class TabletReplicas:
         del self._slots[_name(slot.id)]
 
     def _set_broken_aside(self, id: TabletId) -> None:
-        """A tablet that cannot be opened makes room for a new one; its bytes stay for who wants them."""
+        """Set a tablet that cannot be opened aside. It makes room for a new one, and its bytes stay."""
         place = self._folder.place(id)
         if place.exists():
             aside = self._folder.root / "broken"

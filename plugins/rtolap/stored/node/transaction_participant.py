@@ -22,11 +22,17 @@ class TransactionParticipant:
         self._slots, self._loads, self._published = slots, loads, published
 
     def prepare(self, request: Prepare) -> TabletsDone:
-        """Those that hold the transaction's rows durably: a stream that ended as announced has seen to it."""
+        """Return the tablets that hold the transaction's rows durably.
+
+        A stream that ended as announced has prepared them.
+        """
         return TabletsDone(tuple(id for id in request.tablets if self._holds(id, request.txn_id)))
 
     def publish(self, request: Publish) -> TabletsDone:
-        """Those that have the version now. Each tablet for itself: the disk of one may fail."""
+        """Return the tablets that have the version now.
+
+        Each is published by itself, as the disk of one may fail.
+        """
         return TabletsDone(
             tuple(id for id, version in request.versions if self.advance(id, request.txn_id, version))
         )
@@ -57,7 +63,10 @@ class TransactionParticipant:
         return True
 
     def abort(self, request: Abort) -> None:
-        """Whatever comes for the transaction later is refused. What is visible stays: it was not aborted."""
+        """Abort the transaction, and refuse whatever comes for it later.
+
+        A visible version stays, as it was not aborted.
+        """
         self._loads.abort(request.txn_id, for_ever=True)
         for slot, tablet in self._slots.open_tablets():
             if request.txn_id in tablet.prepared_files:

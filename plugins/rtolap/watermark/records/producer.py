@@ -174,7 +174,7 @@ class WatermarkedProducer:
             self._queue(stamped, records, delivered, event_ms)
 
     def oldest_unacknowledged_ms(self) -> int | None:
-        """The smallest event time of what is not in the log yet; None if everything is."""
+        """Return the smallest event time of what is not in the log yet; None if everything is."""
         return self._unacknowledged.oldest_ms()
 
     def poll(self) -> None:
@@ -219,7 +219,7 @@ class WatermarkedProducer:
     # -- statements -------------------------------------------------------------------------------------
 
     def state_watermark(self) -> None:
-        """A control record to every partition of the topic. Raises what the broker says to it."""
+        """Send a control record to every partition of the topic. Raises what the broker answers."""
         partitions = self._admin.partitions(self._topic)
         with self._lock:
             if not self._closed:

@@ -50,7 +50,7 @@ class Statement(NamedTuple):
 
 
 def decode(text: bytes | str) -> Statement:
-    """Corrupted: it is none, or of a version that is not known here."""
+    """Decode a statement. Corrupted: it is none, or of an unknown version."""
     shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     match = _TEXT.fullmatch(shown)
     numbers = [] if match is None else [int(number) for number in match.group(2, 3) if number != "-"]
@@ -76,7 +76,7 @@ def check_producer(name: str, generation: int) -> None:
 
 
 def stating(records: Sequence[OutRecord], text: bytes, field: str | None) -> list[OutRecord]:
-    """The records with the statement in their headers, or in that field of their values.
+    """Return the records with the statement in their headers, or in that field of their values.
 
     A statement that a record brought along in the header is replaced: it was of another producer. Refused: a
     value is no JSON object, or has the field already. Records without headers of their own share one mapping,

@@ -41,7 +41,7 @@ def answer(
     cache: ResultCache | None = None,
     held: str = "",
 ) -> pa.Table:
-    """A plain table with its PartialAnswer in the schema's metadata. Raises NotReady or StaleSnapshot.
+    """Return a plain table with its PartialAnswer in the schema's metadata. Raises NotReady or StaleSnapshot.
 
     `cache`: the cube's results of statements that come again; None reads everything. `held`: PartialAnswer's.
     """
@@ -109,7 +109,7 @@ def check(schema: Schema, state: LocalState, query: PartialQuery, owned: Collect
 
 
 def _still_there(state: LocalState, at_least: dict[int, int]) -> dict[int, int]:
-    """Without positions that an answer had reached in records that the log has lost."""
+    """Return the positions without those that an answer reached in records that the log has lost."""
     return {
         part: offset
         for part, offset in at_least.items()

@@ -50,7 +50,7 @@ class Selected(NamedTuple):
 
 
 def select(local: LocalTable, query: PartialQuery) -> Selected:
-    """The rows that the query's filter keeps, with the columns that it wants."""
+    """Return the rows that the query's filter keeps, with the columns that it wants."""
     columns, predicate = [*query.dimensions, *query.partials], query.filter
     if predicate is not None and local.excludes(predicate):
         return Selected(local.table.select(columns).slice(0, 0), 0, local.rows)
@@ -70,7 +70,7 @@ def select(local: LocalTable, query: PartialQuery) -> Selected:
 
 
 def _is_narrower(local: LocalTable, query: PartialQuery, rows: int) -> bool:
-    """True when the index of values leaves fewer rows than so many."""
+    """Return True when the index of values leaves fewer rows than so many."""
     if query.filter is None or local.fragment is None or rows <= CUBOID_ROWS_FEW:
         return False
     return local.fragment.rows_max(query.filter) < rows
@@ -84,7 +84,9 @@ class _Combined:
     table: pa.Table
 
     def beside(self, tables: Sequence[LocalTable]) -> list[LocalTable] | None:
-        """The tables whose events are not in it; None where it holds others that none of the tables has."""
+        """Return the tables whose events are not in it; None where it holds others that none of the tables
+        has.
+        """
         fresh: list[LocalTable] = []
         found = 0
         for local in tables:
@@ -113,7 +115,7 @@ class ResultCache:
         self._kept_bytes = 0  # since the last look at the sum
 
     def merged(self, query: PartialQuery, tables: Sequence[LocalTable]) -> Selected:
-        """The tables' rows that the query keeps, grouped as it wants them, in local form."""
+        """Return the tables' rows that the query keeps, grouped as it wants them, in local form."""
         shape = shape_of(query)
         with self._lock:
             again = shape in self._asked
@@ -151,7 +153,7 @@ class ResultCache:
         return Selected(whole, scanned, pruned, cuboids)
 
     def _of_table(self, shape: Shape, query: PartialQuery, local: LocalTable) -> Selected:
-        """The rows of one table, or its result; a result that is made is kept."""
+        """Return the rows of one table, or its result; a result that is made is kept."""
         pieces = local.results.pieces(shape)
         if pieces is None:
             chosen = select(local, query)
@@ -200,12 +202,12 @@ class ResultCache:
 
 
 def shape_of(query: PartialQuery) -> Shape:
-    """All that a result depends on beside the tables; values of other types are other statements."""
+    """Return all that a result depends on beside the tables; values of other types are other statements."""
     return msgspec.json.encode((query.dimensions, query.partials, query.filter))
 
 
 def merged_plainly(schema: Schema, query: PartialQuery, tables: Iterable[LocalTable]) -> Selected:
-    """The same as `ResultCache.merged`, out of rows alone."""
+    """Return the same as `ResultCache.merged`, out of rows alone."""
     chosen = [select(local, query) for local in tables]
     kept = [one.table for one in chosen if one.table.num_rows]
     return Selected(

@@ -16,7 +16,7 @@ from rtolap.model.offsets import Offsets
 
 
 class Assignment:
-    """Used by the core thread only."""
+    """The partitions that a cube reads here, and their start offsets. Used by the core thread only."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Assignment:
         self._assigned = frozenset()
 
     def begin_below(self, cuts: Offsets) -> None:
-        """What history was said to hold further on is of records that the logs have lost."""
+        """Begin no partition beyond its cut: what history states further on refers to lost records."""
         self._cuts = {**self._cuts, **{p: min(at, self._cuts.get(p, at)) for p, at in cuts.items()}}
         self.forget()
 
@@ -51,8 +51,9 @@ class Assignment:
         start_offsets: Offsets,
         losses: Sequence[EventLoss] = (),
     ) -> LocalState:
-        """The state with the positions of what is read from now on; the same object if nothing changes.
-        `losses`: offsets that are passed over."""
+        """Return the state with the positions of what is read from now on; the same object if nothing
+        changes. `losses`: offsets that are passed over.
+        """
         checkpoints = self._checkpoints
         known = {**(checkpoints.known or {}), **state.positions}
         self._cuts = {p: at for p, at in self._cuts.items() if p in owned}

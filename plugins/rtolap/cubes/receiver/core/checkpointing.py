@@ -86,7 +86,7 @@ class Checkpoints:
         self._saved_at_s = clock.monotonic_s()
 
     def recover(self, progress: Progress) -> LocalState:
-        """The state of the last checkpoint, not aligned yet. Raises Corrupted or NotFound."""
+        """Return the state of the last checkpoint, not aligned yet. Raises Corrupted or NotFound."""
         checkpoint = self.file.load()
         if checkpoint is None:
             self.file.clean(set())
@@ -103,7 +103,10 @@ class Checkpoints:
         return LocalState(segments=segments, void=checkpoint.void)
 
     def due(self, state: LocalState) -> bool:
-        """Rows, bytes or time require a checkpoint. What is being written out already does not count."""
+        """Return True if rows, bytes or time require a checkpoint.
+
+        Rows that are being written do not count.
+        """
         settings = self._settings
         memory = [table for table in state.tables() if table.in_memory and not table.sealed]
         if sum(table.rows for table in memory) >= settings.flush_rows:
@@ -133,13 +136,16 @@ class Checkpoints:
         return Draft(fragments.sealed(state), checkpoint, self._files, before_s)
 
     def abandon(self, draft: Draft) -> None:
-        """It could not be written: what it would have saved is still to be saved."""
+        """Abandon a draft that could not be written. What it would have saved is still to be saved."""
         self.dirty = True
         self._saved_at_s = draft.before_s
 
     def write_out(self, draft: Draft) -> Written:
-        """On any thread, one draft at a time. OSError: the disk; Unavailable: the topic is not known to be
-        the same; TopicMissing, TopicRecreated: it is not."""
+        """Write a draft, on any thread, but only one draft at a time.
+
+        OSError: the disk. Unavailable: the topic is not known to be the same. TopicMissing, TopicRecreated:
+        it is not.
+        """
         topic_id = self._topic.confirm_reads(TOPIC_WAIT_S)
         flushed = fragments.flush(self._schema, self.file.fragments, draft.state)
         entries_ = entries(fragments.with_flushed(draft.state, flushed).segments)
@@ -150,7 +156,7 @@ class Checkpoints:
         return Written(draft, flushed, named)
 
     def finish(self, state: LocalState, written: Written) -> LocalState:
-        """The state with fragments for what was written out."""
+        """Return the state with fragments for what was written out."""
         self.written = dict(written.draft.checkpoint.positions)
         self._files = (self._files - written.draft.files) | written.named
         return fragments.with_flushed(state, written.flushed)
@@ -160,7 +166,7 @@ class Checkpoints:
         self._files |= {name}
 
     def replay_from(self, state: LocalState) -> Offsets:
-        """Per partition the smallest offset that is not in history, as of the last checkpoint."""
+        """Return, per partition, the smallest offset that is not in history, as of the last checkpoint."""
         offsets = {p: o for p, o in self.written.items() if p in state.positions}
         for table in state.tables():
             for part, (start, _) in table.ranges.items():
@@ -196,13 +202,13 @@ class Persisting:
             self._limits.flush_failed(trouble)
 
     def take_over(self, state: LocalState) -> LocalState:
-        """The state with what was written out beside by now. Raises TopicMissing, TopicRecreated."""
+        """Return the state with what was written out beside by now. Raises TopicMissing, TopicRecreated."""
         if self._underway is None or not self._underway.done():
             return state
         return self._attempt(state, lambda: self._finished(state))
 
     def again_if_due(self, state: LocalState, progress: Progress) -> LocalState:
-        """Another try, a while after one has failed. Raises TopicMissing, TopicRecreated."""
+        """Try again, a while after a failure. Raises TopicMissing, TopicRecreated."""
         if not self._limits.flush_due:
             return state
         return self._attempt(state, lambda: self.write(state, progress))
@@ -220,9 +226,10 @@ class Persisting:
         return self._attempt(finished, lambda: self._begun(finished, progress))
 
     def write(self, state: LocalState, progress: Progress) -> LocalState:
-        """The state with its tables in files; the same one where the checkpoint on disk still stands for
-        everything. Raises OSError, and what `Checkpoints.draft` and `write_out` raise; state and checkpoint
-        then stay as they were."""
+        """Return the state with its tables in files; the same one where the checkpoint on disk still stands
+        for everything. Raises OSError, and what `Checkpoints.draft` and `write_out` raise; state and
+        checkpoint then stay as they were.
+        """
         if self._checkpoints.known is None:
             return state
         try:
@@ -245,7 +252,7 @@ class Persisting:
             self._beside.shutdown()
 
     def _begun(self, state: LocalState, progress: Progress) -> LocalState:
-        """The state whose memory is being written out beside."""
+        """Return the state whose memory is being written out beside."""
         assert self._beside is not None, "asked for by `if_due`"
         draft = self._checkpoints.draft(state, progress)
         self._underway, self._draft = self._beside.submit(self._checkpoints.write_out, draft), draft

@@ -197,8 +197,11 @@ class CubeReceiver:
     # -- the step ---------------------------------------------------------------------------------------
 
     def step(self, view: CubeView, timeout_s: float = 0.0) -> bool:
-        """True if records were read. Errors that make going on wrong end in state FAILED, not in a raise;
-        what is raised stands in `reason`, and the next step tries again."""
+        """Return True if records were read.
+
+        Errors that make going on wrong end in state FAILED, not in a raise; what is raised stands in
+        `reason`, and the next step tries again.
+        """
         self._view = view
         if view.control.assignment_epoch == 0:
             return False  # nothing was ever assigned, or the cube is gone
@@ -244,13 +247,13 @@ class CubeReceiver:
         return worked
 
     def fail(self, error: RtolapError) -> None:
-        """Going on would be wrong, as the core or work beside it has found."""
+        """Stop the consumer, because going on would be wrong."""
         if self.consumer_state is not ConsumerState.FAILED:
             error = self._lost.note(error, self.state.positions)
         self._life.fail(error)
 
     def restart(self) -> None:
-        """After the cause of a failure is mended: go on from the position it stopped at."""
+        """Go on from the position of a failure, after its cause is mended."""
         if self._life.restart():
             self._lost.clear()
             self._topic.truncation_settled()
@@ -266,7 +269,10 @@ class CubeReceiver:
         self._asked_to_pause = asked
 
     def told_lowered(self, lowered: Offsets) -> None:
-        """Everybody who begins from now on begins no further than these offsets."""
+        """Forget lowered offsets that are known everywhere.
+
+        Every replica that begins from now on begins no further than these.
+        """
         self.lowered = {p: at for p, at in self.lowered.items() if lowered.get(p) != at}
 
     def close(self) -> None:
@@ -343,7 +349,7 @@ class CubeReceiver:
         return worked
 
     def look_up_log_ends(self) -> None:
-        """From a thread beside the core."""
+        """Look up the ends of the logs, on a thread beside the core's."""
         error_text = self._watch.poll(self.state.positions)
         if self.consumer_state is not ConsumerState.FAILED:  # that has a reason of its own
             self._trouble(error_text)
@@ -351,8 +357,10 @@ class CubeReceiver:
     # -- the topic --------------------------------------------------------------------------------------
 
     def _knows_topic(self) -> bool:
-        """Nothing is read before it was asked whether the topic is the one that positions count in, and its
-        logs still hold what was read below them."""
+        """Return True once the topic is confirmed to be the one in which the positions count.
+
+        Nothing is read before. Its logs must also still hold what was read below the positions.
+        """
         if not self._watch.is_confirmed:
             self._trouble(self._watch.confirm_assigned())
             if self._watch.is_confirmed:
@@ -360,14 +368,16 @@ class CubeReceiver:
         return self._watch.is_confirmed
 
     def _compare_with_log(self, timeout_s: float) -> None:
-        """On any thread. Raises LogTruncated."""
+        """Compare the positions with the log, on any thread. Raises LogTruncated."""
         state = self.state
         learned = self._log.check(state.epochs, state.positions, timeout_s)
         if learned:
             self._learned = (state.epochs, learned)
 
     def _with_learned(self) -> LocalState:
-        """The state with the epochs of positions behind its last records, where it has read no more since."""
+        """Return the state with the epochs of positions behind its last records, where it has read no more
+        since.
+        """
         if self._learned is None:
             return self.state
         (before, learned), self._learned = self._learned, None
@@ -383,7 +393,10 @@ class CubeReceiver:
         )
 
     def _settle_cut(self, error: LogTruncated) -> None:
-        """By the cube's policy: stop, or drop what the log has lost and read on where it diverges."""
+        """Handle a truncated log by the cube's policy.
+
+        The cube stops, or it drops what the log has lost and reads on from where the log diverges.
+        """
         counted = counted_beyond(self._view.records, error.cuts, self._view.control.horizon_ms)
         if self.schema.cube.truncation != "drop" or counted:
             self.fail(_of_history(error, counted) if counted else error)
@@ -421,7 +434,7 @@ class CubeReceiver:
         self._swap_if_new(self._persisting.write(self.state, self.progress))
 
     def replay_from(self) -> Offsets:
-        """Per partition the smallest offset that is not in history, as of the last checkpoint."""
+        """Return, per partition, the smallest offset that is not in history, as of the last checkpoint."""
         return self._checkpoints.replay_from(self.state)
 
     # -- what comes back from beside --------------------------------------------------------------------
@@ -466,7 +479,7 @@ class CubeReceiver:
 
 
 def _of_history(error: LogTruncated, segments: list[str]) -> Refused:
-    """The error with what forbids that anything is dropped."""
+    """Return the error with what forbids that anything is dropped."""
     more = f" and {len(segments) - _NAMES_MAX} more" if len(segments) > _NAMES_MAX else ""
     return Refused(
         error.message,

@@ -46,7 +46,7 @@ class Intake:
         self._ahead = False  # the consumer is past records that no state holds
 
     def read(self, state: LocalState, timeout_s: float) -> tuple[LocalState, bool]:
-        """The next state, and whether records were read; the same object where nothing has changed.
+        """Return the next state, and whether records were read; the same object where nothing has changed.
 
         Nothing of a batch is in a state before all of it is. A batch that raises is read again.
         """

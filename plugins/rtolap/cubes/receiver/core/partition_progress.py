@@ -140,6 +140,6 @@ class Progress:
         return end is not None and positions.get(partition, -1) >= end
 
     def idle(self, positions: Mapping[int, int], partition: int, now_s: float) -> bool:
-        """At the log's end, and silent for a while."""
+        """Return True if the partition is read to the log's end and has been silent for a while."""
         silent_s = now_s - self._silent_since_s.get(partition, now_s)
         return silent_s >= self._idle_after_s and self.at_end(positions, partition)

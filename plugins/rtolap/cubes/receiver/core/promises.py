@@ -24,7 +24,7 @@ class Promises:
         self._vectors: Offsets = {}
 
     def note(self, offsets: Offsets) -> None:
-        """An asker has seen an answer that holds the events below `offsets`."""
+        """Note that a caller has seen an answer that holds the events below `offsets`."""
         with self._lock:
             for partition, offset in offsets.items():
                 self._noted[partition] = max(offset, self._noted.get(partition, offset))

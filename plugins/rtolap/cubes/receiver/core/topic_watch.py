@@ -49,7 +49,7 @@ class TopicWatch:
         self._missing_after: int | None = None  # the topic's confirmations before it was missing
 
     def poll_if_due(self, partitions: Iterable[int]) -> str | None:
-        """As `poll`, at most every LOG_END_EVERY_S; nothing when another thread polls."""
+        """Poll as `poll` does, but at most every LOG_END_EVERY_S, and never while another thread polls."""
         now_s = self._clock.monotonic_s()
         if self._beside or now_s - self._looked_at_s < LOG_END_EVERY_S:
             return None
@@ -144,7 +144,7 @@ class LostOffsets:
         return Refused(error.message, expected=error.expected, found=error.found, action=ACTION)
 
     def accepted(self, losses: Sequence[EventLoss]) -> bool:
-        """There are some, and all of them may be passed over."""
+        """Return True if there are lost records, and all of them may be passed over."""
         return bool(self.ranges) and all(
             behind_losses(losses, piece.partition, piece.start) >= piece.end for piece in self.ranges
         )

@@ -37,8 +37,14 @@ class PartitionProgress:
 
 
 class SavedHosts(msgspec.Struct, frozen=True):
-    """As a checkpoint keeps it: names once; per partition their indices, int32, instants, int64, and, where
-    they have any, generations, int64, all little-endian."""
+    """Progress of hosts as a checkpoint stores it. All arrays are little-endian.
+
+    Attributes:
+        names: the names of all hosts, once.
+        index: indices into `names` by partition, int32.
+        latest_ms: instants by partition, int64.
+        generations: generations by partition, int64; only for partitions that have any.
+    """
 
     names: tuple[str, ...] = ()
     index: dict[int, bytes] = {}
@@ -197,7 +203,7 @@ def _sums(partitions: Int64s, events: Int64s) -> dict[int, int]:
 
 
 def _fresh(hosts: pa.Array, places: Int64s) -> list[str]:
-    """Names that have no place yet and may have one."""
+    """Return names that have no place yet and may have one."""
     absent = places < 0
     return _usable(pc.unique(hosts.filter(pa.array(absent))).to_pylist()) if absent.any() else []
 

@@ -41,7 +41,7 @@ class Vectors:
     drop_late: bool = False
 
     def cuts(self, partition: int) -> tuple[int, int]:
-        """Offsets at which rank 1 and rank 2 begin."""
+        """Return offsets at which rank 1 and rank 2 begin."""
         return self.covered.get(partition, 0), self.target.get(partition, OFFSET_MAX)
 
     def rank(self, partition: int, offset: int) -> int:
@@ -112,7 +112,7 @@ def pieces(
 def versions_of(
     vectors: Vectors, ranges: Ranges, owned: Collection[int], cuts: Mapping[int, int] = _NO_CUTS
 ) -> tuple[int, ...]:
-    """Versions that a table made out of `ranges` may hold events of, ascending.
+    """Return versions that a table made out of `ranges` may hold events of, ascending.
 
     (0,): drop it; (n,): it belongs to version n; more than one: it straddles and has to be realigned.
     """
@@ -128,7 +128,7 @@ class Split:
     dropped: Int64s  # rows by partition that will not be counted: purged, or late under the drop policy
 
     def rows(self, rank: int) -> npt.NDArray[np.bool_] | None:
-        """Mask of a rank's rows; None when these are all rows."""
+        """Return the mask of a rank's rows; None if these are all rows."""
         return None if self.ranks is None else self.ranks == rank
 
 

@@ -1,4 +1,4 @@
-"""One decoded batch → the local tables that it adds. Pure.
+"""Turns a decoded batch into the local tables that it adds. Pure.
 
 Rows are ranked by the vectors (`align.split_batch`), aggregated once per rank, and every table gets the
 tight offset range per partition of the rows it was made of.

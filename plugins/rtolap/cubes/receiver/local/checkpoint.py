@@ -108,9 +108,12 @@ class CheckpointFile:
                 path.unlink(missing_ok=True)
 
     def recover(self, checkpoint: Checkpoint, schema: Schema) -> dict[int, LocalSegment]:
-        """The named fragments, not yet aligned. Their bytes are compared with their checksums later, before
-        anything is made of them: a start would take the longer the more there are. Raises Corrupted or
-        NotFound for what can be seen from headers and lengths."""
+        """Return the named fragments, not yet aligned.
+
+        Their bytes are compared with their checksums later, before anything is made of them: a start would
+        take the longer the more there are. Raises Corrupted or NotFound for what can be seen from headers and
+        lengths.
+        """
         segments: dict[int, LocalSegment] = {}
         for entry in checkpoint.fragments:
             fragment = open_unverified(self.fragments / f"{entry.name}{SUFFIX}", schema)

@@ -1,4 +1,4 @@
-"""What a log's cut does to the local state. Pure.
+"""Removes the records that a truncated log has lost from the local state. Pure.
 
 Events of records that the log has lost are void: a table of nothing else goes, one that has others too is
 read again without them. Nobody is answered out of it before. What history holds, or a closing vector counts,

@@ -31,7 +31,9 @@ class Flushed:
 
 
 def sealed(state: LocalState) -> LocalState:
-    """The same state, whose memory tables are merged with no later ones: they are about to be written out."""
+    """Return the same state, whose memory tables are merged with no later ones: they are about to be written
+    out.
+    """
     segments = {
         start: replace(segment, tables=tuple(map(_sealed, segment.tables)))
         for start, segment in state.segments.items()
@@ -56,8 +58,10 @@ def flush(schema: Schema, folder: Path, state: LocalState) -> list[Flushed]:
 
 
 def with_flushed(state: LocalState, flushed: Iterable[Flushed]) -> LocalState:
-    """The state with fragments for memory tables. Tables that have been realigned or dropped meanwhile stay
-    as they are."""
+    """Return the state with fragments for memory tables.
+
+    Tables that have been realigned or dropped meanwhile stay as they are.
+    """
     segments = dict(state.segments)
     for one in flushed:
         segment = segments.get(one.start_ms)
@@ -85,8 +89,11 @@ class MergeJob:
 
 
 def merge_job(segments: Mapping[int, LocalSegment], settings: ReceiverSettings) -> MergeJob | None:
-    """As many neighbours as fit, of the first run of more than `fragments_max` fragments, else of the first
-    one that is spread over several."""
+    """Return a job that merges as many neighbouring fragments as fit; None if there is nothing to merge.
+
+    The first run of more than `fragments_max` fragments is taken, else the first one that is spread over
+    several.
+    """
     fragment_runs = [
         (segment.start_ms, run)
         for segment in segments.values()
@@ -112,7 +119,7 @@ def _is_spread(run: list[LocalTable]) -> bool:
 
 
 def _neighbours(run: list[LocalTable], settings: ReceiverSettings) -> tuple[LocalTable, ...]:
-    """The longest stretch whose rows and bytes together stay within the bounds."""
+    """Return the longest stretch whose rows and bytes together stay within the bounds."""
     best: tuple[LocalTable, ...] = ()
     left = rows = nbytes = 0
     for right, table in enumerate(run):
@@ -126,12 +133,12 @@ def _neighbours(run: list[LocalTable], settings: ReceiverSettings) -> tuple[Loca
 
 
 def merge(schema: Schema, folder: Path, job: MergeJob) -> LocalTable:
-    """Runs beside the core thread: the tables are immutable."""
+    """Merge the tables beside the core thread, as they are immutable."""
     return _written(schema, folder, job.start_ms, list(job.group))
 
 
 def unverified(state: LocalState) -> list[Fragment]:
-    """Fragments of an earlier process that nobody has read since this one began."""
+    """Return fragments of an earlier process that nobody has read since this one began."""
     return [
         table.fragment
         for table in state.tables()
@@ -140,7 +147,7 @@ def unverified(state: LocalState) -> list[Fragment]:
 
 
 def cuboid_jobs(state: LocalState, rows_min: int = TABLE_ROWS_MIN) -> list[LocalTable]:
-    """Fragments that are large enough for cuboids beside them and have been given none yet."""
+    """Return fragments that are large enough for cuboids beside them and have been given none yet."""
     return [
         table
         for table in state.tables()

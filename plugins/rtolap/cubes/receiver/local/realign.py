@@ -37,7 +37,7 @@ READ_TIMEOUT_S = 120.0  # without progress; then the job is given up and tried a
 
 
 def aligned(schema: Schema, state: LocalState, view: CubeView, held: Collection[int]) -> LocalState:
-    """Tables by the records' vectors; what is purged, covered or of a partition not `held` is dropped.
+    """Return tables by the records' vectors; what is purged, covered or of a partition not `held` is dropped.
 
     The state of a partition is forgotten as a whole: its position with its events.
     """
@@ -70,7 +70,7 @@ def exchanged(
     new: Sequence[LocalTable],
     held: Collection[int],
 ) -> LocalState | None:
-    """Tables of a segment by others of the same events; None when `old` has changed meanwhile."""
+    """Return tables of a segment by others of the same events; None when `old` has changed meanwhile."""
     segment = state.segments.get(start_ms)
     after = substituted(segment, list(old), new) if segment is not None else None
     if after is None:
@@ -88,7 +88,7 @@ class RealignJob:
 
 
 def realign_job(state: LocalState, held: Collection[int]) -> RealignJob | None:
-    """The first table that straddles; those that keep a segment from answering go first.
+    """Return the first table that straddles; those that keep a segment from answering go first.
 
     `held`: partitions of which tables are valid (`CubeReceiver.held`); what they have of others is left out.
     """
@@ -122,11 +122,12 @@ class RangeReader:
     def read(
         self, start_ms: int, wanted: Sequence[Piece], losses: Sequence[EventLoss] = ()
     ) -> tuple[LocalTable, ...]:
-        """One table a version, ascending; none where there is no event. Pieces of version 0 are left out, and
-        offsets that were accepted as lost.
+        """Read a table for each version, in ascending order. Versions without events have none.
 
-        OffsetsGone: retention took the range. TopicRecreated: the offsets are those of a topic that is gone.
-        Unavailable: the broker gives nothing.
+        Pieces of version 0 are left out, and so are offsets that were accepted as lost.
+
+        OffsetsGone: retention took the range. TopicRecreated: the offsets belong to a topic that is gone.
+        Unavailable: the broker returns nothing.
         """
         kept = [piece for piece in wanted if piece.version]
         ends: dict[int, int] = {}

@@ -72,14 +72,16 @@ class TableCuboids:
         return found if len(found) == len(self._members) else []
 
     def covering(self, needed: Collection[str]) -> SmallCuboid | None:
-        """The smallest that holds these dimensions; None where the table itself has to be read."""
+        """Return the smallest that holds these dimensions; None where the table itself has to be read."""
         return smallest_covering(self._kept, needed) if self._kept else None
 
 
 def small_cuboids(schema: Schema, table: pa.Table, bytes_max: int, beside: TableCuboids) -> list[SmallCuboid]:
-    """Those of the declared cuboids that are small beside the table, all of them within `bytes_max`: each out
-    of the same of the tables that went into this one or, where these lack it, of the smallest that contains
-    it."""
+    """Build the declared cuboids that are small beside the table, within `bytes_max` in all.
+
+    Each is merged from the same cuboid of the tables that went into this one. Where these lack it, it is
+    built from the smallest cuboid that contains it.
+    """
     bytes_left = min(bytes_max, int(table.nbytes) // BYTES_PER_CUBOIDS_MIN)
     made: list[SmallCuboid] = []
     for cuboid in _small(schema, table):

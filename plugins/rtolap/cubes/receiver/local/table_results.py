@@ -36,7 +36,7 @@ class TableResults:
                 self._pieces[shape] = tuple(chain.from_iterable(piece for piece in pieces if piece))
 
     def pieces(self, shape: Shape) -> tuple[pa.Table, ...] | None:
-        """Tables in local form whose merge is the result; None where it is not known."""
+        """Return tables in local form whose merge is the result; None where it is not known."""
         return self._pieces.get(shape)
 
     def keep(self, shape: Shape, result: pa.Table) -> None:

@@ -78,7 +78,7 @@ class LocalTable:
         return TableStatistics(self.table)
 
     def excludes(self, predicate: Predicate) -> bool:
-        """True only when statistics say that no row can be kept."""
+        """Return True only when statistics say that no row can be kept."""
         if self.fragment is not None:
             return not self.fragment.can_match(predicate)
         return self.statistics.excludes(predicate)
@@ -131,7 +131,7 @@ class LocalState:
             yield from segment.tables
 
     def version(self, start_ms: int) -> int:
-        """The READY version known of a segment, 0 for none."""
+        """Return the READY version known of a segment, 0 for none."""
         return self.vectors.get(start_ms, NO_VECTORS).version
 
     def with_segments(self, changed: Mapping[int, LocalSegment]) -> LocalState:
@@ -143,7 +143,7 @@ class LocalState:
 
 
 def union(ranges: Iterable[Ranges]) -> Ranges:
-    """The smallest ranges that hold all of them."""
+    """Return the smallest ranges that hold all of them."""
     united: Ranges = {}
     for each in ranges:
         for partition, (start, end) in each.items():
@@ -200,7 +200,7 @@ def _tail(tables: Sequence[LocalTable], versions: tuple[int, ...]) -> list[int]:
 def merged(
     group: Sequence[LocalTable], table: pa.Table, *, fragment: Fragment | None = None, level: int = 0
 ) -> LocalTable:
-    """The table that stands for `group`, whose rows have been merged into `table`."""
+    """Return the table that stands for `group`, whose rows have been merged into `table`."""
     assert len({member.versions for member in group}) == 1, "tables of different versions are never merged"
     assert len(group) == 1 or not any(member.cuts for member in group), "what is void is read again first"
     return LocalTable(
@@ -217,8 +217,9 @@ def merged(
 
 
 def runs(segment: LocalSegment, wanted: Callable[[LocalTable], bool]) -> list[list[LocalTable]]:
-    """Groups of tables that may become one: of one version, with no other of that version and no straddling
-    table between them, so that the range of the result holds nothing of theirs."""
+    """Return groups of tables that may become one: of one version, with no other of that version and no
+    straddling table between them, so that the range of the result holds nothing of theirs.
+    """
     open_runs: dict[tuple[int, ...], list[LocalTable]] = {}
     run_list: list[list[LocalTable]] = []
     for table in segment.tables:
@@ -269,7 +270,7 @@ class TableStatistics:
         self._ranges: dict[str, ColumnRange] = {}
 
     def excludes(self, predicate: Predicate | None) -> bool:
-        """True only when no row can be kept."""
+        """Return True only when no row can be kept."""
         if predicate is None or not self._table.num_rows:
             return False
         if not self._is_member(predicate):

@@ -101,7 +101,7 @@ class ReplicaSetRequest(Message):
 
 
 class MetricsTargets(Message):
-    """One entry of Prometheus' HTTP service discovery: `host:port`s, and labels for all that they show."""
+    """An entry of Prometheus' HTTP service discovery: targets as `host:port`, and their labels."""
 
     targets: tuple[str, ...]
     labels: dict[str, str]

@@ -79,7 +79,9 @@ def _translate(node: exp.Expr, totals: Totals, filtered: _OVER) -> exp.Expr:
 
 
 def _read(function: Aggregate, argument: exp.Expr, totals: Totals, filtered: _OVER) -> exp.Expr:
-    """The engine's SQL for the result over partial rows, with what stands for the argument's partials."""
+    """Return the engine's SQL for the result over partial rows, with what stands for the argument's
+    partials.
+    """
     accumulators = function.accumulators()
     kept = {each.name: each for each in accumulators}
     template = read_template(function.read(_kind(argument, accumulators[0], totals)))
@@ -95,7 +97,7 @@ def _read(function: Aggregate, argument: exp.Expr, totals: Totals, filtered: _OV
 
 
 def _kind(argument: exp.Expr, kept: Accumulator, totals: Totals) -> ColumnType | None:
-    """The type of the partial, if the argument is a column of the cube by itself."""
+    """Return the type of the partial, if the argument is a column of the cube by itself."""
     column = argument.unnest()
     if not isinstance(column, exp.Column) or column.table != totals.cube.alias:
         return None
@@ -142,7 +144,10 @@ def _is_instant(function: Aggregate, argument: exp.Expr, cube: CubeScope) -> boo
 
 
 def _local(instant: exp.Expr, cube: CubeScope) -> exp.Expr:
-    """The earliest or latest instant in local time. Not of local times: where clocks go back, they do too."""
+    """Return the earliest or latest instant in local time.
+
+    Not of local times: where clocks go back, they do too.
+    """
     for zone in ("UTC", cube.schema.table.time.zone):
         instant = exp.AtTimeZone(this=instant, zone=exp.Literal.string(zone))
     return exp.paren(instant) if cube.schema.table.time.zone != "UTC" else instant.this.this

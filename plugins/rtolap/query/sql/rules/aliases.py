@@ -47,7 +47,7 @@ def _group_by_columns(scope: Scope, select: exp.Select, context: Context) -> Non
 
 
 def _source_columns(scope: Scope, context: Context) -> dict[str, set[str]]:
-    """The columns, in lower case, of each source of a SELECT by its alias."""
+    """Return the columns, in lower case, of each source of a SELECT by its alias."""
     columns_by_source: dict[str, set[str]] = {}
     for alias, (_, source) in scope.selected_sources.items():
         if isinstance(source, exp.Table):

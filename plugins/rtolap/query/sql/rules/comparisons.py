@@ -168,7 +168,7 @@ def _check_alike(node: exp.Expr, left: SqlType | None, right: SqlType | None) ->
 def _compared(
     kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, typed: Typed, context: Context
 ) -> exp.Expr | None:
-    """The comparison rewritten; None where the engine compares as MySQL does."""
+    """Return the comparison rewritten; None where the engine compares as MySQL does."""
     left_type, right_type = typed.of(left), typed.of(right)
     if left_type is None or right_type is None or left_type.kind == right_type.kind:
         return None
@@ -231,7 +231,7 @@ def _with_bytes(
 
 
 def _text_moment(words: exp.Expr, beside: SqlType, context: Context) -> exp.Expr | None:
-    """A text as a moment; None where the engine reads it alike."""
+    """Return a text as a moment; None where the engine reads it alike."""
     value = _constant(words, context)
     if not isinstance(value, str):
         if not words.find(exp.Column, exp.Query):
@@ -287,7 +287,7 @@ def _with_boolean(
 
 
 def number_literal(value: str, context: Context) -> exp.Expr:
-    """The number that a text begins with."""
+    """Return the number that a text begins with."""
     number = number_of(value)
     if number.truncated:
         _warn_of_truncation("double", value, context)

@@ -102,7 +102,7 @@ def named_tables(tree: exp.Expr) -> Iterator[tuple[Scope, str, exp.Table]]:
 
 
 def cube_scopes(tree: exp.Expr, context: Context) -> Iterator[CubeScope]:
-    """Every SELECT over a cube, inner ones first. Raises QueryError for two cubes in one FROM."""
+    """Yield every SELECT over a cube, inner ones first. Raises QueryError for two cubes in one FROM."""
     for scope in traverse_scope(tree):
         if not isinstance(scope.expression, exp.Select):
             continue

@@ -168,7 +168,7 @@ class Typed:
         self._held.append(node)
 
     def infer(self, node: exp.Expr) -> SqlType | None:
-        """Out of the node's operands."""
+        """Infer the type from the node's operands."""
         fixed = _FIXED.get(type(node))
         if fixed is not None:
             return fixed
@@ -316,7 +316,7 @@ class Typed:
 
 
 def branches(node: exp.Expr) -> list[exp.Expr]:
-    """The expressions that a choice gives one of."""
+    """Return the expressions that a choice gives one of."""
     match node:
         case exp.Case():
             branches = [each.args["true"] for each in node.args["ifs"]]
@@ -329,7 +329,7 @@ def branches(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _digits(written: exp.Expr | None) -> int:
-    """The digits that ROUND leaves behind the point; -1 if they are not written in the statement."""
+    """Return the digits that ROUND leaves behind the point; -1 if they are not written in the statement."""
     if written is None:
         return 0
     if isinstance(written.unnest(), exp.Neg):

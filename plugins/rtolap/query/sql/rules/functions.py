@@ -139,7 +139,7 @@ def _difference(node: exp.Expr) -> exp.Expr:
 
 
 def _into_month(at: exp.Expr) -> exp.Expr:
-    """The time since the beginning of its month."""
+    """Return the time since the beginning of its month."""
     begin = exp.Anonymous(this="DATE_TRUNC", expressions=[exp.Literal.string("month"), at.copy()])
     return exp.paren(exp.Sub(this=at.copy(), expression=begin), copy=False)
 
@@ -190,7 +190,7 @@ def _date_format(node: exp.Expr) -> exp.Expr:
 
 
 def _format_piece(piece: str, moment: exp.Expr) -> exp.Expr | None:
-    """What the engine's formats do not have."""
+    """Return the expression for a piece that the engine's formats lack; None for other pieces."""
     if piece == "%D":
         return macro("ORDINAL", exp.Day(this=moment.copy()))
     if piece in _WEEK_LETTERS:

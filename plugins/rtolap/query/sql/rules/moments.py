@@ -61,7 +61,7 @@ def moved(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
 
 
 def _parts(node: exp.Expr) -> tuple[exp.Expr, exp.Expr, exp.Expr | None]:
-    """The moment, the number of units, and the unit."""
+    """Return the moment, the number of units, and the unit."""
     if isinstance(node, exp.Add | exp.Sub):
         interval, moment = node.expression, node.this
         if not isinstance(interval, exp.Interval):
@@ -83,7 +83,9 @@ def _is_date(moment: exp.Expr, kind: SqlType | None) -> bool:
 
 
 def _amount(step: exp.Expr, unit: str, typed: Typed, node: exp.Expr) -> tuple[exp.Expr, int | None]:
-    """The number of units (microseconds for fractions of seconds), and how many smaller ones each has."""
+    """Return the number of units (microseconds for fractions of seconds), and how many smaller ones each
+    has.
+    """
     factor = {**_MONTHS, **_DAYS, **_MICROSECONDS}.get(unit)
     written, is_negative = step.unnest(), False
     if isinstance(written, exp.Neg) and isinstance(written.this.unnest(), exp.Literal):

@@ -39,7 +39,7 @@ _Rewrite = Callable[[exp.Expr, Typed, Context], exp.Expr | None]
 
 
 def exactly(node: exp.Expr, *counts: int) -> list[exp.Expr]:
-    """The function's arguments. Raises QueryError if they are not as many."""
+    """Return the function's arguments. Raises QueryError if they are not as many."""
     if len(node.expressions) not in counts:
         expected = " or ".join(map(str, counts))
         raise SqlSyntaxError(

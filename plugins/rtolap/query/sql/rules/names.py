@@ -52,7 +52,7 @@ def names(tree: exp.Expr, context: Context) -> exp.Expr:
 
 
 def qualify(tree: exp.Expr, context: Context) -> exp.Expr:
-    """Every column with its table. Raises QueryError for unknown or ambiguous columns."""
+    """Qualify every column with its table. Raises QueryError for unknown or ambiguous columns."""
     schema: dict[str, Any] = {
         name: {column: str(kind.kind) for column, kind in context.catalogue.columns(name).items()}
         for name in context.catalogue.all_names()
@@ -113,7 +113,9 @@ def _check_tables(tree: exp.Expr, context: Context) -> None:
 
 
 def _stored(node: exp.Table, context: Context) -> str:
-    """The key of the stored table that is meant; case does not matter, unless two differ only by it."""
+    """Return the key of the stored table that is meant; case does not matter, unless two differ only by
+    it.
+    """
     databases = context.catalogue.databases()
     if node.db not in databases and node.db.lower() not in databases:
         raise UnknownDatabase(f"unknown database {node.db!r}", expected=f"one of {', '.join(databases)}")

@@ -192,7 +192,7 @@ def _choice(node: exp.Expr, typed: Typed, context: Context) -> _Found:
 
 
 def _converted(branch: exp.Expr, given: SqlType, kind: SqlType) -> _Found:
-    """A branch of a choice of another type, as the choice's."""
+    """Return a branch of a choice of another type, as the choice's."""
     if kind.kind == "string":
         return cast_text(branch, given)
     if kind.kind == "decimal" and (given.is_exact or given.kind == "boolean"):
@@ -311,7 +311,10 @@ def _cast(node: exp.Expr, typed: Typed, context: Context) -> _Found:
 
 
 def _to_decimal(node: exp.Cast, given: SqlType) -> _Found:
-    """What does not fit is the largest number of the type, with its sign."""
+    """Cast to a decimal.
+
+    A value that does not fit becomes the type's largest number, with the value's sign.
+    """
     if not (given.is_number or given.kind in ("boolean", "string")) or _fits(node):
         return None
     digits = [int(part.name) for part in node.to.expressions] or [10]

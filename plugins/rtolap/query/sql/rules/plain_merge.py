@@ -24,7 +24,7 @@ _KEYS = frozenset(("string", "boolean", "int", "bigint", "decimal", "date", "tim
 
 
 def plain_merge(tree: exp.Expr, context: Context) -> exp.Expr:
-    """The tree stays as it is."""
+    """Set `context.merge` if the statement is a plain merge. The tree stays as it is."""
     others = context.tables or context.lookups or context.information
     if len(context.reads) == 1 and not others and context.latest is None and isinstance(tree, exp.Select):
         context.merge = _recognised(tree, context.reads[0])
@@ -83,7 +83,10 @@ class _Columns:
         return None
 
     def _read_by(self, function: Aggregate, partial: Partial, node: exp.Expr) -> MergedColumn | None:
-        """What the function reads back, if the node is its SQL over `partial` and others of the cube."""
+        """Return the column that the function reads back; None if the node is other SQL.
+
+        The node must be the function's SQL over `partial` and other partials of the cube.
+        """
         finish = function.finish(partial.type)
         if finish is None:
             return None
@@ -125,7 +128,7 @@ class _Columns:
         return MergedColumn("value", node.name) if kind in _KEYS else None
 
     def _partial(self, node: object, kept: Accumulator) -> Partial | None:
-        """The partial that the node is, if it adds up as an accumulator does or is one of its own."""
+        """Return the partial that the node is, if it adds up as an accumulator does or is one of its own."""
         if not isinstance(node, exp.Column) or node.table != self._alias:
             return None
         partial = self._partials.get(node.name)
@@ -135,12 +138,12 @@ class _Columns:
 
 
 def _used(node: exp.Expr) -> set[str]:
-    """The names of the node's arguments that are there."""
+    """Return the names of the node's arguments that are there."""
     return {name for name, value in node.args.items() if value}
 
 
 def _only_source(select: exp.Select, read: CubeRead) -> str | None:
-    """The alias of the cube, if nothing else is read."""
+    """Return the alias of the cube, if nothing else is read."""
     source = select.args.get("from_")
     table = None if source is None else source.this
     if not isinstance(table, exp.Table) or table.name != read.relation or _used(table) - {"this", "alias"}:

@@ -28,7 +28,7 @@ _LATEST_ROWS_MAX = 10_000  # a longer result is read as a whole, and streamed
 
 
 def stars(tree: exp.Expr, context: Context) -> exp.Expr:
-    """Before names are resolved: note whether the statement shows roll-up rows, and write out its stars."""
+    """Note if the statement shows roll-up rows, and expand its stars. Runs before names are resolved."""
     for cube in cube_scopes(tree, context):
         if cube.select is tree and _is_plain(cube):
             context.rolls_up = True
@@ -37,7 +37,7 @@ def stars(tree: exp.Expr, context: Context) -> exp.Expr:
 
 
 def roll_up(tree: exp.Expr, context: Context) -> exp.Expr:
-    """After names are resolved: group by what is no measure, aggregate what is one."""
+    """Group by columns that are no measures, and aggregate measures. Runs after names are resolved."""
     for cube in list(cube_scopes(tree, context)):
         if cube.select is tree and context.rolls_up:
             _check_windows(cube)
@@ -198,7 +198,9 @@ def latest(tree: exp.Expr, context: Context) -> exp.Expr:
 
 
 def _time_key(cube: CubeScope) -> str | None:
-    """The finest time dimension among the keys; with an ORDER BY, the one that it begins with, descending."""
+    """Return the finest time dimension among the keys; with an ORDER BY, the one that it begins with,
+    descending.
+    """
     group, order = cube.select.args.get("group"), cube.select.args.get("order")
     keys = {key.name for key in group.expressions if isinstance(key, exp.Column)} if group else set()
     fitting = [name for name in cube.schema.cube.time_columns if name in keys]

@@ -74,7 +74,7 @@ def stored_sketches(tree: exp.Expr, context: Context) -> exp.Expr:
 
 
 def stored_tables(tree: exp.Expr, context: Context) -> exp.Expr:
-    """Columns, filter and time of each stored table that the statement names."""
+    """Return columns, filter and time of each stored table that the statement names."""
     needs: dict[str, Need[TableInfo]] = {}
     sources = list(_sources(tree, context))
     for source in sources:
@@ -144,14 +144,14 @@ def _read(key: str, need: Need[TableInfo]) -> TableRead:
 
 
 def _partition_column(table: TableInfo) -> str | None:
-    """Its present name: the first of those that neither partition nor buckets may lose."""
+    """Return its present name: the first of those that neither partition nor buckets may lose."""
     if table.definition.partitions is None:
         return None
     return table.schema.by_id(table.schema.pinned[0]).name
 
 
 def _counted(node: exp.Expr, kind_of: Callable[[exp.Expr | None], str | None]) -> exp.Expr | None:
-    """The engine's call in the place of `node`; None where it is about no sketch."""
+    """Return the engine's call in the place of `node`; None where it is about no sketch."""
     name, argument = _call(node)
     if isinstance(node, exp.Count) and isinstance(node.this, exp.Distinct):
         only = node.this.expressions[0] if len(node.this.expressions) == 1 else None
@@ -177,7 +177,7 @@ def _counted(node: exp.Expr, kind_of: Callable[[exp.Expr | None], str | None]) -
 
 
 def _call(node: exp.Expr) -> tuple[str, exp.Expr | None]:
-    """A function's name and its only argument."""
+    """Return a function's name and its only argument."""
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower(), node.expressions[0] if len(node.expressions) == 1 else None
     if isinstance(node, exp.BitmapCount):

@@ -1,4 +1,4 @@
-"""What an aggregate function reads back, as a tree: its SQL with a place for each of its accumulators."""
+"""The SQL of an aggregate function as a tree, with a place for each of its accumulators."""
 
 from __future__ import annotations
 

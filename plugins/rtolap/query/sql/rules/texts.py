@@ -99,7 +99,7 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _joined_texts(node: exp.Expr) -> exp.Expr:
-    """The operand of GROUP_CONCAT, within DISTINCT and ORDER BY."""
+    """Return the operand of GROUP_CONCAT, within DISTINCT and ORDER BY."""
     operand: exp.Expr = node.this
     while isinstance(operand, exp.Order | exp.Distinct) and (operand.this or len(operand.expressions) == 1):
         operand = operand.this or operand.expressions[0]

@@ -33,7 +33,10 @@ class TimeBound(NamedTuple):
 
 
 def time_bound(instant: datetime, is_lower: bool, asked: exp.Expr, cube: CubeScope) -> TimeBound:
-    """The bound `>= instant`, or `< instant`, of the condition `asked`. QueryError where it is refused."""
+    """Return the bound `>= instant`, or `< instant`, of the condition `asked`.
+
+    QueryError where it is refused.
+    """
     definition = cube.schema.cube
     unit = _begun_unit(instant, definition)
     if unit is not None:
@@ -78,7 +81,7 @@ def _is_converted(constant: exp.Expr) -> bool:
 
 
 def _begun_unit(instant: datetime, cube: Cube) -> TimeUnit | None:
-    """The coarsest kept unit that begins at the instant: it is in the smallest cuboids."""
+    """Return the coarsest kept unit that begins at the instant: it is in the smallest cuboids."""
     for unit in reversed(TIME_UNITS):
         if unit in cube.time_dimensions and floor(instant, unit, cube.days_to_first_weekday) == instant:
             return unit

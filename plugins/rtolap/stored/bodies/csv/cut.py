@@ -177,7 +177,7 @@ def occurrences(text: Bytes, pattern: bytes, taken: Longs | None = None, taken_l
 
 
 def trimmed(text: Bytes, fields: Fields) -> Fields:
-    """Less a pair of double quotes around each field."""
+    """Return the fields without a pair of double quotes around each."""
     wide = fields.ends - fields.starts >= 2
     at, until = fields.starts[wide], fields.ends[wide]
     pair = (text[at] == _QUOTE) & (text[until - 1] == _QUOTE)

@@ -61,7 +61,7 @@ def raw_at(document: bytes, steps: Sequence[Step]) -> bytes | None:
 
 
 def value_at(value: Any, steps: Sequence[Step]) -> Any:
-    """The same within what `json` has read; None when there is nothing."""
+    """Return the same within what `json` has read; None when there is nothing."""
     for step in steps:
         if isinstance(step, int):
             value = value[step] if isinstance(value, list) and step < len(value) else None

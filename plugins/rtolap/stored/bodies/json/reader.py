@@ -97,7 +97,7 @@ class JsonReader:
         )
 
     def _lists(self, texts: list[bytes], problems: dict[int, str]) -> tuple[list[bytes], Longs, pa.Array]:
-        """Records without problems, their places, and each one's values in the order of columns."""
+        """Return records without problems, their places, and each one's values in the order of columns."""
         places = np.delete(np.arange(len(texts)), np.array(list(problems), np.int64))
         list_texts = [texts[place] for place in places.tolist()] if problems else texts
         return list_texts, places, self._engine().query(self._values, [pa.array(list_texts, pa.string())])[0]
@@ -148,7 +148,7 @@ def _first_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _problems(texts: Sequence[bytes], known: dict[int, str]) -> dict[int, str]:
-    """Records that are no JSON objects, or no UTF-8: by place; one by one."""
+    """Return records that are no JSON objects, or no UTF-8: by place; one by one."""
     problems_by_place = {place: _problem(text) for place, text in enumerate(texts) if place not in known}
     return {place: problem for place, problem in problems_by_place.items() if problem is not None}
 
@@ -192,13 +192,13 @@ def _rows_at(texts: Sequence[bytes], places: Longs) -> list[int]:
 
 
 def _with_fractions(texts: Sequence[bytes]) -> list[int]:
-    """Records with a fraction, perhaps within strings."""
+    """Return records with a fraction, perhaps within strings."""
     starts = [match.start() for match in _FRACTION.finditer(b"\n".join(texts))]
     return _rows_at(texts, np.array(starts, np.int64))
 
 
 def _with_long_fractions(texts: Sequence[bytes]) -> list[int]:
-    """Records with one that a double may not keep."""
+    """Return records with one that a double may not keep."""
     joined = np.frombuffer(b"\n".join((b"", *texts, b"")), np.uint8)
     in_number = _IN_NUMBER[joined]
     edges = np.flatnonzero(in_number[1:] != in_number[:-1]) + 1

@@ -74,7 +74,7 @@ def records(
 
 
 def _inside(document: bytes, root: tuple[str | int, ...], strip: bool) -> tuple[list[bytes], str | None]:
-    """The records of one document; itself, and why not."""
+    """Return the records of one document; itself, and why not."""
     try:
         inner = raw_at(document, root)
         if inner is None:

@@ -100,7 +100,7 @@ class OrcStripes:
             )
 
     def close(self) -> None:
-        """Again is harmless."""
+        """End the process and close its streams. A repetition is harmless."""
         self._process.kill()
         self._process.wait()
         if self._has_turn:
@@ -111,7 +111,7 @@ class OrcStripes:
                 try:
                     stream.close()
                 except BrokenPipeError:
-                    """What was still to be said to it needs nobody any more."""
+                    """Nobody needs the unsent rest any more."""
 
     def __enter__(self) -> OrcStripes:
         return self

@@ -64,7 +64,7 @@ def _unpack(source: pa.NativeFile, asked: IO[bytes], answers: IO[bytes], message
 
 
 def _pieces(batch: pa.RecordBatch, bytes_max: int) -> Iterator[pa.RecordBatch]:
-    """Halves of halves, until each fits or is one row."""
+    """Yield halves of halves, until each fits or is one row."""
     if batch.num_rows <= 1 or batch.nbytes <= bytes_max:
         yield batch
         return

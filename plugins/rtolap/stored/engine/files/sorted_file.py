@@ -40,7 +40,7 @@ class RowReader:
         self._reader = pa.ipc.open_file(pa.BufferReader(data), options=options)
 
     def slice(self, start: int, stop: int) -> pa.Table:
-        """Rows `[start, stop)`, as far as there are."""
+        """Return rows `[start, stop)`, as far as there are."""
         size = self._footer.block_rows
         start, stop = max(0, start), min(stop, self._footer.rows)
         if stop <= start:
@@ -52,7 +52,7 @@ class RowReader:
 
 
 class SortedFile:
-    """May be deleted while it is read: the map keeps the bytes."""
+    """A sorted file. It may be deleted while it is read: the map keeps the bytes."""
 
     def __init__(self, path: Path, *, verify: bool = True) -> None:
         """`verify` reads every byte. Raises Corrupted."""
@@ -96,7 +96,7 @@ class SortedFile:
         return self.reader(columns).slice(start, stop)
 
     def sparse_keys(self) -> list[pa.Array]:
-        """The first key of every block."""
+        """Return the first key of every block."""
         return [column.slice(0, self.blocks) for column in self._sparse_columns()]
 
     def rows_below(self, key: Sequence[pa.Scalar], *, inclusive: bool = False) -> int:
@@ -120,7 +120,10 @@ class SortedFile:
         return bloom.may_contain(self._bloom, wanted)
 
     def find(self, wanted: Hashes, keys: Sequence[pa.Array]) -> Matches:
-        """The rows with these keys, of a unique table. Hashes find them, the keys themselves decide."""
+        """Return the rows with these keys, of a unique table.
+
+        Hashes find them, the keys themselves decide.
+        """
         candidates = np.flatnonzero(self.may_contain(wanted))
         low = np.searchsorted(self.hashes, wanted[candidates], "left")
         counts = np.searchsorted(self.hashes, wanted[candidates], "right") - low

@@ -70,7 +70,7 @@ class _Sink:
         self.write(bytes(self._padding))
 
     def section(self) -> Section:
-        """Ends one and begins the next."""
+        """End a section, and begin the next."""
         length = self.position - self._start
         ended = Section(self._start, length, self._padding, self._digest.intdigest())
         self._start, self._padding, self._digest = self.position, 0, xxhash.xxh3_64()
@@ -120,7 +120,7 @@ class FileWriter:
             self._write_blocks(self._waiting_rows - self._waiting_rows % self._block_rows)
 
     def finish(self) -> Footer:
-        """Everything durable but the name."""
+        """Make everything durable but the name."""
         self._write_blocks(self._waiting_rows)
         self._ipc.close()
         sections = {"rows": self._sink.section()}

@@ -24,7 +24,7 @@ def has_zone(kind: pa.DataType) -> bool:
 
 
 def zone_row(block: pa.Table) -> dict[str, pa.Array]:
-    """The one row of `zones` for a block of file columns."""
+    """Return the one row of `zones` for a block of file columns."""
     row: dict[str, pa.Array] = {}
     for field in block.schema:
         if not has_zone(field.type):
@@ -50,7 +50,10 @@ class Zones:
         self._rows = rows
 
     def candidates(self, predicate: Predicate | None, columns: Sequence[SchemaColumn]) -> Blocks:
-        """False only for blocks in which no row is kept. `columns`: those that the predicate can name."""
+        """Return False only for blocks in which no row is kept.
+
+        `columns`: those that the predicate can name.
+        """
         if predicate is None:
             return np.ones(len(self._rows), np.bool_)
         return self._judge(predicate, {column.name: column for column in columns})

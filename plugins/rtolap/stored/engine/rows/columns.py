@@ -36,7 +36,8 @@ def read_schema(schema: StoredSchema, names: Iterable[str] | None = None) -> pa.
 
 
 def accept(batch: pa.RecordBatch | pa.Table, schema: StoredSchema, *, partial: bool = False) -> pa.Table:
-    """A loaded batch as file columns; missing ones have their default, or are left out of `partial` rows.
+    """Return a loaded batch as file columns. Missing columns have their default, or are left out of `partial`
+    rows.
 
     DefinitionError: a column that is not the table's or of another type, a null where none may be, bytes that
     are no sketch, deletes in a table without, a missing column that has to have a value.
@@ -78,7 +79,7 @@ def check_partial(schema: StoredSchema, given: Iterable[str], *, only_deletes: b
 
 
 def needed_for_new(schema: StoredSchema, given: Iterable[str]) -> tuple[str, ...]:
-    """Columns that a new row has to have and that are not given."""
+    """Return columns that a new row has to have and that are not given."""
     known = set(given)
     return tuple(
         column.name
@@ -126,7 +127,7 @@ def _accept_deletes(batch: pa.RecordBatch | pa.Table, schema: StoredSchema) -> p
 
 
 def constant(column: SchemaColumn, rows: int) -> pa.Array:
-    """The column's default, `rows` times."""
+    """Return the column's default, `rows` times."""
     return pa.repeat(pa.scalar(column.default, stored_type(column)), rows)
 
 
@@ -137,7 +138,7 @@ def columns_in(file_columns: Sequence[str], wanted: Iterable[SchemaColumn]) -> l
 
 
 def renamed(table: pa.Table, wanted: Sequence[SchemaColumn]) -> pa.Table:
-    """File columns as named ones; what the file does not have is filled with its default."""
+    """Return file columns as named ones; what the file does not have is filled with its default."""
     arrays = []
     for column in wanted:
         name = file_column(column.id)

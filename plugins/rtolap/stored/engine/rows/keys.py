@@ -72,7 +72,7 @@ def rows_below(keys: Sequence[pa.Array], bound: Sequence[pa.Scalar], *, inclusiv
 
 
 def equal_rows(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> NDArray[np.bool_]:
-    """Row by row; null equals null."""
+    """Compare row by row; null equals null."""
     same = np.ones(len(left[0]), np.bool_)
     for a, b in zip(left, right, strict=True):
         equal = pc.fill_null(pc.equal(a, b), False)
@@ -83,7 +83,7 @@ def equal_rows(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> NDArray[n
 
 
 def hashes(keys: Sequence[pa.Array]) -> Hashes:
-    """64 bits a key, the same for ever: files and the buckets of a table rest on them."""
+    """Return 64-bit hashes of keys. They never change: files and the buckets of a table rest on them."""
     total = np.zeros(len(keys[0]), np.uint64)
     for column in keys:
         total = _mix(total * _STEP + _column_hashes(column))
@@ -105,7 +105,7 @@ def _codes(column: pa.Array) -> list[Longs]:
 
 
 def _longs(column: pa.Array) -> Longs:
-    """Whole numbers, dates, timestamps and short decimals as 64 bits; anything where they are null."""
+    """Return integers, dates, timestamps and short decimals as 64-bit integers. Nulls become any value."""
     kind = column.type
     if pa.types.is_decimal(kind):
         if len(column) == 0:
@@ -183,7 +183,7 @@ def _hash_text(values: pa.Array) -> Hashes:
 
 
 def _mix(x: Hashes) -> Hashes:
-    """The finalizer of splitmix64."""
+    """Return the finalizer of splitmix64."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

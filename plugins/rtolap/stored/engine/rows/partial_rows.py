@@ -59,9 +59,9 @@ def merge_partial(table: pa.Table, schema: StoredSchema) -> pa.Table:
 
 
 def completed(partial: pa.Table, former: Former, schema: StoredSchema) -> pa.Table:
-    """Whole rows, in file columns: those of `schema`, and the delete signs if there are any.
+    """Return complete rows in file columns: those of `schema`, and the delete signs if there are any.
 
-    Rows that a larger sequence keeps from counting are there too: they are deleted as whole ones are.
+    Rows that a larger sequence keeps from counting are among them: they are deleted as complete rows are.
     """
     has_former = former.at >= 0
     taken_over = has_former & ~_among(former, _flags(former.table, DELETE_SIGN), partial.num_rows)
@@ -118,7 +118,7 @@ def _counts(table: pa.Table, schema: StoredSchema, rows: Longs, starts: Longs) -
 
 
 def _groups(starts: Longs, rows: int) -> Longs:
-    """The number of its group, for each row."""
+    """Return the number of its group, for each row."""
     changed = np.zeros(rows, np.int64)
     changed[starts[1:]] = 1
     return np.cumsum(changed)
@@ -137,7 +137,7 @@ def _flags(table: pa.Table, name: str) -> Mask:
 
 
 def _among(former: Former, flags: Mask, rows: int) -> Mask:
-    """The former rows' flags, for each partial row; false where there is none."""
+    """Return the former rows' flags, for each partial row; false where there is none."""
     is_among = np.zeros(rows, np.bool_)
     has_former = former.at >= 0
     is_among[has_former] = flags[former.at[has_former]]

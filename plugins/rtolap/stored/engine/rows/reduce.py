@@ -38,7 +38,7 @@ def merge(table: pa.Table, schema: StoredSchema) -> pa.Table:
 
 
 def aggregate(table: pa.Table, starts: Longs, schema: StoredSchema) -> pa.Table:
-    """Sorted rows, and where each key's begin. Columns that the table has; keys among them."""
+    """Return sorted rows, and where each key's begin. Columns that the table has; keys among them."""
     if len(starts) == table.num_rows:
         return table
     ids = np.zeros(table.num_rows, np.int64)
@@ -84,7 +84,7 @@ def _ends(starts: Longs, rows: int) -> NDArray[np.int64]:
 
 
 def _last_valid(values: pa.Array, starts: Longs) -> pa.Array:
-    """Row of each key's last value that is not null; null where there is none."""
+    """Return row of each key's last value that is not null; null where there is none."""
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     last = np.maximum.reduceat(np.where(valid, np.arange(len(values)), -1), starts)
     return pa.array(last, mask=last < 0)

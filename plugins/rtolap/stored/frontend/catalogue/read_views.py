@@ -34,8 +34,11 @@ class TableEntry(DefinedTable, frozen=True):
     replicas: tuple[Replica, ...]
 
     def with_partitions_of(self, later: TableEntry) -> TableEntry:
-        """As it was read, columns and all, with the partitions that there are later. Refused where that is
-        another table of the name: rows that were routed for this one do not belong there."""
+        """Return this entry as it was read, columns included, with the partitions and replicas of `later`.
+
+        Raises Refused if `later` is another table of the same name: rows that were routed for this table do
+        not belong there.
+        """
         if later.table_id != self.table_id:
             raise Refused(
                 f"table {self.definition.qualified_name} was recreated while rows for it waited",
@@ -92,7 +95,7 @@ class ReadViews:
         return self._ledger.read("take a read view", work)
 
     def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
-        """In the order of time. Raises NotFound."""
+        """Return the partitions in the order of time. Raises NotFound."""
 
         def work(connection: Connection) -> tuple[PartitionInfo, ...]:
             table = rows.get(connection, name.db, name.name)

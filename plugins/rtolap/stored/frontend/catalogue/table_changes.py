@@ -52,7 +52,10 @@ class ChangeRequest(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, request_id: str | None, *asked: object) -> ChangeRequest | None:
-        """None without an id: then each time it comes is a change of its own."""
+        """Return the identity of the request; None without an id.
+
+        A repetition without an id is a change of its own.
+        """
         if request_id is None:
             return None
         return cls(request_id, sha256(msgspec.json.encode(asked)).hexdigest())
@@ -69,8 +72,11 @@ class TableChanges:
     def make(
         self, purpose: str, request: ChangeRequest | None, work: Callable[[Connection, int], Made]
     ) -> TableInfo | None:
-        """The table afterwards. `work` is called with the ledger's time in ms, after the fence; what it
-        raises is what this raises, now and when the request comes again."""
+        """Return the table afterwards.
+
+        `work` is called with the ledger's time in ms, after the fence; what it raises is what this raises,
+        now and when the request comes again.
+        """
         try:
             outcome = self._write(purpose, request, work)
         except _REFUSALS as error:

@@ -103,7 +103,7 @@ class Catalogue:
         return False
 
     def tables(self) -> tuple[TableInfo, ...]:
-        """All, by name."""
+        """Return all tables, by name."""
 
         def work(connection: Connection) -> tuple[TableInfo, ...]:
             rows_found = rows.all_tables(connection)
@@ -113,7 +113,7 @@ class Catalogue:
         return self._ledger.read("read all tables", work)
 
     def databases(self) -> tuple[str, ...]:
-        """By name: those that were created, and those that tables are in."""
+        """Return the names of databases that were created or contain tables, in order."""
         return self._ledger.read("read all databases", rows.databases)
 
     # What changes it
@@ -285,7 +285,7 @@ def _present(table: TableInfo | None) -> TableInfo:
 
 
 def _changed(schema: StoredSchema, changes: Sequence[ColumnChange]) -> StoredSchema:
-    """The schema after all of these changes, one version later. Raises as `model.schema_changes`."""
+    """Return the schema after all of these changes, one version later. Raises as `model.schema_changes`."""
     after = schema
     for change in changes:
         if isinstance(change, AddColumn):

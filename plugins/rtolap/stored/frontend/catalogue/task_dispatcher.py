@@ -99,7 +99,7 @@ class TaskDispatcher:
 
 
 def _schema_of(connection: Connection, task: PendingTabletTask) -> StoredSchema | None:
-    """None where the table is gone, or another one has its name."""
+    """Return the table's schema; None if the table is gone, or another one has its name."""
     row = rows.find(connection, task.db, task.tbl)
     return None if row is None or row.table_id != task.table_id else row.schema
 

@@ -89,7 +89,7 @@ def _body_bytes_max(path: str) -> int | None:
 
 
 class Port:
-    """One of the two ports: the application, given the port that the request came in on."""
+    """The application behind one of the two ports; it learns which port a request came in on."""
 
     def __init__(self, app: ASGIApp, *, takes_bodies: bool) -> None:
         self._app = app

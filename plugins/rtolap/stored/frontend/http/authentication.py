@@ -19,14 +19,14 @@ class Guard:
         self.cluster_token = token
 
     def user(self, request: Request) -> str:
-        """The name behind Basic credentials. Raises Unauthorized."""
+        """Return the name behind Basic credentials. Raises Unauthorized."""
         name = caller_of(request).user
         if not name:
             raise Unauthorized("no valid Basic authorization")
         return name
 
     def loader(self, request: Request) -> str:
-        """The name of a user who may load. Raises Unauthorized, Forbidden."""
+        """Return the name of the user, who may load. Raises Unauthorized, Forbidden."""
         name = self.user(request)
         self.users.require(name, "load")
         return name
@@ -45,6 +45,6 @@ class Guard:
             ) from None
 
     def token(self, request: Request) -> None:
-        """The cluster's bearer token. Raises Unauthorized."""
+        """Check the cluster's bearer token. Raises Unauthorized."""
         if caller_of(request).user:
             raise Unauthorized("the bearer token is missing or wrong", action="send the cluster's token")

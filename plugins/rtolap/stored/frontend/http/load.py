@@ -103,7 +103,7 @@ def load_routes(endpoint: LoadEndpoint) -> APIRouter:
 
 
 def _headers(request: Request) -> dict[str, str]:
-    """By lower-case name. Names of columns and conditions come in UTF-8, whatever HTTP says of headers."""
+    """Return the headers by lower-case name. Clients send names of columns and conditions in UTF-8."""
     return {name.decode("latin-1"): _text(value) for name, value in request.headers.raw}
 
 
@@ -140,7 +140,7 @@ async def _feed(request: Request, pipe: BodyPipe) -> bool:
 
 
 def _failed(request: Request, error: RtolapError) -> LoadAnswer:
-    """Before a load was begun."""
+    """Return the answer to a request that failed before a load began."""
     label = request.headers.get("label", "")
     return LoadAnswer(label=label, status="Fail", message=str(error), code=error.code)
 
@@ -181,7 +181,8 @@ def _answer(answer: LoadAnswer, *, ends: bool) -> Response:
 
 
 def location(request: Request, base_url: str) -> str:
-    """The address to which a front end that is not master redirects: same path and query, another base URL.
+    """Return the address to which a front end that is not master redirects: same path and query, another base
+    URL.
 
     For a request whose credentials have been checked.
 

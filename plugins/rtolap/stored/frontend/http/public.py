@@ -90,7 +90,7 @@ def public_routes(
 
 
 def table_schema(schema: StoredSchema) -> wire.TableSchema:
-    """As connectors want it: Doris' names of types, models and functions."""
+    """Return the schema as connectors expect it, with Doris' names of types, models and functions."""
     sequence = None if schema.sequence is None else schema.by_id(schema.sequence).name
     return wire.TableSchema(
         keys_type=_KEYS_TYPES[schema.model],

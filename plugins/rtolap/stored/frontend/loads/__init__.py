@@ -1,1 +1,1 @@
-"""One load: from its headers to the rows in the tablets of all replicas."""
+"""A load, from its headers to the rows in the tablets of all replicas."""

@@ -48,7 +48,7 @@ class BodyPipe:
             await self._room.wait()
 
     def end(self) -> None:
-        """The body is complete."""
+        """Note that the body is complete."""
         with self._changed:
             self._ended = True
             self._changed.notify()
@@ -60,7 +60,10 @@ class BodyPipe:
             self._changed.notify()
 
     def chunks(self, deadline_s: float) -> Iterator[bytes]:
-        """Until the end. Raises what `fail` was given, and Unavailable at `deadline_s` (monotonic)."""
+        """Yield chunks until the body ends.
+
+        Raises the error that was passed to `fail`, and Unavailable at `deadline_s` (monotonic).
+        """
         while True:
             began_s = time.monotonic()
             with self._changed:
@@ -81,7 +84,7 @@ class BodyPipe:
             yield chunk
 
     def close(self) -> None:
-        """Nobody reads any more."""
+        """Close the reading end. Nobody reads any more."""
         with self._changed:
             self._closed = True
             self._chunks.clear()

@@ -44,11 +44,11 @@ class Writer(Protocol):
         ...
 
     def write(self, partition: str, bucket: int, batch: pa.RecordBatch) -> None:
-        """Blocks while the nodes take nothing."""
+        """Write rows. Blocks while the nodes take nothing."""
         ...
 
     def finish(self) -> Collection[Partition]:
-        """All of it is on the nodes; the partitions that were written to."""
+        """Finish once everything is on the nodes, and return the partitions that were written to."""
         ...
 
     def abort(self) -> None: ...
@@ -158,7 +158,7 @@ class Distribution:
         return min(self._deadline_s, time.monotonic() + NODES_WAIT_S)
 
     def _kept(self, absent: tuple[PartitionRange, ...]) -> tuple[PartitionRange, ...]:
-        """Those that it is worth looking for: retention would not drop them at once."""
+        """Return the absent partitions that are worth looking up: retention would not drop them at once."""
         policy = self._table.definition.partitions
         if policy is None or not absent:
             return ()

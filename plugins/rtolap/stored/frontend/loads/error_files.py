@@ -59,7 +59,7 @@ class ErrorFile:
             self._write(b"".join(lines))
 
     def close(self) -> None:
-        """Never raises: what becomes of the load does not hang on the last line of its error file."""
+        """Close the file. Never raises: a load does not depend on the last line of its error file."""
         file, self._file = self._file, None
         if file is None:
             return

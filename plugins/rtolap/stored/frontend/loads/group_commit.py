@@ -137,7 +137,7 @@ class GroupCommit:
 
 
 def _held(batches: Iterator[tuple[RoutedPart, ...]]) -> list[RoutedPart]:
-    """All rows of one load. Raises TooLarge when they are too large to wait in memory."""
+    """Return all rows of one load. Raises TooLarge when they are too large to wait in memory."""
     parts: list[RoutedPart] = []
     held = 0
     for batch in batches:
@@ -153,7 +153,7 @@ def _held(batches: Iterator[tuple[RoutedPart, ...]]) -> list[RoutedPart]:
 
 
 def _by_tablet(parts: list[RoutedPart]) -> dict[tuple[str, int], pa.RecordBatch]:
-    """Rows of one tablet together, in the order in which they came."""
+    """Return rows of one tablet together, in the order in which they came."""
     by_tablet: dict[tuple[str, int], list[pa.RecordBatch]] = {}
     for part in parts:
         by_tablet.setdefault((part.partition, part.bucket), []).append(part.rows)

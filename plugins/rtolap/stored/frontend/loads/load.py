@@ -1,4 +1,4 @@
-"""One load, from its headers to its answer.
+"""A load, from its headers to its answer.
 
     1. the table is looked up, a transaction begun     it runs until it is committed, aborted or times out
     2. bytes become rows, rows go to their tablets     on the nodes, under the transaction, seen by nobody

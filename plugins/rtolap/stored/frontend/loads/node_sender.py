@@ -144,7 +144,7 @@ class NodeSender:
             stream.write(*item)
 
     def _next(self) -> _Part | PutEnd | None:
-        """The next thing to send, when it is there; None when there will be none."""
+        """Return the next thing to send, when it is there; None when there will be none."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self.failure is not None)
             if self.failure is not None:

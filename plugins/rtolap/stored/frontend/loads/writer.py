@@ -48,7 +48,10 @@ class WriterSettings:
 
 
 class LoadWriter:
-    """For one thread. After an error, and after `finish`, only `abort` may follow."""
+    """Writes the rows of a load to nodes. For a single thread.
+
+    After an error, and after `finish`, only `abort` may follow.
+    """
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class LoadWriter:
         self.add_replicas(replicas)
 
     def add_replicas(self, replicas: Collection[Replica]) -> None:
-        """Those of partitions that are known already are passed over."""
+        """Add replicas, except for partitions that are known already."""
         fresh = [each for each in replicas if each.tablet.partition not in self._replicas]
         for replica in fresh:
             self._replicas[replica.tablet.partition].append(replica)
@@ -106,7 +109,10 @@ class LoadWriter:
             self._send_all()
 
     def finish(self) -> frozenset[Partition]:
-        """The partitions written to, durable on a majority of each tablet's replicas. Raises as `write`."""
+        """Return the partitions written to, durable on a majority of each tablet's replicas.
+
+        Raises as `write`.
+        """
         self._send_all()
         written = frozenset(tablet.partition for tablet in self._rows)
         replicas = [replica for partition in sorted(written) for replica in self._replicas[partition]]
@@ -144,7 +150,7 @@ class LoadWriter:
             sender.cancel("the load was given up")
 
     def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns of the first batch, in its order, without dictionaries."""
+        """Return the columns of the first batch, in its order, without dictionaries."""
         arrays = [
             column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
             for column in batch.columns
@@ -200,7 +206,10 @@ class LoadWriter:
         return self._senders[node]
 
     def _hoped_for(self, replicas: Collection[Replica]) -> Mapping[str, Collection[Tablet]]:
-        """By every node that has not failed; one without a sender has only not been sent anything yet."""
+        """Return the tablets expected of every node that has not failed.
+
+        A node without a sender counts as well.
+        """
         failed = {node for node, sender in self._senders.items() if sender.failure is not None}
         hoped: dict[str, set[Tablet]] = defaultdict(set)
         for replica in replicas:
@@ -236,7 +245,7 @@ class LoadWriter:
             busy[0].wait(0.05)
 
     def _stand_still(self, nodes: Collection[str]) -> bool:
-        """All those that have not finished."""
+        """Return all those that have not finished."""
         return all(self._nodes.stands_still(node) for node in nodes if self._sender(node).busy)
 
     def _id(self, tablet: Tablet) -> TabletId:

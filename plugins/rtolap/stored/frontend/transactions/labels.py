@@ -43,7 +43,7 @@ def existing_job_status(state: TransactionState) -> str:
 
 
 def label_used(holder: Transaction) -> LabelUsed:
-    """The refusal that a second load under the label gets."""
+    """Return the refusal that a second load under the label gets."""
     return LabelUsed(
         messages.label_used(holder.label, holder.txn_id),
         txn_id=holder.txn_id,

@@ -54,13 +54,18 @@ class Participants(Protocol):
     def catch_up(
         self, node: str, tablet: Tablet, missed: Collection[MissedVersion], sources: Collection[str]
     ) -> int:
-        """The version up to which the node has the tablet now. `missed`: ascending, without a gap; where the
-        node lacks others before them, those too come from a source. `sources`: other nodes that have them."""
+        """Return the version up to which the node has the tablet now.
+
+        `missed`: ascending, without a gap; where the node lacks others before them, those too come from a
+        source. `sources`: other nodes that have them.
+        """
         ...
 
     def versions(self, node: str) -> Mapping[Tablet, int]:
-        """Up to which version the node has each tablet of the tables that there are. One that it cannot open
-        is not among them."""
+        """Return the version up to which the node has each tablet of the existing tables.
+
+        A tablet that the node cannot open is left out.
+        """
         ...
 
     def abort(self, node: str, txn_id: int) -> None: ...
@@ -86,10 +91,12 @@ class TabletHosts(Protocol):
 
 
 class NodeCalls:
-    """One round of calls, in which a node that fails hinders nobody: the majority decides, or a later round.
+    """A round of calls to nodes, in which a failing node hinders no other.
 
-    That holds for one that is away, for one that refuses our token, and for an error of its program. A node
-    that did not answer one gets no more in the round: each would be waited for.
+    A majority or a later round decides.
+
+    A node fails if it is away, refuses the token or has an error in its program. After a call without an
+    answer, a node gets no more calls in the round, because each of them would wait for it.
     """
 
     def __init__(self) -> None:
@@ -99,7 +106,10 @@ class NodeCalls:
         return node in self._silent
 
     def ask(self, node: str, purpose: str, call: Callable[[], R]) -> R | None:
-        """None where there is no answer. Raises NotLeader, and what is no error of the tree."""
+        """Return the result of the call; None if there is no answer.
+
+        Raises NotLeader, and errors that do not belong to the error tree.
+        """
         if node in self._silent:
             return None
         try:

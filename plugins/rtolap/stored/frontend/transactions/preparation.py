@@ -55,7 +55,7 @@ class Preparation:
         return shortfall(replicas, dict(zip(nodes, self._for_each(ask, nodes), strict=True)))
 
     def _note(self, transaction: Transaction, partitions: Collection[Partition]) -> None:
-        """From now on they can be dropped only once the transaction is over."""
+        """Record the partitions. From now on they can be dropped only once the transaction is over."""
 
         def work(connection: Connection) -> None:
             self._mastership.fence(connection)

@@ -142,7 +142,7 @@ class Publisher:
         )
 
     def _plan(self, connection: Connection, txn_id: int) -> _Plan | None:
-        """None while it is not its turn."""
+        """Return the plan to publish the transaction; None while it is not its turn."""
         versions: dict[Partition, int] = {}
         for partition, version in rows.touched(connection, txn_id).items():
             present = partition_rows.versions(connection, partition)
@@ -183,7 +183,7 @@ class Publisher:
         return True
 
     def _catch_up(self, replica: Replica, visible: int, asking: NodeCalls) -> int:
-        """The version that the node has now, as far as it is known."""
+        """Return the version that the node has now, as far as it is known."""
         partition = replica.tablet.partition
 
         def work(connection: Connection) -> tuple[dict[int, int], tuple[str, ...]]:
@@ -247,7 +247,7 @@ class Visibility:
         self.wake: Callable[[], object] = lambda: None
 
     def publish(self) -> None:
-        """One round of the publisher."""
+        """Run a round of the publisher."""
         if self._publisher.publish_committed():
             with self._published:
                 self._published.notify_all()

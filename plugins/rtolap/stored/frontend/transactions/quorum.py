@@ -20,7 +20,8 @@ class Shortfall:
 
 
 def shortfall(replicas: Collection[Replica], holders: Mapping[str, Collection[Tablet]]) -> Shortfall | None:
-    """The first tablet, by its order, that less than a majority of its replicas hold; None when none is.
+    """Return the first tablet, by its order, that less than a majority of its replicas hold; None when none
+    is.
 
     holders: node -> the tablets that it has. What a node has that is no replica does not count.
     """

@@ -69,7 +69,8 @@ class TransactionManager:
         not_after_ms: int | None = None,
         user_name: str | None = None,
     ) -> Transaction:
-        """A new transaction in PREPARE; the old one when this very request has begun it and it still is.
+        """Return a new transaction in PREPARE; the old one when this very request has begun it and it still
+        is.
 
         Raises LabelUsed where another one holds the label, Refused where that is closed or the request comes
         after `not_after_ms`, TooManyAtOnce where too many run in the database, DefinitionError for a label
@@ -135,10 +136,10 @@ class TransactionManager:
         return self.get(db, txn_id)
 
     def commit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
-        """One of one phase: COMMITTED, with the next version of each of the partitions, which it has written
-        to. It will become visible, whatever happens.
+        """Commit a one-phase transaction, and give each partition that it has written to its next version.
 
-        Harmless when it was done before. Where there is no majority it is aborted: Unavailable.
+        The transaction is COMMITTED and becomes visible whatever happens. A repetition is harmless. Without a
+        majority the transaction is aborted, and Unavailable is raised.
         """
         transaction = self.get(db, txn_id)
         if done_before(transaction, TransactionEvent.COMMIT):
@@ -233,20 +234,20 @@ class TransactionManager:
         return self._ledger.read("read a transaction", lambda connection: self._found(connection, db, txn_id))
 
     def find(self, db: str, label: str) -> Transaction | None:
-        """The one that holds the label, or the latest that was aborted; None: the label is unknown."""
+        """Return the one that holds the label, or the latest that was aborted; None: the label is unknown."""
         return self._ledger.read(
             "look a label up", lambda connection: rows.find_latest(connection, db, label)
         )
 
     def by_label(self, db: str, label: str) -> Transaction:
-        """As `find`. Raises NotFound."""
+        """Return the transaction as `find` does. Raises NotFound if there is none."""
         transaction = self.find(db, label)
         if transaction is None:
             raise NotFound(messages.label_not_found(label))
         return transaction
 
     def like(self, db: str, pattern: str) -> tuple[Transaction, ...]:
-        """Those whose labels are LIKE the pattern, the latest first, at most `LIKE_MAX`."""
+        """Return at most `LIKE_MAX` transactions whose labels are LIKE the pattern, the latest first."""
         return self._ledger.read("look labels up", lambda connection: rows.find_like(connection, db, pattern))
 
     def _abort(self, db: str, txn_id: int, reason: str, wanted: Callable[[Transaction, int], bool]) -> bool:

@@ -59,7 +59,7 @@ TWO_PHASES: _Table = {
 
 
 def transition(transaction: Transaction, event: TransactionEvent) -> TransactionState:
-    """The next state. Raises IllegalTransition with the text that clients match."""
+    """Return the next state. Raises IllegalTransition with the text that clients match."""
     after = _table(transaction).get((transaction.state, event))
     if after is None:
         raise IllegalTransition(_refusal(transaction, event))

@@ -34,7 +34,7 @@ def reject_topic(topic: str, loader: str) -> str:
 
 
 class TopicBox:
-    """In a topic of its own, created when the first record is refused."""
+    """Stores refused records in a topic of their own, which is created for the first one."""
 
     def __init__(self, producer: StreamProducer, topic: str, create_topic: Callable[[], object]) -> None:
         self._producer = producer
@@ -60,7 +60,10 @@ class TopicBox:
 
 
 class FileBox:
-    """In a file of JSON lines, only ever added to; values are in Base64 as they may be anything."""
+    """Stores refused records in a file of JSON lines. Values are in Base64, as they may be anything.
+
+    The file is append-only.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -27,6 +27,6 @@ def create_index(name: str, table: str, columns: Sequence[str], *, unique: bool 
 
 
 def add_column(table: str, column: sa.Column[Any]) -> None:
-    """Rows that are there get NULL or the column's server default."""
+    """Add a column. Existing rows get NULL or the column's server default."""
     if column.name not in {present["name"] for present in sa.inspect(op.get_bind()).get_columns(table)}:
         op.add_column(table, column)
