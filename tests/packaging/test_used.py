@@ -50,10 +50,9 @@ def _unused(files: dict[Path, str], documented: str) -> set[str]:
 def _is_command(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
     """Return True for what others call: of Python's own protocols, or handed on by a decorator (a command, a
     route, a check of a model)."""
-    return (
-        node.name.startswith("__")
-        or (any(isinstance(decorator, ast.Call) for decorator in node.decorator_list)
-        and not isinstance(node, ast.ClassDef))
+    return node.name.startswith("__") or (
+        any(isinstance(decorator, ast.Call) for decorator in node.decorator_list)
+        and not isinstance(node, ast.ClassDef)
     )
 
 
