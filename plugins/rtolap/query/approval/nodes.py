@@ -52,8 +52,8 @@ _OPERATORS = (
     *(exp.Any, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.BitwiseAnd, exp.BitwiseOr),
     *(exp.BitwiseXor, exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.DPipe, exp.Case, exp.If, exp.Cast),
 )
-_BY_KEY = {kind.key: kind for kind in exp.ALL_FUNCTIONS}
-_FUNCTIONS = (exp.Anonymous, *(_BY_KEY[key] for key in NODE_KEYS))
+_BY_KEY: dict[str, type[exp.Expr]] = {kind.key: kind for kind in exp.ALL_FUNCTIONS}
+_FUNCTIONS: tuple[type[exp.Expr], ...] = (exp.Anonymous, *(_BY_KEY[key] for key in NODE_KEYS))
 ALLOWED: frozenset[type[exp.Expr]] = frozenset((*_STATEMENTS, *_PARTS, *_OPERATORS, *_FUNCTIONS))
 
 
