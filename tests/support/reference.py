@@ -24,7 +24,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.main import MOUNTS, load
 from rtolap.model.durations import format_duration
 from rtolap.model.yaml_files import KINDS
-from rtolap.query import function_names
+from rtolap.query import function_names, function_table
 from rtolap.query.approval.nodes import approve
 from rtolap.query.sql.dialect import RtolapSql
 from sqlglot.errors import SqlglotError
@@ -268,12 +268,7 @@ def function_lines() -> Iterator[str]:
 
 def other_spellings() -> tuple[str, ...]:
     """Names that the parser takes for a function that is answered, and that no list of ours names."""
-    lists = (
-        function_names.FUNCTIONS,
-        function_names.SESSION_FUNCTIONS,
-        function_names.SKETCH_FUNCTIONS,
-    )
-    listed = {name.upper() for names in lists for name in names}
+    listed = {row.name.upper() for row in function_table.ROWS}
     parser = RtolapSql.Parser if hasattr(RtolapSql, "Parser") else RtolapSql.parser_class
     known = {*parser.FUNCTIONS, *parser.FUNCTION_PARSERS} - listed - _OPERATORS
     return tuple(sorted(name.lower() for name in known if _is_answered(name)))

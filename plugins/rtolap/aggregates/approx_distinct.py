@@ -56,6 +56,7 @@ class ApproxDistinct(Aggregate):
     name: ClassVar[str] = "approx_distinct"
     title: ClassVar[str] = "APPROX_COUNT_DISTINCT"
     sql_key: ClassVar[str] = "approxdistinct"
+    engine_functions: ClassVar[tuple[str, ...]] = ("approx_count_distinct", "hll_estimate", "list")
     shown: ClassVar[int] = 40
     empty: ClassVar[int | None] = 0
     takes_lg_k: ClassVar[bool] = True

@@ -15,6 +15,7 @@ class Avg(Aggregate):
     name: ClassVar[str] = "avg"
     title: ClassVar[str] = "AVG"
     sql_key: ClassVar[str] = "avg"
+    engine_functions: ClassVar[tuple[str, ...]] = ("avg", "sum", "nullif")
     shown: ClassVar[int] = 60
 
     def mismatch(self, column: ColumnType) -> str:

@@ -37,6 +37,7 @@ class BitOr(Aggregate):
     name: ClassVar[str] = "bit_or"
     title: ClassVar[str] = "BIT_OR"
     sql_key: ClassVar[str] = "bitwiseoragg"
+    engine_functions: ClassVar[tuple[str, ...]] = ("bit_or",)
     shown: ClassVar[int] = 45
     empty: ClassVar[int | None] = 0
 

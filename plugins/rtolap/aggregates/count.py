@@ -56,6 +56,7 @@ class Count(Aggregate):
     name: ClassVar[str] = "count"
     title: ClassVar[str] = "COUNT"
     sql_key: ClassVar[str] = "count"
+    engine_functions: ClassVar[tuple[str, ...]] = ("count", "count_star", "sum", "coalesce")
     shown: ClassVar[int] = 50
     empty: ClassVar[int | None] = 0
     takes_events: ClassVar[bool] = True

@@ -19,6 +19,7 @@ class Aggregate(ABC):
         name: the word in a cube's definition.
         title: the name in SQL.
         sql_key: the key that the SQL parser gives to a call of it.
+        engine_functions: the embedded engine's functions that a call of it, and `read`, may hold.
         shown: a column that is selected by itself stands for a function that the cube keeps of it, the one
             with the smallest number.
         empty: the result over no values; None: NULL.
@@ -30,6 +31,7 @@ class Aggregate(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     sql_key: ClassVar[str]
+    engine_functions: ClassVar[tuple[str, ...]]
     shown: ClassVar[int]
     empty: ClassVar[int | None] = None
     takes_events: ClassVar[bool] = False

@@ -31,6 +31,7 @@ class Max(ExtremeAggregate):
     name: ClassVar[str] = "max"
     title: ClassVar[str] = "MAX"
     sql_key: ClassVar[str] = "max"
+    engine_functions: ClassVar[tuple[str, ...]] = ("max",)
     shown: ClassVar[int] = 20
 
     def accumulators(self, lg_k: int = LG_K_DEFAULT) -> tuple[Accumulator, ...]:

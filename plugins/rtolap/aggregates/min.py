@@ -31,6 +31,7 @@ class Min(ExtremeAggregate):
     name: ClassVar[str] = "min"
     title: ClassVar[str] = "MIN"
     sql_key: ClassVar[str] = "min"
+    engine_functions: ClassVar[tuple[str, ...]] = ("min",)
     shown: ClassVar[int] = 30
 
     def accumulators(self, lg_k: int = LG_K_DEFAULT) -> tuple[Accumulator, ...]:

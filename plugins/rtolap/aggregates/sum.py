@@ -38,6 +38,7 @@ class Sum(Aggregate):
     name: ClassVar[str] = "sum"
     title: ClassVar[str] = "SUM"
     sql_key: ClassVar[str] = "sum"
+    engine_functions: ClassVar[tuple[str, ...]] = ("sum",)
     shown: ClassVar[int] = 10
 
     def mismatch(self, column: ColumnType) -> str:

@@ -11,7 +11,8 @@ import re
 from sqlglot import exp
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
-from rtolap.query.function_names import FUNCTIONS, SESSION_FUNCTIONS, SKETCH_FUNCTIONS, unknown_function
+from rtolap.query.function_names import unknown_function
+from rtolap.query.function_table import NODE_KEYS, ROWS
 
 NODES_MAX = 60_000
 NESTING_MAX = 80  # of what stands within each other: the rules look at all below a node, again and again
@@ -23,7 +24,7 @@ _QUOTED = (exp.Literal, exp.Identifier, exp.National)
 _NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {  # which the parser does without
     exp.Replace: ("replacement",),
 }
-_NAMED = frozenset((*FUNCTIONS, *SESSION_FUNCTIONS, *SKETCH_FUNCTIONS, "row"))
+_NAMED = frozenset((*(row.name for row in ROWS), "row"))
 
 _STATEMENTS = (
     *(exp.Select, exp.Subquery, exp.Union, exp.Except, exp.Intersect, exp.With, exp.CTE, exp.From, exp.Join),
@@ -51,28 +52,8 @@ _OPERATORS = (
     *(exp.Any, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.BitwiseAnd, exp.BitwiseOr),
     *(exp.BitwiseXor, exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.DPipe, exp.Case, exp.If, exp.Cast),
 )
-_FUNCTIONS = (
-    *(exp.Anonymous, exp.Ascii, exp.BitLength, exp.Chr, exp.Concat, exp.ConcatWs, exp.FromBase64, exp.Hex),
-    *(exp.Left, exp.Length, exp.Lower, exp.MD5, exp.NumberToStr, exp.Pad, exp.RegexpReplace, exp.Repeat),
-    *(exp.Replace, exp.Reverse, exp.Right, exp.SHA, exp.SHA2, exp.Space, exp.StrPosition, exp.Stuff),
-    *(exp.Substring, exp.SubstringIndex, exp.ToBase64, exp.Trim, exp.Unhex, exp.Upper),
-    *(exp.Abs, exp.Acos, exp.Asin, exp.Atan, exp.Atan2, exp.Ceil, exp.Cos, exp.Cot, exp.Degrees, exp.Exp),
-    *(exp.Floor, exp.Greatest, exp.Least, exp.Ln, exp.Log, exp.Pi, exp.Pow, exp.Radians, exp.Rand, exp.Round),
-    *(exp.Sign, exp.Sin, exp.Sqrt, exp.Tan, exp.Trunc),
-    *(exp.ConvertTimezone, exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.Date, exp.DateAdd),
-    *(exp.DateDiff, exp.DateSub, exp.DateTrunc, exp.Day, exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear),
-    *(exp.Dayname, exp.Extract, exp.Hour, exp.LastDay, exp.Localtime, exp.Localtimestamp, exp.Minute),
-    *(exp.Month, exp.Quarter, exp.Second, exp.StrToDate, exp.Time, exp.TimeFromParts, exp.TimeToStr),
-    *(exp.Timestamp, exp.TimestampAdd, exp.TimestampDiff, exp.TimestampTrunc, exp.TsOrDsToDate),
-    *(exp.TsOrDsToTimestamp, exp.UnixToTime, exp.UtcDate, exp.UtcTime, exp.UtcTimestamp, exp.Week),
-    *(exp.WeekOfYear, exp.Year),
-    *(exp.Coalesce, exp.Nullif, exp.AnyValue, exp.ApproxDistinct, exp.Avg, exp.BitwiseAndAgg),
-    *(exp.BitwiseOrAgg, exp.BitwiseXorAgg, exp.Count, exp.GroupConcat, exp.Max, exp.Min, exp.Stddev),
-    *(exp.StddevPop, exp.StddevSamp, exp.Sum, exp.Variance, exp.VariancePop, exp.BitmapCount),
-    *(exp.CumeDist, exp.DenseRank, exp.FirstValue, exp.Lag, exp.LastValue, exp.Lead, exp.NthValue, exp.Ntile),
-    *(exp.PercentRank, exp.Rank, exp.RowNumber),
-    *(exp.CurrentSchema, exp.CurrentUser, exp.SessionUser, exp.CurrentDatabase, exp.CurrentVersion),
-)
+_BY_KEY: dict[str, type[exp.Expr]] = {kind.key: kind for kind in exp.ALL_FUNCTIONS}
+_FUNCTIONS: tuple[type[exp.Expr], ...] = (exp.Anonymous, *(_BY_KEY[key] for key in NODE_KEYS))
 ALLOWED: frozenset[type[exp.Expr]] = frozenset((*_STATEMENTS, *_PARTS, *_OPERATORS, *_FUNCTIONS))
 
 
