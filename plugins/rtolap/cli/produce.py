@@ -24,7 +24,9 @@ app = typer.Typer(help="Send records.")
 @app.command()
 def produce(
     source: Annotated[str, typer.Argument(help="A file with one JSON document a line, or `flights`.")],
-    topic: Annotated[str | None, typer.Option(help="Topic to write; by default `flights`, or the file's stem.")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="Topic to write; by default `flights`, or the file's stem.")
+    ] = None,
     rate: Annotated[
         float | None, typer.Option(min=0.1, help="Records per second; as fast as it goes.")
     ] = None,
