@@ -10,7 +10,7 @@ import pytest
 from rtolap.base.errors import OutOfRange, QueryError, RtolapError, UnknownFunction
 from rtolap.query.approval.engine_tree import EngineTexts
 from rtolap.query.engine import Engine
-from rtolap.query.function_names import FUNCTIONS
+from rtolap.query.functions.names import FUNCTIONS
 from rtolap.query.sql.dialect import engine_sql
 from rtolap.query.sql.parser import parse
 from rtolap.query.statement_service import QueryService

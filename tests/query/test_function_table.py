@@ -13,9 +13,10 @@ from rtolap.aggregates.bit_or import BitOr
 from rtolap.aggregates.function import Aggregate
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.column_types import BIGINT
-from rtolap.query import function_names, function_table
 from rtolap.query.approval import engine_tree, nodes
 from rtolap.query.checksums import CRC32
+from rtolap.query.functions import names as function_names
+from rtolap.query.functions import table as function_table
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from sqlglot import exp
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from rtolap.base.errors import QueryError, UnknownFunction
-from rtolap.query import function_names
 from rtolap.query.durations import durations_us, time_text
+from rtolap.query.functions import names as function_names
 from rtolap.query.mysql.codes import error_code
 from rtolap.query.statement_service import QueryService
 

@@ -24,8 +24,9 @@ from rtolap.base.settings import Settings
 from rtolap.cli.main import MOUNTS, load
 from rtolap.model.durations import format_duration
 from rtolap.model.yaml_files import KINDS
-from rtolap.query import function_names, function_table
 from rtolap.query.approval.nodes import approve
+from rtolap.query.functions import names as function_names
+from rtolap.query.functions import table as function_table
 from rtolap.query.sql.dialect import RtolapSql
 from sqlglot.errors import SqlglotError
 

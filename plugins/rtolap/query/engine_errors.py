@@ -32,7 +32,7 @@ from rtolap.base.errors import (
     UnreadableValue,
     UnsupportedSql,
 )
-from rtolap.query.function_names import unknown_function
+from rtolap.query.functions.names import unknown_function
 
 log = logging.getLogger(__name__)
 

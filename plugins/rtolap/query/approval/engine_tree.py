@@ -17,8 +17,8 @@ import duckdb
 import msgspec
 
 from rtolap.base.errors import SqlSyntaxError, UnknownTable, UnsupportedSql
-from rtolap.query.function_names import unknown_function
-from rtolap.query.function_table import ENGINE_NAMES
+from rtolap.query.functions.names import unknown_function
+from rtolap.query.functions.table import ENGINE_NAMES
 from rtolap.query.macros.registry import NAMES as MACROS
 
 _OPERATORS = (

@@ -11,8 +11,8 @@ import re
 from sqlglot import exp
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
-from rtolap.query.function_names import unknown_function
-from rtolap.query.function_table import NODE_KEYS, ROWS
+from rtolap.query.functions.names import unknown_function
+from rtolap.query.functions.table import NODE_KEYS, ROWS
 
 NODES_MAX = 60_000
 NESTING_MAX = 80  # of what stands within each other: the rules look at all below a node, again and again

@@ -1,7 +1,7 @@
 """The functions of SQL, one row a function: its name, the parser's nodes, the engine's functions.
 
 A new function is a row here. An aggregate of `rtolap.aggregates` has its row already: `aggregate_rows` makes
-it from the registry. `function_names`, `approval.nodes` and `approval.engine_tree` derive their lists from
+it from the registry. `names`, `approval.nodes` and `approval.engine_tree` derive their lists from
 the rows. Macros of `query.macros` and operators have lists of their own.
 """
 

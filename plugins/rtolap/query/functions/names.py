@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 
 from rtolap.base.errors import UnknownFunction
-from rtolap.query import function_table
-from rtolap.query.function_table import SqlFunction
+from rtolap.query.functions import table as function_table
+from rtolap.query.functions.table import SqlFunction
 
 
 def _names(rows: tuple[SqlFunction, ...]) -> tuple[str, ...]:
