@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -36,6 +36,7 @@ from rtolap.query.session import Session
 from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.workers import messages, packing, pool
 from rtolap.query.workers.pool import WorkerPool
+from rtolap.query.workers.session import SUM
 
 from tests.support.hostile.hostile_texts import GREEDY
 from tests.support.query.query_world import QueryWorld
@@ -223,6 +224,38 @@ def test_workers_outlive_their_fork_server_and_there_is_another_one(
     ending.close()
 
 
+def test_while_all_workers_are_at_work_another_is_started_for_the_next_statement(
+    tmp_path: Path, timeouts: Timeouts
+) -> None:
+    ending = Cancellation(timeouts, 120_000)
+    options: dict[str, Any] = {"spill_folder": str(tmp_path / "spill"), "warm": 1}
+    with WorkerPool(MEMORY_BYTES, 1, 3, Metrics("query"), **options) as workers, ExitStack() as sessions:
+        for working in (1, 2):
+            sessions.enter_context(workers.session(ending))
+            assert len(workers.workers()["working"]) == working
+            assert len(workers._idle) == 1
+        sessions.enter_context(workers.session(ending))
+        assert workers._idle == [], "there are no more than statements may run at a time"
+    ending.close()
+
+
+def test_a_spare_worker_is_not_started_again_and_again_while_all_take_too_much(
+    tmp_path: Path, timeouts: Timeouts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statement that takes the most is ended then."""
+    monkeypatch.setattr(pool, "_WORTH_BYTES", 0)  # every idle worker is ended first
+    ending = Cancellation(timeouts, 120_000)
+    options: dict[str, Any] = {"spill_folder": str(tmp_path / "spill"), "warm": 1}
+    with WorkerPool(MEMORY_BYTES, 1, 3, Metrics("query"), **options) as workers:
+        session = workers.session(ending)
+        worker = next(iter(workers._working))
+        workers.bound_bytes = 1
+        wait_until(lambda: worker.killed == SUM)
+        assert workers._started == 2
+        session.close()
+    ending.close()
+
+
 def test_a_fork_server_that_ended_is_none(tmp_path: Path, timeouts: Timeouts) -> None:
     ending = Cancellation(timeouts, 120_000)
     with (
@@ -282,6 +315,7 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.metrics import Metrics
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.workers.pool import WorkerPool
+from rtolap.query.workers.session import SUM
 pool = WorkerPool(128 << 20, 1, 4, Metrics("query"), spill_folder=sys.argv[1], warm=2)
 endings = [Cancellation(Timeouts(SystemClock()), 600_000) for _ in range(2)]
 sessions = [pool.session(ending) for ending in endings]

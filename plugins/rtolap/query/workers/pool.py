@@ -69,10 +69,16 @@ class WorkerPool(Sessions):
         spill_free_bytes_min: int = 0,
         warm: int | None = None,
     ) -> None:
-        """`spill_free_bytes_min`: of the disk of `spill_folder`. `warm`: workers that are kept though no
-        statement needs them; None: as many as there are processors."""
+        """Start the workers that are kept warm, without waiting until they are ready.
+
+        Args:
+            spill_free_bytes_min: what stays free of the disk of `spill_folder`.
+            warm: workers that stay though no statement needs them; None: as many as there are processors.
+                While all workers are at work one more is started, so that the next statement does not wait for it.
+        """
         self.bound_bytes = bound_bytes(memory_bytes)
         self._grown_bytes = memory_bytes // 2 + _BEYOND_BYTES
+        self._workers_max = workers_max
         self._warm = min(warm if warm is not None else len(os.sched_getaffinity(0)), workers_max)
         self._spills = Spills(Path(spill_folder), spill_free_bytes_min)
         self._spills.clear_left()
@@ -142,7 +148,8 @@ class WorkerPool(Sessions):
                     self._working.add(worker)
                 if len(self._working) == 1:
                     self._changed.notify_all()  # a thread looks at their memory
-                return worker
+            self._keep_warm()
+            return worker
         finally:
             for grown_worker in grown:
                 self._give_back(grown_worker, GROWN)
@@ -184,10 +191,14 @@ class WorkerPool(Sessions):
         """Does not wait until they are ready."""
         with self._changed:
             try:
-                while not self._closed and len(self._idle) + len(self._working) < self._warm:
+                while not self._closed and self._wants_more():
                     self._idle.insert(0, self._start())
             except Unavailable as error:  # the next statement gets the error
                 log.warning("%s", error)
+
+    def _wants_more(self) -> bool:
+        workers = len(self._idle) + len(self._working)
+        return workers < self._warm or (self._warm > 0 and not self._idle and workers < self._workers_max)
 
     def _look(self) -> None:
         quiet = 0
@@ -222,7 +233,7 @@ class WorkerPool(Sessions):
                 if is_idle:
                     self._idle.remove(largest)
             if is_idle:
-                self._give_back(largest, GROWN)
+                self._end(largest, GROWN)  # without one in its place, which would be ended too
             return
         largest = max(working, key=lambda worker: taken[worker], default=None)
         if largest is not None:
