@@ -74,7 +74,7 @@ class WorkerPool(Sessions):
         Args:
             spill_free_bytes_min: what stays free of the disk of `spill_folder`.
             warm: workers that stay though no statement needs them; None: as many as there are processors.
-                While all workers are at work one more is started, so that the next statement does not wait for it.
+                While all workers are at work one more is started: the next statement does not wait for it.
         """
         self.bound_bytes = bound_bytes(memory_bytes)
         self._grown_bytes = memory_bytes // 2 + _BEYOND_BYTES
