@@ -21,7 +21,11 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.in_memory import IN_MEMORY
 
-pytest_plugins = ["tests.support.runs.failures", "tests.support.runs.time_budget"]
+pytest_plugins = [
+    "tests.support.runs.busy_loops",
+    "tests.support.runs.failures",
+    "tests.support.runs.time_budget",
+]
 
 _PROJECT = Path(__file__).resolve().parents[1]
 _TESTS = _PROJECT / "tests"
