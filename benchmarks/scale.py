@@ -1,0 +1,326 @@
+"""How large records, views and the coordinator's periodic work become: the real code over stores in memory.
+
+    python -m benchmarks.scale [--partitions 1000 --partitions 10000] [--receivers 200] [--cubes 1000]
+                               [--days 365] [--segments 240] [--json]
+
+Seeded. A cube's hourly segments are closed by replica sets of two receivers each and become READY by the
+functions that services use. `--segments` of them are made; sizes of `--days` follow from their mean, and are
+marked with `*` where not all were made. Time is that of one processor without a network: `requests` says how
+many round trips to ZooKeeper come on top of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from rtolap.base.errors import RtolapError
+from rtolap.coordinator.applications.registry import Applications
+from rtolap.coordinator.closable import Closable
+from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.coordinator.members import Members
+from rtolap.coordinator.watermarks import Watermarks
+from rtolap.metadata import segments
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.forwarding import ForwardingStore
+from rtolap.metadata.records import BuildAttempt, CubeControl, ReceiverRecord, SegmentRecord
+from rtolap.metadata.store import Operation, Versioned
+from rtolap.metadata.view import SegmentView
+from rtolap.model.offsets import PartRange
+from rtolap.model.segment import SegmentRange, StagedPart
+from rtolap.protocols.coordinator import messages as wire
+
+from tests.support.cubes.flights import flights_schema
+from tests.support.twins.clock import ManualClock
+from tests.support.twins.metadata import MemoryEnsemble, MemoryStore
+
+HOUR_MS = 3_600_000
+START_MS = 1_700_000_400_000 // HOUR_MS * HOUR_MS
+HOURS_PER_DAY = 24
+CUBES_OF_A_HEALTH_CHECK = 20
+PLANS = 20
+
+
+class CountingStore(ForwardingStore):
+    """Counts the requests that a service sends, and the bytes that it gets."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self.requests = 0
+        self.read_bytes = 0
+
+    def get(self, path: str) -> Versioned | None:
+        self.requests += 1
+        node = super().get(path)
+        self.read_bytes += len(node.data) if node else 0
+        return node
+
+    def children(self, path: str) -> tuple[str, ...]:
+        self.requests += 1
+        return super().children(path)
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        self.requests += 1
+        super().commit(operations)
+
+
+@dataclass
+class Figure:
+    """One line of the table.
+
+    Attributes:
+        what: what was done or is kept.
+        seconds: processor time; None where it is a size.
+        requests: to ZooKeeper.
+        bytes: kept, or read from ZooKeeper.
+        note: what the figure is of; `*` where it was extrapolated.
+    """
+
+    what: str
+    seconds: float | None = None
+    requests: int | None = None
+    bytes: int | None = None
+    note: str = ""
+
+
+@dataclass
+class World:
+    """A cluster in memory.
+
+    Attributes:
+        sets: replica set → its partitions.
+    """
+
+    partitions: int
+    receivers: int
+    seed: int = 1
+    clock: ManualClock = field(default_factory=lambda: ManualClock(START_MS))
+    sets: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self.ensemble = MemoryEnsemble()
+        self.store = CountingStore(MemoryStore(self.ensemble))
+        self.metadata = ClusterMetadata(self.store, self.clock)
+        names = [f"rs{number}" for number in range(max(1, self.receivers // 2))]
+        self.sets = {
+            name: tuple(range(at, self.partitions, len(names)))
+            for at, name in enumerate(names)
+            if at < self.partitions
+        }
+
+    def make_cube(self, name: str) -> None:
+        schema = flights_schema()
+        if not self.metadata.cubes():
+            self.metadata.create_table(schema.table)
+        self.metadata.create_cube(msgspec.structs.replace(schema.cube, name=name))
+        control = CubeControl(
+            enabled=True,
+            assignment=self.sets,
+            assignment_epoch=1,
+            first_offsets=dict.fromkeys(range(self.partitions), 0),
+        )
+        self.metadata.update_control(name, lambda _: control)
+
+    def kept_bytes(self, prefix: str) -> list[int]:
+        return [len(node.data) for path, node in self.ensemble.nodes.items() if path.startswith(prefix)]
+
+    def measured(self, what: str, work: Callable[[], Any], note: str = "") -> Figure:
+        requests, read = self.store.requests, self.store.read_bytes
+        began_s = time.process_time()
+        work()
+        spent_s = time.process_time() - began_s
+        sent, got = self.store.requests - requests, self.store.read_bytes - read
+        return Figure(what, round(spent_s, 4), sent, got, note)
+
+
+def close_segment(world: World, cube: str, window: SegmentRange, offsets: dict[int, int]) -> int:
+    """Have each replica set close its partitions and report its part, as leaders do. Return the bytes of the
+    largest record on the way.
+    """
+    largest = 0
+    first = dict.fromkeys(range(world.partitions), 0)
+    for name, partitions in world.sets.items():
+        vector = {partition: offsets[partition] for partition in partitions}
+
+        def closed(record: SegmentRecord, vector: dict[int, int] = vector, by: str = name) -> SegmentRecord:
+            return segments.close(record, vector, now_ms=world.clock.now_ms(), by=by)
+
+        world.metadata.update_segment(cube, window, closed)
+    for name, partitions in world.sets.items():
+        path = f"staged/{cube}/{window.name}/v1/{name}-a"
+
+        def joined(
+            record: SegmentRecord, name: str = name, path: str = path, partitions: Any = partitions
+        ) -> SegmentRecord:
+            ranges = tuple(
+                PartRange(p, record.covered.get(p, 0), record.target[p]) for p in sorted(partitions)
+            )
+            part = StagedPart(name, path, ranges, rows=1000, events=5000, bytes=50_000)
+            return segments.add_part(
+                record, part, partitions=range(world.partitions), first=first, now_ms=world.clock.now_ms()
+            )
+
+        after = world.metadata.update_segment(cube, window, joined)
+        largest = max(largest, len(msgspec.json.encode(after)))
+    return largest
+
+
+def promote_segment(world: World, cube: str, window: SegmentRange) -> None:
+    attempt = BuildAttempt("b" * 12, 1, world.clock.now_ms(), f"history/{cube}/{window.name}/v1-b")
+    world.metadata.update_segment(cube, window, lambda record: segments.start_build(record, attempt))
+    world.metadata.update_segment(
+        cube,
+        window,
+        lambda record: segments.promote(record, "b" * 12, events=5000, now_ms=world.clock.now_ms()),
+    )
+
+
+def ready_copies(world: World, cube: str, model: SegmentRecord, count: int) -> None:
+    """Further READY segments like this one, each with offsets of its own."""
+    for number in range(1, count):
+        start_ms = model.start_ms + number * HOUR_MS
+        step = number * world.random.randrange(900, 1100)
+        covered = {partition: offset + step for partition, offset in model.covered.items()}
+        window = SegmentRange(start_ms, start_ms + HOUR_MS)
+        record = msgspec.structs.replace(
+            model,
+            start_ms=start_ms,
+            end_ms=window.end_ms,
+            covered=covered,
+            location=f"{model.location}{number}",
+        )
+        world.metadata.update_segment(cube, window, lambda _, record=record: record)  # type: ignore[misc]
+
+
+def history_figures(partitions: int, receivers: int, days: int, made: int) -> list[Figure]:
+    """Records of one cube: a close, the records of a year, and what a service that follows them holds."""
+    world, cube = World(partitions, receivers), "flights"
+    world.make_cube(cube)
+    window = SegmentRange(START_MS, START_MS + HOUR_MS)
+    offsets = {p: world.random.randrange(10**9, 10**10) for p in range(partitions)}
+    largest: list[int] = []
+    figures: list[Figure] = []
+    try:
+        close = world.measured(
+            "close a segment",
+            lambda: largest.append(close_segment(world, cube, window, offsets)),
+            f"{len(world.sets)} replica sets, one after the other",
+        )
+    except RtolapError as error:
+        return [Figure("close a segment", note=f"refused: {error}")]
+    figures += [close, Figure("largest record while it closes", bytes=largest[0])]
+    promote_segment(world, cube, window)
+    model = world.metadata.segment(cube, window.name)
+    assert model is not None
+    wanted = days * HOURS_PER_DAY
+    count = min(made, wanted)
+    ready_copies(world, cube, model, count)
+    mark = "" if count == wanted else f"* of {count}"
+    sizes = world.kept_bytes(f"/cubes/{cube}/segments/") or world.kept_bytes("/")
+    figures.append(Figure("READY record", bytes=sorted(sizes)[len(sizes) // 2]))
+    figures.append(Figure(f"ZooKeeper, {days} days", bytes=sum(sizes) * wanted // count, note=mark))
+    tracemalloc.start()
+    views: list[SegmentView] = []
+    start = world.measured("start a view", lambda: views.append(SegmentView(world.metadata, cube)))
+    held_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    factor = wanted / count
+    start.seconds = None  # tracing slows it: once more without
+    again = world.measured("start a view", lambda: views.append(SegmentView(world.metadata, cube)))
+    seconds = round((again.seconds or 0) * factor, 2)
+    requests, read = round((again.requests or 0) * factor), round((again.bytes or 0) * factor)
+    figures.append(Figure(f"a receiver or query service starts, {days} days", seconds, requests, read, mark))
+    figures.append(Figure(f"a view in memory, {days} days", bytes=round(held_bytes * factor), note=mark))
+    for view in views:
+        view.close()
+    world.store.close()
+    return figures
+
+
+def heartbeat_of(world: World, number: int, cubes: Sequence[str], replica_set: str) -> wire.HeartbeatRequest:
+    now_ms = world.clock.now_ms()
+    partitions = {
+        partition: wire.PartitionReport(position=1000 + number, watermark_ms=now_ms, log_end=1000 + number)
+        for partition in world.sets[replica_set]
+    }
+    report = wire.CubeReport(state="CONSUMING", assignment_epoch=1, partitions=partitions)
+    return wire.HeartbeatRequest(
+        receiver_id=f"r{number}",
+        replica_set=replica_set,
+        is_leader=number % 2 == 0,
+        cubes=dict.fromkeys(cubes, report),
+    )
+
+
+def coordinator_figures(receivers: int, cubes: int, partitions: int) -> list[Figure]:
+    """Ticks over all cubes, and health of all receivers where each has some cubes."""
+    world = World(partitions, receivers)
+    names = [f"cube{number}" for number in range(cubes)]
+    for name in names:
+        world.make_cube(name)
+    heartbeats = Heartbeats(world.clock)
+    applications = Applications(world.store, world.clock, lambda: None)
+    watermarks = Watermarks(world.metadata, heartbeats, Closable(applications, world.clock))
+    sets = list(world.sets)
+    held = names[:CUBES_OF_A_HEALTH_CHECK]
+    for number in range(receivers):
+        replica_set = sets[number // 2 % len(sets)]
+        world.metadata.register_receiver(ReceiverRecord(f"r{number}", "127.0.0.1", 7080, replica_set))
+        world.metadata.announce_live(f"r{number}", "first")
+        heartbeats.record(heartbeat_of(world, number, held, replica_set))
+
+    def tick() -> None:
+        for name in world.metadata.cubes():
+            watermarks.tick(name)
+
+    members = Members(world.metadata, heartbeats)
+    figures = [
+        world.measured(f"first tick, {cubes} cubes", tick),
+        world.measured(f"tick without a change, {cubes} cubes", tick),
+        world.measured(
+            f"health of {receivers} receivers, {len(held)} cubes of {cubes}",
+            members.receivers,
+        ),
+    ]
+    applications.close()
+    world.store.close()
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--partitions", type=int, action="append")
+    parser.add_argument("--receivers", type=int, default=200)
+    parser.add_argument("--cubes", type=int, default=1000)
+    parser.add_argument("--days", type=int, default=365)
+    parser.add_argument("--segments", type=int, default=240, help="segments of a year that are really made")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    tables = {
+        f"a cube of {count} partitions": history_figures(
+            count, options.receivers, options.days, options.segments
+        )
+        for count in options.partitions or [1000, 10_000]
+    }
+    tables["a coordinator"] = coordinator_figures(options.receivers, options.cubes, 100)
+    if options.json:
+        print(json.dumps({name: msgspec.to_builtins(figures) for name, figures in tables.items()}))
+        return
+    for name, figures in tables.items():
+        print(f"{name}\n  {'':58}{'seconds':>10}{'requests':>10}{'bytes':>16}")
+        for figure in figures:
+            columns = (figure.seconds, figure.requests, figure.bytes)
+            cells = ["" if value is None else f"{value:,}" for value in columns]
+            print(f"  {figure.what:58}{cells[0]:>10}{cells[1]:>10}{cells[2]:>16}  {figure.note}")
+
+
+if __name__ == "__main__":
+    main()
