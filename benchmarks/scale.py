@@ -28,6 +28,7 @@ from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.members import Members
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata import segments
+from rtolap.metadata.cached import CachedStore
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.forwarding import ForwardingStore
 from rtolap.metadata.records import BuildAttempt, CubeControl, ReceiverRecord, SegmentRecord
@@ -133,6 +134,7 @@ class World:
         return [len(node.data) for path, node in self.ensemble.nodes.items() if path.startswith(prefix)]
 
     def measured(self, what: str, work: Callable[[], Any], note: str = "") -> Figure:
+        assert self.ensemble.settle(), "watches have told of what was done before"
         requests, read = self.store.requests, self.store.read_bytes
         began_s = time.process_time()
         work()
@@ -268,7 +270,8 @@ def coordinator_figures(receivers: int, cubes: int, partitions: int) -> list[Fig
         world.make_cube(name)
     heartbeats = Heartbeats(world.clock)
     applications = Applications(world.store, world.clock, lambda: None)
-    watermarks = Watermarks(world.metadata, heartbeats, Closable(applications, world.clock))
+    ticked = ClusterMetadata(CachedStore(world.store), world.clock)
+    watermarks = Watermarks(ticked, heartbeats, Closable(applications, world.clock))
     sets = list(world.sets)
     held = names[:CUBES_OF_A_HEALTH_CHECK]
     for number in range(receivers):
@@ -278,7 +281,7 @@ def coordinator_figures(receivers: int, cubes: int, partitions: int) -> list[Fig
         heartbeats.record(heartbeat_of(world, number, held, replica_set))
 
     def tick() -> None:
-        for name in world.metadata.cubes():
+        for name in ticked.cubes():
             watermarks.tick(name)
 
     members = Members(world.metadata, heartbeats)

@@ -23,6 +23,7 @@ from rtolap.coordinator.purge import GRACE_MS, Purge
 from rtolap.coordinator.reassignment import Reassignments
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
+from rtolap.metadata.cached import CachedStore
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.requests import Requests
 from rtolap.object_store.store import open_store
@@ -58,7 +59,10 @@ class Coordinator:
         self.heartbeats = Heartbeats(metadata.clock)
         self.applications = Applications(metadata.store, metadata.clock, self.leadership.fence, list_places)
         closable = Closable(self.applications, metadata.clock)
-        self.watermarks = Watermarks(metadata, self.heartbeats, closable)
+        # Ticks look at every cube once a second: what has not changed is not read again.
+        self._cached = CachedStore(metadata.store)
+        self._ticked = ClusterMetadata(self._cached, metadata.clock)
+        self.watermarks = Watermarks(self._ticked, self.heartbeats, closable)
         self.metrics = CoordinatorMetrics(
             metadata, self.leadership, self.heartbeats, self.watermarks, self._views
         )
@@ -90,6 +94,7 @@ class Coordinator:
         self._checker.shutdown(wait=True, cancel_futures=True)
         self.applications.close()
         self._views.close()
+        self._cached.close()
 
     def health(self) -> wire.Health:
         return wire.Health(
@@ -139,7 +144,7 @@ class Coordinator:
             self._tick()
 
     def _tick(self) -> None:
-        cubes = self.metadata.cubes()
+        cubes = self._ticked.cubes()
         for cube in cubes:
             try:
                 self.watermarks.tick(cube)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -13,7 +13,12 @@ from rtolap.coordinator.watermark import Observation
 from rtolap.metadata.records import CubeControl, ReceiverRecord
 from rtolap.model.instants import utc_text
 from rtolap.model.offsets import PartRange
-from rtolap.protocols.coordinator.messages import HeartbeatRequest, PartitionWatermark, ReceiverHealth
+from rtolap.protocols.coordinator.messages import (
+    HeartbeatRequest,
+    PartitionReport,
+    PartitionWatermark,
+    ReceiverHealth,
+)
 
 SILENT_AFTER_MS = 5_000
 LAG_WARN_MS = 300_000  # event time behind the replica that is furthest
@@ -194,40 +199,78 @@ class Heartbeats:
         reports = (heartbeat.request.cubes.get(cube) for heartbeat in self.heard().values())
         return {name for report in reports if report is not None for name in report.active}
 
-    def health(
-        self, record: ReceiverRecord, *, live: bool, controls: Mapping[str, CubeControl]
+    def healths(
+        self, records: Mapping[str, ReceiverRecord], live: Container[str], controls: Mapping[str, CubeControl]
+    ) -> dict[str, tuple[ReceiverHealth, str]]:
+        """Return by name HEALTHY, WARN (with the reason), UNREACHABLE (its session lives, it is silent) or
+        DOWN.
+
+        Each report is looked at twice, however many receivers and cubes there are.
+        """
+        heard = self.heard()
+        furthest = _furthest(heard)
+        assigned: dict[str, list[str]] = {}  # replica set → cubes
+        for cube, control in sorted(controls.items()):
+            for replica_set, partitions in control.assignment.items() if control.enabled else ():
+                if partitions:
+                    assigned.setdefault(replica_set, []).append(cube)
+
+        def reasons(request: HeartbeatRequest) -> Iterator[str]:
+            for cube in assigned.get(request.replica_set, ()):
+                yield from _cube_reasons(cube, controls[cube], request, furthest.get(cube, {}))
+
+        return {name: self._health(heard.get(name), name in live, reasons) for name in records}
+
+    def _health(
+        self,
+        heartbeat: ReceivedHeartbeat | None,
+        is_live: bool,
+        reasons_of: Callable[[HeartbeatRequest], Iterable[str]],
     ) -> tuple[ReceiverHealth, str]:
-        """HEALTHY, WARN (with the reason), UNREACHABLE (its session lives, it is silent) or DOWN."""
         now_ms = self._clock.now_ms()
-        heartbeat = self.heard().get(record.receiver_id)
         if heartbeat is None or now_ms - heartbeat.at_ms > SILENT_AFTER_MS:
-            if not live:
+            if not is_live:
                 return "DOWN", "no session and no heartbeat"
             if heartbeat is None and now_ms - self._since_ms <= SILENT_AFTER_MS:
                 return "WARN", "this coordinator has just begun to lead and waits for a heartbeat"
             return "UNREACHABLE", f"no heartbeat for {SILENT_AFTER_MS} ms although its session lives"
-        reasons = [] if live else ["its ZooKeeper session is lost"]
-        for cube, control in sorted(controls.items()):
-            reasons += self._cube_reasons(cube, control, heartbeat.request)
+        reasons = [] if is_live else ["its ZooKeeper session is lost"]
+        reasons += reasons_of(heartbeat.request)
         return ("WARN", "; ".join(reasons)) if reasons else ("HEALTHY", "")
 
-    def _cube_reasons(self, cube: str, control: CubeControl, heartbeat: HeartbeatRequest) -> list[str]:
-        assigned = set(control.assignment.get(heartbeat.replica_set, ()))
-        report = heartbeat.cubes.get(cube)
-        if not control.enabled or not assigned:
-            return []
-        if report is None:
-            return [f"{cube}: assigned, but not consumed"]
-        reasons = []
-        if report.state == "FAILED" or (report.state == "PAUSED" and not control.paused):
-            reasons.append(f"{cube}: {report.state} {report.reason}".rstrip())
-        if report.partitions and set(report.partitions) != assigned:
-            reasons.append(
-                f"{cube}: consumes {sorted(report.partitions)} where {sorted(assigned)} are assigned"
-            )
-        newest = self.partitions(cube)
-        for partition, mine in sorted(report.partitions.items()):
-            best = newest[partition].watermark_ms if partition in newest else None
-            if best is not None and mine.watermark_ms is not None and best - mine.watermark_ms >= LAG_WARN_MS:
-                reasons.append(f"{cube}/{partition}: {best - mine.watermark_ms} ms behind its replica")
-        return reasons
+
+def _furthest(heard: Mapping[str, ReceivedHeartbeat]) -> dict[str, dict[int, PartitionReport]]:
+    """Return, by cube and partition, the report of the receiver that has read furthest."""
+    furthest: dict[str, dict[int, PartitionReport]] = {}
+    for _, heartbeat in sorted(heard.items()):
+        for cube, report in heartbeat.request.cubes.items():
+            of_cube = furthest.setdefault(cube, {})
+            for partition, mine in report.partitions.items():
+                best = of_cube.get(partition)
+                if best is None or mine.position > best.position:
+                    of_cube[partition] = mine
+    return furthest
+
+
+def _cube_reasons(
+    cube: str, control: CubeControl, heartbeat: HeartbeatRequest, furthest: Mapping[int, PartitionReport]
+) -> list[str]:
+    """Return what is not as it should be with a cube that is assigned to the receiver."""
+    assigned = set(control.assignment[heartbeat.replica_set])
+    report = heartbeat.cubes.get(cube)
+    if report is None:
+        return [f"{cube}: assigned, but not consumed"]
+    reasons = []
+    if report.state == "FAILED" or (report.state == "PAUSED" and not control.paused):
+        reasons.append(f"{cube}: {report.state} {report.reason}".rstrip())
+    if report.partitions and set(report.partitions) != assigned:
+        reasons.append(f"{cube}: consumes {sorted(report.partitions)} where {sorted(assigned)} are assigned")
+    for partition, mine in sorted(report.partitions.items()):
+        best_ms = furthest[partition].watermark_ms
+        if (
+            best_ms is not None
+            and mine.watermark_ms is not None
+            and best_ms - mine.watermark_ms >= LAG_WARN_MS
+        ):
+            reasons.append(f"{cube}/{partition}: {best_ms - mine.watermark_ms} ms behind its replica")
+    return reasons

@@ -22,9 +22,10 @@ class Members:
         live = set(self._metadata.live_receivers())
         controls = {cube: self._metadata.control(cube) for cube in self._metadata.cubes()}
         heartbeats = self._heartbeats.heard()
+        healths = self._heartbeats.healths(records, live, controls)
         answer = []
         for name, record in sorted(records.items()):
-            health, reason = self._heartbeats.health(record, live=name in live, controls=controls)
+            health, reason = healths[name]
             heartbeat = heartbeats.get(name)
             answer.append(
                 wire.ReceiverInfo(

@@ -1,0 +1,119 @@
+"""What the coordinator does again and again costs no more than what has changed, at a reduced size."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from rtolap.coordinator.heartbeats import LAG_WARN_MS, Heartbeats
+from rtolap.metadata.records import CubeControl, ReceiverRecord
+from rtolap.protocols.coordinator import messages as wire
+
+from benchmarks.scale import coordinator_figures, history_figures
+from tests.support.seeds import so_many
+from tests.support.twins.clock import ManualClock
+
+SETS = {"left": ("l1", "l2"), "right": ("r1", "r2")}
+CUBES = ("a", "b", "c")
+STATES = ("CONSUMING", "CONSUMING", "CONSUMING", "PAUSED", "FAILED")
+
+
+def test_a_tick_without_a_change_sends_as_few_requests_for_many_cubes_as_for_few() -> None:
+    few, many = (coordinator_figures(4, cubes, 4)[1] for cubes in (3, 40))
+    assert few.what != many.what
+    assert few.requests == many.requests
+
+
+def test_records_of_many_partitions_are_measured_and_those_that_are_too_large_are_said_to_be() -> None:
+    figures = history_figures(partitions=20, receivers=8, days=1, made=24)
+    by_name = {figure.what: figure for figure in figures}
+    record = by_name["READY record"].bytes
+    assert record is not None
+    assert by_name["ZooKeeper, 1 days"].bytes == pytest.approx(24 * record, rel=0.1)
+    assert all("refused" not in figure.note for figure in figures)
+
+
+def drawn_report(draw: random.Random, now_ms: int) -> wire.CubeReport:
+    partitions = {
+        number: wire.PartitionReport(
+            position=draw.randrange(5),
+            watermark_ms=draw.choice([None, now_ms, now_ms - LAG_WARN_MS, now_ms - 2 * LAG_WARN_MS]),
+        )
+        for number in draw.sample(range(4), draw.randrange(5))
+    }
+    return wire.CubeReport(state=draw.choice(STATES), reason=draw.choice(["", "why"]), partitions=partitions)
+
+
+def expected_reasons(
+    cube: str, control: CubeControl, request: wire.HeartbeatRequest, requests: list[wire.HeartbeatRequest]
+) -> list[str]:
+    """Say the same of one receiver and one cube, by looking at all other receivers."""
+    assigned = control.assignment.get(request.replica_set, ())
+    if not control.enabled or not assigned:
+        return []
+    report = request.cubes.get(cube)
+    if report is None:
+        return [f"{cube}: assigned, but not consumed"]
+    reasons = []
+    if report.state == "FAILED" or (report.state == "PAUSED" and not control.paused):
+        reasons.append(f"{cube}: {report.state} {report.reason}".rstrip())
+    if report.partitions and sorted(report.partitions) != sorted(assigned):
+        reasons.append(f"{cube}: consumes {sorted(report.partitions)} where {sorted(assigned)} are assigned")
+    for number, mine in sorted(report.partitions.items()):
+        others = [
+            other.cubes[cube].partitions[number]
+            for other in sorted(requests, key=lambda other: other.receiver_id)
+            if cube in other.cubes and number in other.cubes[cube].partitions
+        ]
+        best_ms = max(others, key=lambda other: other.position).watermark_ms
+        if (
+            best_ms is not None
+            and mine.watermark_ms is not None
+            and best_ms - mine.watermark_ms >= LAG_WARN_MS
+        ):
+            reasons.append(f"{cube}/{number}: {best_ms - mine.watermark_ms} ms behind its replica")
+    return reasons
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", range(so_many(100)))
+def test_the_health_of_all_receivers_is_that_of_each_looked_at_by_itself(seed: int) -> None:
+    draw, clock = random.Random(seed), ManualClock(1_700_000_000_000)
+    heartbeats = Heartbeats(clock)
+    clock.advance_ms(60_000)
+    records = {
+        name: ReceiverRecord(name, "127.0.0.1", 7080, replica_set)
+        for replica_set, names in SETS.items()
+        for name in names
+    }
+    controls = {
+        cube: CubeControl(
+            enabled=draw.random() < 0.8,
+            paused=draw.random() < 0.3,
+            assignment={name: tuple(draw.sample(range(4), draw.randrange(4))) for name in SETS},
+        )
+        for cube in CUBES
+    }
+    requests = [
+        wire.HeartbeatRequest(
+            receiver_id=name,
+            replica_set=record.replica_set,
+            cubes={cube: drawn_report(draw, clock.now_ms()) for cube in CUBES if draw.random() < 0.8},
+        )
+        for name, record in records.items()
+        if draw.random() < 0.9
+    ]
+    for request in requests:
+        heartbeats.record(request)
+    live = {name for name in records if draw.random() < 0.8}
+    healths = heartbeats.healths(records, live, controls)
+    assert set(healths) == set(records)
+    by_name = {request.receiver_id: request for request in requests}
+    for name, (health, reason) in healths.items():
+        if name not in by_name:
+            assert health == ("UNREACHABLE" if name in live else "DOWN")
+            continue
+        expected = [] if name in live else ["its ZooKeeper session is lost"]
+        for cube in CUBES:
+            expected += expected_reasons(cube, controls[cube], by_name[name], requests)
+        assert (health, reason) == (("WARN", "; ".join(expected)) if expected else ("HEALTHY", ""))
