@@ -33,9 +33,7 @@ import msgspec
 import pyarrow as pa
 import pymysql
 from rtolap.base.clock import SystemClock
-from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.metrics import Metrics
-from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users, password_hash
 from rtolap.cli.serving import switch_often
 from rtolap.cubes.receiver.answers.query_service import answer
@@ -58,6 +56,8 @@ from rtolap.query.http import make_app
 from rtolap.query.lookups import Lookups
 from rtolap.query.mysql.server import MySqlServer
 from rtolap.query.statement_service import Limits, QueryService
+from rtolap.servers.http_server import HttpConnections, HttpServer
+from rtolap.servers.limits import HttpLimits
 
 from benchmarks import events
 from tests.support.twins.kafka_broker import MemoryBroker

@@ -17,10 +17,10 @@ import pytest
 from pyarrow import flight
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.base.metrics import Metrics
-from rtolap.protocols.flight.server import GuardedFlightServer
 from rtolap.protocols.receiver.client import ReceiverClient
 from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
 from rtolap.protocols.storage.client import StorageClient
+from rtolap.servers.flight_server import GuardedFlightServer
 
 TOKEN = "a-token-of-this-test"
 DEADLINE_S = 30.0

@@ -16,7 +16,6 @@ from rich.text import Text
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError
 from rtolap.base.metrics import Metrics
-from rtolap.base.metrics_server import MetricsServer
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import open_administration
 from rtolap.cli.output import console, print_json, print_table, success, text_table, warn
@@ -32,6 +31,8 @@ from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
 from rtolap.fleet.snapshot.rates import RateReader
 from rtolap.model.durations import parse_duration_ms
+from rtolap.servers.limits import HttpLimits
+from rtolap.servers.metrics_server import MetricsServer
 
 _LEAST_EVERY_MS = 200
 
@@ -136,7 +137,11 @@ def serve_metrics(opened: ExitStack, port: int | None) -> StageMetrics | None:
     settings, metrics = Settings(), Metrics(SERVICE)
     gauges = StageMetrics(metrics)
     server = MetricsServer(
-        metrics, host=settings.host, port=port, token=settings.token(), limits=settings.http_limits()
+        metrics,
+        host=settings.host,
+        port=port,
+        token=settings.token(),
+        limits=HttpLimits.from_settings(settings),
     )
     opened.callback(server.close)
     success(f"metrics at {server.url}")

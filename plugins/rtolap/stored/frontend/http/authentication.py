@@ -8,8 +8,8 @@ from __future__ import annotations
 from fastapi import Request
 
 from rtolap.base.errors import Forbidden, Unauthorized
-from rtolap.base.http_guard import caller_of
 from rtolap.base.users import Users
+from rtolap.servers.http_guard import caller_of
 from rtolap.stored.metastore.records import Transaction
 
 

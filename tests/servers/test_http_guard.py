@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
-from rtolap.base.http_guard import caller_of, guard
-from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.metrics import Metrics
-from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users, password_hash
+from rtolap.servers.http_guard import caller_of, guard
+from rtolap.servers.http_server import HttpConnections, HttpServer
+from rtolap.servers.limits import HttpLimits
 
 from tests.support import http_calls
 from tests.support.hostile.exhausted_listener import ExhaustedListener

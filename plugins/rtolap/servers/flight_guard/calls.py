@@ -21,10 +21,10 @@ from collections.abc import Callable
 from hpack import Decoder, HPACKError
 
 from rtolap.base.errors import SessionOffered, Unauthorized
-from rtolap.base.flight_guard import frames
-from rtolap.base.flight_guard.frames import CallRefused, MessageBounds, Refusal
 from rtolap.base.mutual_proof import CALL, HELLO, ServerSessions
-from rtolap.base.server_limits import FlightLimits
+from rtolap.servers.flight_guard import frames
+from rtolap.servers.flight_guard.frames import CallRefused, MessageBounds, Refusal
+from rtolap.servers.limits import FlightLimits
 
 _STREAMS_OF_ROWS = ("/DoPut", "/DoExchange")
 _REFUSED_MAX = 1000

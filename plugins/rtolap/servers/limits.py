@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rtolap.base.settings import Settings
+
 
 @dataclass(frozen=True)
 class HttpLimits:
@@ -27,6 +29,18 @@ class HttpLimits:
     connections_per_address_max: int = 500
     requests_max: int = 512
     requests_per_user_max: int = 384
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> HttpLimits:
+        return cls(
+            head_timeout_s=settings.http_head_timeout_s,
+            body_grace_s=settings.http_body_grace_s,
+            write_timeout_s=settings.http_write_timeout_s,
+            connections_max=settings.http_connections_max,
+            connections_per_address_max=settings.http_connections_per_address_max,
+            requests_max=settings.http_requests_max,
+            requests_per_user_max=settings.http_requests_per_user_max,
+        )
 
 
 @dataclass(frozen=True)
@@ -56,6 +70,15 @@ class FlightLimits:
     write_timeout_s: float = 60.0
     connections_max: int = 1000
     connections_per_address_max: int = 500
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> FlightLimits:
+        return cls(
+            head_timeout_s=settings.flight_head_timeout_s,
+            write_timeout_s=settings.flight_write_timeout_s,
+            connections_max=settings.flight_connections_max,
+            connections_per_address_max=settings.flight_connections_per_address_max,
+        )
 
 
 class Connections:
