@@ -25,11 +25,9 @@ from rtolap.fleet.monitoring.history import append_look, read_looks
 from rtolap.fleet.monitoring.metrics import SERVICE, StageMetrics
 from rtolap.fleet.monitoring.sources import FleetSources, read_sources
 from rtolap.fleet.monitoring.stages import StageWindow, between
-from rtolap.fleet.monitoring.topic_rates import TIMEOUT_S as RATES_TIMEOUT_S
-from rtolap.fleet.monitoring.topic_rates import SourceRates
+from rtolap.fleet.operations.rates import rate_reader
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
-from rtolap.fleet.snapshot.rates import RateReader
 from rtolap.model.durations import parse_duration_ms
 from rtolap.servers.limits import HttpLimits
 from rtolap.servers.metrics_server import MetricsServer
@@ -69,15 +67,6 @@ def declared_sources(path: Path | None) -> FleetSources:
             action="name it by --sources or RTOLAP_FLEET_SOURCES",
         )
     return read_sources(file)
-
-
-def rate_reader(path: Path | None, *, timeout_s: float = RATES_TIMEOUT_S) -> RateReader | None:
-    """Return a reader of rates; None if no sources are declared.
-
-    A snapshot then says that it has no rates.
-    """
-    file = path or Settings().fleet_sources
-    return None if file is None else SourceRates(read_sources(file), timeout_s=timeout_s)
 
 
 def check_options(watch: bool, metrics_port: int | None, looks: Path | None) -> None:
@@ -188,9 +177,8 @@ def shares_of(
     if cluster is None:
         return {}
     with open_administration(cluster) as administration:
-        rates = rate_reader(
-            sources, timeout_s=TIMEOUT_S
-        )  # a broker that is slow may hold up no more than a look
+        # a broker that is slow may hold up no more than a look
+        rates = rate_reader(sources or Settings().fleet_sources, timeout_s=TIMEOUT_S)
         return log_dir_shares(collect_snapshot(administration, SystemClock(), rates))
 
 
