@@ -47,7 +47,7 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, ReceiverRecord
 from rtolap.object_store.store import open_store
 from rtolap.protocols.receiver.client import ReceiverClients
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 from rtolap.query.cluster.view import Cluster
 from rtolap.query.cubes import merged_answer
 from rtolap.query.cubes.history import EmbeddedHistory
@@ -258,7 +258,7 @@ def rolled_up(port: int) -> pa.Table:
         cube=schema.cube.name,
         dimensions=schema.cube.all_dimensions,
         partials=tuple(each.name for each in schema.partials),
-        snapshot=Snapshot(assignment_epoch=1),
+        snapshot=HistorySnapshot(assignment_epoch=1),
     )
     with closing(ReceiverClients(TOKEN)) as clients:
         return clients.at(f"127.0.0.1:{port}").query(query)[0]

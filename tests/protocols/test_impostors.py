@@ -12,7 +12,7 @@ from pyarrow import flight
 from rtolap.base.errors import Impostor, QueryError, RtolapError, Unauthorized
 from rtolap.base.metrics import Metrics
 from rtolap.protocols.receiver.client import ReceiverClient
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import StorageClient
 from rtolap.servers.flight_guard import frames
@@ -23,7 +23,7 @@ from tests.support.hostile.impostors import Between, Pretender, credentials
 from tests.support.stored.storage_rows import SCHEMA, rows, tablet
 
 TOKEN = "the-secret-of-this-cluster"
-QUERY = PartialQuery("cube", (), (), Snapshot({}))
+QUERY = PartialQuery("cube", (), (), HistorySnapshot({}))
 
 
 class Genuine(GuardedFlightServer):

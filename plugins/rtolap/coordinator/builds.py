@@ -184,17 +184,19 @@ class Builds:
             if known is not record:
                 return known
         if record.state in (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED):
-            kept = self._without_lost_parts(record, "requeued")
-            if kept.state is SegmentState.IMMUTABLE:
-                asked_before = bool(kept.state_history) and kept.state_history[-1].event in _UPLOADED_AGAIN
-                if kept is record and not (asked_before or record.base_lost):
+            checked = self._without_lost_parts(record, "requeued")
+            if checked.state is SegmentState.IMMUTABLE:
+                requested_before = (
+                    bool(checked.state_history) and checked.state_history[-1].event in _UPLOADED_AGAIN
+                )
+                if checked is record and not (requested_before or record.base_lost):
                     raise NotYet(
                         f"segment {cube}/{segment} is not uploaded yet, there is nothing to build",
                         expected="parts of all replica sets; those that are there are whole",
                         found=f"{len(record.parts)} parts",
                         action="`rtolap receivers list` tells what its receivers wait for",
                     )
-                return kept
+                return checked
         return self._metadata.update_segment(
             cube, record.range, lambda before: segments.requeue(before, now_ms=now_ms, by="requeued")
         )

@@ -143,7 +143,7 @@ class KafkaConsumer:
         self._consumer.resume(self._topic_partitions(chosen))
 
     @property
-    def broker_trouble(self) -> str | None:
+    def broker_error(self) -> str | None:
         return self._trouble
 
     def close(self) -> None:

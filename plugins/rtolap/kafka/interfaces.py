@@ -184,7 +184,7 @@ class StreamConsumer(Protocol):
 
         NotFound: the topic is gone. OffsetsGone: a position is outside the log; every poll says so until
         `assign` corrects it, for the other partitions' records must not hide it. A broker that is down gives
-        empty batches until it is back; `broker_trouble` names the error.
+        empty batches until it is back; `broker_error` names the error.
         """
 
     def position(self) -> Offsets:
@@ -225,7 +225,7 @@ class StreamConsumer(Protocol):
     def resume(self, partitions: Iterable[int] | None = None) -> None: ...
 
     @property
-    def broker_trouble(self) -> str | None:
+    def broker_error(self) -> str | None:
         """The last error of a connection that has not been followed by a record, for people."""
 
     def close(self) -> None: ...

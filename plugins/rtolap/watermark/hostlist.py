@@ -145,7 +145,7 @@ class Hosts:
         indices[known] = np.where(self._gone[indices[known]], -1, indices[known])
         return indices
 
-    def kept(self) -> Indices:
+    def retained(self) -> Indices:
         """Return the hosts that have not left, for `keep` here, in HostProgress and in HostRates."""
         return (~self._gone).nonzero()[0]
 

@@ -109,7 +109,7 @@ class Applied:
 
 
 @dataclass(slots=True)
-class HostProgress:
+class SourceProgress:
     """The progress of hosts 0 … N−1 (`grow` adds more). Memory: 8 bytes per host and partition that was ever
     reported, twice as much for partitions that another consumer reads again, until it has caught up."""
 

@@ -23,5 +23,5 @@ def test_every_broker_without_a_declared_source_is_named(tmp_path: Path) -> None
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DefinitionError, match="absent.yaml"):
+    with pytest.raises(DefinitionError, match=r"absent\.yaml"):
         rate_reader(tmp_path / "absent.yaml")

@@ -16,7 +16,7 @@ from rtolap.watermark.zones import zone_hint
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ReportColumns:
     """`index` counts in the session's names. `events` is None where they were not counted."""
 
     index: NDArray[np.int32]
@@ -24,7 +24,7 @@ class Columns:
     events: NDArray[np.int64] | None
 
 
-def columns(report: SourceReport) -> Columns:
+def columns(report: SourceReport) -> ReportColumns:
     """Views of the report's bytes. Raises DefinitionError where lengths do not fit, or what counts from 0
     does not."""
     where = f"{report.level}/{report.partition}"
@@ -39,7 +39,7 @@ def columns(report: SourceReport) -> Columns:
             raise DefinitionError(
                 f"{what} of {where} has a negative entry", expected="0 or more", found=int(column.min())
             )
-    return Columns(index.astype(np.int32, copy=False), latest_ms.astype(np.int64, copy=False), events)
+    return ReportColumns(index.astype(np.int32, copy=False), latest_ms.astype(np.int64, copy=False), events)
 
 
 def _read(data: bytes, kind: str, what: str) -> NDArray[np.int64]:
@@ -59,7 +59,7 @@ class _Rows:
     events: NDArray[np.int64] | None
 
 
-def check(report: SourceReport) -> Columns | None:
+def check(report: SourceReport) -> ReportColumns | None:
     """Raises DefinitionError for what cannot be read; None for a report in plain names."""
     if report.hosts_from + len(report.hosts) > HOSTS_MAX:
         raise DefinitionError(
@@ -72,7 +72,9 @@ def check(report: SourceReport) -> Columns | None:
     return None if report.progress else columns(report)
 
 
-def names_after(source: SourceState, report: SourceReport, known: int, columns: Columns | None) -> int | None:
+def names_after(
+    source: SourceState, report: SourceReport, known: int, columns: ReportColumns | None
+) -> int | None:
     """Return how many names the session knows after the report; None if it counts on names that were never
     sent."""
     if report.hosts_from > known or report.hosts_from < 0:
@@ -90,7 +92,11 @@ def learn_names(report: SourceReport, session: SessionNames) -> None:
 
 
 def apply_report(
-    source: SourceState, report: SourceReport, session: SessionNames, columns: Columns | None, now_ms: int
+    source: SourceState,
+    report: SourceReport,
+    session: SessionNames,
+    columns: ReportColumns | None,
+    now_ms: int,
 ) -> list[Refusal]:
     """Call `check`, `names_after` and `learn_names` first. What is refused has had no effect."""
     rows = (
@@ -136,7 +142,7 @@ def missed_names(source: SourceState, session: SessionNames) -> bool:
 
 
 def _named(
-    source: SourceState, report: SourceReport, session: SessionNames, columns: Columns | None
+    source: SourceState, report: SourceReport, session: SessionNames, columns: ReportColumns | None
 ) -> _Rows:
     if columns is not None:
         at = session.indices(source.hosts, source.list_state)[columns.index]
@@ -144,7 +150,7 @@ def _named(
     return _Rows(source.hosts.indices(list(report.progress)), _plain(report), None)
 
 
-def _nameless(source: SourceState, report: SourceReport, columns: Columns | None, now_ms: int) -> _Rows:
+def _nameless(source: SourceState, report: SourceReport, columns: ReportColumns | None, now_ms: int) -> _Rows:
     """Apply a report without names: one host that is on all partitions; the largest sound instant is its
     progress."""
     latest_ms = _plain(report) if columns is None else columns.latest_ms
@@ -161,7 +167,7 @@ def _plain(report: SourceReport) -> NDArray[np.int64]:
     return np.fromiter(fitting, np.int64, len(report.progress))
 
 
-def _names(report: SourceReport, session: SessionNames, columns: Columns | None) -> list[str]:
+def _names(report: SourceReport, session: SessionNames, columns: ReportColumns | None) -> list[str]:
     """Return them in the order of the report's entries."""
     return list(report.progress) if columns is None else [session.names[at] for at in columns.index.tolist()]
 

@@ -99,9 +99,9 @@ class Units:
         for key, until_ms in self._awaited.items():
             marks = published.levels.get(key.level)
             output_ms = None if marks is None else marks.output_ms
-            held_ms = BEFORE_EVERYTHING_MS if output_ms is None else output_ms
+            holds_ms = BEFORE_EVERYTHING_MS if output_ms is None else output_ms
             units_by_level.setdefault(key.level, []).append(
-                Unit(key.processor, key.key_group, held_ms, until_ms)
+                Unit(key.processor, key.key_group, holds_ms, until_ms)
             )
         return units_by_level
 

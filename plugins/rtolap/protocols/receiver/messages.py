@@ -18,7 +18,7 @@ from rtolap.model.predicate import Predicate
 ANSWER_KEY = b"rtolap.answer"
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class HistorySnapshot(msgspec.Struct, frozen=True):
     """The part of a cube that history returns, so that the receiver returns exactly the rest.
 
     versions    segment name → READY version; segments not named here have no history
@@ -44,7 +44,7 @@ class PartialQuery(msgspec.Struct, frozen=True):
     cube: str
     dimensions: tuple[str, ...]
     partials: tuple[str, ...]
-    snapshot: Snapshot
+    snapshot: HistorySnapshot
     filter: Predicate | None = None
     at_least: dict[int, int] = {}
     timeout_ms: int = 30_000

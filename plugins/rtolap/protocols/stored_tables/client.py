@@ -131,9 +131,9 @@ class StoredTablesClient(Closeable):
     def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
         return self._send("GET", _path(name) + "/partitions", tuple[PartitionInfo, ...])
 
-    def add_partition(self, name: TableName, asked: AddPartition) -> TableInfo:
+    def add_partition(self, name: TableName, request: AddPartition) -> TableInfo:
         """Raises NotFound, DefinitionError, Refused, NotYet."""
-        return self._change("POST", _path(name) + "/partitions", TableInfo, asked)
+        return self._change("POST", _path(name) + "/partitions", TableInfo, request)
 
     def drop_partition(self, name: TableName, partition: str, *, if_exists: bool = False) -> TableInfo:
         """Raises NotFound, DefinitionError, NotYet."""
