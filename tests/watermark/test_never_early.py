@@ -16,7 +16,7 @@ from rtolap.watermark.hostlist import Hosts
 from rtolap.watermark.progress import SourceProgress
 from rtolap.watermark.rules import Deficit, HostPrecise, Rule
 from rtolap.watermark.snapshot import NEVER, SourceSnapshot
-from rtolap.watermark.topology import NO_MARKS, combine
+from rtolap.watermark.topology import Marks, combine
 
 from tests.support.seeds import so_many
 
@@ -72,7 +72,7 @@ def state_history(rng: random.Random, rule: Rule) -> None:
     names = [f"h{at}" for at in range(rng.randint(1, 6))]
     listed = list(names)
     hosts.replace(listed, world.now_ms, 20)
-    marks = NO_MARKS
+    marks = Marks({})
     for _ in range(12):
         if rng.random() < 0.2:
             listed = rng.sample(names, rng.randint(1, len(names)))

@@ -8,9 +8,10 @@ import random
 import pytest
 from rtolap.model.application import Application, Operator, Sink, Source
 from rtolap.watermark.chain import Chain
-from rtolap.watermark.topology import NO_MARKS, LevelMarks, Marks, Unit, combine
+from rtolap.watermark.topology import LevelMarks, Marks, Unit, combine
 
 NOW_MS = 1_000_000
+NO_MARKS = Marks({})
 TWO = Application(
     name="a",
     sources=(Source(name="s"), Source(name="t")),

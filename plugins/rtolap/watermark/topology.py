@@ -38,9 +38,6 @@ class Marks(msgspec.Struct, frozen=True):
     raised: int = 0
 
 
-NO_MARKS = Marks({})
-
-
 def combine(
     application: Application,
     inputs: Mapping[str, int | None],

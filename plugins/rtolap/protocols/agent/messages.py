@@ -36,7 +36,6 @@ _FILE_NAME = _KEY
 _TASK_LABEL = "task"
 
 LIVE_STATES = frozenset({"PENDING", "RUNNING", "BACKOFF", "STOPPING"})
-FINAL_STATES = frozenset({"STOPPED", "SUCCEEDED", "FAILED"})
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
