@@ -194,7 +194,7 @@ class Builds:
                         f"segment {cube}/{segment} is not uploaded yet, there is nothing to build",
                         expected="parts of all replica sets; those that are there are whole",
                         found=f"{len(record.parts)} parts",
-                        action="`rtolap receivers list` tells what its receivers wait for",
+                        action="`rtolap receivers list` shows what its receivers wait for",
                     )
                 return checked
         return self._metadata.update_segment(

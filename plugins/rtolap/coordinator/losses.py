@@ -82,7 +82,7 @@ class Losses:
         return (
             f"lost: neither receivers nor Kafka hold offsets {offsets_text(lost)}; {shown} wait for them: "
             f"start the receivers of {', '.join(sets)} that are down, one may hold them; if none does, "
-            f"`rtolap segments accept-loss {cube} {first} --reason TEXT` lets history go on without them"
+            f"`rtolap segments accept-loss {cube} {first} --reason TEXT` continues history without them"
         )
 
     def accept(self, cube: str, segment: str, *, by: str, reason: str) -> SegmentRecord:
@@ -113,7 +113,7 @@ class Losses:
                 f"segment {cube}/{segment} ({record.state.value}) is not known to wait for lost events",
                 expected="a receiver that is FAILED because Kafka no longer holds its offsets",
                 found=f"lost now: {offsets_text(lost)}" if lost else "none",
-                action="`rtolap describe` tells what the cube waits for, `rtolap segments requeue` has parts "
+                action="`rtolap describe` shows what the cube waits for, `rtolap segments requeue` has parts "
                 "uploaded again",
             )
         loss = _loss(control, window, lost, list(records.values()), self._metadata.clock.now_ms(), by, reason)

@@ -124,8 +124,10 @@ class Batch:
     """Records in the order in which they arrived; offsets grow within each partition.
 
     `create_ms` is the record's timestamp, -1 where it has none; `statements` what its header
-    `WATERMARK_HEADER` says, None where it has none. Both are None unless the consumer was opened for
-    them. `epochs`: the leader epochs of the records, without partitions of which the broker tells none.
+    `WATERMARK_HEADER` says, None where it has none. Both are None unless the consumer was opened for them.
+
+    Attributes:
+        epochs: the leader epochs of the records, without partitions of which the broker tells none.
     """
 
     values: list[bytes | None]

@@ -37,7 +37,11 @@ _OPERATIONS = {"Read": AclOperation.READ, "Write": AclOperation.WRITE, "Describe
 
 @dataclass(frozen=True)
 class Need:
-    """A right that is needed: `operation` on `topic`. `creates`: the topic is made where it is missing."""
+    """A right that is needed: `operation` on `topic`.
+
+    Attributes:
+        creates: the topic is made where it is missing.
+    """
 
     topic: str
     operation: Operation

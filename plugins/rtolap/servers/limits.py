@@ -13,10 +13,10 @@ from rtolap.base.settings import Settings
 class HttpLimits:
     """The limits of one HTTP server. Where each one holds: `http_guard`, `http_protocol`, `http_server`.
 
-    `requests_per_user_max`: of `requests_max`, for one user or for the token.
-
-    `body_bytes_per_s_min` is what a body has to come with on average, after `body_grace_s`; time during which
-    the server itself does not take more does not count.
+    Attributes:
+        body_bytes_per_s_min: average speed that a body has to reach after `body_grace_s`. Time during which
+            the server itself does not take more does not count.
+        requests_per_user_max: of `requests_max`, for one user or for the token.
     """
 
     head_bytes_max: int = 64 << 10
@@ -47,15 +47,17 @@ class HttpLimits:
 class FlightLimits:
     """The limits of one Flight endpoint.
 
-    head_timeout_s         from the connection's beginning until a call with the token has come
-    head_bytes_max         a call's header block, as it is sent and unpacked: gRPC itself takes no more
-    early_bytes_max, early_frames_max   until the first call's head, and that: unpacking costs processor time
-    message_bytes_max      one message from a client: tickets, actions and their like
-    batch_bytes_max        one message of a stream of rows (DoPut, DoExchange); None: `message_bytes_max`
-    calls_max              calls under way on one connection; it is announced, and clients hold more back
-    restless_frames_max, restless_frames_per_s   frames that cost the server and bring nothing: cancelled
-                           calls, pings, settings; a burst, and what may come all the time
-    write_timeout_s        what was read of an answer, at most 256 KiB, is taken by the client in this time
+    Attributes:
+        head_timeout_s: from the connection's beginning until a call with the token has come.
+        head_bytes_max: a call's header block, as it is sent and unpacked: gRPC itself takes no more.
+        early_bytes_max, early_frames_max: until the first call's head, and that: unpacking costs processor
+            time.
+        message_bytes_max: one message from a client: tickets, actions and their like.
+        batch_bytes_max: one message of a stream of rows (DoPut, DoExchange); None: `message_bytes_max`.
+        calls_max: calls under way on one connection; it is announced, and clients hold more back.
+        restless_frames_max, restless_frames_per_s: frames that cost the server and bring nothing: cancelled
+            calls, pings, settings; a burst, and what may come all the time.
+        write_timeout_s: what was read of an answer, at most 256 KiB, is taken by the client in this time.
     """
 
     head_timeout_s: float = 10.0

@@ -40,7 +40,8 @@ class Leaving:
 class Hosts:
     """Columns over an index that stays a host's own until `keep`.
 
-    `joined`: the epoch in which each host began to count; what was known of it before that is forgotten.
+    Attributes:
+        joined: the epoch in which each host began to count; what was known of it before that is forgotten.
     """
 
     epoch: int = 0

@@ -105,8 +105,11 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """A host that has not reached an instant. `share_ppm`: of a window's events, how many it may still
-    owe."""
+    """A host that has not reached an instant.
+
+    Attributes:
+        share_ppm: of a window's events, how many it may still owe.
+    """
 
     host: str
     latest_ms: int | None

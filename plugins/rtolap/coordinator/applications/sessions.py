@@ -49,8 +49,15 @@ class SessionNames:
 
 @dataclass(slots=True)
 class ReportSession:
-    """A client's session. `refused`: entries of the batch with that `sequence`, for a client that repeats
-    it."""
+    """The session in which a client reports.
+
+    Attributes:
+        sequence: number of the last batch that was taken; -1 before the first.
+        heard_ms: time of the last batch, by this leader's clock.
+        known: the client has begun the session with this leader.
+        refused: entries of the batch with that `sequence`, for a client that repeats it.
+        names: by level, the hosts that the session has named.
+    """
 
     sequence: int
     heard_ms: int

@@ -17,7 +17,13 @@ from rtolap.watermark.zones import zone_hint
 
 @dataclass(frozen=True, slots=True)
 class ReportColumns:
-    """`index` counts in the session's names. `events` is None where they were not counted."""
+    """The columns of a report, an entry for each host.
+
+    Attributes:
+        index: position of the host in the session's names.
+        latest_ms: event time up to which the host has been read.
+        events: number of events since the report before; None where they were not counted.
+    """
 
     index: NDArray[np.int32]
     latest_ms: NDArray[np.int64]
@@ -52,7 +58,13 @@ def _read(data: bytes, kind: str, what: str) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """An entry each: which host (−1 if not listed), its latest instant, and how many events, if counted."""
+    """The entries of a report by the index of their host in the list.
+
+    Attributes:
+        at: index of the host; −1 where it is not listed.
+        latest_ms: event time up to which the host has been read.
+        events: number of events since the report before; None where they were not counted.
+    """
 
     at: NDArray[np.int64]
     latest_ms: NDArray[np.int64]

@@ -66,7 +66,7 @@ class Units:
         self._awaited.pop(key, None)
 
     def expire(self, now_ms: int) -> tuple[UnitKey, ...]:
-        """Let those go whose lease has ended."""
+        """Forget the units whose lease has ended. Return their keys."""
         over = [key for key, unit in self._units.items() if unit.lease_until_ms <= now_ms]
         over += [key for key, until_ms in self._awaited.items() if until_ms <= now_ms]
         for key in over:

@@ -82,7 +82,7 @@ class KafkaUsage(KafkaRights):
         self, groups: Collection[ListedGroup]
     ) -> dict[str, tuple[GroupMember, ...] | RtolapError]:
         found: dict[str, tuple[GroupMember, ...] | RtolapError] = {
-            known.group: Refused("members of streams groups are not told")
+            known.group: Refused("brokers do not describe the members of streams groups to this client")
             for known in groups
             if known.kind == STREAMS_GROUP
         }

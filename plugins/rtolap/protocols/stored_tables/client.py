@@ -52,8 +52,12 @@ T = TypeVar("T")
 
 @dataclass
 class _Request:
-    """`request_id`: of a change; None for what only reads. `in_doubt`: a front end was sent the change and
-    did not answer."""
+    """A request of a client.
+
+    Attributes:
+        request_id: of a change; None for what only reads.
+        in_doubt: a front end was sent the change and did not answer.
+    """
 
     method: str
     path: str

@@ -31,11 +31,13 @@ class Presence(Protocol):
 
 
 class WatermarkReader:
-    """The reader of one consumer of some partitions of the topic, for the consuming thread; never blocks.
+    """The reader of the watermarks in some partitions of a topic, for the consuming thread. It never blocks.
 
-    `producers`: those known beforehand. One that is known and silent in a partition in which others have
-    statements is reported there as before everything; a partition without statements is not reported at
-    all, and so named as awaited.
+    A known producer without a statement in a partition in which others have one is reported there as before
+    everything. A partition without statements is not reported at all, and is awaited by name.
+
+    Args:
+        producers: names of the producers that are known beforehand.
     """
 
     def __init__(
