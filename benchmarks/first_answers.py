@@ -44,7 +44,7 @@ from rtolap.kafka.interfaces import OutRecord
 from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import AggregationGroup, Schema
 from rtolap.model.predicate import Compare
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 
 from benchmarks import events
 from tests.support.twins.kafka_broker import MemoryBroker
@@ -135,7 +135,7 @@ class Ways:
             self._schema.cube.name,
             ("country",),
             ("__rows", "bytes_sent__sum"),
-            Snapshot(),
+            HistorySnapshot(),
             FILTER if self._filtered else None,
         )
         progress = Progress(idle_after_s=1.0)

@@ -23,7 +23,7 @@ from pyarrow import flight
 from rtolap.base.metrics import Metrics
 from rtolap.base.mutual_proof import ServerSessions
 from rtolap.cli.serving import switch_often
-from rtolap.protocols.flight.server import GuardedFlightServer, TokenFactory
+from rtolap.servers.flight_server import GuardedFlightServer, TokenFactory
 
 TOKEN = "bench"
 CALLS = 1000

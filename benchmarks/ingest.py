@@ -38,7 +38,7 @@ from rtolap.kafka.producer import KafkaProducer
 from rtolap.kafka.settings import consumer_settings
 from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import Schema
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 
 from benchmarks import events
 from benchmarks.command_line import new_parser
@@ -107,7 +107,7 @@ def ingested(bootstrap: str, total: int, schema: Schema) -> int:
         )
         while sum(core.state.positions.values()) < total:
             core.step(view, 1.0)
-        query = PartialQuery(schema.cube.name, ("country",), ("__rows", "price__sum"), Snapshot())
+        query = PartialQuery(schema.cube.name, ("country",), ("__rows", "price__sum"), HistorySnapshot())
         table = answer(
             schema, core.state, query, owned=partitions, receiver_id="bench", progress=core.progress
         )

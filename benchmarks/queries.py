@@ -41,7 +41,7 @@ import numpy as np
 import pyarrow as pa
 from pymysql.constants.COMMAND import COM_QUERY
 from rtolap.protocols.receiver.client import ReceiverClients
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 
 from benchmarks import events
 from benchmarks.command_line import new_parser
@@ -139,7 +139,7 @@ def rolled_up(services: Services) -> pa.Table:
         cube=schema.cube.name,
         dimensions=schema.cube.all_dimensions,
         partials=tuple(each.name for each in schema.partials),
-        snapshot=Snapshot(),
+        snapshot=HistorySnapshot(),
     )
     (receiver,) = services.coordinator.receivers()
     with closing(ReceiverClients(TOKEN)) as clients:

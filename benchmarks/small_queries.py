@@ -33,9 +33,7 @@ import msgspec
 import pyarrow as pa
 import pymysql
 from rtolap.base.clock import SystemClock
-from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.metrics import Metrics
-from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users, password_hash
 from rtolap.cli.serving import switch_often
 from rtolap.cubes.receiver.answers.query_service import answer
@@ -49,7 +47,7 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, ReceiverRecord
 from rtolap.object_store.store import open_store
 from rtolap.protocols.receiver.client import ReceiverClients
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 from rtolap.query.cluster.view import Cluster
 from rtolap.query.cubes import merged_answer
 from rtolap.query.cubes.history import EmbeddedHistory
@@ -58,6 +56,8 @@ from rtolap.query.http import make_app
 from rtolap.query.lookups import Lookups
 from rtolap.query.mysql.server import MySqlServer
 from rtolap.query.statement_service import Limits, QueryService
+from rtolap.servers.http_server import HttpConnections, HttpServer
+from rtolap.servers.limits import HttpLimits
 
 from benchmarks import events
 from tests.support.twins.kafka_broker import MemoryBroker
@@ -258,7 +258,7 @@ def rolled_up(port: int) -> pa.Table:
         cube=schema.cube.name,
         dimensions=schema.cube.all_dimensions,
         partials=tuple(each.name for each in schema.partials),
-        snapshot=Snapshot(assignment_epoch=1),
+        snapshot=HistorySnapshot(assignment_epoch=1),
     )
     with closing(ReceiverClients(TOKEN)) as clients:
         return clients.at(f"127.0.0.1:{port}").query(query)[0]

@@ -18,9 +18,9 @@ import time
 from statistics import median
 
 import numpy as np
-from rtolap.watermark.progress import HostProgress
+from rtolap.watermark.progress import SourceProgress
 from rtolap.watermark.rules import Decision, Deficit, HostPrecise
-from rtolap.watermark.snapshot import Snapshot
+from rtolap.watermark.snapshot import SourceSnapshot
 from rtolap.watermark.weights import HostRates
 
 from benchmarks.watermark_accuracy.scenarios import SCENARIOS
@@ -31,7 +31,7 @@ START_MS = 1_700_000_000_000
 
 def measure(hosts: int, partitions: int, seconds: int, *, everywhere: bool) -> dict[str, float]:
     rng = np.random.default_rng(1)
-    progress, rates = HostProgress(hosts), HostRates(hosts)
+    progress, rates = SourceProgress(hosts), HostRates(hosts)
     everybody = np.arange(hosts)
     members = [everybody if everywhere else everybody[at::partitions] for at in range(partitions)]
     listed, drained = np.ones(hosts, np.bool_), np.zeros(hosts, np.bool_)
@@ -54,7 +54,7 @@ def measure(hosts: int, partitions: int, seconds: int, *, everywhere: bool) -> d
         estimate = rates.estimate(now_ms)
         latest = progress.latest_ms()
         estimated_s = time.thread_time()
-        snapshot = Snapshot(
+        snapshot = SourceSnapshot(
             now_ms,
             (),
             latest,
@@ -95,7 +95,7 @@ class Timed:
         self.took_s: list[float] = []
         self._rule = Deficit(100, WINDOW_MS)
 
-    def decide(self, snapshot: Snapshot) -> Decision:
+    def decide(self, snapshot: SourceSnapshot) -> Decision:
         began_s = time.thread_time()
         decision = self._rule.decide(snapshot)
         self.took_s.append(time.thread_time() - began_s)

@@ -20,14 +20,14 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import RtolapError
-from rtolap.base.http_guard import guard, json_answer
-from rtolap.base.http_server import HttpConnections, HttpServer, listening_sockets
 from rtolap.base.metrics import Metrics
 from rtolap.base.mutual_proof import ServerSessions
-from rtolap.base.server_limits import HttpLimits
-from rtolap.protocols.flight.server import body_of
 from rtolap.protocols.receiver.messages import PartialQuery
 from rtolap.protocols.storage.messages import CopyRequest
+from rtolap.servers.flight_server import body_of
+from rtolap.servers.http_guard import guard, json_answer
+from rtolap.servers.http_server import HttpConnections, HttpServer, listening_sockets
+from rtolap.servers.limits import HttpLimits
 from starlette.types import Receive, Scope, Send
 
 PARTIALS_PATH, COPY_PATH = "/api/v1/partials", "/api/v1/copy"

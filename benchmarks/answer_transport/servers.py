@@ -19,9 +19,9 @@ from rtolap.base.errors import NotFound
 from rtolap.base.metrics import Metrics
 from rtolap.cli.serving import switch_often
 from rtolap.cubes.receiver.flight import ReceiverFlightServer
-from rtolap.protocols.flight.server import GuardedFlightServer, body_of, guarded, guarded_batches
-from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import ANSWER_KEY, HistorySnapshot, PartialAnswer, PartialQuery
 from rtolap.protocols.storage.messages import CopyRequest, TabletId
+from rtolap.servers.flight_server import GuardedFlightServer, body_of, guarded, guarded_batches
 
 from benchmarks.answer_transport.clients import Answers, FlightAnswers, HttpxAnswers, PlainHttpAnswers
 from benchmarks.answer_transport.endpoint import AnswerEndpoint
@@ -142,4 +142,4 @@ def clients_of(ports: Mapping[str, int]) -> Iterator[dict[str, Answers]]:
 
 
 def query_of(cube: str) -> PartialQuery:
-    return PartialQuery(cube, ("page",), ("__rows", "bytes_sent__sum", "price__sum"), Snapshot())
+    return PartialQuery(cube, ("page",), ("__rows", "bytes_sent__sum", "price__sum"), HistorySnapshot())

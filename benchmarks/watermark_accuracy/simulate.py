@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from rtolap.watermark.breaches import Breach, Breaches
 from rtolap.watermark.hostlist import NO_LIMIT_MS
-from rtolap.watermark.progress import HostProgress
+from rtolap.watermark.progress import SourceProgress
 from rtolap.watermark.rules import Deficit, GlobalMax, HostPrecise, PartitionBounded, Rule
-from rtolap.watermark.snapshot import NEVER, Snapshot
+from rtolap.watermark.snapshot import NEVER, SourceSnapshot
 from rtolap.watermark.weights import HostRates
 
 from benchmarks.watermark_accuracy.fleet import (
@@ -55,7 +55,7 @@ class Closed:
 
 def simulate(fleet: Fleet, rules: Mapping[str, Rule] = RULES, tick_ms: int = TICK_MS) -> dict[str, Closed]:
     """Windows of five minutes that end every ten seconds of the measured time."""
-    progress, rates = HostProgress(fleet.hosts), HostRates(fleet.hosts)
+    progress, rates = SourceProgress(fleet.hosts), HostRates(fleet.hosts)
     inbox = Inbox(fleet)
     edges = np.searchsorted(fleet.partition, np.arange(fleet.partitions))
     heard_ms = np.full(fleet.partitions, START_MS)
@@ -84,7 +84,7 @@ def simulate(fleet: Fleet, rules: Mapping[str, Rule] = RULES, tick_ms: int = TIC
         listed = fleet.listed_ms <= now_ms
         estimate = rates.estimate(now_ms)
         latest = progress.latest_ms()
-        snapshot = Snapshot(
+        snapshot = SourceSnapshot(
             now_ms,
             (),
             latest,
@@ -96,7 +96,7 @@ def simulate(fleet: Fleet, rules: Mapping[str, Rule] = RULES, tick_ms: int = TIC
             np.maximum.reduceat(latest, edges),
             now_ms - heard_ms,
         )
-        known = Snapshot(now_ms, (), latest, fleet.rates, np.zeros(fleet.hosts), listed, nobody)
+        known = SourceSnapshot(now_ms, (), latest, fleet.rates, np.zeros(fleet.hosts), listed, nobody)
         for name, rule in rules.items():
             decision = rule.decide(known if name == KNOWN else snapshot)
             if decision.watermark_ms is None or decision.watermark_ms <= published[name]:

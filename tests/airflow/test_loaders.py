@@ -27,12 +27,12 @@ from rtolap.airflow.triggers.loaded import LoadedTrigger, PartitionsTrigger
 from rtolap.airflow.triggers.process import ProcessTrigger
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.base.metrics import Metrics
-from rtolap.base.server_limits import HttpLimits
 from rtolap.cli import main
 from rtolap.protocols.agent.client import AgentClient, AsyncAgentClient
 from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus, RestartPolicy
 from rtolap.protocols.loader.messages import LoaderStatus, process_key
 from rtolap.protocols.watermark.messages import ApplicationWatermarks, Explanation
+from rtolap.servers.limits import HttpLimits
 from rtolap.stack.ports import free_port
 from rtolap.stored.loader.http import make_app
 

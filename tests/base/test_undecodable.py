@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from rtolap.base.errors import Corrupted, QueryError
 from rtolap.base.undecodable import UNDECODABLE, decode_own
-from rtolap.protocols.flight.server import body_of
+from rtolap.servers.flight_server import body_of
 
 
 class Body(msgspec.Struct):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, NotLeader, Refused
 from rtolap.cli import definitions
-from rtolap.metadata.applications import BYTES_MAX, ApplicationRecords, KeptHosts, packed, unpacked
+from rtolap.metadata.applications import BYTES_MAX, ApplicationRecords, ListedHosts, packed, unpacked
 from rtolap.metadata.records import LeavingHost
 from rtolap.model.application import Application
 from rtolap.protocols.watermark import messages as wire
@@ -329,14 +329,14 @@ def test_a_drained_host_that_registers_again_is_listed_for_the_next_leader_too(
 
 
 def test_kept_hosts_come_back_as_they_were() -> None:
-    kept = KeptHosts(7, ("a", "b", "c"), (LeavingHost(0, None, 5), LeavingHost(2, 9, 10**13)))
+    kept = ListedHosts(7, ("a", "b", "c"), (LeavingHost(0, None, 5), LeavingHost(2, 9, 10**13)))
     assert unpacked(packed(kept, "x"), "x") == kept
-    assert unpacked(packed(KeptHosts(), "x"), "x") == unpacked(None, "x") == KeptHosts()
+    assert unpacked(packed(ListedHosts(), "x"), "x") == unpacked(None, "x") == ListedHosts()
 
 
 def test_where_leaving_hosts_do_not_fit_they_are_kept_as_listed() -> None:
     names = tuple(f"h{n}" for n in range(200_000))
     leaving = tuple(LeavingHost(n, n * 7_919 % 2**40, n * 104_729 % 2**41) for n in range(200_000))
-    record = packed(KeptHosts(1, names, leaving), "x")
+    record = packed(ListedHosts(1, names, leaving), "x")
     assert len(record.names) + len(record.leaving) <= BYTES_MAX
-    assert unpacked(record, "x") == KeptHosts(1, names)
+    assert unpacked(record, "x") == ListedHosts(1, names)

@@ -90,7 +90,7 @@ def test_a_window_that_waits_is_explained_and_let_go_with_a_record(reported: Clu
     run(watermark, "approve", NAME, end, "--reason", "c is gone", "--by", "ann", "--yes")
     [approval] = reported.client.application(NAME).approvals
     assert (approval.by, approval.reason) == ("ann", "c is gone")
-    assert "let go by ann" in run(watermark, "explain", NAME, end).stdout
+    assert "approved by ann" in run(watermark, "explain", NAME, end).stdout
     assert "were let go" in run(watermark, "show", NAME).stdout
 
 

@@ -176,7 +176,7 @@ class World:
         units = leader.units.known()
         assert {(one.level, one.processor, one.key_group): one.generation for one in units} == kept.units
         for name, source in leader.sources.items():
-            hosts = source.kept_hosts()
+            hosts = source.listed_hosts()
             assert set(hosts.names) == kept.hosts[name]
             leaving = {(hosts.names[one.host], one.end_ms, one.until_ms) for one in hosts.leaving}
             assert leaving == kept.leaving[name]

@@ -232,7 +232,7 @@ def test_an_application_that_cannot_begin_stops_nobody_else(
     problem = cluster.client.cube("a_cube").problem
     assert problem is not None
     assert f"{path} does not hold a SourceHosts" in problem
-    eventually(lambda: NAME in cluster.coordinator._views.held(), "the checks run")
+    eventually(lambda: NAME in cluster.coordinator._views.watched(), "the checks run")
     said = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert len(said) <= 2, "one word of the application, and one of its cube"
     window = SegmentRange(hour(cluster, -1), hour(cluster, 0)).name

@@ -6,11 +6,11 @@ import socket
 import httpx
 import pytest
 from rtolap.base.errors import Unauthorized, Unavailable
-from rtolap.base.server_limits import HttpLimits
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.server import build_app
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.protocols.coordinator.client import AsyncCoordinatorClient, CoordinatorClient
+from rtolap.servers.limits import HttpLimits
 
 from tests.support.cubes.coordinator_harness import NAME, TOKEN, URL, Cluster
 from tests.support.cubes.metadata_contract import eventually

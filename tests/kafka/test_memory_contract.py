@@ -50,12 +50,12 @@ def test_a_broker_that_is_down_gives_empty_batches_until_it_is_back() -> None:
     consumer.assign({0: 0})
     broker.set_down(True)
     assert len(consumer.poll(10, 0.01)) == 0
-    assert consumer.broker_trouble
+    assert consumer.broker_error
     with pytest.raises(Unavailable):
         consumer.partitions()
     broker.set_down(False)
     assert consumer.poll(10, 0.01).values == [b"a"]
-    assert consumer.broker_trouble is None
+    assert consumer.broker_error is None
 
 
 def test_create_times_come_along_when_asked_for() -> None:

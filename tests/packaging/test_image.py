@@ -22,12 +22,12 @@ from airflow.cli.cli_parser import get_parser
 from airflow.configuration import conf
 from cryptography.fernet import Fernet
 from rtolap.agent.server import create_app
-from rtolap.base.server_limits import HttpLimits
 from rtolap.base.settings import Settings
 from rtolap.base.users import password_hash
 from rtolap.cli.main import load
 from rtolap.coordinator.server import build_app
 from rtolap.query.http import make_app
+from rtolap.servers.limits import HttpLimits
 from rtolap.stack.probes import AIRFLOW_HEALTH
 from rtolap.stack.servers.airflow import EXECUTION_API
 from rtolap.stack.state import DEFAULT_PORTS

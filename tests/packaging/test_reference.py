@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from pydantic_core import PydanticUndefined
-from rtolap.base.metrics_server import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, REQUESTS_MAX
 from rtolap.base.settings import Settings
+from rtolap.servers.metrics_server import CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, REQUESTS_MAX
 
 from tests.support.pages.texts import text_of
 from tests.support.reference import (

@@ -92,3 +92,47 @@ def test_commands_and_dags_do_not_assemble_plans_and_operations_of_the_fleet() -
         if _PARTS.fullmatch(alias.name)
     }
     assert found == set()
+
+
+_PRODUCTS = re.compile(r"rtolap\.(fleet|sep|stored)\.(?!operations\b|\w+\.operations\b).*")
+_SINGLE_CALLS = {  # a face calls each by itself, and puts nothing together
+    "rtolap.fleet.isolation.registry.HostRegistry",
+    "rtolap.sep.hbase.peers.ClusterKey",
+    "rtolap.sep.status.collect.collect",
+    "rtolap.sep.status.model.ReplicationStatus",
+    "rtolap.sep.status.sources.ReplicationSources",
+    "rtolap.sep.status.wait.DueLogs",
+    "rtolap.sep.status.wait.due_logs",
+}
+
+
+def _parts_of_both(first: list[str], second: list[str]) -> set[str]:
+    """Return the parts of products, use cases aside, that both faces import."""
+    taken = [
+        {
+            f"{node.module}.{alias.name}"
+            for text in face
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.ImportFrom) and _PRODUCTS.fullmatch(node.module or "")
+            for alias in node.names
+        }
+        for face in (first, second)
+    ]
+    return taken[0] & taken[1]
+
+
+def test_no_use_case_is_assembled_by_the_command_line_and_again_for_airflow() -> None:
+    faces = [
+        [file.read_text() for file in (PLUGINS / "rtolap" / face).rglob("*.py")]
+        for face in ("cli", "airflow")
+    ]
+    assert _parts_of_both(*faces) == _SINGLE_CALLS
+
+
+def test_a_part_that_both_faces_import_is_found_and_a_use_case_is_none() -> None:
+    both = "from rtolap.fleet.monitoring.sources import read_sources\n"
+    use_case = "from rtolap.sep.operations import drop_subscription\n"
+    assert _parts_of_both([both, use_case], [use_case + both]) == {
+        "rtolap.fleet.monitoring.sources.read_sources"
+    }
+    assert _parts_of_both([both], [use_case]) == set()

@@ -17,10 +17,10 @@ import pytest
 from pyarrow import flight
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.base.metrics import Metrics
-from rtolap.protocols.flight.server import GuardedFlightServer
 from rtolap.protocols.receiver.client import ReceiverClient
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 from rtolap.protocols.storage.client import StorageClient
+from rtolap.servers.flight_server import GuardedFlightServer
 
 TOKEN = "a-token-of-this-test"
 DEADLINE_S = 30.0
@@ -126,7 +126,7 @@ def test_a_call_that_is_cancelled_from_another_thread_interrupts_nothing_else() 
     try:
         with Dripping(port) as server:
             client = ReceiverClient(f"127.0.0.1:{port}", TOKEN)
-            query = PartialQuery("cube", (), (), Snapshot({}))
+            query = PartialQuery("cube", (), (), HistorySnapshot({}))
 
             def cancel_soon(cancel: Callable[[], None]) -> None:
                 threading.Timer(0.2, cancel).start()

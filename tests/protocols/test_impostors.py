@@ -10,20 +10,20 @@ import msgspec
 import pytest
 from pyarrow import flight
 from rtolap.base.errors import Impostor, QueryError, RtolapError, Unauthorized
-from rtolap.base.flight_guard import frames
 from rtolap.base.metrics import Metrics
-from rtolap.protocols.flight.server import GuardedFlightServer, guarded
 from rtolap.protocols.receiver.client import ReceiverClient
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import StorageClient
+from rtolap.servers.flight_guard import frames
+from rtolap.servers.flight_server import GuardedFlightServer, guarded
 
 from tests.support.hostile.flight_frames import RawFlight
 from tests.support.hostile.impostors import Between, Pretender, credentials
 from tests.support.stored.storage_rows import SCHEMA, rows, tablet
 
 TOKEN = "the-secret-of-this-cluster"
-QUERY = PartialQuery("cube", (), (), Snapshot({}))
+QUERY = PartialQuery("cube", (), (), HistorySnapshot({}))
 
 
 class Genuine(GuardedFlightServer):

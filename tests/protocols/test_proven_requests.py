@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 from fastapi import FastAPI, Request, Response
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
-from rtolap.base.http_guard import caller_of, guard, json_answer
-from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.metrics import Metrics
 from rtolap.base.mutual_proof import ServerSessions
-from rtolap.base.server_limits import HttpLimits
 from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.servers.http_guard import caller_of, guard, json_answer
+from rtolap.servers.http_server import HttpConnections, HttpServer
+from rtolap.servers.limits import HttpLimits
 from rtolap.stack.ports import free_port
 from rtolap.watermark_client.client import WatermarkClient
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users
 from rtolap.cli.query import app
 from rtolap.protocols.query import client as query_client
 from rtolap.query.history_cache.report import report
 from rtolap.query.http import make_app
 from rtolap.query.statement_service import QueryService
+from rtolap.servers.limits import HttpLimits
 from typer.testing import CliRunner
 
 from tests.support.query.cache_world import CacheWorld

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from rtolap.base.server_limits import HttpLimits
 from rtolap.query.http import ARROW_STREAM
 from rtolap.query.statement_service import Limits
+from rtolap.servers.limits import HttpLimits
 
 from tests.support import http_calls
 from tests.support.query.query_endpoints import PASSWORD, TOKEN, USER, Endpoints, open_endpoints

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from rtolap.base.errors import UnknownTable
-from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users
 from rtolap.query.http import make_app
 from rtolap.query.statement_service import QueryService
+from rtolap.servers.limits import HttpLimits
 
 TOKEN = "a token"
 

@@ -11,7 +11,7 @@ import pytest
 from rtolap.base.errors import StaleSnapshot
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
 from rtolap.cubes.receiver.settings import ReceiverSettings
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 
 from tests.support.cubes.builders import START_MS, random_event, small_schema
 from tests.support.cubes.cluster import Cluster
@@ -128,7 +128,7 @@ def test_who_is_behind_waits_and_who_is_ahead_asks_for_a_new_snapshot(cluster: C
     left = leader("left", cluster)
 
     def ask(epoch: int | None) -> object:
-        query = PartialQuery(cluster.cube, (), ("__rows",), Snapshot(assignment_epoch=epoch))
+        query = PartialQuery(cluster.cube, (), ("__rows",), HistorySnapshot(assignment_epoch=epoch))
         core = left.core
         return answer(
             cluster.schema,

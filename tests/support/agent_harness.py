@@ -15,9 +15,9 @@ from rtolap.agent.options import Host
 from rtolap.agent.server import create_app
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.clock import Clock
-from rtolap.base.http_server import HttpConnections, HttpServer
-from rtolap.base.server_limits import HttpLimits
 from rtolap.protocols.agent.client import AgentClient
+from rtolap.servers.http_server import HttpConnections, HttpServer
+from rtolap.servers.limits import HttpLimits
 
 from tests.support.waiting import patience_s
 

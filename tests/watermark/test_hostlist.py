@@ -106,8 +106,8 @@ def test_room_is_given_back_when_many_have_left() -> None:
     hosts.replace(["a", "b", "c"], 0, 0)
     hosts.replace(["c", "b"], 0, 0)
     hosts.leave(never(hosts), 0)
-    kept = hosts.kept()
-    assert kept.tolist() == [1, 2]
-    hosts.keep(kept)
+    retained = hosts.retained()
+    assert retained.tolist() == [1, 2]
+    hosts.keep(retained)
     assert (hosts.names, hosts.index, len(hosts)) == (["b", "c"], {"b": 0, "c": 1}, 2)
     assert counting(hosts) == ["b", "c"]

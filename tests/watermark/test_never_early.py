@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from rtolap.model.application import Application, Sink, Source
 from rtolap.watermark.hostlist import Hosts
-from rtolap.watermark.progress import HostProgress
+from rtolap.watermark.progress import SourceProgress
 from rtolap.watermark.rules import Deficit, HostPrecise, Rule
-from rtolap.watermark.snapshot import NEVER, Snapshot
-from rtolap.watermark.topology import NO_MARKS, combine
+from rtolap.watermark.snapshot import NEVER, SourceSnapshot
+from rtolap.watermark.topology import Marks, combine
 
 from tests.support.seeds import so_many
 
@@ -68,11 +68,11 @@ class World:
 
 
 def state_history(rng: random.Random, rule: Rule) -> None:
-    world, hosts, progress = World(rng), Hosts(), HostProgress(0)
+    world, hosts, progress = World(rng), Hosts(), SourceProgress(0)
     names = [f"h{at}" for at in range(rng.randint(1, 6))]
     listed = list(names)
     hosts.replace(listed, world.now_ms, 20)
-    marks = NO_MARKS
+    marks = Marks({})
     for _ in range(12):
         if rng.random() < 0.2:
             listed = rng.sample(names, rng.randint(1, len(names)))
@@ -87,7 +87,7 @@ def state_history(rng: random.Random, rule: Rule) -> None:
         progress.grow(len(hosts))
         hosts.leave(progress.latest_ms(), world.now_ms)
         n = len(hosts)
-        one = Snapshot(
+        one = SourceSnapshot(
             world.now_ms,
             hosts.names,
             progress.latest_ms(),

@@ -7,20 +7,20 @@ import random
 
 import numpy as np
 import pytest
-from rtolap.watermark.progress import HostProgress
+from rtolap.watermark.progress import SourceProgress
 from rtolap.watermark.snapshot import NEVER
 
 NOW_MS = 1_700_000_000_000
 
 
-def apply(progress: HostProgress, partition: int, generation: int, told: dict[int, int]) -> list[bool]:
+def apply(progress: SourceProgress, partition: int, generation: int, told: dict[int, int]) -> list[bool]:
     hosts = np.array(list(told), np.int64)
     latest = np.array(list(told.values()), np.int64)
     return progress.apply(partition, generation, hosts, latest, NOW_MS).accepted.tolist()
 
 
 def test_a_host_counts_with_its_smallest_partition() -> None:
-    progress = HostProgress(2)
+    progress = SourceProgress(2)
     apply(progress, 0, 1, {0: 100, 1: 100})
     apply(progress, 1, 1, {0: 50})
     assert progress.latest_ms().tolist() == [50, 100]
@@ -29,7 +29,7 @@ def test_a_host_counts_with_its_smallest_partition() -> None:
 
 
 def test_regressions_are_counted_and_change_nothing() -> None:
-    progress = HostProgress(1)
+    progress = SourceProgress(1)
     apply(progress, 0, 1, {0: 100})
     apply(progress, 0, 1, {0: 90})
     apply(progress, 0, 1, {0: 100})
@@ -38,7 +38,7 @@ def test_regressions_are_counted_and_change_nothing() -> None:
 
 
 def test_an_earlier_generation_is_refused_and_a_later_one_replaces() -> None:
-    progress = HostProgress(2)
+    progress = SourceProgress(2)
     apply(progress, 0, 5, {0: 100, 1: 100})
     hosts, latest = np.array([0]), np.array([200])
     assert progress.apply(0, 4, hosts, latest, NOW_MS).stale
@@ -50,7 +50,7 @@ def test_an_earlier_generation_is_refused_and_a_later_one_replaces() -> None:
 
 def test_a_replaced_partition_does_not_make_its_hosts_early() -> None:
     """A host on two partitions whose slower one changes hands is not taken for the faster one."""
-    progress = HostProgress(1)
+    progress = SourceProgress(1)
     apply(progress, 0, 1, {0: 500})
     apply(progress, 1, 1, {0: 100})
     apply(progress, 1, 2, {})
@@ -60,7 +60,7 @@ def test_a_replaced_partition_does_not_make_its_hosts_early() -> None:
 
 
 def test_impossible_progress_is_refused_entry_by_entry() -> None:
-    progress = HostProgress(4, future_max_ms=1_000)
+    progress = SourceProgress(4, future_max_ms=1_000)
     told = {0: -1, 1: NOW_MS + 1_001, 2: NOW_MS + 1_000, 9: 5, -3: 5}
     assert apply(progress, 0, 1, told) == [False, False, True, False, False]
     assert progress.latest_ms().tolist() == [NEVER, NEVER, NOW_MS + 1_000, NEVER]
@@ -71,7 +71,7 @@ def test_impossible_progress_is_refused_entry_by_entry() -> None:
 
 
 def test_a_host_named_twice_in_one_report_counts_with_the_larger_value() -> None:
-    progress = HostProgress(1)
+    progress = SourceProgress(1)
     progress.apply(0, 1, np.array([0, 0]), np.array([200, 100]), NOW_MS)
     assert progress.latest_ms().tolist() == [200]
     apply(progress, 1, 1, {0: 300})
@@ -79,7 +79,7 @@ def test_a_host_named_twice_in_one_report_counts_with_the_larger_value() -> None
 
 
 def test_a_host_that_moved_to_another_partition_is_released_by_event_time() -> None:
-    progress = HostProgress(3)
+    progress = SourceProgress(3)
     apply(progress, 0, 1, {0: 1_000, 1: 1_000, 2: 1_000})
     apply(progress, 1, 1, {0: 99_000})
     assert progress.release_abandoned(60_000) == 0  # partition 0 stands still: that is no sign of leaving
@@ -88,10 +88,10 @@ def test_a_host_that_moved_to_another_partition_is_released_by_event_time() -> N
     assert progress.latest_ms().tolist() == [99_000, 99_000, 1_000]  # host 2 stands still everywhere
 
 
-def handed_over() -> HostProgress:
+def handed_over() -> SourceProgress:
     """Hosts 0 and 1 on partition 0, hosts 0 and 2 on partition 1. Partition 0 has just changed hands, and
     host 0 has gone on elsewhere."""
-    progress = HostProgress(3)
+    progress = SourceProgress(3)
     apply(progress, 0, 1, {0: 1_000_000, 1: 1_000_000})
     apply(progress, 1, 1, {0: 1_000_000, 2: 1_000_000})
     apply(progress, 0, 2, {1: 999_500})
@@ -137,7 +137,7 @@ def test_an_awaited_host_is_held_to_the_furthest_of_several_former_readers() -> 
 
 
 def test_indices_are_kept_or_rebuilt() -> None:
-    progress = HostProgress(2)
+    progress = SourceProgress(2)
     apply(progress, 0, 1, {0: 10, 1: 20})
     progress.grow(4)
     apply(progress, 0, 1, {3: 30})
@@ -183,7 +183,7 @@ def test_any_story_of_reports_equals_a_slow_model(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(600):
         hosts = rng.randint(1, 5)
-        progress, slow = HostProgress(hosts), SlowProgress()
+        progress, slow = SourceProgress(hosts), SlowProgress()
         sent: list[tuple[int, int, dict[int, int]]] = []
         for _ in range(rng.randint(1, 20)):
             if rng.random() < 0.05:
@@ -212,7 +212,7 @@ def test_the_order_of_the_reports_of_a_generation_makes_no_difference() -> None:
         results = []
         for _ in range(2):
             rng.shuffle(reports)
-            progress = HostProgress(4)
+            progress = SourceProgress(4)
             for report in reports + rng.sample(reports, 3):
                 apply(progress, *report)
             results.append(progress.latest_ms().tolist())

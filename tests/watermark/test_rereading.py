@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rtolap.watermark.progress import HostProgress
+from rtolap.watermark.progress import SourceProgress
 from rtolap.watermark.weights import HostRates
 
 START_MS = 1_700_000_000_000
@@ -16,7 +16,7 @@ class Readers:
     """Each host logs ten events in five seconds to one partition; a report states where its reader is."""
 
     def __init__(self) -> None:
-        self.progress, self.rates = HostProgress(HOSTS), HostRates(HOSTS)
+        self.progress, self.rates = SourceProgress(HOSTS), HostRates(HOSTS)
         self.at = [0] * PARTITIONS
         self.generation = [0] * PARTITIONS
 
@@ -52,7 +52,7 @@ def test_a_consumer_that_reads_again_changes_no_rates(back: int) -> None:
 
 
 def test_counts_are_new_again_once_the_consumer_is_where_the_former_one_was() -> None:
-    progress, host = HostProgress(2), np.array([0])
+    progress, host = SourceProgress(2), np.array([0])
 
     def goes_on(generation: int, at_ms: int) -> bool:
         return bool(progress.apply(0, generation, host, np.array([at_ms]), START_MS).goes_on[0])

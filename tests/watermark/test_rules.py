@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from rtolap.watermark.missing import allowed_events, behind, missing, totals
 from rtolap.watermark.rules import Deficit, GlobalMax, HostPrecise, PartitionBounded, Rule
-from rtolap.watermark.snapshot import NEVER, Snapshot
+from rtolap.watermark.snapshot import NEVER, SourceSnapshot
 from rtolap.watermark.solve import Shares, largest_mark, scale_bits
 
 NOW_MS = 1_700_000_000_000
 WINDOW_MS = 300_000
 
 
-def snapshot(latest_ms: list[int], **changes: Any) -> Snapshot:
+def snapshot(latest_ms: list[int], **changes: Any) -> SourceSnapshot:
     n = len(latest_ms)
     values: dict[str, Any] = {
         "now_ms": NOW_MS,
@@ -29,7 +29,7 @@ def snapshot(latest_ms: list[int], **changes: Any) -> Snapshot:
         "listed": np.ones(n, np.bool_),
         "drained": np.zeros(n, np.bool_),
     }
-    return Snapshot(**(values | changes))
+    return SourceSnapshot(**(values | changes))
 
 
 def test_the_allowed_number_of_late_hosts_is_exact() -> None:
@@ -164,7 +164,7 @@ def slow_deficit(latest: list[int], shares: list[int], budget: int, window_ms: i
     return low
 
 
-def random_snapshot(rng: random.Random) -> Snapshot:
+def random_snapshot(rng: random.Random) -> SourceSnapshot:
     n = rng.randint(1, 12) if rng.random() < 0.95 else rng.randint(100, 400)
     spread = rng.choice([10, 5_000, 400_000, 30 * 86_400_000])
     latest = [NEVER if rng.random() < 0.1 else NOW_MS - rng.randint(0, spread) for _ in range(n)]
@@ -179,7 +179,7 @@ def random_snapshot(rng: random.Random) -> Snapshot:
     )
 
 
-def counting_columns(one: Snapshot) -> tuple[list[int], list[float], list[float]]:
+def counting_columns(one: SourceSnapshot) -> tuple[list[int], list[float], list[float]]:
     counts = [bool(listed and not drained) for listed, drained in zip(one.listed, one.drained, strict=True)]
     rows = zip(
         one.latest_ms.tolist(), one.events_per_ms.tolist(), one.relative_error.tolist(), counts, strict=True

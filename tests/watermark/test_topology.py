@@ -8,9 +8,10 @@ import random
 import pytest
 from rtolap.model.application import Application, Operator, Sink, Source
 from rtolap.watermark.chain import Chain
-from rtolap.watermark.topology import NO_MARKS, LevelMarks, Marks, Unit, combine
+from rtolap.watermark.topology import LevelMarks, Marks, Unit, combine
 
 NOW_MS = 1_000_000
+NO_MARKS = Marks({})
 TWO = Application(
     name="a",
     sources=(Source(name="s"), Source(name="t")),
@@ -33,7 +34,7 @@ def test_watermarks_go_from_level_to_level_by_minimum() -> None:
         "o": LevelMarks(80, 70),
         "k": LevelMarks(70, 70),
     }
-    assert (marks.global_ms, marks.held) == (70, 0)
+    assert (marks.global_ms, marks.raised) == (70, 0)
 
 
 def test_all_units_idle_lets_the_input_through() -> None:
@@ -53,7 +54,7 @@ def test_an_unknown_source_holds_and_a_new_one_takes_nothing_back() -> None:
     assert joined.levels["o"] == LevelMarks(None, None)
     assert joined.levels["k"] == LevelMarks(100, 100)
     assert joined.global_ms == 100
-    assert joined.held > 0
+    assert joined.raised > 0
     late = combine(TWO, {"s": 120, "t": 50}, {}, joined, NOW_MS)
     assert late.global_ms == 100
     assert combine(TWO, {"s": 120, "t": 110}, {}, late, NOW_MS).global_ms == 110
@@ -146,7 +147,7 @@ def test_a_chain_waits_for_every_producer_in_every_partition() -> None:
     chain.observe("p", 1, 60)
     chain.observe("q", 0, 40)
     assert chain.watermark_ms() is None
-    assert chain.held_by() == {"q": (1,)}
+    assert chain.missing_statements() == {"q": (1,)}
     chain.observe("q", 1, 70)
     assert chain.watermark_ms() == 40
     chain.observe("q", 0, 30)  # late, repeated or reordered: no effect
@@ -166,7 +167,7 @@ def test_a_chain_never_falls_when_producers_or_partitions_join() -> None:
     assert chain.watermark_ms() == 50
     chain.assign([0, 1])
     chain.observe("p", 7, 99)
-    assert chain.held_by() == {"p": (1,), "new": (1,)}
+    assert chain.missing_statements() == {"p": (1,), "new": (1,)}
     chain.assign([1])
     chain.observe("p", 1, 80)
     chain.observe("new", 1, 90)
@@ -184,11 +185,11 @@ def test_a_later_generation_replaces_what_its_predecessor_states() -> None:
     chain.observe("q", 0, 90, 1)
     assert chain.watermark_ms() == 50
     chain.observe("p", 0, None, 2)
-    assert chain.held_by() == {"p": (0,)}
+    assert chain.missing_statements() == {"p": (0,)}
     chain.observe("p", 0, 200, 1)  # alive still, and not believed
-    assert (chain.held_by(), chain.watermark_ms()) == ({"p": (0,)}, 50)
+    assert (chain.missing_statements(), chain.watermark_ms()) == ({"p": (0,)}, 50)
     chain.observe("p", 0, 40, 2)
-    assert (chain.held_by(), chain.watermark_ms()) == ({}, 50), "it never falls"
+    assert (chain.missing_statements(), chain.watermark_ms()) == ({}, 50), "it never falls"
     chain.observe("p", 0, 95, 2)
     assert chain.watermark_ms() == 90
 

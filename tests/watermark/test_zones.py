@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rtolap.watermark.progress import HostProgress
+from rtolap.watermark.progress import SourceProgress
 from rtolap.watermark.zones import whole_hours_off, zone_hint
 
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
@@ -29,7 +29,7 @@ def test_only_a_zone_explains_whole_hours(difference_ms: int, hint: str) -> None
 
 def test_of_times_in_the_future_those_whole_hours_ahead_are_counted_apart() -> None:
     now_ms = 1_700_000_000_000
-    progress = HostProgress(3)
+    progress = SourceProgress(3)
     latest_ms = now_ms + np.array([8 * HOUR_MS, 90 * MINUTE_MS, -8 * HOUR_MS])
     progress.apply(0, 0, np.arange(3), latest_ms, now_ms)
     assert (progress.counters.in_future, progress.counters.wrong_zone) == (2, 1)

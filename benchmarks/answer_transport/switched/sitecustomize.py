@@ -22,9 +22,9 @@ if FOLDER_VARIABLE in os.environ and {"receiver", "query"} & set(sys.orig_argv):
     import pyarrow as pa
     from rtolap.base.metrics import Metrics
     from rtolap.cubes.receiver.flight import Desk, ReceiverFlightServer
-    from rtolap.protocols.flight.server import ServerOptions
     from rtolap.protocols.receiver.client import ReceiverClient
     from rtolap.protocols.receiver.messages import PartialAnswer, PartialQuery
+    from rtolap.servers.flight_server import ServerOptions
 
     from benchmarks.answer_transport.clients import HttpxAnswers, PlainHttpAnswers
     from benchmarks.answer_transport.endpoint import AnswerEndpoint

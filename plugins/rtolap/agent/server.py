@@ -17,11 +17,11 @@ from fastapi import FastAPI, Query, Request, Response
 from rtolap.agent.commands import Commands
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.errors import DefinitionError, RtolapError
-from rtolap.base.http_guard import guard
-from rtolap.base.http_server import HttpConnections, HttpServer
-from rtolap.base.server_limits import HttpLimits
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.agent.messages import LOG_BYTES_MAX, GenerationRef, ProcessList, ProcessSpec, Shutdown
+from rtolap.servers.http_guard import guard
+from rtolap.servers.http_server import HttpConnections, HttpServer
+from rtolap.servers.limits import HttpLimits
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,6 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rtolap.base.errors import DefinitionError
 from rtolap.base.files import read_provided, shipped
-from rtolap.base.server_limits import FlightLimits, HttpLimits
 
 
 class Settings(BaseSettings):
@@ -199,25 +198,6 @@ class Settings(BaseSettings):
         """Return the URLs where clients look for the leader."""
         named = tuple(url.strip().rstrip("/") for url in self.coordinators.split(",") if url.strip())
         return named or (f"http://{self.host}:{self.coordinator_port}",)
-
-    def http_limits(self) -> HttpLimits:
-        return HttpLimits(
-            head_timeout_s=self.http_head_timeout_s,
-            body_grace_s=self.http_body_grace_s,
-            write_timeout_s=self.http_write_timeout_s,
-            connections_max=self.http_connections_max,
-            connections_per_address_max=self.http_connections_per_address_max,
-            requests_max=self.http_requests_max,
-            requests_per_user_max=self.http_requests_per_user_max,
-        )
-
-    def flight_limits(self) -> FlightLimits:
-        return FlightLimits(
-            head_timeout_s=self.flight_head_timeout_s,
-            write_timeout_s=self.flight_write_timeout_s,
-            connections_max=self.flight_connections_max,
-            connections_per_address_max=self.flight_connections_per_address_max,
-        )
 
     def query_url(self) -> str:
         """Return the HTTP endpoint for SQL: https where it has a certificate."""

@@ -1,4 +1,4 @@
-"""TLS of endpoints and of their clients: files read once, and checked before anything listens or calls."""
+"""TLS of clients: the authorities that they trust, read once and checked before anything is called."""
 
 from __future__ import annotations
 
@@ -7,22 +7,6 @@ import ssl
 from pathlib import Path
 
 from rtolap.base.errors import DefinitionError
-
-
-def load_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """Return the context of a server, TLS 1.2 or newer. Raises DefinitionError naming the files, never their
-    content."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(certificate, key, password=_no_password)
-    except (OSError, ValueError) as error:
-        raise DefinitionError(
-            "the TLS certificate cannot be used",
-            expected=f"a PEM chain in {certificate} and its key, without a password, in {key}",
-            found=str(error),
-        ) from error
-    return context
 
 
 def trust(ca: Path | None) -> ssl.SSLContext:
@@ -43,8 +27,3 @@ def trust(ca: Path | None) -> ssl.SSLContext:
 def _system_authorities() -> ssl.SSLContext:
     """Read once: to parse some 150 certificates takes tens of milliseconds."""
     return ssl.create_default_context()
-
-
-def _no_password() -> str:
-    """Raise ValueError instead of asking for a password on the terminal."""
-    raise ValueError("the key needs a password")

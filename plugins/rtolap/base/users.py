@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from cachetools import FIFOCache
+
 from rtolap.base.errors import DefinitionError, Forbidden, TooManyAtOnce, Unauthorized
 from rtolap.base.files import read_provided
 
@@ -146,7 +148,7 @@ class LoginDelays:
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
-        self._failures: dict[bytes, _Failures] = {}
+        self._failures: FIFOCache[bytes, _Failures] = FIFOCache(REMEMBERED_MAX)
 
     def __len__(self) -> int:
         return len(self._failures)
@@ -171,7 +173,7 @@ class LoginDelays:
                 verify()
             except Unauthorized:
                 if at_s is None:  # one that had to wait has counted since then
-                    self._remember(key, known._replace(failures=known.failures + 1, last_s=now_s))
+                    self._failures[key] = known._replace(failures=known.failures + 1, last_s=now_s)
                 raise
             self._failures.pop(key, None)
             return None
@@ -187,14 +189,8 @@ class LoginDelays:
                 action=f"try again in {DELAY_MAX_S:g} s",
             )
         at_s = now_s + wait_s
-        self._remember(key, _Failures(known.failures + 1, now_s, at_s))
+        self._failures[key] = _Failures(known.failures + 1, now_s, at_s)
         return at_s
-
-    def _remember(self, key: bytes, failures: _Failures) -> None:
-        self._failures.pop(key, None)
-        self._failures[key] = failures
-        if len(self._failures) > REMEMBERED_MAX:
-            del self._failures[next(iter(self._failures))]
 
     def now_s(self) -> float:
         return self._monotonic_s()

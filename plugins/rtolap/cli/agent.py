@@ -16,6 +16,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, print_table, success
 from rtolap.cli.serving import service_settings
 from rtolap.protocols.agent.client import AgentClient
+from rtolap.servers.limits import HttpLimits
 
 app = typer.Typer(no_args_is_help=True, help="The agent of this host and its processes.")
 
@@ -52,7 +53,7 @@ def serve(
             host=settings.host,
             port=settings.agent_port,
             token=settings.token(),
-            limits=settings.http_limits(),
+            limits=HttpLimits.from_settings(settings),
             stop_on_exit=stop_on_exit,
             cpus=parse_cpus(settings.agent_cpus, host_processors()),
         )

@@ -24,6 +24,7 @@ from rtolap.model.offsets import Offsets
 from rtolap.model.yaml_files import read_definitions
 from rtolap.protocols.agent.messages import RESTARTS_VARIABLE
 from rtolap.protocols.loader.messages import EXIT_FAILED, LoaderList, LoaderStatus, process_key
+from rtolap.servers.limits import HttpLimits
 from rtolap.stored.loader.assembly import check_loader_rights, partition_endpoint, reject_box, sink_of
 from rtolap.stored.loader.job import JobResources, read_config
 from rtolap.stored.loader.operations import JobAccess, job_access
@@ -85,7 +86,7 @@ def run(
             host=settings.host,
             port=port,
             token=settings.token(),
-            limits=settings.http_limits(),
+            limits=HttpLimits.from_settings(settings),
             open_watermarks=lambda application: WatermarkClient(
                 settings.coordinator_urls(), settings.token(), application
             ),

@@ -19,6 +19,7 @@ from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.metadata.cluster_store import open_cluster_store
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.object_store.store import open_store
+from rtolap.servers.limits import FlightLimits, HttpLimits
 
 app = typer.Typer(no_args_is_help=True, help="Receivers.")
 _DEFAULTS = ReceiverSettings()
@@ -93,8 +94,8 @@ def serve(
         host=settings.host,
         port=settings.receiver_port if port is None else port,
         metrics_port=metrics_port,
-        http_limits=settings.http_limits(),
-        flight_limits=settings.flight_limits(),
+        http_limits=HttpLimits.from_settings(settings),
+        flight_limits=FlightLimits.from_settings(settings),
         show_clients=connections.statistics.show,
     )
     switch_often()

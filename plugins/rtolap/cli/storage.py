@@ -10,6 +10,7 @@ import typer
 from rtolap.base.stopping import stop_event, wait_awake
 from rtolap.cli.output import end_now
 from rtolap.cli.serving import service_settings, switch_often
+from rtolap.servers.limits import FlightLimits, HttpLimits
 from rtolap.stored.node.process import StorageService
 from rtolap.stored.node.settings import StorageSettings
 
@@ -63,8 +64,8 @@ def serve(
             heartbeat_every_s=heartbeat_every_s,
             drain_s=drain_s,
         ),
-        http_limits=settings.http_limits(),
-        flight_limits=settings.flight_limits(),
+        http_limits=HttpLimits.from_settings(settings),
+        flight_limits=FlightLimits.from_settings(settings),
     )
     switch_often()
     with service:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rtolap.cli.serving import service_settings
+from rtolap.servers.limits import HttpLimits
 from rtolap.stored.frontend.assembly import FrontendOptions
 from rtolap.stored.frontend.process import run
 
@@ -54,6 +55,6 @@ def serve(
         label_keep_s=label_keep_s or None,
         label_count_max=label_count_max or None,
         replication=replication,
-        http=settings.http_limits(),
+        http=HttpLimits.from_settings(settings),
     )
     run(settings, options)

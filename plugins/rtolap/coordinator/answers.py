@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
-from rtolap.model.completeness import Completeness, EventLoss, is_breached, late_ppm
+from rtolap.model.completeness import EventLoss, is_breached, late_ppm
 from rtolap.model.offsets import PartRange
-from rtolap.model.segment import StagedPart
 from rtolap.protocols.coordinator import messages as wire
+from rtolap.protocols.rest.messages import Message
+
+M = TypeVar("M", bound=Message)
 
 
-def part_info(part: StagedPart) -> wire.PartInfo:
-    return wire.PartInfo.model_validate(msgspec.to_builtins(part))
+def as_message(kind: type[M], record: msgspec.Struct) -> M:
+    """Return a part of a record as the message that has the same fields."""
+    return kind.model_validate(msgspec.to_builtins(record))
 
 
 def build_info(build: BuildAttempt | None) -> wire.BuildInfo | None:
-    return None if build is None else wire.BuildInfo.model_validate(msgspec.to_builtins(build))
+    return None if build is None else as_message(wire.BuildInfo, build)
 
 
-def completeness_info(known: Completeness) -> wire.CompletenessInfo:
-    return wire.CompletenessInfo.model_validate(msgspec.to_builtins(known))
-
-
-def loss_info(loss: EventLoss) -> wire.LossInfo:
-    return wire.LossInfo.model_validate(msgspec.to_builtins(loss))
+def completeness_info(record: SegmentRecord) -> wire.CompletenessInfo | None:
+    known = record.completeness
+    return None if known is None else as_message(wire.CompletenessInfo, known)
 
 
 def segment_info(
@@ -44,19 +46,17 @@ def segment_info(
         location=record.location,
         covered=record.covered,
         target=record.target,
-        parts=tuple(part_info(part) for part in record.parts),
+        parts=tuple(as_message(wire.PartInfo, part) for part in record.parts),
         build=build_info(record.build),
         events=record.events if record.version else None,
         staged_events=sum(part.events for part in record.parts) if record.parts else None,
         staged_rows=sum(part.rows for part in record.parts) if record.parts else None,
-        completeness=None if record.completeness is None else completeness_info(record.completeness),
+        completeness=completeness_info(record),
         late_events=record.late_events,
         late_ppm=late,
         breached=is_breached(record.completeness, late),
-        lost=tuple(wire.PartitionRange.model_validate(msgspec.to_builtins(piece)) for piece in lost),
-        losses=tuple(loss_info(loss) for loss in accepted),
+        lost=tuple(as_message(wire.PartitionRange, piece) for piece in lost),
+        losses=tuple(as_message(wire.LossInfo, loss) for loss in accepted),
         base_lost=record.base_lost,
-        state_history=tuple(
-            wire.HistoryEntry.model_validate(msgspec.to_builtins(line)) for line in record.state_history
-        ),
+        state_history=tuple(as_message(wire.HistoryEntry, line) for line in record.state_history),
     )

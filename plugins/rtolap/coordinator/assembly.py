@@ -6,7 +6,7 @@ import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from rtolap.base.errors import NotFound, NotLeader, RtolapError, SessionLost, Unavailable
-from rtolap.coordinator.answers import completeness_info
+from rtolap.coordinator.answers import as_message
 from rtolap.coordinator.applications.host_lists import ListPlaces
 from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.assignment import Assignments, TopicsOf
@@ -123,7 +123,7 @@ class Coordinator:
                 if record.low_watermark_ms is not None
             },
             windows={
-                cube: tuple(map(completeness_info, record.windows))
+                cube: tuple(as_message(wire.CompletenessInfo, known) for known in record.windows)
                 for cube, record in published.items()
                 if record.windows
             },

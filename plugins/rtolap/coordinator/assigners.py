@@ -107,17 +107,17 @@ def rebalance(
     to move moves: a level assignment over the same replica sets comes out unchanged.
     """
     wanted = sorted(set(partitions))
-    held = {name: sorted(set(assigned) & set(wanted)) for name, assigned in current.items()}
+    owned = {name: sorted(set(assigned) & set(wanted)) for name, assigned in current.items()}
     chosen = sorted(
-        replica_sets, key=lambda load: (-len(held.get(load.name, ())), load.partitions, load.name)
+        replica_sets, key=lambda load: (-len(owned.get(load.name, ())), load.partitions, load.name)
     )[: min(max(1, tasks_max), len(replica_sets), len(wanted))]
     if not chosen:
         return {}
     share, rest = divmod(len(wanted), len(chosen))
     room = {load.name: share + (position < rest) for position, load in enumerate(chosen)}
-    plan = {name: held.get(name, [])[: room[name]] for name in room}
-    kept = {partition for assigned in plan.values() for partition in assigned}
-    moving = [partition for partition in wanted if partition not in kept]
+    plan = {name: owned.get(name, [])[: room[name]] for name in room}
+    unmoved = {partition for assigned in plan.values() for partition in assigned}
+    moving = [partition for partition in wanted if partition not in unmoved]
     for name, assigned in plan.items():
         lacking = room[name] - len(assigned)
         plan[name], moving = sorted([*assigned, *moving[:lacking]]), moving[lacking:]

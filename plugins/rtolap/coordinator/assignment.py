@@ -157,9 +157,9 @@ class Assignments:
         others = [self._metadata.control(name) for name in self._metadata.cubes() if name != cube]
         loads = []
         for name, replica_set in sorted(self._metadata.replica_sets().items()):
-            held = [control.assignment[name] for control in others if control.assignment.get(name)]
+            owned = [control.assignment[name] for control in others if control.assignment.get(name)]
             if replica_set.receivers:
-                loads.append(ReplicaSetLoad(name, len(held), sum(map(len, held))))
+                loads.append(ReplicaSetLoad(name, len(owned), sum(map(len, owned))))
         if not loads:
             raise Refused(
                 f"cube {cube} cannot be assigned",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from rtolap.base.errors import NotFound, NotYet
-from rtolap.coordinator.answers import build_info, completeness_info, loss_info, part_info
+from rtolap.coordinator.answers import as_message, build_info, completeness_info
 from rtolap.coordinator.build_check import (
     covered_to_be,
     expected_events,
@@ -64,7 +64,7 @@ class Builds:
                     building=self._building(record),
                     build=build_info(record.build),
                     waits_for=_before(first, record),
-                    completeness=_known(record),
+                    completeness=completeness_info(record),
                 )
                 for record in records.values()
                 if record.state is SegmentState.REMOTE_PERSISTED
@@ -111,16 +111,16 @@ class Builds:
             version=version,
             table_definition=msgspec.to_builtins(schema.table),
             cube_definition=msgspec.to_builtins(schema.cube),
-            parts=tuple(part_info(part) for part in started.parts),
+            parts=tuple(as_message(wire.PartInfo, part) for part in started.parts),
             previous_location=None if started.base_lost else started.location,
             previous_covered=started.built_on,
             first_offsets=control.first_offsets,
             covered=covered_to_be(started),
             object_store=self._uri,
             location=attempt.location,
-            completeness=_known(started),
+            completeness=completeness_info(started),
             first_events=started.first_events,
-            losses=tuple(loss_info(loss) for loss in started.losses),
+            losses=tuple(as_message(wire.LossInfo, loss) for loss in started.losses),
             base_lost=started.base_lost,
         )
 
@@ -184,17 +184,19 @@ class Builds:
             if known is not record:
                 return known
         if record.state in (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED):
-            kept = self._without_lost_parts(record, "requeued")
-            if kept.state is SegmentState.IMMUTABLE:
-                asked_before = bool(kept.state_history) and kept.state_history[-1].event in _UPLOADED_AGAIN
-                if kept is record and not (asked_before or record.base_lost):
+            checked = self._without_lost_parts(record, "requeued")
+            if checked.state is SegmentState.IMMUTABLE:
+                requested_before = (
+                    bool(checked.state_history) and checked.state_history[-1].event in _UPLOADED_AGAIN
+                )
+                if checked is record and not (requested_before or record.base_lost):
                     raise NotYet(
                         f"segment {cube}/{segment} is not uploaded yet, there is nothing to build",
                         expected="parts of all replica sets; those that are there are whole",
                         found=f"{len(record.parts)} parts",
-                        action="`rtolap receivers list` tells what its receivers wait for",
+                        action="`rtolap receivers list` shows what its receivers wait for",
                     )
-                return kept
+                return checked
         return self._metadata.update_segment(
             cube, record.range, lambda before: segments.requeue(before, now_ms=now_ms, by="requeued")
         )
@@ -288,10 +290,6 @@ def first_unfinished(records: Mapping[str, SegmentRecord]) -> SegmentRecord | No
 def _before(first: SegmentRecord | None, record: SegmentRecord) -> str | None:
     """Name of `first` if `record` has to wait for it."""
     return first.name if first is not None and first.start_ms < record.start_ms else None
-
-
-def _known(record: SegmentRecord) -> wire.CompletenessInfo | None:
-    return None if record.completeness is None else completeness_info(record.completeness)
 
 
 def _is_promoted(record: SegmentRecord, build_id: str) -> bool:

@@ -64,15 +64,15 @@ class Checks:
             return [str(another)]
         control = self._assignments.extend(cube, partitions, topic_id)
         problems = []
-        gone = sorted(p for held in control.assignment.values() for p in held if p not in partitions)
+        gone = sorted(p for owned in control.assignment.values() for p in owned if p not in partitions)
         if gone:
             problems.append(f"topic {topic} has lost partitions {gone}: was it deleted and recreated?")
         problems += self._replay_problems(cube, topic, topics)
         replica_sets = self._metadata.replica_sets()
         problems += [
-            f"replica set {name} has no receiver for partitions {list(held)}"
-            for name, held in sorted(control.assignment.items())
-            if held and (name not in replica_sets or not replica_sets[name].receivers)
+            f"replica set {name} has no receiver for partitions {list(owned)}"
+            for name, owned in sorted(control.assignment.items())
+            if owned and (name not in replica_sets or not replica_sets[name].receivers)
         ]
         return problems
 

@@ -163,7 +163,7 @@ class Cubes:
         window = parse_segment_name(segment)
         known = self._known_now(self._metadata.cube(cube), window.end_ms)
 
-        def asked(control: CubeControl) -> CubeControl:
+        def requested(control: CubeControl) -> CubeControl:
             before = control.close_before_ms
             further = before is None or window.end_ms > before
             return msgspec.structs.replace(
@@ -173,7 +173,7 @@ class Cubes:
                 close_epoch=control.close_epoch + 1,
             )
 
-        self._metadata.update_control(cube, asked)
+        self._metadata.update_control(cube, requested)
         return self.segment(cube, segment)
 
     def _known_now(self, cube: Cube, window_end_ms: int) -> Completeness | None:
@@ -201,7 +201,7 @@ class Cubes:
         waits = self._watermarks.problem(name)
         lost = self._losses.problem(name, control, records.values())
         problems = [problem for problem in (checked, waits, lost) if problem]
-        problems += self._heartbeats.failures(name) + self._heartbeats.held(name, control)
+        problems += self._heartbeats.failures(name) + self._heartbeats.blocked(name, control)
         refused, example = self._heartbeats.refused(name)
         return wire.CubeStatus(
             name=name,

@@ -127,13 +127,13 @@ class Heartbeats:
             if report is not None and report.state == "FAILED"
         ]
 
-    def held(self, cube: str, control: CubeControl) -> list[str]:
+    def blocked(self, cube: str, control: CubeControl) -> list[str]:
         """Return receivers that something keeps from reading what arrives, why and since when, and what they
         owe to statements that wait. A pause that a person has asked for is named only where something is
         owed.
         """
         now_ms = self._clock.now_ms()
-        held: list[str] = []
+        blocked: list[str] = []
         for name, heartbeat in sorted(self.heard().items()):
             report = heartbeat.request.cubes.get(cube)
             if report is None or report.held_since_ms is None or now_ms - heartbeat.at_ms > SILENT_AFTER_MS:
@@ -146,8 +146,8 @@ class Heartbeats:
             if owed or not control.paused:
                 waiting = f"; statements wait for what was answered before: {owed}" if owed else ""
                 since = utc_text(report.held_since_ms)
-                held.append(f"receiver {name} is held since {since}: {report.reason}{waiting}")
-        return held
+                blocked.append(f"receiver {name} is held since {since}: {report.reason}{waiting}")
+        return blocked
 
     def lost(self, cube: str, control: CubeControl) -> dict[int, tuple[PartRange, str]]:
         """Partition → offsets that Kafka no longer holds and a receiver has to read, and its replica set. Not
@@ -158,18 +158,18 @@ class Heartbeats:
             for heartbeat in self.heard().values()
             if (report := heartbeat.request.cubes.get(cube))
         ]
-        held: dict[tuple[str, int], int] = {}
+        positions: dict[tuple[str, int], int] = {}
         for heartbeat, report in reports:
             if report.state != "FAILED" and now_ms - heartbeat.at_ms <= SILENT_AFTER_MS:
                 for partition, part in report.partitions.items():
                     key = (heartbeat.request.replica_set, partition)
-                    held[key] = max(part.position, held.get(key, 0))
+                    positions[key] = max(part.position, positions.get(key, 0))
         lost_ranges: dict[int, tuple[PartRange, str]] = {}
         for heartbeat, report in reports:
             replica_set = heartbeat.request.replica_set
             for piece in report.lost if report.state == "FAILED" else ():
                 owned = piece.partition in control.assignment.get(replica_set, ())
-                if owned and held.get((replica_set, piece.partition), 0) < piece.end:
+                if owned and positions.get((replica_set, piece.partition), 0) < piece.end:
                     known = lost_ranges.get(piece.partition)
                     start = min(piece.start, known[0].start) if known else piece.start
                     end = max(piece.end, known[0].end) if known else piece.end

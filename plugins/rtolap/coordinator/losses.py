@@ -29,7 +29,7 @@ from rtolap.model.table import Table
 
 _WAITING = (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED)
 _NAMES_MAX = 5  # of segments in a problem
-ASKED_EVERY_MS = 1_000  # of Kafka, where a log begins
+LOG_BEGINS_EVERY_MS = 1_000  # of Kafka, where a log begins
 
 
 class Losses:
@@ -82,7 +82,7 @@ class Losses:
         return (
             f"lost: neither receivers nor Kafka hold offsets {offsets_text(lost)}; {shown} wait for them: "
             f"start the receivers of {', '.join(sets)} that are down, one may hold them; if none does, "
-            f"`rtolap segments accept-loss {cube} {first} --reason TEXT` lets history go on without them"
+            f"`rtolap segments accept-loss {cube} {first} --reason TEXT` continues history without them"
         )
 
     def accept(self, cube: str, segment: str, *, by: str, reason: str) -> SegmentRecord:
@@ -113,7 +113,7 @@ class Losses:
                 f"segment {cube}/{segment} ({record.state.value}) is not known to wait for lost events",
                 expected="a receiver that is FAILED because Kafka no longer holds its offsets",
                 found=f"lost now: {offsets_text(lost)}" if lost else "none",
-                action="`rtolap describe` tells what the cube waits for, `rtolap segments requeue` has parts "
+                action="`rtolap describe` shows what the cube waits for, `rtolap segments requeue` has parts "
                 "uploaded again",
             )
         loss = _loss(control, window, lost, list(records.values()), self._metadata.clock.now_ms(), by, reason)
@@ -121,8 +121,8 @@ class Losses:
         def accepted(before: CubeControl) -> CubeControl:
             if not _without(lost, before.losses):
                 return before  # another request was first
-            kept = _unpurged(before.losses, before.horizon_ms)
-            return msgspec.structs.replace(before, losses=(*kept, loss))
+            unpurged = _unpurged(before.losses, before.horizon_ms)
+            return msgspec.structs.replace(before, losses=(*unpurged, loss))
 
         self._metadata.update_control(cube, accepted)
         return record
@@ -162,8 +162,8 @@ class Losses:
         def accepted(before: CubeControl) -> CubeControl:
             if not _without(gone, segments.version_losses(record, before)):
                 return before  # another request was first
-            kept = _unpurged(before.version_losses, before.horizon_ms)
-            return msgspec.structs.replace(before, version_losses=(*kept, loss))
+            unpurged = _unpurged(before.version_losses, before.horizon_ms)
+            return msgspec.structs.replace(before, version_losses=(*unpurged, loss))
 
         self._metadata.update_control(record.cube, accepted)
 
@@ -171,8 +171,8 @@ class Losses:
         """Return where logs began a moment ago; empty where Kafka does not tell."""
         now_ms = self._metadata.clock.now_ms()
         place = (table.kafka_cluster, table.topic)
-        asked_ms, begins = self._begins.get(place, (now_ms - ASKED_EVERY_MS, {}))
-        if now_ms - asked_ms >= ASKED_EVERY_MS:
+        fetched_ms, begins = self._begins.get(place, (now_ms - LOG_BEGINS_EVERY_MS, {}))
+        if now_ms - fetched_ms >= LOG_BEGINS_EVERY_MS:
             try:
                 begins = self._topics(table.kafka_cluster).offsets(table.topic, "earliest")
             except RtolapError:

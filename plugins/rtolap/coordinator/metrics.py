@@ -81,7 +81,7 @@ class CoordinatorMetrics:
 
     def _segments(self) -> Family:
         family = self.registry.gauge_family("segments", "Segments by state.", ["cube", "state"])
-        for cube, records in sorted(self._views.held().items()):
+        for cube, records in sorted(self._views.watched().items()):
             for state, number in sorted(Counter(record.state for record in records.values()).items()):
                 family.add_metric([cube, state], number)
         return family

@@ -96,11 +96,11 @@ class Purge:
         self._store.claim()
         for path in useless:
             self._store.delete_tree(path)
-        kept = {name for path, name, _ in (*staged, *history) if path not in set(useless)}
+        remaining = {name for path, name, _ in (*staged, *history) if path not in set(useless)}
         gone = [
             record.name
             for record in records.values()
-            if record.state is SegmentState.PURGED and record.name not in kept and self._aged(record)
+            if record.state is SegmentState.PURGED and record.name not in remaining and self._aged(record)
         ]
         for name in gone:
             for path in (folder for root in ROOTS for folder in segment_folders(root, cube, cube_id, name)):

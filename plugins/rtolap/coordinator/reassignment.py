@@ -8,7 +8,7 @@ A crash before 3 leaves the old assignment; after it, the new one, and a repetit
 There is nothing to roll back and no receiver is called: each follows the record when it sees it. The old
 owner forgets the partition, events, position and all, in one swap; the new one begins at `replay_from` and
 leaves out what history covers. Until it has caught up with what was answered before, queries wait for it:
-answers of two epochs are never put together (`protocols.receiver.messages.Snapshot.assignment_epoch`).
+answers of two epochs are never put together (`protocols.receiver.messages.HistorySnapshot.assignment_epoch`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Reassignments:
         self, cube: str, control: CubeControl, partitions: Sequence[int], request: wire.ReassignRequest
     ) -> Plan:
         if request.assignment is not None:
-            return {name: tuple(sorted(held)) for name, held in request.assignment.items() if held}
+            return {name: tuple(sorted(owned)) for name, owned in request.assignment.items() if owned}
         live = self._live()
         unknown = sorted(set(request.replica_sets or ()) - set(live))
         if unknown:
@@ -94,15 +94,15 @@ class Reassignments:
         return [
             ReplicaSetLoad(
                 name,
-                sum(bool(held.get(name)) for held in others),
-                sum(len(held.get(name, ())) for held in others),
+                sum(bool(owned.get(name)) for owned in others),
+                sum(len(owned.get(name, ())) for owned in others),
             )
             for name in dict.fromkeys(names)
         ]
 
     def _moves(self, cube: str, before: Plan, after: Plan) -> tuple[wire.Move, ...]:
-        owner = {p: name for name, held in before.items() for p in held}
-        target = {p: name for name, held in after.items() for p in held}
+        owner = {p: name for name, owned in before.items() for p in owned}
+        target = {p: name for name, owned in after.items() for p in owned}
         moving = [p for p in sorted(target) if target[p] != owner[p]]
         if not moving:
             return ()

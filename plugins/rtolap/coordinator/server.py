@@ -16,10 +16,7 @@ from fastapi.security import HTTPBearer
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotLeader, RtolapError, Unavailable
-from rtolap.base.http_guard import guard, json_answer
-from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.mutual_proof import ServerSessions
-from rtolap.base.server_limits import HttpLimits
 from rtolap.base.settings import Settings
 from rtolap.coordinator.application_routes import add_application_routes
 from rtolap.coordinator.applications.host_lists import ListPlaces
@@ -29,6 +26,9 @@ from rtolap.coordinator.routes import add_routes
 from rtolap.metadata.cluster_store import open_cluster_store, show_refused
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.protocols.coordinator import messages as wire
+from rtolap.servers.http_guard import guard, json_answer
+from rtolap.servers.http_server import HttpConnections, HttpServer
+from rtolap.servers.limits import HttpLimits
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ def run(settings: Settings, topics: TopicsOf) -> None:
         )
         try:
             show_refused(coordinator.metrics.registry, store)
-            limits = settings.http_limits()
+            limits = HttpLimits.from_settings(settings)
             server = HttpServer(
                 build_app(coordinator, token, limits),
                 HttpConnections(coordinator.metrics.registry, limits),

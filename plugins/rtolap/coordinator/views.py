@@ -34,7 +34,7 @@ class Views:
             raise
         return view.identified()
 
-    def held(self) -> dict[str, dict[str, SegmentRecord]]:
+    def watched(self) -> dict[str, dict[str, SegmentRecord]]:
         """Return records of every requested cube, as its watches have brought them; never waits."""
         with self._lock:
             return {cube: view.records() for cube, view in self._views.items()}

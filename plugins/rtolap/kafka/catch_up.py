@@ -207,8 +207,8 @@ class CatchUpConsumer:
             consumer.resume(chosen & consumer.position().keys())
 
     @property
-    def broker_trouble(self) -> str | None:
-        return next((told for told in (each.broker_trouble for each in self._consumers()) if told), None)
+    def broker_error(self) -> str | None:
+        return next((error for error in (each.broker_error for each in self._consumers()) if error), None)
 
     def close(self) -> None:
         for consumer in self._consumers():

@@ -49,7 +49,7 @@ class KafkaConsumer:
         self._positions: Offsets = {}
         self._paused: set[int] = set()
         self._pending: RtolapError | None = None
-        self._trouble: str | None = None
+        self._broker_error: str | None = None
         self._trouble_lock = Lock()
         self._misses = 0
         self._next_check_s = time.monotonic() + TOPIC_CHECK_S
@@ -143,8 +143,8 @@ class KafkaConsumer:
         self._consumer.resume(self._topic_partitions(chosen))
 
     @property
-    def broker_trouble(self) -> str | None:
-        return self._trouble
+    def broker_error(self) -> str | None:
+        return self._broker_error
 
     def close(self) -> None:
         if self._feed is not None:
@@ -179,11 +179,11 @@ class KafkaConsumer:
         try:
             present = set(self.partitions(timeout_s=_CHECK_TIMEOUT_S))
         except Unavailable as error:
-            self._trouble = str(error)
+            self._broker_error = str(error)
             return
         except NotFound:
             present = set()
-        self._trouble = None
+        self._broker_error = None
         self._misses = 0 if present.issuperset(self._positions) else self._misses + 1
         if self._misses >= _MISSES_MAX:
             raise self._topic.gone()
@@ -207,7 +207,7 @@ class KafkaConsumer:
                 self._positions[partition] = int(ends[partition])
         self._note_events(events)
         if len(batch):
-            self._trouble = None
+            self._broker_error = None
         return batch
 
     def _note_events(self, events: Iterable[Message]) -> None:
@@ -241,7 +241,7 @@ class KafkaConsumer:
     def _on_error(self, error: KafkaError) -> None:
         """Connections come and go, librdkafka retries for ever; people get to see it."""
         with self._trouble_lock:
-            self._trouble = error.str()
+            self._broker_error = error.str()
 
 
 class _Taken:

@@ -58,13 +58,13 @@ class EpochLookup:
         by_broker: dict[int, dict[int, int]] = defaultdict(dict)
         for partition, (broker, leader_epoch) in leaders.items():
             by_broker[broker][partition] = leader_epoch
-        told = self._connection.ask_each(
+        answers = self._connection.ask_each(
             {broker: partial(self._request, led, epochs) for broker, led in by_broker.items()},
             _ATTEMPT,
             _RIGHT,
         )
         found: dict[int, EpochEnd] = {}
-        for answer in told.values():
+        for answer in answers.values():
             if isinstance(answer, RtolapError):
                 raise answer
             for topic in answer.topics:
@@ -122,12 +122,12 @@ class EpochLookup:
             ],
         )
 
-    def _end(self, told: Any) -> EpochEnd:
-        if told.error_code:
-            raise self._refused(told.error_code)
-        if told.leader_epoch == _NONE or told.end_offset < 0:
-            raise self._unavailable(f"the leader of partition {told.partition} does not know the epoch")
-        return EpochEnd(int(told.leader_epoch), int(told.end_offset))
+    def _end(self, answer: Any) -> EpochEnd:
+        if answer.error_code:
+            raise self._refused(answer.error_code)
+        if answer.leader_epoch == _NONE or answer.end_offset < 0:
+            raise self._unavailable(f"the leader of partition {answer.partition} does not know the epoch")
+        return EpochEnd(int(answer.leader_epoch), int(answer.end_offset))
 
     def _refused(self, code: int) -> RtolapError:
         error = raised(code, None)

@@ -124,8 +124,10 @@ class Batch:
     """Records in the order in which they arrived; offsets grow within each partition.
 
     `create_ms` is the record's timestamp, -1 where it has none; `statements` what its header
-    `WATERMARK_HEADER` says, None where it has none. Both are None unless the consumer was opened for
-    them. `epochs`: the leader epochs of the records, without partitions of which the broker tells none.
+    `WATERMARK_HEADER` says, None where it has none. Both are None unless the consumer was opened for them.
+
+    Attributes:
+        epochs: the leader epochs of the records, without partitions of which the broker tells none.
     """
 
     values: list[bytes | None]
@@ -184,7 +186,7 @@ class StreamConsumer(Protocol):
 
         NotFound: the topic is gone. OffsetsGone: a position is outside the log; every poll says so until
         `assign` corrects it, for the other partitions' records must not hide it. A broker that is down gives
-        empty batches until it is back; `broker_trouble` names the error.
+        empty batches until it is back; `broker_error` names the error.
         """
 
     def position(self) -> Offsets:
@@ -225,7 +227,7 @@ class StreamConsumer(Protocol):
     def resume(self, partitions: Iterable[int] | None = None) -> None: ...
 
     @property
-    def broker_trouble(self) -> str | None:
+    def broker_error(self) -> str | None:
         """The last error of a connection that has not been followed by a record, for people."""
 
     def close(self) -> None: ...

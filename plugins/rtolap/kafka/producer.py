@@ -17,7 +17,7 @@ from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailab
 from rtolap.kafka.clusters import KafkaCluster
 from rtolap.kafka.errors import close_client, plain, translated
 from rtolap.kafka.interfaces import Delivered, OutRecord
-from rtolap.kafka.topic_lookup import asked_topic_id
+from rtolap.kafka.topic_lookup import fetch_topic_id
 from rtolap.model.offsets import Offsets
 
 _FULL_QUEUE_WAIT_S = 60.0
@@ -196,7 +196,7 @@ class KafkaAdmin:
         return sorted(partition.id for partition in description.partitions)
 
     def topic_id(self, topic: str) -> str:
-        return asked_topic_id(self._admin, topic, _REQUEST_TIMEOUT_S, self._cluster)
+        return fetch_topic_id(self._admin, topic, _REQUEST_TIMEOUT_S, self._cluster)
 
     def offsets(self, topic: str, which: str) -> Offsets:
         specs: dict[str, Any] = {"earliest": OffsetSpec.earliest, "latest": OffsetSpec.latest}
@@ -205,16 +205,16 @@ class KafkaAdmin:
         return _retrying(Unavailable)(self._offsets, topic, specs[which]())
 
     def _offsets(self, topic: str, spec: OffsetSpec) -> Offsets:
-        asked = {TopicPartition(topic, partition): spec for partition in self.partitions(topic)}
-        futures = self._admin.list_offsets(asked, request_timeout=_REQUEST_TIMEOUT_S)
+        requested = {TopicPartition(topic, partition): spec for partition in self.partitions(topic)}
+        futures = self._admin.list_offsets(requested, request_timeout=_REQUEST_TIMEOUT_S)
         return {
             where.partition: int(self._wait(future, "list offsets of", topic).offset)
             for where, future in futures.items()
         }
 
     def delete_records(self, topic: str, before: Offsets) -> None:
-        asked = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
-        for future in self._admin.delete_records(asked, request_timeout=_REQUEST_TIMEOUT_S).values():
+        requested = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+        for future in self._admin.delete_records(requested, request_timeout=_REQUEST_TIMEOUT_S).values():
             self._wait(future, "trim", topic)
 
     def close(self) -> None:

@@ -37,7 +37,11 @@ _OPERATIONS = {"Read": AclOperation.READ, "Write": AclOperation.WRITE, "Describe
 
 @dataclass(frozen=True)
 class Need:
-    """A right that is needed: `operation` on `topic`. `creates`: the topic is made where it is missing."""
+    """A right that is needed: `operation` on `topic`.
+
+    Attributes:
+        creates: the topic is made where it is missing.
+    """
 
     topic: str
     operation: Operation
@@ -51,20 +55,20 @@ def check_rights(cluster: KafkaCluster, needs: Iterable[Need], timeout_s: float 
     are wrong. NotFound: there is no topic, and it is not to be made. Unavailable: no broker answers;
     DefinitionError: the settings themselves are wrong.
     """
-    asked = tuple(needs)
-    troubles: list[KafkaError] = []
-    admin = cluster.open(AdminClient, {"error_cb": troubles.append})
+    wanted = tuple(needs)
+    client_errors: list[KafkaError] = []
+    admin = cluster.open(AdminClient, {"error_cb": client_errors.append})
     deadline_s = time.monotonic() + timeout_s
     missing: list[str] = []
     absent: list[str] = []
-    topics = sorted({need.topic for need in asked})
+    topics = sorted({need.topic for need in wanted})
     described = admin.describe_topics(
         TopicCollection(topics), include_authorized_operations=True, request_timeout=timeout_s
     )
     for topic in topics:
-        of_topic = [need for need in asked if need.topic == topic]
+        of_topic = [need for need in wanted if need.topic == topic]
         try:
-            answer = _answer(admin, described[topic], cluster, troubles, deadline_s)
+            answer = _answer(admin, described[topic], cluster, client_errors, deadline_s)
         except KafkaException as error:
             code = error.args[0].code()
             if code in FORBIDDEN:
@@ -73,7 +77,7 @@ def check_rights(cluster: KafkaCluster, needs: Iterable[Need], timeout_s: float 
             elif code in GONE_TOPIC:
                 if not all(need.creates for need in of_topic):
                     absent.append(topic)
-                elif not _may_create(admin, topic, cluster, troubles, deadline_s):
+                elif not _may_create(admin, topic, cluster, client_errors, deadline_s):
                     missing.append(f"Create on topic {topic}, or on the cluster")
             else:
                 raise translated("describe", topic, error, cluster) from error
@@ -99,23 +103,23 @@ def check_rights(cluster: KafkaCluster, needs: Iterable[Need], timeout_s: float 
 def check_reached(cluster: KafkaCluster, timeout_s: float = TIMEOUT_S) -> None:
     """Returns if a broker answers. Unauthorized: the credentials are wrong. Unavailable: no broker answers;
     DefinitionError: the settings themselves are wrong."""
-    troubles: list[KafkaError] = []
-    admin = cluster.open(AdminClient, {"error_cb": troubles.append})
+    client_errors: list[KafkaError] = []
+    admin = cluster.open(AdminClient, {"error_cb": client_errors.append})
     deadline_s = time.monotonic() + timeout_s
     try:
-        _answer(admin, admin.describe_cluster(request_timeout=timeout_s), cluster, troubles, deadline_s)
+        _answer(admin, admin.describe_cluster(request_timeout=timeout_s), cluster, client_errors, deadline_s)
     except KafkaException as error:
         if error.args[0].code() not in FORBIDDEN:
             raise translated("describe", "the cluster", error, cluster) from error
 
 
 def _may_create(
-    admin: AdminClient, topic: str, cluster: KafkaCluster, troubles: list[KafkaError], deadline_s: float
+    admin: AdminClient, topic: str, cluster: KafkaCluster, client_errors: list[KafkaError], deadline_s: float
 ) -> bool:
     left_s = max(1.0, deadline_s - time.monotonic())
-    asked = admin.create_topics([NewTopic(topic, 1, 1)], validate_only=True, request_timeout=left_s)
+    wanted = admin.create_topics([NewTopic(topic, 1, 1)], validate_only=True, request_timeout=left_s)
     try:
-        _answer(admin, asked[topic], cluster, troubles, deadline_s)
+        _answer(admin, wanted[topic], cluster, client_errors, deadline_s)
     except KafkaException as error:
         return error.args[0].code() not in FORBIDDEN  # another answer says that it was let in
     return True
@@ -125,30 +129,30 @@ def _answer(
     admin: AdminClient,
     future: Future[Any],
     cluster: KafkaCluster,
-    troubles: list[KafkaError],
+    client_errors: list[KafkaError],
     deadline_s: float,
 ) -> Any:
     """Raises what connecting meets as soon as it is final: librdkafka itself would try until the end."""
     while True:
         admin.poll(0)  # calls error_cb
-        for trouble in troubles:
-            if trouble.code() in WRONG_CREDENTIALS:
-                raise unauthorized(cluster, trouble)
+        for client_error in client_errors:
+            if client_error.code() in WRONG_CREDENTIALS:
+                raise unauthorized(cluster, client_error)
         try:
             return future.result(_LOOK_S)
         except FutureTimeout as error:
             if time.monotonic() > deadline_s:
-                raise _silent(cluster, troubles) from error
+                raise _silent(cluster, client_errors) from error
         except KafkaException as error:
             if error.args[0].code() in _NO_ANSWER:
-                raise _silent(cluster, troubles) from error
+                raise _silent(cluster, client_errors) from error
             raise
 
 
-def _silent(cluster: KafkaCluster, troubles: list[KafkaError]) -> Unavailable:
+def _silent(cluster: KafkaCluster, client_errors: list[KafkaError]) -> Unavailable:
     """Raise what the connection met; a certificate that is not trusted rather than what followed from it."""
-    of_tls = [trouble for trouble in troubles if trouble.code() == KafkaError._SSL]
-    met = (of_tls or troubles)[-1:]
+    of_tls = [client_error for client_error in client_errors if client_error.code() == KafkaError._SSL]
+    met = (of_tls or client_errors)[-1:]
     return Unavailable(
         f"Kafka cluster {cluster.name} at {cluster.servers} does not answer",
         found=cluster.redacted(met[0].str()) if met else "no answer in time",

@@ -151,11 +151,11 @@ class ClientStatistics:
         for feed in self._open():
             if not feed.document:
                 continue
-            told = _DECODER.decode(feed.document)
-            for broker in told.brokers.values():
+            statistics = _DECODER.decode(feed.document)
+            for broker in statistics.brokers.values():
                 if broker.nodeid >= 0:
                     rows.setdefault((feed.topic, broker.nodeid), BrokerStatistics()).add_broker(broker)
-            for partition in _read(told, feed.topic):
+            for partition in _read(statistics, feed.topic):
                 rows.setdefault((feed.topic, partition.leader), BrokerStatistics()).add_partition(partition)
         return dict(sorted(rows.items()))
 
@@ -171,9 +171,9 @@ class ClientStatistics:
             return list(self._feeds)
 
 
-def _read(told: Statistics, topic: str) -> Iterator[_Partition]:
+def _read(statistics: Statistics, topic: str) -> Iterator[_Partition]:
     """Yield partitions that the consumer reads, of known leaders."""
-    for partition in told.topics.get(topic, _Topic()).partitions.values():
+    for partition in statistics.topics.get(topic, _Topic()).partitions.values():
         if partition.leader >= 0 and partition.fetch_state == "active":
             yield partition
 

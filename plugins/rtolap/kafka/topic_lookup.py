@@ -18,7 +18,7 @@ from rtolap.kafka.settings import consumer_settings
 _NO_ID = str(Uuid(0, 0))  # of a broker, or a topic's metadata, older than topic ids
 
 
-def asked_topic_id(admin: AdminClient, topic: str, timeout_s: float, cluster: KafkaCluster) -> str:
+def fetch_topic_id(admin: AdminClient, topic: str, timeout_s: float, cluster: KafkaCluster) -> str:
     """Do as `StreamConsumer.topic_id`."""
     futures = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)
     try:
@@ -85,7 +85,7 @@ class TopicLookup:
                 self._admin = self._cluster.open(AdminClient, {})
             admin = self._admin
         try:
-            return asked_topic_id(admin, self._topic, timeout_s, self._cluster)
+            return fetch_topic_id(admin, self._topic, timeout_s, self._cluster)
         except Unavailable:
             # it asks the broker that its metadata name as the controller, and keeps to a dead one until
             # they are five minutes old

@@ -7,7 +7,7 @@ shuts that one out for good, however late it wakes up: this is what makes a lead
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -85,15 +85,10 @@ class KafkaTransactionalProducer:
         )
 
     def begin(self, timeout_s: float) -> None:
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            try:
-                plain(self._producer.init_transactions, max(0.1, deadline_s - time.monotonic()))
-                return
-            except KafkaException as error:
-                if error.args[0].retriable() and time.monotonic() < deadline_s:
-                    continue
-                raise self._translated(error) from error
+        try:
+            _until_done(self._producer.init_transactions, time.monotonic() + timeout_s)
+        except KafkaException as error:
+            raise self._translated(error) from error
 
     def send(self, columns: Sequence[OutColumns], timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
@@ -143,33 +138,24 @@ class KafkaTransactionalProducer:
                     plain(self._producer.poll, _POLL_S)
 
     def _commit(self, deadline_s: float) -> None:
-        while True:
-            try:
-                plain(self._producer.commit_transaction, max(0.1, deadline_s - time.monotonic()))
-                return
-            except KafkaException as error:
-                reason = error.args[0]
-                if reason.txn_requires_abort():
-                    raise self._aborted(error) from error
-                if reason.retriable() and time.monotonic() < deadline_s:
-                    continue
-                if reason.code() in _SHUT_OUT:
-                    raise self._translated(error) from error
-                raise self._unknown(reason) from error
+        try:
+            _until_done(self._producer.commit_transaction, deadline_s)
+        except KafkaException as error:
+            reason = error.args[0]
+            if reason.txn_requires_abort():
+                raise self._aborted(error) from error
+            if reason.code() in _SHUT_OUT:
+                raise self._translated(error) from error
+            raise self._unknown(reason) from error
 
     def _aborted(self, error: KafkaException | RtolapError) -> RtolapError:
         """Abort; return what to raise."""
-        deadline_s = time.monotonic() + TIMEOUT_MS / 1000
-        while True:
-            try:
-                plain(self._producer.abort_transaction, max(0.1, deadline_s - time.monotonic()))
-                return self._translated(error)
-            except KafkaException as abort_error:
-                reason = abort_error.args[0]
-                if reason.code() in _SHUT_OUT:
-                    return self._translated(abort_error)
-                if not reason.retriable() or time.monotonic() > deadline_s:
-                    return self._unknown(reason)
+        try:
+            _until_done(self._producer.abort_transaction, time.monotonic() + TIMEOUT_MS / 1000)
+        except KafkaException as abort_error:
+            reason = abort_error.args[0]
+            return self._translated(abort_error) if reason.code() in _SHUT_OUT else self._unknown(reason)
+        return self._translated(error)
 
     def _translated(self, error: KafkaException | RtolapError) -> RtolapError:
         if isinstance(error, RtolapError):
@@ -193,6 +179,19 @@ class KafkaTransactionalProducer:
             found=self._cluster.redacted(reason.str()),
             action="begin again, and read what is there",
         )
+
+
+def _until_done(call: Callable[[float], None], deadline_s: float) -> None:
+    """Call with the time that is left, again while the error may pass and there is time. The last
+    KafkaException goes on."""
+    while True:
+        try:
+            plain(call, max(0.1, deadline_s - time.monotonic()))
+            return
+        except KafkaException as error:
+            reason = error.args[0]
+            if reason.txn_requires_abort() or not reason.retriable() or time.monotonic() >= deadline_s:
+                raise
 
 
 class _BrokenSequence(Unavailable):

@@ -70,17 +70,17 @@ class TruncationCheck:
     ) -> tuple[dict[int, LeaderEpochs], list[CutPartition]]:
         """Return the learned epochs, and the partitions whose log is shorter than the position by now."""
         ends = {p: epochs[p].end if p in epochs else 0 for p in positions}
-        asked: dict[int, int | None] = {
+        requested: dict[int, int | None] = {
             p: None for p, position in positions.items() if position > ends[p] and p not in cut
         }
         newest: dict[int, int] = {}
         learned: dict[int, LeaderEpochs] = {}
         shorter: list[CutPartition] = []
-        while asked:
-            told = self._ask(asked, timeout_s)
+        while requested:
+            answers = self._ask(requested, timeout_s)
             further: dict[int, int | None] = {}
-            for partition in asked:
-                position, answer = positions[partition], told.get(partition)
+            for partition in requested:
+                position, answer = positions[partition], answers.get(partition)
                 if answer is None:
                     continue
                 if answer.end >= position:
@@ -92,7 +92,7 @@ class TruncationCheck:
                     learned |= continued(_of(epochs, partition), _at(partition, newest[partition], position))
                 elif partition in epochs:
                     shorter.append(CutPartition(partition, position, max(answer.end, ends[partition])))
-            asked = further
+            requested = further
         return learned, shorter
 
 
@@ -117,15 +117,17 @@ class _Walk:
     def epoch(self) -> int:
         return self.known.ranges[self.index].epoch
 
-    def compare(self, told: EpochEnd | None) -> None:
-        """`told` is None where the cluster cannot be asked."""
+    def compare(self, end_of_epoch: EpochEnd | None) -> None:
+        """`end_of_epoch` is None where the cluster cannot be asked."""
         read = self.known.ranges[self.index]
-        if told is not None and told.epoch == read.epoch:
-            if told.end < read.end:
-                self.diverges = min(self.diverges, told.end)
-        elif told is not None:
+        if end_of_epoch is not None and end_of_epoch.epoch == read.epoch:
+            if end_of_epoch.end < read.end:
+                self.diverges = min(self.diverges, end_of_epoch.end)
+        elif end_of_epoch is not None:
             # the log has none of this epoch, and may have less of the one before than when that was compared
-            before = self.known.ranges[self.index - 1].end if self.index else min(read.start, told.end)
+            before = (
+                self.known.ranges[self.index - 1].end if self.index else min(read.start, end_of_epoch.end)
+            )
             self.diverges = min(self.diverges, before)
             self.last = max(0, min(self.last, self.index - 1))
         self.index -= 1

@@ -32,7 +32,7 @@ _LEAVING = msgspec.msgpack.Decoder(tuple[LeavingHost, ...])
 
 
 @dataclass(frozen=True, slots=True)
-class KeptHosts:
+class ListedHosts:
     """The stored hosts of an application.
 
     Attributes:
@@ -46,7 +46,7 @@ class KeptHosts:
     leaving: tuple[LeavingHost, ...] = ()
 
 
-def packed(hosts: KeptHosts, where: str) -> SourceHosts:
+def packed(hosts: ListedHosts, where: str) -> SourceHosts:
     """Raises Refused if they are too many for one node. Where only the leaving ones are, it says nothing of
     them: to a next leader they are listed, so it waits for longer."""
     names = zlib.compress("\n".join(hosts.names).encode(), 6)
@@ -61,9 +61,9 @@ def packed(hosts: KeptHosts, where: str) -> SourceHosts:
     return SourceHosts(hosts.epoch, names, leaving if len(names) + len(leaving) <= BYTES_MAX else b"")
 
 
-def unpacked(record: SourceHosts | None, where: str) -> KeptHosts:
+def unpacked(record: SourceHosts | None, where: str) -> ListedHosts:
     if record is None:
-        return KeptHosts()
+        return ListedHosts()
     try:
         text = zlib.decompress(record.names).decode()
         leaving = _LEAVING.decode(zlib.decompress(record.leaving)) if record.leaving else ()
@@ -76,7 +76,7 @@ def unpacked(record: SourceHosts | None, where: str) -> KeptHosts:
     names = tuple(text.split("\n")) if text else ()
     if any(host.host >= len(names) for host in leaving):
         raise Corrupted(f"the kept host list of {where} names fewer hosts than are leaving")
-    return KeptHosts(record.epoch, names, leaving)
+    return ListedHosts(record.epoch, names, leaving)
 
 
 class ApplicationRecords:
@@ -156,7 +156,9 @@ class ApplicationRecords:
                 return
             refuse_unsafe_change(before, application)
             state = codec.decode(state_node.data, ApplicationState, state_path)
-            gone = {declared.name for declared in before.levels} - {kept.name for kept in application.levels}
+            gone = {declared.name for declared in before.levels} - {
+                level.name for level in application.levels
+            }
             hosts = [paths.application_hosts(name, level) for level in sorted(gone)]
             self.store.commit(
                 [
@@ -223,11 +225,11 @@ class ApplicationRecords:
 
     # -- hosts ------------------------------------------------------------------------------------------
 
-    def hosts(self, name: str, level: str) -> KeptHosts:
+    def hosts(self, name: str, level: str) -> ListedHosts:
         record = read(self.store, paths.application_hosts(name, level), SourceHosts)
         return unpacked(record, f"{name}/{level}")
 
-    def keep_hosts(self, name: str, level: str, epoch: int, hosts: KeptHosts) -> None:
+    def keep_hosts(self, name: str, level: str, epoch: int, hosts: ListedHosts) -> None:
         """Refused if they are too many for one node; what was kept before then stands. NotLeader if an epoch
         of the application after `epoch` has begun: another list may have been read since."""
         record = packed(hosts, f"{name}/{level}")

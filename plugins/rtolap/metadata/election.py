@@ -72,7 +72,7 @@ class Candidacy:
         self._session = -1
         self._first = ""
         self._leader: str | None = None
-        self._told: tuple[bool, str | None] = (False, None)
+        self._announced: tuple[bool, str | None] = (False, None)
         self._closed = False
         self._watch = store.watch(path, self.wake)
         self.wake()
@@ -136,8 +136,8 @@ class Candidacy:
         if self._store.connected():
             self._refresh()
         now = (self.is_leader(), self.leader())
-        if now != self._told:
-            self._told = now
+        if now != self._announced:
+            self._announced = now
             self._changed()
 
     def _refresh(self) -> None:

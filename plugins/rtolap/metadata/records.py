@@ -75,8 +75,9 @@ class CubeControl(msgspec.Struct, frozen=True):
 class WatermarkRecord(msgspec.Struct, frozen=True):
     """The low watermark that was published last: a new leader never publishes a smaller one.
 
-    `windows`: of a cube with an application, the newest windows that may close, ascending, each as it was
-    when that was decided. Segments that end at or below the last may close; see `model.completeness`.
+    Attributes:
+        windows: of a cube with an application, the newest windows that may close, ascending, each as it was
+            when that was decided. Segments that end at or below the last may close; see `model.completeness`.
     """
 
     low_watermark_ms: int | None = None
@@ -109,18 +110,22 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A segment. `version` and `covered` change together, in one write: that is the exactness rule.
 
-    version   0 while there is no history; otherwise the READY version that queries read, at `location`
-    covered   partition → next offset: history holds exactly the segment's events below it
-    target    the vector of version + 1, filled by each replica set as it closes its partitions
-    parts     staged parts of version + 1
-    events    of the READY version
-    completeness   of the first version, when its closing was decided; None without an application
-    first_events   of the first version; None before it is READY, and where it was not noted
-    losses    what versions up to the newest that was begun to be built may lack; see `model.completeness`
-    begins    partition → no event of what `covered` holds is below it; not of versions that did not note it
-    covered_epochs, target_epochs   leader epoch of the last record below `covered` and `target`, by
-              partition; without those that are not known
-    base_lost the READY version has lost what builds start from: parts of the next one hold all of the segment
+    Attributes:
+        version: the READY version that queries read, at `location`; 0 while there is no history.
+        covered: partition → next offset; history holds exactly the segment's events below it.
+        target: the vector of version + 1, filled by each replica set as it closes its partitions.
+        parts: staged parts of version + 1.
+        events: number of events in the READY version.
+        completeness: of the first version, when its closing was decided; None without an application.
+        first_events: number of events in the first version; None before it is READY, and where unknown.
+        losses: events that versions may lack, up to the newest version of which a build has begun; see
+            `model.completeness`.
+        begins: partition → offset below which `covered` holds no event; without partitions of versions that
+            did not note it.
+        covered_epochs: leader epoch of the last record below `covered`, by partition, as far as it is known.
+        target_epochs: the same for `target`.
+        base_lost: the READY version has lost what builds start from. The parts of the next one hold all of
+            the segment.
     """
 
     cube: str

@@ -57,14 +57,17 @@ class Requests:
         self._one_at_a_time = Lock()
 
     def once(
-        self, request_id: str | None, asked: tuple[str, ...], work: Callable[[Note | None], None]
+        self, request_id: str | None, content: tuple[str, ...], work: Callable[[Note | None], None]
     ) -> None:
-        """Do the work, or answer as it was answered before. `asked`: all that the request says; Refused where
-        the id belongs to another one. Without an id each time it comes is a change of its own."""
+        """Do the work, or answer a repeated request as it was answered before.
+
+        `content` is all that the request says. Without an id, every call does the work. Raises Refused where
+        the id belongs to a request of other content.
+        """
         if request_id is None:
             work(None)
             return
-        fingerprint = sha256(msgspec.json.encode(asked)).hexdigest()
+        fingerprint = sha256(msgspec.json.encode(content)).hexdigest()
         with self._one_at_a_time:  # a repeat is answered when all of the first one is over, its files too
             self._once(request_id, fingerprint, work)
 

@@ -64,9 +64,9 @@ def add_part(
     leader that came second), changes nothing: its files have no reference and are cleaned up. One that
     overlaps in part is Refused: upload only what is missing, `missing_ranges` says what.
     """
-    held = [piece for other in record.parts for piece in other.ranges]
+    staged = [piece for other in record.parts for piece in other.ranges]
     if part.ranges and all(
-        piece.end <= record.built_on.get(piece.partition, -1) or any(_contains(h, piece) for h in held)
+        piece.end <= record.built_on.get(piece.partition, -1) or any(_contains(h, piece) for h in staged)
         for piece in part.ranges
     ):
         return record
@@ -84,7 +84,7 @@ def add_part(
                 expected=f"ranges from {start} up to the target {record.target}",
                 found=piece,
             )
-        overlapping = [h for h in (*held, *part.ranges[:position]) if _overlaps(h, piece)]
+        overlapping = [h for h in (*staged, *part.ranges[:position]) if _overlaps(h, piece)]
         if overlapping:
             raise Refused(
                 f"{record.cube}/{record.name} does not take {part.path}: no event is held twice",
@@ -106,8 +106,8 @@ def missing_ranges(
     missing = []
     for partition in sorted(set(partitions) & set(record.target)):
         at = record.built_on.get(partition, first.get(partition, 0))
-        held = (h for part in record.parts for h in part.ranges if h.partition == partition)
-        for piece in sorted(held, key=lambda piece: (piece.start, piece.end)):
+        staged = (h for part in record.parts for h in part.ranges if h.partition == partition)
+        for piece in sorted(staged, key=lambda piece: (piece.start, piece.end)):
             if piece.start > at:
                 missing.append(PartRange(partition, at, piece.start))
             at = max(at, piece.end)
@@ -116,8 +116,8 @@ def missing_ranges(
     return tuple(missing)
 
 
-def _contains(held: PartRange, piece: PartRange) -> bool:
-    return held.partition == piece.partition and held.start <= piece.start and piece.end <= held.end
+def _contains(staged: PartRange, piece: PartRange) -> bool:
+    return staged.partition == piece.partition and staged.start <= piece.start and piece.end <= staged.end
 
 
 def _overlaps(piece: PartRange, other: PartRange) -> bool:

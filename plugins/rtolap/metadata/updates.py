@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import random
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from rtolap.base.errors import CommitConflict, CommitUnknown, Forged
 from rtolap.metadata import codec
 from rtolap.metadata.store import Create, Delete, MetadataStore, Operation, Put, Versioned
-
-log = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=msgspec.Struct)
 R = TypeVar("R")
@@ -32,16 +28,13 @@ def retrying(attempt: Callable[[], R]) -> R:
     has nothing left to commit. So `attempt` has to be idempotent. The last error is raised after
     `ATTEMPTS_MAX` rounds.
     """
-    for number in range(ATTEMPTS_MAX):
-        try:
-            return attempt()
-        except (CommitConflict, CommitUnknown) as error:
-            if number + 1 == ATTEMPTS_MAX:
-                raise
-            log.debug("commit is repeated: %s", error)
-            pause_s = min(_PAUSE_MAX_S, _PAUSE_S * 2**number)
-            time.sleep(pause_s * random.uniform(0.5, 1.0))
-    raise AssertionError("unreachable: the last round returns or raises")
+    rounds = Retrying(
+        retry=retry_if_exception_type((CommitConflict, CommitUnknown)),
+        stop=stop_after_attempt(ATTEMPTS_MAX),
+        wait=wait_random_exponential(multiplier=_PAUSE_S, max=_PAUSE_MAX_S),
+        reraise=True,
+    )
+    return rounds(attempt)
 
 
 def read(store: MetadataStore, path: str, kind: type[S]) -> S | None:

@@ -41,8 +41,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.types import Receive, Scope, Send
 
 from rtolap.base.errors import RtolapError, TooLarge, Unauthorized
-from rtolap.base.http_guard import caller_of, guard
-from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users
 from rtolap.protocols.query.messages import (
     HISTORY_CACHE_OFF,
@@ -58,6 +56,8 @@ from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.classify import classify, needs_admission, plain
 from rtolap.query.statements.executor import Executor, NoPeers, Peers
 from rtolap.query.statements.session import Session
+from rtolap.servers.http_guard import caller_of, guard
+from rtolap.servers.limits import HttpLimits
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 POSITIONS_KEY = b"rtolap.positions"

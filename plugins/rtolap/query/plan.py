@@ -13,7 +13,7 @@ from rtolap.metadata.records import SegmentRecord
 from rtolap.model.cube import Schema
 from rtolap.model.predicate import Predicate
 from rtolap.protocols.query.messages import QueryWarning
-from rtolap.protocols.receiver.messages import Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot
 from rtolap.protocols.stored_tables.messages import TableInfo
 
 
@@ -169,7 +169,7 @@ class HistoryPlan:
 
     segments: tuple[SegmentRecord, ...]
     pruned: tuple[str, ...]
-    snapshot: Snapshot
+    snapshot: HistorySnapshot
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,7 @@ from types import FrameType
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.cycle_collection import keep_blocks
 from rtolap.base.errors import DefinitionError
-from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.settings import Settings
-from rtolap.base.tls import load_context
 from rtolap.base.users import Users
 from rtolap.metadata.cluster_store import show_refused
 from rtolap.metadata.cubes import ClusterMetadata
@@ -36,6 +34,9 @@ from rtolap.query.mysql.server import MySqlLimits, MySqlServer
 from rtolap.query.session_token import SessionTokens
 from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.stored.source import RemoteSource
+from rtolap.servers.http_server import HttpConnections, HttpServer
+from rtolap.servers.limits import HttpLimits
+from rtolap.servers.tls import load_context
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class QueryProcess:
         os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")
         clock = SystemClock()
         users, token = Users.load(settings.users_file), settings.token()
-        context, http_limits = server_context(settings), settings.http_limits()
+        context, http_limits = server_context(settings), HttpLimits.from_settings(settings)
         self._clients = ReceiverClients(token)
         stored = RemoteSource(settings.stream_load_urls(), token, ca=settings.stream_load_ca)
         cluster = Cluster(ClusterMetadata(store, clock), clock, Listing(stored, clock))

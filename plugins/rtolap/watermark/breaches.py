@@ -147,9 +147,9 @@ class Breaches:
         end_ms = np.minimum((slot + 1) * self._slot_ms, to_ms[row])
         share = np.maximum(end_ms - begin_ms, 0) / (to_ms - from_ms)[row]
         place = slot - self._first
-        held = (place >= 0) & (place < self._events.size)
-        weights = (share * number[row])[held]
-        counted = np.bincount(place[held], weights=weights, minlength=self._events.size)
+        indexed = (place >= 0) & (place < self._events.size)
+        weights = (share * number[row])[indexed]
+        counted = np.bincount(place[indexed], weights=weights, minlength=self._events.size)
         return counted.astype(np.float64, copy=False)
 
     def _add_missing(self, late: Rates) -> None:

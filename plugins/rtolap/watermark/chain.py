@@ -30,12 +30,12 @@ class Chain:
 
     def __init__(self, partitions: Iterable[int], producers: Iterable[str]) -> None:
         self._partitions = frozenset(partitions)
-        self._told: dict[str, dict[int, ProducerStatement]] = {producer: {} for producer in producers}
+        self._statements: dict[str, dict[int, ProducerStatement]] = {producer: {} for producer in producers}
         self._published_ms: int | None = None
 
     @property
     def producers(self) -> tuple[str, ...]:
-        return tuple(self._told)
+        return tuple(self._statements)
 
     def observe(
         self,
@@ -49,33 +49,33 @@ class Chain:
         """Note a statement in a record of that partition. An unknown producer joins."""
         if partition not in self._partitions:
             return  # given away meanwhile: another consumer reads it
-        statements = self._told.setdefault(producer, {})
+        statements = self._statements.setdefault(producer, {})
         new = ProducerStatement(generation, UNKNOWN_MS if watermark_ms is None else watermark_ms, ended)
         statements[partition] = max(statements.get(partition, new), new)
 
     def join(self, producer: str) -> None:
-        self._told.setdefault(producer, {})
+        self._statements.setdefault(producer, {})
 
     def leave(self, producer: str) -> None:
         """Forget a producer that has ended, or whose lease has; its statements no longer count."""
-        self._told.pop(producer, None)
+        self._statements.pop(producer, None)
 
     def assign(self, partitions: Iterable[int]) -> None:
         """Reads these from now on; of those it gives away nothing is kept."""
         self._partitions = frozenset(partitions)
-        for statements in self._told.values():
+        for statements in self._statements.values():
             for partition in statements.keys() - self._partitions:
                 del statements[partition]
 
     def statement_of(self, producer: str, partition: int) -> ProducerStatement | None:
-        return self._told.get(producer, {}).get(partition)
+        return self._statements.get(producer, {}).get(partition)
 
     def watermark_ms(self) -> int | None:
         """Return the watermark, which never falls; None while unknown."""
-        if self._told and self._partitions and not self.held_by():
+        if self._statements and self._partitions and not self.missing_statements():
             statements = [
                 statement
-                for by_partition in self._told.values()
+                for by_partition in self._statements.values()
                 for statement in by_partition.values()
                 if not statement.ended
             ]
@@ -84,10 +84,10 @@ class Chain:
                 self._published_ms = least if self._published_ms is None else max(least, self._published_ms)
         return self._published_ms
 
-    def held_by(self) -> Mapping[str, tuple[int, ...]]:
+    def missing_statements(self) -> Mapping[str, tuple[int, ...]]:
         """Return producer → partitions in which it has no statement yet."""
         missing_in = {}
-        for producer, statements in self._told.items():
+        for producer, statements in self._statements.items():
             stated_in = {
                 at
                 for at, statement in statements.items()
@@ -103,7 +103,7 @@ class Chain:
         Each has its last watermark, None if it knew none.
         """
         ended: dict[str, int | None] = {}
-        for producer, statements in self._told.items():
+        for producer, statements in self._statements.items():
             if (
                 statements
                 and statements.keys() == self._partitions

@@ -28,9 +28,9 @@ def worth_keeping(
     for column in columns:
         known = min(column.size, names)
         np.maximum(latest_ms[:known], column[:known], out=latest_ms[:known])
-    held: NDArray[np.bool_] = latest_ms != NEVER
-    if int(held.sum()) <= room:
-        return held
+    seen: NDArray[np.bool_] = latest_ms != NEVER
+    if int(seen.sum()) <= room:
+        return seen
     silent_ms = max(int(latest_ms.max()), newest_ms) - SILENT_MS
     recent: NDArray[np.bool_] = latest_ms >= max(silent_ms, NEVER)
-    return held & recent
+    return seen & recent

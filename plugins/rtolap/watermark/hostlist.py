@@ -40,7 +40,8 @@ class Leaving:
 class Hosts:
     """Columns over an index that stays a host's own until `keep`.
 
-    `joined`: the epoch in which each host began to count; what was known of it before that is forgotten.
+    Attributes:
+        joined: the epoch in which each host began to count; what was known of it before that is forgotten.
     """
 
     epoch: int = 0
@@ -145,7 +146,7 @@ class Hosts:
         indices[known] = np.where(self._gone[indices[known]], -1, indices[known])
         return indices
 
-    def kept(self) -> Indices:
+    def retained(self) -> Indices:
         """Return the hosts that have not left, for `keep` here, in HostProgress and in HostRates."""
         return (~self._gone).nonzero()[0]
 

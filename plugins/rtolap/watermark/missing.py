@@ -16,7 +16,7 @@ from math import ceil, erfc, exp, floor, inf, isfinite, lgamma, log, sqrt
 
 import numpy as np
 
-from rtolap.watermark.snapshot import NEVER, Indices, Instants, Rates, Snapshot, as_ms
+from rtolap.watermark.snapshot import NEVER, Indices, Instants, Rates, SourceSnapshot, as_ms
 
 DEVIATIONS = 3.0  # of a normal variable; what lies beyond happens about once in a thousand windows
 TAIL = erfc(DEVIATIONS / sqrt(2)) / 2
@@ -105,8 +105,11 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """A host that has not reached an instant. `share_ppm`: of a window's events, how many it may still
-    owe."""
+    """A host that has not reached an instant.
+
+    Attributes:
+        share_ppm: of a window's events, how many it may still owe.
+    """
 
     host: str
     latest_ms: int | None
@@ -142,7 +145,7 @@ def totals(rates: Rates, errors: Rates) -> Totals:
     return Totals(expected, totals(rates[known], errors[known]).least, inf)
 
 
-def missing(snapshot: Snapshot, mark_ms: int, window_ms: int) -> Missing:
+def missing(snapshot: SourceSnapshot, mark_ms: int, window_ms: int) -> Missing:
     """Return what is missing of a window of that length which closes at `mark_ms`."""
     counting = snapshot.counting
     holding = np.flatnonzero(counting & (snapshot.latest_ms <= mark_ms))
@@ -150,7 +153,9 @@ def missing(snapshot: Snapshot, mark_ms: int, window_ms: int) -> Missing:
     return missing_of(snapshot, holding, mark_ms, window_ms, total)
 
 
-def missing_of(snapshot: Snapshot, holding: Indices, mark_ms: int, window_ms: int, total: Totals) -> Missing:
+def missing_of(
+    snapshot: SourceSnapshot, holding: Indices, mark_ms: int, window_ms: int, total: Totals
+) -> Missing:
     """Return what is missing below `mark_ms`.
 
     Args:
@@ -175,7 +180,7 @@ def missing_of(snapshot: Snapshot, holding: Indices, mark_ms: int, window_ms: in
     return Missing(expected, _up(events_at_most(at_most, snapshot.dispersion) / (least * window_ms)))
 
 
-def behind(snapshot: Snapshot, mark_ms: int, window_ms: int, limit: int) -> tuple[Behind, ...]:
+def behind(snapshot: SourceSnapshot, mark_ms: int, window_ms: int, limit: int) -> tuple[Behind, ...]:
     """Return the hosts that have not reached `mark_ms`, the furthest behind first; the larger share first
     among equals.
     """

@@ -80,7 +80,10 @@ class _Rereading:
 @dataclass(slots=True)
 class ProgressCounters:
     """Counters since the start. What is counted here has changed nothing, but for replaced generations.
-    `wrong_zone`: of those `in_future`, whole hours ahead."""
+
+    Attributes:
+        wrong_zone: of those `in_future`, whole hours ahead.
+    """
 
     regressions: int = 0
     stale_reports: int = 0
@@ -109,7 +112,7 @@ class Applied:
 
 
 @dataclass(slots=True)
-class HostProgress:
+class SourceProgress:
     """The progress of hosts 0 … N−1 (`grow` adds more). Memory: 8 bytes per host and partition that was ever
     reported, twice as much for partitions that another consumer reads again, until it has caught up."""
 
@@ -221,8 +224,9 @@ class HostProgress:
         return latest_by_partition
 
     def release_abandoned(self, lease_ms: int) -> int:
-        """Let hosts go from partitions that they have left for others. Returns how many (partition, host)
-        went.
+        """Release hosts from partitions that they have left for others.
+
+        Return the number of pairs of partition and host that are released.
 
         A host has left a partition if others there, and the host itself elsewhere, are further by more than
         the lease than whichever reader has read it there: of a host that is awaited, or read again, nobody

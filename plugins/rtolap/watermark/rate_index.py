@@ -64,8 +64,8 @@ class RateIndex:
         drop = max(last - self._first + 1 - size, 0)
         if drop:
             drop = min(max(drop, size // 16), self._last - self._first)
-            kept = self._last - self._first + 1 - drop
-            self._values[:kept] = self._values[drop : drop + kept].copy()
+            remaining = self._last - self._first + 1 - drop
+            self._values[:remaining] = self._values[drop : drop + remaining].copy()
             self._first += drop
         at = self._last - self._first
         self._values[at : at + steps + 1] = np.linspace(self.latest, value, steps + 1) if steps else value

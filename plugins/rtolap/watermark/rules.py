@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from rtolap.watermark.missing import PPM, Totals, allowed_events, missing_of, totals
-from rtolap.watermark.snapshot import NEVER, Indices, Instants, Mask, Rates, Snapshot
+from rtolap.watermark.snapshot import NEVER, Indices, Instants, Mask, Rates, SourceSnapshot
 from rtolap.watermark.solve import Shares, about, largest_mark
 
 WINDOW_MS = 300_000  # of what a rule that knows no window states missing shares
@@ -42,7 +42,7 @@ class Decision:
 
 
 class Rule(Protocol):
-    def decide(self, snapshot: Snapshot) -> Decision: ...
+    def decide(self, snapshot: SourceSnapshot) -> Decision: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class HostPrecise:
     delayed_hosts_ppm: int
     window_ms: int = WINDOW_MS
 
-    def decide(self, snapshot: Snapshot) -> Decision:
+    def decide(self, snapshot: SourceSnapshot) -> Decision:
         counting, latest_ms, rates, errors = counting_columns(snapshot)
         if not latest_ms.size:
             return Decision(None)
@@ -80,7 +80,7 @@ class Deficit:
     missing_events_ppm: int
     window_ms: int
 
-    def decide(self, snapshot: Snapshot) -> Decision:
+    def decide(self, snapshot: SourceSnapshot) -> Decision:
         counting, latest_ms, rates, errors = counting_columns(snapshot)
         if not latest_ms.size:
             return Decision(None)
@@ -110,7 +110,7 @@ class PartitionBounded:
     idle_ms: int
     window_ms: int = WINDOW_MS
 
-    def decide(self, snapshot: Snapshot) -> Decision:
+    def decide(self, snapshot: SourceSnapshot) -> Decision:
         latest_ms = snapshot.partition_latest_ms
         active = latest_ms[snapshot.partition_idle_ms < self.idle_ms]
         largest = active.min() if active.size else latest_ms.max() if latest_ms.size else NEVER
@@ -124,12 +124,12 @@ class GlobalMax:
     bound_ms: int
     window_ms: int = WINDOW_MS
 
-    def decide(self, snapshot: Snapshot) -> Decision:
+    def decide(self, snapshot: SourceSnapshot) -> Decision:
         latest_ms: Instants = snapshot.partition_latest_ms
         return _less(snapshot, int(latest_ms.max()) if latest_ms.size else NEVER, self.bound_ms)
 
 
-def counting_columns(snapshot: Snapshot) -> tuple[Mask | None, Instants, Rates, Rates]:
+def counting_columns(snapshot: SourceSnapshot) -> tuple[Mask | None, Instants, Rates, Rates]:
     """Return (who counts, None if everybody does; progress, rates and errors of those), without a copy if it
     may."""
     counting = snapshot.counting
@@ -139,7 +139,9 @@ def counting_columns(snapshot: Snapshot) -> tuple[Mask | None, Instants, Rates, 
     return counting, columns[0][counting], columns[1][counting], columns[2][counting]
 
 
-def decided(snapshot: Snapshot, counting: Mask | None, mark: int, window_ms: int, total: Totals) -> Decision:
+def decided(
+    snapshot: SourceSnapshot, counting: Mask | None, mark: int, window_ms: int, total: Totals
+) -> Decision:
     """Return the decision for a watermark: who holds it, and what may be missing of a window that closes at
     it. `counting`: None if everybody does.
     """
@@ -151,5 +153,5 @@ def decided(snapshot: Snapshot, counting: Mask | None, mark: int, window_ms: int
     return Decision(mark, holding, share.expected_ppm, share.bound_ppm)
 
 
-def _less(snapshot: Snapshot, largest: int, bound_ms: int) -> Decision:
+def _less(snapshot: SourceSnapshot, largest: int, bound_ms: int) -> Decision:
     return Decision(None if largest == NEVER else largest - bound_ms)

@@ -21,7 +21,7 @@ def _none() -> Instants:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SourceSnapshot:
     """The hosts at one moment: arrays of one length, a host at each index.
 
     A host counts while it is `listed` and not `drained`. The partitions' own progress serves the rules that

@@ -28,7 +28,11 @@ def scale_bits(window_ms: int, shares_sum: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Upper bounds of the hosts' shares: rates · (1 + errors) / total. `sum`: of all of them, at least 0."""
+    """Upper bounds of the hosts' shares: rates · (1 + errors) / total.
+
+    Attributes:
+        sum: of all of them, at least 0.
+    """
 
     rates: Rates
     errors: Rates

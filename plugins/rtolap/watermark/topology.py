@@ -31,14 +31,11 @@ class LevelMarks(msgspec.Struct, frozen=True):
 
 
 class Marks(msgspec.Struct, frozen=True):
-    """Watermarks of all levels. `held` counts those that would have fallen and stayed where they were."""
+    """Watermarks of all levels. `raised` counts those that would have fallen and stayed where they were."""
 
     levels: dict[str, LevelMarks]
     global_ms: int | None = None
-    held: int = 0
-
-
-NO_MARKS = Marks({})
+    raised: int = 0
 
 
 def combine(
@@ -52,7 +49,7 @@ def combine(
     removed takes its watermarks along; a new one begins with what its upstreams say. Pure: equal arguments,
     equal marks."""
     levels: dict[str, LevelMarks] = {}
-    held = 0
+    raised = 0
     for name in application.in_order():
         before = previous.levels.get(name, LevelMarks())
         upstreams = application.upstreams(name)
@@ -65,11 +62,11 @@ def combine(
         ]
         oldest = _least([input_ms, *pending])
         output_ms = _larger(oldest, before.output_ms)
-        held += (input_ms != raw) + (output_ms != oldest)
+        raised += (input_ms != raw) + (output_ms != oldest)
         levels[name] = LevelMarks(input_ms, output_ms)
     least = _least(marks.output_ms for marks in levels.values()) if levels else None
     global_ms = _larger(least, previous.global_ms)
-    return Marks(levels, global_ms, held + (global_ms != least))
+    return Marks(levels, global_ms, raised + (global_ms != least))
 
 
 def _least(instants: Iterable[int | None]) -> int | None:

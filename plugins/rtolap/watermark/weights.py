@@ -49,8 +49,11 @@ class Estimate:
 
 @dataclass(slots=True)
 class HostRates:
-    """Event rates of hosts 0 … N−1 (`grow` adds more). `sample_ms`: counts are taken in over at least so much
-    event time."""
+    """Event rates of hosts 0 … N−1 (`grow` adds more).
+
+    Attributes:
+        sample_ms: counts are taken in over at least so much event time.
+    """
 
     hosts: int
     memory_ms: int = 300_000

@@ -165,7 +165,7 @@ class WatermarkClient(WatermarkSession, Closeable):
             except (DefinitionError, Refused):  # as it is, it will not be taken: begin again, a while later
                 self.given_up()
                 raise
-            if not self._pending.held_back:
+            if not self._pending.withheld:
                 self.problem = None
             if answer.refused:
                 self._log_refused(answer.refused)

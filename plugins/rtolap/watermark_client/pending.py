@@ -52,7 +52,7 @@ class _Partition:
 class _Level:
     names: list[str] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
-    told: int = 0  # names that the server was sent in this session
+    sent_names: int = 0  # names that the server was sent in this session
     partitions: dict[int, _Partition] = field(default_factory=dict)
 
     def indices(self, hosts: Sequence[str]) -> NDArray[np.int64]:
@@ -71,17 +71,17 @@ class _Level:
     def begin(self) -> None:
         """Begin a session in which nothing has been sent yet. Its names get new indices."""
         count, partitions = len(self.names), self.partitions.values()
-        at = np.flatnonzero(worth_keeping((kept.latest_ms for kept in partitions), count, HOSTS_MAX))
+        at = np.flatnonzero(worth_keeping((state.latest_ms for state in partitions), count, HOSTS_MAX))
         if at.size < count:
             self.names = [self.names[place] for place in at.tolist()]
             self.index = {name: place for place, name in enumerate(self.names)}
-            for kept in partitions:
-                kept.grow(count)
-                kept.keep(at)
-        self.told = 0
-        for kept in partitions:
-            kept.said, kept.said_in = False, None
-            kept.changed |= kept.latest_ms != NEVER
+            for state in partitions:
+                state.grow(count)
+                state.keep(at)
+        self.sent_names = 0
+        for state in partitions:
+            state.said, state.said_in = False, None
+            state.changed |= state.latest_ms != NEVER
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class Pending:
     """The reports that are still to be sent. Not thread-safe: the client locks."""
 
     more: bool = False
-    held_back: bool = False  # are there sources that the last batch left out on purpose?
+    withheld: bool = False  # are there sources that the last batch left out on purpose?
     _units_alone: bool = False
     _levels: dict[str, _Level] = field(default_factory=dict)
     _units: dict[tuple[str, str, int], UnitReport] = field(default_factory=dict)
@@ -108,26 +108,26 @@ class Pending:
         """Keeps the largest per host; a later generation forgets what the one before has read."""
         names = self._levels.setdefault(level, _Level())
         at = names.indices(hosts)
-        kept = names.partitions.get(partition)
-        if kept is not None and generation < kept.generation:
+        state = names.partitions.get(partition)
+        if state is not None and generation < state.generation:
             return  # of a consumer whose time is over
-        if kept is None or generation > kept.generation:
+        if state is None or generation > state.generation:
             nothing = np.empty(0, np.int64)
-            kept = _Partition(generation, nothing, nothing, np.empty(0, np.bool_))
-            names.partitions[partition] = kept
-        kept.partitions = partitions
-        kept.grow(len(names.names))
+            state = _Partition(generation, nothing, nothing, np.empty(0, np.bool_))
+            names.partitions[partition] = state
+        state.partitions = partitions
+        state.grow(len(names.names))
         if at.size:
-            np.maximum.at(kept.latest_ms, at, latest_ms)
-            kept.changed[at] = True
+            np.maximum.at(state.latest_ms, at, latest_ms)
+            state.changed[at] = True
             if events is not None:
-                np.add.at(kept.events, at, events)
+                np.add.at(state.events, at, events)
 
     def said_in(self, level: str, partition: int, generation: int) -> int | None:
         """Return the sequence of the batch that sent it first in this session, answered or not."""
         known = self._levels.get(level)
-        kept = None if known is None else known.partitions.get(partition)
-        return kept.said_in if kept is not None and kept.generation == generation else None
+        state = None if known is None else known.partitions.get(partition)
+        return state.said_in if state is not None and state.generation == generation else None
 
     def work(self, report: UnitReport) -> None:
         """Return True for a generation before the newest that was reported here: its reports are void."""
@@ -163,11 +163,11 @@ class Pending:
         """
         sources = () if self._units_alone else self._take_sources(sequence)
         self.more = any(
-            not kept.said or bool(kept.changed.any())
+            not state.said or bool(state.changed.any())
             for level in self._levels.values()
-            for kept in level.partitions.values()
+            for state in level.partitions.values()
         )
-        self.held_back = self._units_alone and self.more
+        self.withheld = self._units_alone and self.more
         self._units_alone = False
         units = (*self._units.values(), *self._left.values())
         self._left.clear()
@@ -177,31 +177,31 @@ class Pending:
         sources: list[SourceReport] = []
         rows = 0
         for name, level in self._levels.items():
-            for partition, kept in level.partitions.items():
-                at = np.flatnonzero(kept.changed)
-                if not at.size and kept.said:
+            for partition, state in level.partitions.items():
+                at = np.flatnonzero(state.changed)
+                if not at.size and state.said:
                     continue
                 if rows and rows + at.size > ROWS_MAX:
                     continue
                 rows += at.size
-                fresh = tuple(level.names[level.told :])
-                events = kept.events[at]
+                fresh = tuple(level.names[level.sent_names :])
+                events = state.events[at]
                 sources.append(
                     SourceReport(
                         level=name,
                         partition=partition,
-                        generation=kept.generation,
-                        partitions=kept.partitions,
+                        generation=state.generation,
+                        partitions=state.partitions,
                         hosts=fresh,
-                        hosts_from=level.told,
+                        hosts_from=level.sent_names,
                         index=at.astype("<i4").tobytes(),
-                        latest_ms=kept.latest_ms[at].astype("<i8").tobytes(),
+                        latest_ms=state.latest_ms[at].astype("<i8").tobytes(),
                         events=events.astype("<i8").tobytes() if events.any() else b"",
                     )
                 )
-                level.told = len(level.names)
-                kept.changed[at] = False
-                kept.events[at] = 0
-                if not kept.said:
-                    kept.said, kept.said_in = True, sequence
+                level.sent_names = len(level.names)
+                state.changed[at] = False
+                state.events[at] = 0
+                if not state.said:
+                    state.said, state.said_in = True, sequence
         return tuple(sources)

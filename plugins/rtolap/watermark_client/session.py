@@ -152,7 +152,7 @@ class WatermarkSession:
                 self._answer = answer
             if not answer.resend:
                 self._refused = {refusal.what: refusal for refusal in answer.refused}
-            if not answer.resend and not self._pending.held_back:
+            if not answer.resend and not self._pending.withheld:
                 self._last_answered = self._sequence
             self._answered.notify_all()
         return answer.resend or self._pending.more

@@ -25,7 +25,7 @@ from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import LatePolicy, Schema
 from rtolap.model.predicate import Compare
 from rtolap.model.segment import SegmentRange, SegmentState
-from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import ANSWER_KEY, HistorySnapshot, PartialAnswer, PartialQuery
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 from tests.support.twins.clock import ManualClock
@@ -92,8 +92,8 @@ class Bench:
                 job.start_ms, (job.table,), reader.read(job.start_ms, job.pieces)
             )
 
-    def ask(self, snapshot: Snapshot | None = None, **query: Any) -> tuple[int, PartialAnswer]:
-        wanted = PartialQuery("sales_by_kind", (), ("__rows",), snapshot or Snapshot(), **query)
+    def ask(self, snapshot: HistorySnapshot | None = None, **query: Any) -> tuple[int, PartialAnswer]:
+        wanted = PartialQuery("sales_by_kind", (), ("__rows",), snapshot or HistorySnapshot(), **query)
         table = answer(
             self.schema,
             self.core.state,
@@ -148,18 +148,18 @@ def test_ready_versions_are_dropped_and_an_older_snapshot_is_stale(bench: Bench)
     bench.step()
     bench.record(state=SegmentState.READY, version=1, covered={0: 4, 1: 0})
     assert not bench.core.state.segments
-    assert bench.rows(Snapshot({SEGMENT.name: 1})) == 0
+    assert bench.rows(HistorySnapshot({SEGMENT.name: 1})) == 0
     with pytest.raises(StaleSnapshot):
-        bench.rows(Snapshot())
+        bench.rows(HistorySnapshot())
     with pytest.raises(NotReady, match="version 2"):
-        bench.rows(Snapshot({SEGMENT.name: 2}))
+        bench.rows(HistorySnapshot({SEGMENT.name: 2}))
 
 
 def test_a_table_that_straddles_history_is_realigned_before_it_answers(bench: Bench) -> None:
     bench.send(10)
     bench.step()
     bench.record(state=SegmentState.READY, version=1, covered={0: 6, 1: 0})
-    snapshot = Snapshot({SEGMENT.name: 1})
+    snapshot = HistorySnapshot({SEGMENT.name: 1})
     with pytest.raises(NotReady, match="realigned"):
         bench.rows(snapshot)
     bench.realign()
@@ -181,10 +181,10 @@ def test_an_answer_waits_until_history_is_caught_up_with(bench: Bench) -> None:
     bench.step()
     bench.record(state=SegmentState.READY, version=1, covered={0: 5, 1: 0})
     with pytest.raises(NotReady, match="history holds"):
-        bench.rows(Snapshot({SEGMENT.name: 1}))
+        bench.rows(HistorySnapshot({SEGMENT.name: 1}))
     bench.send(4)
     bench.step()
-    assert bench.rows(Snapshot({SEGMENT.name: 1})) == 1
+    assert bench.rows(HistorySnapshot({SEGMENT.name: 1})) == 1
 
 
 def test_late_events_are_counted_and_under_the_drop_policy_dropped(tmp_path: Path) -> None:
@@ -208,8 +208,8 @@ def test_purged_segments_stay_purged(bench: Bench) -> None:
     assert not bench.core.state.segments
     assert bench.core.progress.counters[0].dropped == 2
     with pytest.raises(StaleSnapshot):
-        bench.rows(Snapshot())
-    assert bench.rows(Snapshot(horizon_ms=START_MS + WINDOW_MS)) == 0
+        bench.rows(HistorySnapshot())
+    assert bench.rows(HistorySnapshot(horizon_ms=START_MS + WINDOW_MS)) == 0
 
 
 def test_a_restart_goes_on_at_the_checkpoint(bench: Bench) -> None:

@@ -17,7 +17,7 @@ from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.metadata.records import CubeControl
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 from tests.support.twins.clock import ManualClock
@@ -76,7 +76,7 @@ class Bench:
 
     def answers_are_exact(self) -> bool:
         query = PartialQuery(
-            self.core.schema.cube.name, ("kind", "place"), ("__rows", "amount__sum"), Snapshot()
+            self.core.schema.cube.name, ("kind", "place"), ("__rows", "amount__sum"), HistorySnapshot()
         )
         table = answer(
             self.core.schema, self.core.state, query, owned=(0,), receiver_id="r", progress=self.core.progress

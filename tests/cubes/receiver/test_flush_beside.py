@@ -17,7 +17,7 @@ from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.metadata.records import CubeControl
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 
 from tests.support.cubes.builders import START_MS, small_schema
 from tests.support.cubes.later_executor import LaterExecutor
@@ -66,7 +66,7 @@ class Bench:
             pass
 
     def assert_exact(self) -> None:
-        query = PartialQuery(self.core.schema.cube.name, ("kind",), ("__rows",), Snapshot())
+        query = PartialQuery(self.core.schema.cube.name, ("kind",), ("__rows",), HistorySnapshot())
         core = self.core
         table = answer(core.schema, core.state, query, owned=(0,), receiver_id="r", progress=core.progress)
         assert {row["kind"]: row["__rows"] for row in table.to_pylist()} == dict(self.sent)

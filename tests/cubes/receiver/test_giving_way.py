@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import RtolapError
-from rtolap.base.server_limits import HttpLimits
 from rtolap.cubes.receiver.assembly import CubeAssembly
 from rtolap.cubes.receiver.process import GivingWay, ReceiverService
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import READING
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.object_store.store import open_store
+from rtolap.servers.limits import HttpLimits
 
 from tests.support.cubes.builders import small_schema
 from tests.support.cubes.metadata_contract import eventually

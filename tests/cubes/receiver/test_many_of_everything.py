@@ -21,7 +21,7 @@ from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.metadata.records import CubeControl
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 from tests.support.cubes.later_executor import LaterExecutor
@@ -67,7 +67,7 @@ class Receiver:
         return answer(
             SCHEMA,
             core.state,
-            PartialQuery(SCHEMA.cube.name, dimensions, ("__rows",), Snapshot()),
+            PartialQuery(SCHEMA.cube.name, dimensions, ("__rows",), HistorySnapshot()),
             owned=(0, 1),
             receiver_id="r",
             progress=core.progress,

@@ -15,7 +15,7 @@ from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.metadata.records import CubeControl
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 
 from tests.support.arrow_memory import counted_allocations
 from tests.support.cubes.builders import START_MS, small_schema
@@ -75,7 +75,7 @@ def _memory_bytes(core: CubeReceiver) -> int:
 
 
 def _count(core: CubeReceiver) -> int:
-    query = PartialQuery(core.schema.cube.name, (), ("__rows",), Snapshot())
+    query = PartialQuery(core.schema.cube.name, (), ("__rows",), HistorySnapshot())
     table = answer(core.schema, core.state, query, owned=(0,), receiver_id="r", progress=core.progress)
     return int(sum(table.column("__rows").to_pylist()))
 

@@ -16,7 +16,7 @@ from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, TableSt
 from rtolap.events.decode import EventDecoder
 from rtolap.model.cube import SegmentPolicy
 from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Predicate
-from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import ANSWER_KEY, HistorySnapshot, PartialAnswer, PartialQuery
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 
@@ -55,7 +55,9 @@ def _state() -> LocalState:
 
 def _ask(state: LocalState, predicate: Predicate | None) -> tuple[list[dict[str, object]], PartialAnswer]:
     partials = ("__rows", "amount__sum")
-    query = PartialQuery(SCHEMA.cube.name, ("minute_start", "kind", "place"), partials, Snapshot(), predicate)
+    query = PartialQuery(
+        SCHEMA.cube.name, ("minute_start", "kind", "place"), partials, HistorySnapshot(), predicate
+    )
     table: pa.Table = answer(
         SCHEMA, state, query, owned=(0,), receiver_id="r", progress=Progress(idle_after_s=3.0)
     )

@@ -21,7 +21,7 @@ from rtolap.kafka.interfaces import OutRecord
 from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import AggregationGroup, Measure
 from rtolap.model.predicate import Compare, In, Predicate
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 
 from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
 from tests.support.seeds import so_many
@@ -53,7 +53,7 @@ FILTERS: tuple[Predicate | None, ...] = (
 )
 ALL = tuple(partial.name for partial in SCHEMA.partials)
 QUERIES = tuple(
-    PartialQuery(SCHEMA.cube.name, dimensions, ALL, Snapshot(), predicate)
+    PartialQuery(SCHEMA.cube.name, dimensions, ALL, HistorySnapshot(), predicate)
     for dimensions in ((), ("kind",), ("kind", "place"), ("minute_start",))
     for predicate in FILTERS
 )
@@ -155,7 +155,7 @@ def test_results_beyond_their_bytes_are_forgotten(tmp_path: Path) -> None:
     core, cache = Core(tmp_path), ResultCache(SCHEMA, bytes_max, table_rows_min=1)
     core.take(2000)
     places = [
-        PartialQuery(SCHEMA.cube.name, ("kind",), ALL, Snapshot(), Compare("place", "le", n))
+        PartialQuery(SCHEMA.cube.name, ("kind",), ALL, HistorySnapshot(), Compare("place", "le", n))
         for n in range(99)
     ]
     asked = []
@@ -173,7 +173,7 @@ def test_results_beyond_their_bytes_are_forgotten(tmp_path: Path) -> None:
 def test_of_a_result_that_has_no_room_nothing_is_kept(tmp_path: Path) -> None:
     core, cache = Core(tmp_path), ResultCache(SCHEMA, 20_000, table_rows_min=1)
     core.take(2000)
-    query = PartialQuery(SCHEMA.cube.name, ("kind", "place"), ALL, Snapshot())
+    query = PartialQuery(SCHEMA.cube.name, ("kind", "place"), ALL, HistorySnapshot())
     for _ in range(4):
         found = cache.merged(query, core.tables)
         assert found.rows_scanned == sum(table.rows for table in core.tables)
@@ -186,6 +186,8 @@ def test_statements_that_differ_in_a_value_alone_are_told_apart(tmp_path: Path) 
     core, cache = Core(tmp_path), ResultCache(SCHEMA, 1 << 20, table_rows_min=1)
     core.take(500)
     for place in (1, 2, 1.5, 1, 2, 1.5):
-        query = PartialQuery(SCHEMA.cube.name, (), ("__rows",), Snapshot(), Compare("place", "le", place))
+        query = PartialQuery(
+            SCHEMA.cube.name, (), ("__rows",), HistorySnapshot(), Compare("place", "le", place)
+        )
         expected = rows(merged_plainly(SCHEMA, query, core.tables).table)
         assert rows(cache.merged(query, core.tables).table) == expected

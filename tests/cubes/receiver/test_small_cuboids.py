@@ -30,7 +30,7 @@ from rtolap.kafka.interfaces import OutRecord
 from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import AggregationGroup, Cuboid, Measure, Schema, SegmentPolicy, cuboids
 from rtolap.model.predicate import And, Compare, In, IsNull, Predicate
-from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import ANSWER_KEY, HistorySnapshot, PartialAnswer, PartialQuery
 
 from tests.support.cubes.builders import START_MS, small_schema
 from tests.support.seeds import so_many
@@ -124,7 +124,7 @@ class Core:
         self, dimensions: Iterable[str], predicate: Predicate | None = None, *, bare: bool = False
     ) -> tuple[list[str], PartialAnswer]:
         """`bare`: out of the same tables without cuboids beside them."""
-        query = PartialQuery(self.schema.cube.name, tuple(dimensions), ALL, Snapshot(), predicate)
+        query = PartialQuery(self.schema.cube.name, tuple(dimensions), ALL, HistorySnapshot(), predicate)
         state = without_cuboids(self.core.state) if bare else self.core.state
         table: pa.Table = answer(
             self.schema, state, query, owned=(0,), receiver_id="r", progress=self.core.progress
@@ -276,7 +276,7 @@ def test_beside_a_dimension_of_a_million_values_the_others_are_answered_out_of_c
 
     def ask(dimensions: tuple[str, ...], predicate: Predicate | None) -> tuple[pa.Table, PartialAnswer]:
         partials = ("__rows", "amount__sum")
-        query = PartialQuery(schema.cube.name, dimensions, partials, Snapshot(), predicate)
+        query = PartialQuery(schema.cube.name, dimensions, partials, HistorySnapshot(), predicate)
         table = answer(schema, state, query, owned=(0,), receiver_id="r", progress=Progress(idle_after_s=1.0))
         return table, msgspec.json.decode(table.schema.metadata[ANSWER_KEY], type=PartialAnswer)
 

@@ -19,7 +19,7 @@ from rtolap.kafka.interfaces import OutRecord
 from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import TIME_UNITS, SegmentPolicy, TimeUnit
 from rtolap.model.predicate import Compare, CompareOp, In, Predicate
-from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import ANSWER_KEY, HistorySnapshot, PartialAnswer, PartialQuery
 from rtolap.query.sql.timeline import floor
 
 from tests.support.cubes.builders import small_schema
@@ -85,7 +85,7 @@ def core(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def ask(core: CubeReceiver, predicate: Predicate) -> tuple[int, PartialAnswer]:
-    query = PartialQuery(SCHEMA.cube.name, (), ("__rows",), Snapshot(), predicate)
+    query = PartialQuery(SCHEMA.cube.name, (), ("__rows",), HistorySnapshot(), predicate)
     table = answer(SCHEMA, core.state, query, owned=(0,), receiver_id="r", progress=core.progress)
     said = msgspec.json.decode(table.schema.metadata[ANSWER_KEY], type=PartialAnswer)
     return sum(table.column("__rows").to_pylist()), said

@@ -20,7 +20,7 @@ from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import BATCH_BYTES_MAX, Batch, OutRecord, TopicRecreated
 from rtolap.metadata.records import CubeControl
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 
 from tests.support.cubes.builders import START_MS, small_schema
 from tests.support.twins.clock import ManualClock
@@ -88,7 +88,7 @@ class Bench:
         return found
 
     def rows(self) -> int:
-        wanted = PartialQuery("sales_by_kind", (), ("__rows",), Snapshot())
+        wanted = PartialQuery("sales_by_kind", (), ("__rows",), HistorySnapshot())
         core = self.core
         table = answer(
             self.schema, core.state, wanted, owned=core.owned, receiver_id="r", progress=core.progress

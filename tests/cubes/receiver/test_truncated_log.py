@@ -23,7 +23,7 @@ from rtolap.kafka.interfaces import LogTruncated, OutRecord
 from rtolap.kafka.truncation import TruncationCheck
 from rtolap.metadata import segments
 from rtolap.metadata.records import CubeControl, SegmentRecord
-from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import ANSWER_KEY, HistorySnapshot, PartialAnswer, PartialQuery
 
 from tests.support.cubes.builders import START_MS, small_schema
 from tests.support.seeds import notices, so_many
@@ -93,7 +93,9 @@ class Bench:
             assert self.core.apply_realigned(job.start_ms, (job.table,), fresh)
 
     def answered(self, at_least: dict[int, int] | None = None) -> dict[str, int]:
-        wanted = PartialQuery("sales_by_kind", ("kind",), ("__rows",), Snapshot(), at_least=at_least or {})
+        wanted = PartialQuery(
+            "sales_by_kind", ("kind",), ("__rows",), HistorySnapshot(), at_least=at_least or {}
+        )
         core = self.core
         table = answer(
             self.schema, core.state, wanted, owned=core.owned, receiver_id="r", progress=core.progress

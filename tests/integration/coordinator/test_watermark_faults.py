@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -194,20 +194,23 @@ class World:
         assert published <= self.oracle_ms, "early"
         self.seen_ms = published
 
-    def go_on(self, pause_s: float) -> None:
-        until_s = time.monotonic() + pause_s
-        while time.monotonic() < until_s:
+    def go_on_until(self, is_so: Callable[[], object], what: object) -> None:
+        """Read on, step by step, and check every watermark that is seen meanwhile."""
+
+        def step() -> object:
             self.step()
             self.check(self.asking.application_watermarks(NAME).global_ms)
             for client in self.clients:
                 assert (client.global_watermark() or 0) <= self.oracle_ms
-            time.sleep(0.05)
+            return is_so()
+
+        until(step, what, poll_s=0.05)
 
     def go_on_until_it_advances(self) -> None:
-        before_ms, deadline_s = self.seen_ms, time.monotonic() + patience_s(60)
-        while self.seen_ms == before_ms:
-            assert time.monotonic() < deadline_s, [client.problem for client in self.clients]
-            self.go_on(0.2)
+        before_ms = self.seen_ms
+        self.go_on_until(
+            lambda: self.seen_ms > before_ms, lambda: [client.problem for client in self.clients]
+        )
 
     def finish(self) -> None:
         while self.extra:
@@ -276,7 +279,7 @@ def test_killed_stopped_and_repeated_it_never_falls_and_is_never_early(pair: Pai
         with CoordinatorClient([other], TOKEN, retry_s=30) as through_other:
             world.check(through_other.application_watermarks(NAME).global_ms)
         pair.processes[leader].send_signal(signal.SIGCONT)
-        world.go_on(3.0)
+        world.go_on_until(lambda: pair.role(leader) == "standby", "who was stopped stands by")
         world.go_on_until_it_advances()
         world.finish()
     finally:

@@ -48,7 +48,7 @@ def test_a_backlog_is_read_apart_until_it_is_over_and_each_record_comes_once(
     were_apart: list[frozenset[int]] = []
     sent, deadline_s = 0, time.monotonic() + _DEADLINE_S
     while (total := sum(len(part) for parts in read.values() for part in parts)) < _BACKLOG + 2 * _LIVE:
-        assert time.monotonic() < deadline_s, f"{total} records, {consumer.broker_trouble}"
+        assert time.monotonic() < deadline_s, f"{total} records, {consumer.broker_error}"
         if sent < _LIVE:
             producer.produce(topic, [OutRecord(b"live", partition=partition) for partition in (1, 2)] * 40)
             sent += 40

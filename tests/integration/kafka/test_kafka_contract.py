@@ -45,12 +45,12 @@ def test_a_killed_broker_is_ridden_out_without_loss_or_repetition(
     read(consumer, 2)
     kafka_server.kill()
     try:
-        until(lambda: len(consumer.poll(10, 0.2)) == 0 and consumer.broker_trouble is not None, "trouble")
+        until(lambda: len(consumer.poll(10, 0.2)) == 0 and consumer.broker_error is not None, "trouble")
     finally:
         kafka_server.start()
     world.produce(0, b"c")
     assert read(consumer, 1) == {0: [(2, b"c")]}
-    assert consumer.broker_trouble is None
+    assert consumer.broker_error is None
 
 
 def _created(consumer: KafkaConsumer) -> list[int]:

@@ -27,7 +27,7 @@ from rtolap.kafka.truncation import TruncationCheck
 from rtolap.metadata.records import CubeControl
 from rtolap.model.leader_epochs import continued
 from rtolap.model.loader import Loader, LoaderBatch
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 from rtolap.protocols.stream_load.messages import TableSchema
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stored.loader.job import JobConfig, JobResources, write_config
@@ -117,7 +117,7 @@ class Receiver:
 
     def answered(self) -> Counter[str] | None:
         """None while it cannot answer yet."""
-        wanted = PartialQuery("sales_by_kind", ("kind",), ("__rows",), Snapshot())
+        wanted = PartialQuery("sales_by_kind", ("kind",), ("__rows",), HistorySnapshot())
         core = self.core
         try:
             table = answer(

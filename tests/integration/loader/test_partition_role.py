@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 import pytest
 from rtolap.base.errors import DefinitionError, Refused, Unauthorized, Unavailable
-from rtolap.base.tls import load_context
 from rtolap.model.loader import Loader, SinkPartitions
 from rtolap.model.stored.partitions import PartitionRange, partition_of
 from rtolap.model.stored.table import PartitionUnit, RangePartitions, StoredColumn, StoredTable
 from rtolap.protocols.stored_tables.mysql_partitions import KnownPartition, MysqlPartitions, bounds_of
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
+from rtolap.servers.tls import load_context
 from rtolap.stored.loader.partition_role import PartitionKeeper
 from rtolap.stored.loader.target import Target, target_of
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pymysql
 import pytest
 from rtolap.base.errors import QueryTimeout, Unauthorized, Unavailable
-from rtolap.base.tls import load_context
 from rtolap.protocols.query.client import QueryClient
 from rtolap.query.mysql.server import MySqlLimits
+from rtolap.servers.tls import load_context
 
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.query.query_endpoints import PASSWORD, SLOW, TOKEN, USER, Endpoints, open_endpoints

@@ -8,7 +8,7 @@ from collections import Counter
 import psutil
 import pytest
 from confluent_kafka import Producer
-from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot, PartialQuery
 
 from tests.support.cubes.builders import START_MS
 from tests.support.cubes.receiver_world import PARTITIONS, ReceiverWorld
@@ -27,7 +27,7 @@ GROWN_MB_MAX = 500
 
 
 def _counts(world: ReceiverWorld, at_least: dict[int, int]) -> tuple[Counter[str], dict[int, int]]:
-    query = PartialQuery(world.cube, ("kind",), ("__rows",), Snapshot(), None, at_least, 30_000)
+    query = PartialQuery(world.cube, ("kind",), ("__rows",), HistorySnapshot(), None, at_least, 30_000)
     with world.client("r0") as client:
         table, said = client.query(query)
     columns = (table.column(name).to_pylist() for name in ("kind", "__rows"))

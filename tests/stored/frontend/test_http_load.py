@@ -21,12 +21,12 @@ import httpx
 import msgspec
 import pytest
 from rtolap.base.errors import Forbidden
-from rtolap.base.server_limits import HttpLimits
 from rtolap.model.stored.partitions import partition_of
 from rtolap.model.stored.table import RangePartitions, StoredColumn, StoredTable
 from rtolap.protocols.stored_tables.messages import AddPartition
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.messages import SendOptions
+from rtolap.servers.limits import HttpLimits
 from rtolap.stored.bodies.batches import DecodedBatch
 from rtolap.stored.bodies.decode import decode_body
 from rtolap.stored.frontend.assembly import FrontendOptions

@@ -9,7 +9,6 @@ from typing import Any, cast
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from rtolap.base.errors import NotFound
-from rtolap.base.server_limits import HttpLimits
 from rtolap.coordinator.applications.host_lists import ListPlaces
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.server import build_app
@@ -21,6 +20,7 @@ from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentRange, StagedPart
 from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.servers.limits import HttpLimits
 
 from tests.support.cubes.builders import spec_losses
 from tests.support.cubes.metadata_contract import eventually

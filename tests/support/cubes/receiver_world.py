@@ -18,7 +18,7 @@ from rtolap.kafka.producer import KafkaProducer
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.model.cube import Schema
 from rtolap.protocols.receiver.client import ReceiverClient
-from rtolap.protocols.receiver.messages import CubeStats, PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import CubeStats, HistorySnapshot, PartialQuery
 
 from tests.support.cubes.builders import DIMENSIONS, PARTIALS, START_MS, Event, random_event, small_schema
 from tests.support.cubes.recount import Answer, from_table, recount
@@ -143,7 +143,7 @@ class ReceiverWorld:
             return None
 
     def ask(self, receiver: str, at_least: dict[int, int]) -> tuple[Answer, dict[int, int]]:
-        query = PartialQuery(self.cube, DIMENSIONS, PARTIALS, Snapshot(), None, at_least, 30_000)
+        query = PartialQuery(self.cube, DIMENSIONS, PARTIALS, HistorySnapshot(), None, at_least, 30_000)
         with self.client(receiver) as client:
             table, said = client.query(query)
         return from_table(table), said.positions

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from rtolap.base.tls import load_context
 from rtolap.fleet.monitoring.sources import FleetSources, read_sources
+from rtolap.servers.tls import load_context
 
 from tests.support.certificates import Certificates
 

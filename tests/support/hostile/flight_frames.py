@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 from urllib.parse import unquote
 
 from hpack import Decoder, Encoder
-from rtolap.base.flight_guard import frames
+from rtolap.servers.flight_guard import frames
 
 from tests.support.waiting import patience_s
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hpack import Decoder
 from pyarrow import flight
 from rtolap.base.closeable import Closeable
-from rtolap.base.flight_guard import frames
+from rtolap.servers.flight_guard import frames
 
 Headers = dict[str, list[str]]
 

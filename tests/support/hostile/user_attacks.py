@@ -22,7 +22,7 @@ from pathlib import Path
 import httpx
 import msgspec
 import pymysql
-from rtolap.base.flight_guard import frames
+from rtolap.servers.flight_guard import frames
 
 from tests.support.hostile.flight_frames import RawFlight, ticket
 from tests.support.query.binary_protocol import BinaryProtocol

@@ -12,11 +12,11 @@ import httpx
 from fastapi.testclient import TestClient
 from rtolap.base.clock import SystemClock
 from rtolap.base.metrics import Metrics
-from rtolap.base.server_limits import HttpLimits
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.model.loader import Loader, LoaderBatch
 from rtolap.protocols.loader.messages import API, LoaderStatus
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
+from rtolap.servers.limits import HttpLimits
 from rtolap.stored.loader.http import make_app
 from rtolap.stored.loader.job import JobConfig, JobResources, write_config
 from rtolap.stored.loader.job_run import LoadJobRun, begin

@@ -12,14 +12,14 @@ from typing import Any
 from urllib.parse import quote
 
 import pymysql
-from rtolap.base.http_server import HttpConnections, HttpServer
-from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users, password_hash
 from rtolap.query.http import make_app
 from rtolap.query.mysql.handshake import Tls
 from rtolap.query.mysql.server import MySqlLimits, MySqlServer
 from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.stored.source import StoredSource
+from rtolap.servers.http_server import HttpConnections, HttpServer
+from rtolap.servers.limits import HttpLimits
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.workers import LentWorkers

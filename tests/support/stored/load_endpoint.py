@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.users import Users, password_hash
+from rtolap.servers.http_server import HttpConnections, HttpServer
 from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
 from rtolap.stored.frontend.catalogue.read_views import TableEntry
 from rtolap.stored.frontend.election import Endpoint

@@ -45,7 +45,9 @@ class MemoryUsage:
         for asked in groups:
             known = self._cluster.groups.get(asked.group)
             if asked.kind == STREAMS_GROUP:
-                found[asked.group] = Refused("members of streams groups are not told")
+                found[asked.group] = Refused(
+                    "brokers do not describe the members of streams groups to this client"
+                )
             else:
                 refused = self._forbidden("describe_groups")
                 found[asked.group] = refused or (known.members if known is not None else ())

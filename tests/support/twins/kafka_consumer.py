@@ -105,7 +105,7 @@ class MemoryConsumer:
             self._broker.changed.notify_all()
 
     @property
-    def broker_trouble(self) -> str | None:
+    def broker_error(self) -> str | None:
         return "the broker is down" if self._broker.down else None
 
     def close(self) -> None:

@@ -14,9 +14,8 @@ from rtolap.airflow.hooks.kafka import KafkaClusterHook
 from rtolap.base.clock import SystemClock
 from rtolap.base.settings import Settings
 from rtolap.fleet.isolation.registry import HostRegistry
-from rtolap.fleet.monitoring.sources import read_sources
-from rtolap.fleet.monitoring.topic_rates import SourceRates
 from rtolap.fleet.operations.cluster import OpenedFleet
+from rtolap.fleet.operations.rates import rate_reader
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.metadata.cluster_store import open_cluster_store
 from rtolap.object_store.store import open_store
@@ -37,8 +36,7 @@ class FleetHook:
         settings = Settings()
         hook = self._kafka
         registry = HostRegistry(settings.include_dir, hook.cluster_name)
-        file = settings.fleet_sources
-        rates = None if file is None else SourceRates(read_sources(file))
+        rates = rate_reader(settings.fleet_sources)
         administration = KafkaAdministration(hook.cluster)
         try:
             store = open_cluster_store(settings)

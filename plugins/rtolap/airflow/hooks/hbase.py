@@ -19,14 +19,12 @@ from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailab
 from rtolap.base.settings import Settings
 from rtolap.model.subscription import HBaseSource, Subscription
 from rtolap.sep.hbase.peers import DEFAULT_PARENT, ClusterKey
-from rtolap.sep.listeners.assembly import journal_deleter
+from rtolap.sep.operations import create_subscription, drop_subscription
 from rtolap.sep.status.collect import collect
 from rtolap.sep.status.model import NOTHING, ReplicationStatus
 from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.wait import DueLogs, advance, due_logs
-from rtolap.sep.subscriptions import commands
 from rtolap.sep.subscriptions.kept import names
-from rtolap.sep.subscriptions.source import DeleteJournal, open_source
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +54,8 @@ class HBaseHook(AwaitedConnections):
         except AirflowNotFoundException:
             if self.hbase_conn_id != HBASE_DEFAULT:
                 raise
-            servers, slash, parent = Settings().hbase.partition("/")
-            return ClusterKey(servers, f"/{parent}" if slash else DEFAULT_PARENT)
+            source = HBaseSource.parse(Settings().hbase)
+            return ClusterKey(source.zookeeper, source.parent)
         if not connection.host:
             raise DefinitionError(
                 f"connection {self.hbase_conn_id} names no ZooKeeper", expected="its servers as host"
@@ -136,10 +134,8 @@ class HBaseReplication(Closeable):
 
     def create(self, subscription: Subscription) -> list[str]:
         """Create it where its file says, unless it is there; return what HBase does not ship of it."""
-        subscription = subscription.at(self._hbase)
-        with open_source(subscription.source, delete_journal=_delete_journal()) as source:
-            commands.create(source, subscription, SystemClock().now_ms())
-            return commands.scope_warnings(source, subscription)
+        made = create_subscription(subscription, self._hbase, Settings(), SystemClock(), log.warning)
+        return made.warnings
 
     @property
     def _hbase(self) -> str:
@@ -153,17 +149,12 @@ class HBaseReplication(Closeable):
         """
         if subscription is None:
             cluster = self._hook.cluster
-            declared = HBaseSource(cluster.zookeeper, cluster.parent)
+            source = HBaseSource(cluster.zookeeper, cluster.parent)
         else:
-            declared = subscription.at(self._hbase).source
-        with open_source(declared, delete_journal=_delete_journal()) as source:
-            commands.drop(source, name)
+            source = subscription.at(self._hbase).source
+        drop_subscription(name, source, Settings(), log.warning)
 
     def _connected(self) -> ReplicationSources:
         if self._sources is None:
             self._sources = self._hook.sources()
         return self._sources
-
-
-def _delete_journal() -> DeleteJournal:
-    return journal_deleter(Settings(), lambda left: log.warning("%s", left))

@@ -24,7 +24,6 @@ from rtolap.cli.fleet.access import (
     open_metadata,
     operator,
 )
-from rtolap.cli.fleet.looking import rate_reader
 from rtolap.cli.fleet.plan_text import print_plan
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
 from rtolap.fleet.isolation.registry import HostRegistry, RegisteredOf
@@ -32,6 +31,7 @@ from rtolap.fleet.lifecycle.observations import adopted_state, host_of, observed
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife, BrokerRecord
 from rtolap.fleet.operations.brokers import FleetBrokers, OpenedBrokers
 from rtolap.fleet.operations.plans import make_plan
+from rtolap.fleet.operations.rates import rate_reader
 from rtolap.fleet.planning.drain import DrainPlanner
 from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Plan
 from rtolap.fleet.snapshot.collect import collect_snapshot
@@ -191,7 +191,7 @@ def drain(
         return
     who = operator(Settings(), by)
     with open_administration(cluster) as administration:
-        snapshot = collect_snapshot(administration, SystemClock(), rate_reader(None))
+        snapshot = collect_snapshot(administration, SystemClock(), rate_reader(Settings().fleet_sources))
     registered = find_cluster(snapshot, cluster, cluster_name, registry, Settings())
     plan = make_plan(DrainPlanner((broker,)), snapshot, registered, throttle_bytes_per_s=throttle)
     if not as_json:

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from rtolap.base.metrics_http import PATH
 from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.fleet.looking import (
@@ -35,6 +34,7 @@ from rtolap.fleet.monitoring.sources import FleetSources, read_sources
 from rtolap.fleet.monitoring.stages import STAGE_NAMES, RequestType
 from rtolap.fleet.monitoring.tables import milliseconds, number, slow_document
 from rtolap.model.durations import parse_duration_ms
+from rtolap.servers.metrics_http import PATH
 
 _LEAST_EVERY_MS = 200
 COLUMNS = ("client", "topic", "broker", "requests", "rtt", "outbuf", "throttle", "lag", "queued", "behind it")

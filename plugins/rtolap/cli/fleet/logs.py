@@ -12,7 +12,6 @@ import typer
 
 from rtolap.base.errors import DefinitionError
 from rtolap.base.metrics import Metrics
-from rtolap.base.metrics_server import MetricsServer
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.looking import (
     EveryOption,
@@ -32,6 +31,8 @@ from rtolap.fleet.monitoring.metrics import SERVICE, LogMetrics
 from rtolap.fleet.monitoring.sources import read_sources
 from rtolap.model.durations import parse_duration_ms
 from rtolap.model.quantities import instant_text
+from rtolap.servers.limits import HttpLimits
+from rtolap.servers.metrics_server import MetricsServer
 
 COLUMNS = ("broker", "rule", "lines", "first", "last", "storm", "log directories", "means", "last line")
 
@@ -105,7 +106,11 @@ def _serve(opened: ExitStack, port: int, counts: LogCounts) -> None:
     settings, metrics = Settings(), Metrics(SERVICE)
     LogMetrics(metrics, counts.rows)
     server = MetricsServer(
-        metrics, host=settings.host, port=port, token=settings.token(), limits=settings.http_limits()
+        metrics,
+        host=settings.host,
+        port=port,
+        token=settings.token(),
+        limits=HttpLimits.from_settings(settings),
     )
     opened.callback(server.close)
     success(f"metrics at {server.url}")

@@ -16,7 +16,6 @@ from rich.text import Text
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError
 from rtolap.base.metrics import Metrics
-from rtolap.base.metrics_server import MetricsServer
 from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import open_administration
 from rtolap.cli.output import console, print_json, print_table, success, text_table, warn
@@ -26,12 +25,12 @@ from rtolap.fleet.monitoring.history import append_look, read_looks
 from rtolap.fleet.monitoring.metrics import SERVICE, StageMetrics
 from rtolap.fleet.monitoring.sources import FleetSources, read_sources
 from rtolap.fleet.monitoring.stages import StageWindow, between
-from rtolap.fleet.monitoring.topic_rates import TIMEOUT_S as RATES_TIMEOUT_S
-from rtolap.fleet.monitoring.topic_rates import SourceRates
+from rtolap.fleet.operations.rates import rate_reader
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
-from rtolap.fleet.snapshot.rates import RateReader
 from rtolap.model.durations import parse_duration_ms
+from rtolap.servers.limits import HttpLimits
+from rtolap.servers.metrics_server import MetricsServer
 
 _LEAST_EVERY_MS = 200
 
@@ -68,15 +67,6 @@ def declared_sources(path: Path | None) -> FleetSources:
             action="name it by --sources or RTOLAP_FLEET_SOURCES",
         )
     return read_sources(file)
-
-
-def rate_reader(path: Path | None, *, timeout_s: float = RATES_TIMEOUT_S) -> RateReader | None:
-    """Return a reader of rates; None if no sources are declared.
-
-    A snapshot then says that it has no rates.
-    """
-    file = path or Settings().fleet_sources
-    return None if file is None else SourceRates(read_sources(file), timeout_s=timeout_s)
 
 
 def check_options(watch: bool, metrics_port: int | None, looks: Path | None) -> None:
@@ -136,7 +126,11 @@ def serve_metrics(opened: ExitStack, port: int | None) -> StageMetrics | None:
     settings, metrics = Settings(), Metrics(SERVICE)
     gauges = StageMetrics(metrics)
     server = MetricsServer(
-        metrics, host=settings.host, port=port, token=settings.token(), limits=settings.http_limits()
+        metrics,
+        host=settings.host,
+        port=port,
+        token=settings.token(),
+        limits=HttpLimits.from_settings(settings),
     )
     opened.callback(server.close)
     success(f"metrics at {server.url}")
@@ -183,9 +177,8 @@ def shares_of(
     if cluster is None:
         return {}
     with open_administration(cluster) as administration:
-        rates = rate_reader(
-            sources, timeout_s=TIMEOUT_S
-        )  # a broker that is slow may hold up no more than a look
+        # a broker that is slow may hold up no more than a look
+        rates = rate_reader(sources or Settings().fleet_sources, timeout_s=TIMEOUT_S)
         return log_dir_shares(collect_snapshot(administration, SystemClock(), rates))
 
 

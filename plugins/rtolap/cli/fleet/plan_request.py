@@ -25,13 +25,14 @@ from rtolap.cli.fleet.access import (
     open_administration,
     read_cluster,
 )
-from rtolap.cli.fleet.looking import SourcesOption, rate_reader
+from rtolap.cli.fleet.looking import SourcesOption
 from rtolap.cli.fleet.plan_text import print_plan, summary
 from rtolap.cli.output import JsonOption, print_json, success, warn, write_file
 from rtolap.draw.figure import picture_format
 from rtolap.draw.fleet_utilisation import DiskUse, draw_fleet_utilisation
 from rtolap.fleet.isolation.registry import RegisteredCluster
 from rtolap.fleet.operations.plans import make_plan
+from rtolap.fleet.operations.rates import rate_reader
 from rtolap.fleet.planning.placement import DISK_LIMIT
 from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Plan
 from rtolap.fleet.planning.plan_file import kafka_json, save_plan
@@ -109,7 +110,7 @@ class PlanOutput:
         """cluster: where the fleet is not recorded."""
         if self.snapshot is not None:
             return load(self.snapshot)
-        rates = rate_reader(self.sources)
+        rates = rate_reader(self.sources or Settings().fleet_sources)
         with open_administration(cluster) as administration:
             return collect_snapshot(administration, SystemClock(), rates)
 

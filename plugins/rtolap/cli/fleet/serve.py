@@ -19,7 +19,6 @@ import typer
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Unavailable
-from rtolap.base.metrics_server import MetricsServer
 from rtolap.base.settings import Settings
 from rtolap.base.stopping import stop_event
 from rtolap.cli.fleet.access import ClusterOption, open_administration, open_metadata
@@ -36,6 +35,8 @@ from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.metadata import paths
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
+from rtolap.servers.limits import HttpLimits
+from rtolap.servers.metrics_server import MetricsServer
 
 _log = logging.getLogger(__name__)
 _DEFAULTS = MoverSettings()
@@ -106,7 +107,7 @@ def serve(
             host=settings.host,
             port=metrics_port,
             token=settings.token(),
-            limits=settings.http_limits(),
+            limits=HttpLimits.from_settings(settings),
         )
         opened.callback(server.close)
         _log.info("metrics at %s", server.url)

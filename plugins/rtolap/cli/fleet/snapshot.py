@@ -9,9 +9,11 @@ import numpy as np
 import typer
 
 from rtolap.base.clock import SystemClock
+from rtolap.base.settings import Settings
 from rtolap.cli.fleet.access import ClusterOption, open_administration
-from rtolap.cli.fleet.looking import SourcesOption, rate_reader
+from rtolap.cli.fleet.looking import SourcesOption
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
+from rtolap.fleet.operations.rates import rate_reader
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import digest_of, save
 from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, Floats, ReplicaState, Snapshot
@@ -43,7 +45,7 @@ def snapshot(
 ) -> None:
     """Take a snapshot: what is where, how full disks are, what moves, what is written and read, and what
     could not be read off the cluster."""
-    rates = rate_reader(sources)
+    rates = rate_reader(sources or Settings().fleet_sources)
     with open_administration(cluster) as administration:
         taken = collect_snapshot(administration, SystemClock(), rates)
     if file is not None:

@@ -27,7 +27,7 @@ from rtolap.model.quantities import instant_text
 from rtolap.model.yaml_files import read_definitions
 from rtolap.sep.delivery.letters import dead_letter_topic
 from rtolap.sep.delivery.requests import Request, post
-from rtolap.sep.listeners.assembly import journal_deleter
+from rtolap.sep.operations import create_subscription, drop_subscription, open_source_to_change
 from rtolap.sep.subscriptions import commands, states
 from rtolap.sep.subscriptions.kept import SubscriptionPaths, load
 from rtolap.sep.subscriptions.source import open_source
@@ -85,14 +85,12 @@ def create(
     subscriptions = read_definitions(path).subscriptions
     if not subscriptions:
         raise DefinitionError(f"no subscriptions in {path}", expected="documents of kind: subscription")
-    created = []
+    created, settings = [], Settings()
     for declared in subscriptions.values():
-        subscription = declared.at(Settings().hbase)
-        with open_source(subscription.source, delete_journal=journal_deleter(Settings(), warn)) as source:
-            commands.create(source, subscription, SystemClock().now_ms())
-            for warning in commands.scope_warnings(source, subscription):
-                warn(f"{subscription.name}: {warning}")
-            created.append(states.state(source, subscription.name))
+        made = create_subscription(declared, settings.hbase, settings, SystemClock(), warn)
+        for warning in made.warnings:
+            warn(f"{declared.name}: {warning}")
+        created.append(made.state)
     if as_json:
         print_json([_document(state) for state in created])
         return
@@ -143,7 +141,7 @@ def describe(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOptio
 @app.command()
 def pause(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
     """Let HBase keep what is written, until `resume`."""
-    with open_source(source_of(cluster), delete_journal=journal_deleter(Settings(), warn)) as source:
+    with open_source_to_change(source_of(cluster), Settings(), warn) as source:
         commands.pause(source, name)
         _report(states.state(source, name), as_json)
 
@@ -151,7 +149,7 @@ def pause(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOption =
 @app.command()
 def resume(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
     """Let HBase ship again, from where it stopped."""
-    with open_source(source_of(cluster), delete_journal=journal_deleter(Settings(), warn)) as source:
+    with open_source_to_change(source_of(cluster), Settings(), warn) as source:
         commands.resume(source, name)
         _report(states.state(source, name), as_json)
 
@@ -167,8 +165,7 @@ def drop(
     never is."""
     if not yes and not typer.confirm(f"Drop subscription {name}? What is not delivered yet is lost to it"):
         raise typer.Exit(1)
-    with open_source(source_of(cluster), delete_journal=journal_deleter(Settings(), warn)) as source:
-        commands.drop(source, name)
+    drop_subscription(name, source_of(cluster), Settings(), warn)
     if as_json:
         print_json({"dropped": name})
     else:

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from rtolap.base.clock import SystemClock
-from rtolap.base.metrics_server import MetricsServer
 from rtolap.cli.sep.cluster import ClusterOption, source_of
 from rtolap.cli.serving import service_settings
 from rtolap.metadata.zookeeper import ZooKeeperStore
@@ -17,6 +16,8 @@ from rtolap.sep.consumer.assembly import host_name, open_process
 from rtolap.sep.consumer.metrics import ConsumerMetrics
 from rtolap.sep.consumer.process import SubscriptionProcess
 from rtolap.sep.delivery.state import show_delivery
+from rtolap.servers.limits import HttpLimits
+from rtolap.servers.metrics_server import MetricsServer
 
 
 def serve(
@@ -45,7 +46,7 @@ def serve(
         host=settings.host,
         port=metrics_port,
         token=settings.token(),
-        limits=settings.http_limits(),
+        limits=HttpLimits.from_settings(settings),
     )
     try:
         process = open_process(

@@ -21,7 +21,6 @@ from rich.text import Text
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError
 from rtolap.base.metrics import Metrics
-from rtolap.base.metrics_server import MetricsServer
 from rtolap.base.settings import Settings
 from rtolap.cli.output import (
     JsonOption,
@@ -46,6 +45,8 @@ from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.summary import PeerSummary, summarize
 from rtolap.sep.status.tables import ORDERS, QUEUE_COLUMNS, SUMMARY_COLUMNS, choose, queue_row, summary_row
 from rtolap.sep.status.wait import DueLogs, check_peer, due_logs, wait_delivered
+from rtolap.servers.limits import HttpLimits
+from rtolap.servers.metrics_server import MetricsServer
 
 # A trend over fewer looks jumps, over more it hides that a listener has just stopped.
 _LOOKS_KEPT = 15
@@ -142,7 +143,11 @@ def _serve(opened: ExitStack, port: int) -> ReplicationMetrics:
     settings, metrics = Settings(), Metrics(SERVICE)
     gauges = ReplicationMetrics(metrics)
     server = MetricsServer(
-        metrics, host=settings.host, port=port, token=settings.token(), limits=settings.http_limits()
+        metrics,
+        host=settings.host,
+        port=port,
+        token=settings.token(),
+        limits=HttpLimits.from_settings(settings),
     )
     opened.callback(server.close)
     success(f"metrics at {server.url}")

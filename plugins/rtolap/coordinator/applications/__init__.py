@@ -4,7 +4,7 @@
 tick. Reports come in by `intake`, which looks up in `sessions` what a client has reported before, by
 `source_reports` for the hosts' progress in `sources`, and by `units` for the oldest work. Hosts come and go
 by `host_changes`, lists are fetched off the tick by `host_lists`. `running` persists and publishes, `explain`
-says why a window waits; `history` remembers samples that `held` takes, and `histories` answers from them.
+says why a window waits; `history` remembers samples that `holders` takes, and `histories` answers from them.
 
 Kept in ZooKeeper, one record each: what was published, whose word is awaited, approvals, and the hosts that
 count. Progress is soft: a new leader asks everybody to say it again, and until then holds what was

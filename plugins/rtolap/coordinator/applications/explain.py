@@ -90,7 +90,7 @@ def explain(running: RunningApplication, window_end_ms: int, now_ms: int) -> wir
         reasons.append("the watermark is published within a second or two")
     if approved and not complete:
         by = max(running.approvals, key=lambda one: one.until_ms)
-        reasons.insert(0, f"let go by {by.by} up to {_instant(by.until_ms)}: {by.reason}")
+        reasons.insert(0, f"approved by {by.by} up to {_instant(by.until_ms)}: {by.reason}")
     return wire.Explanation(
         application=running.application.name,
         window_end_ms=window_end_ms,

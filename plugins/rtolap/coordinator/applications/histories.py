@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
-from rtolap.coordinator.applications.held import sample
 from rtolap.coordinator.applications.history import NOBODY, History, Name, Rows
+from rtolap.coordinator.applications.holders import sample
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.records import UnitKey
 from rtolap.model.application import Application
@@ -27,7 +27,7 @@ class Histories:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[str, History] = {}
+        self._histories: dict[str, History] = {}
 
     def record(self, running: RunningApplication, now_ms: int) -> None:
         """Record a sample, once a tick, after the tick has published."""
@@ -37,12 +37,12 @@ class Histories:
 
     def forget(self, name: str) -> None:
         with self._lock:
-            self._kept.pop(name, None)
+            self._histories.pop(name, None)
 
     def clear(self) -> None:
         """Note that another term has begun: what was seen in the one before has a gap after it."""
         with self._lock:
-            self._kept.clear()
+            self._histories.clear()
 
     def answer(
         self,
@@ -86,11 +86,11 @@ class Histories:
 
     def _of(self, running: RunningApplication) -> History:
         levels = running.application.in_order()
-        history = self._kept.get(running.application.name)
+        history = self._histories.get(running.application.name)
         if history is None:
-            history = self._kept[running.application.name] = History(levels)
+            history = self._histories[running.application.name] = History(levels)
         elif history.levels != levels:
-            history = self._kept[running.application.name] = history.changed(levels)
+            history = self._histories[running.application.name] = history.changed(levels)
         return history
 
 

@@ -42,7 +42,7 @@ COARSE_STEP_MS = 30_000
 BYTES_MAX = 32 * 1024 * 1024
 _NAMES_FREE = 1024  # names below which forgotten ones are not looked for
 
-Held = tuple[Name, int]
+Holder = tuple[Name, int]
 
 
 def _row_kind(levels: int) -> np.dtype[np.void]:
@@ -98,9 +98,9 @@ class Names:
             self.names.append(name)
         return place
 
-    def keep(self, kept: NDArray[np.int32]) -> None:
+    def keep(self, retained: NDArray[np.int32]) -> None:
         """Keep only these indices, ascending; the i-th of them gets the index i."""
-        self.names = [self.names[at] for at in kept.tolist()]
+        self.names = [self.names[at] for at in retained.tolist()]
         self._index = {name: at for at, name in enumerate(self.names)}
 
 
@@ -154,8 +154,8 @@ class Sample:
     at_ms: int
     marks: Marks
     holding: Mapping[str, int] = field(default_factory=dict)
-    hosts: Mapping[str, Sequence[Held]] = field(default_factory=dict)
-    units: Mapping[str, Sequence[Held]] = field(default_factory=dict)
+    hosts: Mapping[str, Sequence[Holder]] = field(default_factory=dict)
+    units: Mapping[str, Sequence[Holder]] = field(default_factory=dict)
 
 
 class History:
@@ -227,8 +227,8 @@ class History:
             if marks is not None:
                 row["marks_ms"][at] = _ms(marks.input_ms), _ms(marks.output_ms)
             row["holding"][at] = sample.holding.get(level, 0)
-            for kind, held in (("host", sample.hosts), ("unit", sample.units)):
-                places = held.get(level, ())[: row[kind].shape[1]]
+            for kind, holders in (("host", sample.hosts), ("unit", sample.units)):
+                places = holders.get(level, ())[: row[kind].shape[1]]
                 row[kind][at, : len(places)] = [self.names.index(name) for name, _ in places]
                 row[kind + "_ms"][at, : len(places)] = [instant_ms for _, instant_ms in places]
         return rows

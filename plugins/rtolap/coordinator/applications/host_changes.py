@@ -12,7 +12,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.coordinator.applications.limits import INSTANT_MAX_MS
 from rtolap.coordinator.applications.sources import SourceState
-from rtolap.metadata.applications import ApplicationRecords, KeptHosts, packed
+from rtolap.metadata.applications import ApplicationRecords, ListedHosts, packed
 from rtolap.model.application import HostList
 from rtolap.protocols.watermark import messages as wire
 from rtolap.protocols.watermark.messages import HOSTS_MAX, check_host_names
@@ -92,12 +92,12 @@ class HostChanges:
         fresh = [name for name, at in zip(names, hosts.indices(names).tolist(), strict=True) if at < 0]
         if not fresh:
             return
-        kept = [hosts.names[at] for at in hosts.kept().tolist()]
-        if len(kept) + len(fresh) > HOSTS_MAX:
+        retained = [hosts.names[at] for at in hosts.retained().tolist()]
+        if len(retained) + len(fresh) > HOSTS_MAX:
             raise DefinitionError(
-                "too many hosts", expected=f"at most {HOSTS_MAX}", found=len(kept) + len(fresh)
+                "too many hosts", expected=f"at most {HOSTS_MAX}", found=len(retained) + len(fresh)
             )
-        packed(KeptHosts(0, (*kept, *fresh)), f"{self._name}/{level}")
+        packed(ListedHosts(0, (*retained, *fresh)), f"{self._name}/{level}")
 
     def keep(self, level: str) -> None:
         """Persist the list if it is another one; one write for all that wait for it."""
@@ -106,7 +106,7 @@ class HostChanges:
             with self._lock:
                 if self._kept_epochs[level] == source.hosts.epoch:
                     return
-                hosts = source.kept_hosts()
+                hosts = source.listed_hosts()
             self._records.keep_hosts(self._name, level, self._epoch, hosts)
             self._kept_epochs[level] = hosts.epoch
 

@@ -32,7 +32,11 @@ _WORKERS = 4
 
 
 class ListPlaces(NamedTuple):
-    """Places that host lists may come from. `servers`: `host` for any port of it, or `host:port`."""
+    """Places that host lists may come from.
+
+    Attributes:
+        servers: `host` for any port of it, or `host:port`.
+    """
 
     folders: Sequence[Path] = ()
     servers: Sequence[str] = ()
@@ -125,8 +129,10 @@ class HostLists:
 
 
 def read_list(listed: HostList, store: MetadataStore, places: ListPlaces) -> list[str]:
-    """Return the names, from where they may be read. An empty list is an error: it would let every window go.
-    Never repeats the content of a file."""
+    """Return the names of a list, which may be read from permitted places only.
+
+    An empty list is an error, because every window could close by it. No error repeats the content of a file.
+    """
     places.check(listed)  # again: where a link leads may have changed since the declaration
     match listed.kind:
         case "file":

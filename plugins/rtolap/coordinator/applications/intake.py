@@ -14,8 +14,8 @@ from rtolap.coordinator.applications.limits import (
     UNITS_BYTES_MAX,
     UNITS_MAX,
 )
-from rtolap.coordinator.applications.sessions import Session, SessionNames
-from rtolap.coordinator.applications.source_reports import Columns
+from rtolap.coordinator.applications.sessions import ReportSession, SessionNames
+from rtolap.coordinator.applications.source_reports import ReportColumns
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.coordinator.applications.units import Units
 from rtolap.model.application import Application
@@ -40,11 +40,13 @@ class Intake:
         self._counters = counters
         self._levels = frozenset(level.name for level in application.levels)
 
-    def check(self, report: wire.SourceReport) -> Columns | None:
+    def check(self, report: wire.SourceReport) -> ReportColumns | None:
         """Raises DefinitionError for what cannot be read; None for a report in plain names."""
         return source_reports.check(report) if report.level in self._sources else None
 
-    def names_fit(self, session: Session, batch: wire.ReportBatch, read: Sequence[Columns | None]) -> bool:
+    def names_fit(
+        self, session: ReportSession, batch: wire.ReportBatch, read: Sequence[ReportColumns | None]
+    ) -> bool:
         if not session.known and not batch.begins:
             return False
         known = {level: len(names.names) for level, names in session.names.items()}
@@ -59,7 +61,11 @@ class Intake:
         return True
 
     def apply_reports(
-        self, session: Session, batch: wire.ReportBatch, read: Sequence[Columns | None], now_ms: int
+        self,
+        session: ReportSession,
+        batch: wire.ReportBatch,
+        read: Sequence[ReportColumns | None],
+        now_ms: int,
     ) -> list[wire.Refusal]:
         """Take units first: work that was taken in is reported before its source goes on."""
         refused = []
@@ -84,7 +90,7 @@ class Intake:
                 refused += source_reports.apply_report(source, report, names, columns, now_ms)
         return refused
 
-    def missed_names(self, session: Session) -> bool:
+    def missed_names(self, session: ReportSession) -> bool:
         """Return True if a host is listed now that this session believes it has reported."""
         return any(
             source_reports.missed_names(self._sources[level], names) for level, names in session.names.items()

@@ -11,7 +11,7 @@ import msgspec
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, NotLeader, Refused, RtolapError
-from rtolap.coordinator.applications import explain, held
+from rtolap.coordinator.applications import explain, holders
 from rtolap.coordinator.applications.histories import Histories
 from rtolap.coordinator.applications.host_lists import HostLists, ListPlaces
 from rtolap.coordinator.applications.running import RunningApplication
@@ -219,7 +219,7 @@ class Applications:
         return explain.hosts(running, level, self._clock.now_ms(), limit)
 
     def units(self, name: str, level: str | None, limit: int) -> UnitsInfo:
-        return held.units(self.running(name), level, self._clock.now_ms(), limit)
+        return holders.units(self.running(name), level, self._clock.now_ms(), limit)
 
     def history(
         self, name: str, level: str | None, since_ms: int | None, until_ms: int | None, samples: int

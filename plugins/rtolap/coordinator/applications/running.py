@@ -20,7 +20,7 @@ from rtolap.base.errors import DefinitionError, NotFound, Refused, RtolapError
 from rtolap.coordinator.applications.host_changes import HostChanges
 from rtolap.coordinator.applications.intake import Intake
 from rtolap.coordinator.applications.limits import NAME_MAX
-from rtolap.coordinator.applications.sessions import Sessions
+from rtolap.coordinator.applications.sessions import ReportSessions
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.coordinator.applications.units import Units
 from rtolap.metadata.applications import ApplicationRecords
@@ -107,13 +107,13 @@ class RunningApplication:
         self.lock = threading.RLock()
         self.approvals: tuple[Approval, ...] = records.approvals(application.name)
         self._approving = threading.Lock()
-        self.sessions = Sessions()
+        self.sessions = ReportSessions()
         self.units = Units(application, state.units, now_ms)
         self.sources: dict[str, SourceState] = {}
         for source in application.sources:
-            kept = records.hosts(application.name, source.name)
+            listed = records.hosts(application.name, source.name)
             generations = state.generations.get(source.name, {})
-            self.sources[source.name] = SourceState(source, generations, kept, now_ms)
+            self.sources[source.name] = SourceState(source, generations, listed, now_ms)
         self.counters: Counter[str] = Counter()
         self.intake = Intake(application, self.sources, self.units, self.counters)
         self._host_changes = HostChanges(
@@ -248,7 +248,7 @@ class RunningApplication:
             inputs = {name: source.decide(now_ms) for name, source in self.sources.items()}
             published = self.published.marks
             marks = combine(self.application, inputs, self.units.work(published), published, now_ms)
-            self.counters["held"] += marks.held
+            self.counters["held"] += marks.raised
         for level in self.sources:
             self._host_changes.keep(level)
         self._publisher.persist(marks)

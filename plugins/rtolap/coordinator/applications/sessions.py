@@ -48,9 +48,16 @@ class SessionNames:
 
 
 @dataclass(slots=True)
-class Session:
-    """A client's session. `refused`: entries of the batch with that `sequence`, for a client that repeats
-    it."""
+class ReportSession:
+    """The session in which a client reports.
+
+    Attributes:
+        sequence: number of the last batch that was taken; -1 before the first.
+        heard_ms: time of the last batch, by this leader's clock.
+        known: the client has begun the session with this leader.
+        refused: entries of the batch with that `sequence`, for a client that repeats it.
+        names: by level, the hosts that the session has named.
+    """
 
     sequence: int
     heard_ms: int
@@ -59,19 +66,19 @@ class Session:
     names: dict[str, SessionNames] = field(default_factory=dict)
 
 
-class Sessions:
+class ReportSessions:
     """Bounded: silent clients are forgotten, more than `CLIENTS_MAX` are refused. The caller locks."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, ReportSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def get(self, client_id: str) -> Session | None:
+    def get(self, client_id: str) -> ReportSession | None:
         return self._sessions.get(client_id)
 
-    def begin(self, batch: ReportBatch, now_ms: int) -> Session:
+    def begin(self, batch: ReportBatch, now_ms: int) -> ReportSession:
         """Begin and return a session that knows nothing yet.
 
         Raises Refused where there are too many clients.
@@ -79,7 +86,7 @@ class Sessions:
         before = self._sessions.get(batch.client_id)
         if before is None and len(self._sessions) >= CLIENTS_MAX:
             raise Refused("too many clients report", expected=f"at most {CLIENTS_MAX}")
-        session = Session(-1 if before is None else before.sequence, now_ms, known=True)
+        session = ReportSession(-1 if before is None else before.sequence, now_ms, known=True)
         self._sessions[batch.client_id] = session
         return session
 

@@ -16,15 +16,21 @@ from rtolap.watermark.zones import zone_hint
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """`index` counts in the session's names. `events` is None where they were not counted."""
+class ReportColumns:
+    """The columns of a report, an entry for each host.
+
+    Attributes:
+        index: position of the host in the session's names.
+        latest_ms: event time up to which the host has been read.
+        events: number of events since the report before; None where they were not counted.
+    """
 
     index: NDArray[np.int32]
     latest_ms: NDArray[np.int64]
     events: NDArray[np.int64] | None
 
 
-def columns(report: SourceReport) -> Columns:
+def columns(report: SourceReport) -> ReportColumns:
     """Views of the report's bytes. Raises DefinitionError where lengths do not fit, or what counts from 0
     does not."""
     where = f"{report.level}/{report.partition}"
@@ -39,7 +45,7 @@ def columns(report: SourceReport) -> Columns:
             raise DefinitionError(
                 f"{what} of {where} has a negative entry", expected="0 or more", found=int(column.min())
             )
-    return Columns(index.astype(np.int32, copy=False), latest_ms.astype(np.int64, copy=False), events)
+    return ReportColumns(index.astype(np.int32, copy=False), latest_ms.astype(np.int64, copy=False), events)
 
 
 def _read(data: bytes, kind: str, what: str) -> NDArray[np.int64]:
@@ -52,14 +58,20 @@ def _read(data: bytes, kind: str, what: str) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """An entry each: which host (−1 if not listed), its latest instant, and how many events, if counted."""
+    """The entries of a report by the index of their host in the list.
+
+    Attributes:
+        at: index of the host; −1 where it is not listed.
+        latest_ms: event time up to which the host has been read.
+        events: number of events since the report before; None where they were not counted.
+    """
 
     at: NDArray[np.int64]
     latest_ms: NDArray[np.int64]
     events: NDArray[np.int64] | None
 
 
-def check(report: SourceReport) -> Columns | None:
+def check(report: SourceReport) -> ReportColumns | None:
     """Raises DefinitionError for what cannot be read; None for a report in plain names."""
     if report.hosts_from + len(report.hosts) > HOSTS_MAX:
         raise DefinitionError(
@@ -72,7 +84,9 @@ def check(report: SourceReport) -> Columns | None:
     return None if report.progress else columns(report)
 
 
-def names_after(source: SourceState, report: SourceReport, known: int, columns: Columns | None) -> int | None:
+def names_after(
+    source: SourceState, report: SourceReport, known: int, columns: ReportColumns | None
+) -> int | None:
     """Return how many names the session knows after the report; None if it counts on names that were never
     sent."""
     if report.hosts_from > known or report.hosts_from < 0:
@@ -90,7 +104,11 @@ def learn_names(report: SourceReport, session: SessionNames) -> None:
 
 
 def apply_report(
-    source: SourceState, report: SourceReport, session: SessionNames, columns: Columns | None, now_ms: int
+    source: SourceState,
+    report: SourceReport,
+    session: SessionNames,
+    columns: ReportColumns | None,
+    now_ms: int,
 ) -> list[Refusal]:
     """Call `check`, `names_after` and `learn_names` first. What is refused has had no effect."""
     rows = (
@@ -136,7 +154,7 @@ def missed_names(source: SourceState, session: SessionNames) -> bool:
 
 
 def _named(
-    source: SourceState, report: SourceReport, session: SessionNames, columns: Columns | None
+    source: SourceState, report: SourceReport, session: SessionNames, columns: ReportColumns | None
 ) -> _Rows:
     if columns is not None:
         at = session.indices(source.hosts, source.list_state)[columns.index]
@@ -144,7 +162,7 @@ def _named(
     return _Rows(source.hosts.indices(list(report.progress)), _plain(report), None)
 
 
-def _nameless(source: SourceState, report: SourceReport, columns: Columns | None, now_ms: int) -> _Rows:
+def _nameless(source: SourceState, report: SourceReport, columns: ReportColumns | None, now_ms: int) -> _Rows:
     """Apply a report without names: one host that is on all partitions; the largest sound instant is its
     progress."""
     latest_ms = _plain(report) if columns is None else columns.latest_ms
@@ -161,7 +179,7 @@ def _plain(report: SourceReport) -> NDArray[np.int64]:
     return np.fromiter(fitting, np.int64, len(report.progress))
 
 
-def _names(report: SourceReport, session: SessionNames, columns: Columns | None) -> list[str]:
+def _names(report: SourceReport, session: SessionNames, columns: ReportColumns | None) -> list[str]:
     """Return them in the order of the report's entries."""
     return list(report.progress) if columns is None else [session.names[at] for at in columns.index.tolist()]
 

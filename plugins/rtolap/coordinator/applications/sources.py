@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from rtolap.metadata.applications import KeptHosts
+from rtolap.metadata.applications import ListedHosts
 from rtolap.metadata.records import LeavingHost
 from rtolap.model.application import Source
 from rtolap.model.quantities import instant_text
 from rtolap.watermark.breaches import Breaches
 from rtolap.watermark.hostlist import NO_LIMIT_MS, Hosts, Leaving
-from rtolap.watermark.progress import HostProgress
+from rtolap.watermark.progress import SourceProgress
 from rtolap.watermark.rules import WINDOW_MS, Decision, Deficit, HostPrecise, Rule
-from rtolap.watermark.snapshot import Snapshot
+from rtolap.watermark.snapshot import SourceSnapshot
 from rtolap.watermark.weights import HostRates
 
 _GONE_KEPT = 1000  # hosts that left keep their room until there are so many, and more of them than others
@@ -28,7 +28,9 @@ class SourceState:
     have to report again before the rule is evaluated: a host on two would count by the one that reported.
     """
 
-    def __init__(self, source: Source, generations: Mapping[int, int], hosts: KeptHosts, now_ms: int) -> None:
+    def __init__(
+        self, source: Source, generations: Mapping[int, int], hosts: ListedHosts, now_ms: int
+    ) -> None:
         self.source = source
         self.named = source.rule.needs_hosts
         self.window_ms = source.rule.deficit.window_ms if source.rule.deficit else WINDOW_MS
@@ -36,7 +38,7 @@ class SourceState:
         self.listed_once = False  # by this leader: until then the list is that of the former one
         self.hosts = Hosts()
         self._layout = 0
-        self.progress = HostProgress(0 if self.named else 1, source.future_max_ms)
+        self.progress = SourceProgress(0 if self.named else 1, source.future_max_ms)
         self.rates = HostRates(0 if self.named else 1)
         if hosts.names:
             self.hosts.register(hosts.names, now_ms, self._lease_ms)
@@ -76,16 +78,16 @@ class SourceState:
         one."""
         return dict(self._generations)
 
-    def kept_hosts(self) -> KeptHosts:
+    def listed_hosts(self) -> ListedHosts:
         """Return what the next leader has to know of the hosts."""
         if not self.named:
-            return KeptHosts(self.hosts.epoch, (), ())
-        kept = self.hosts.kept()
+            return ListedHosts(self.hosts.epoch, (), ())
+        retained = self.hosts.retained()
         leaving = self.hosts.leaving()
-        places = np.searchsorted(kept, [host.host for host in leaving]).tolist() if leaving else []
-        return KeptHosts(
+        places = np.searchsorted(retained, [host.host for host in leaving]).tolist() if leaving else []
+        return ListedHosts(
             self.hosts.epoch,
-            tuple(self.hosts.names[at] for at in kept.tolist()),
+            tuple(self.hosts.names[at] for at in retained.tolist()),
             tuple(
                 LeavingHost(place, None if host.end_ms == NO_LIMIT_MS else host.end_ms, host.until_ms)
                 for place, host in zip(places, leaving, strict=True)
@@ -95,7 +97,7 @@ class SourceState:
     @property
     def counting(self) -> int:
         """Return the number of hosts that count."""
-        return int(self.hosts.kept().size)
+        return int(self.hosts.retained().size)
 
     def heard(self, partition: int, generation: int, partitions: int) -> None:
         """A consumer has reported; of `partitions` in all a host may log to one without a report yet."""
@@ -107,9 +109,9 @@ class SourceState:
 
     # -- the rule ---------------------------------------------------------------------------------------
 
-    def snapshot(self, now_ms: int) -> Snapshot:
+    def snapshot(self, now_ms: int) -> SourceSnapshot:
         estimate = self.rates.estimate(now_ms)
-        return Snapshot(
+        return SourceSnapshot(
             now_ms=now_ms,
             names=self.hosts.names if self.named else [""],
             latest_ms=self.progress.latest_ms(),
@@ -149,12 +151,12 @@ class SourceState:
         left = self.hosts.leave(self.progress.latest_ms(), now_ms)
         if left:
             self.progress.forget(np.array([self.hosts.index[name] for name in left], np.int64))
-        kept = self.hosts.kept()
-        gone = len(self.hosts) - kept.size
-        if gone > max(_GONE_KEPT, kept.size):
-            self.hosts.keep(kept)
-            self.progress.keep(kept)
-            self.rates.keep(kept)
+        retained = self.hosts.retained()
+        gone = len(self.hosts) - retained.size
+        if gone > max(_GONE_KEPT, retained.size):
+            self.hosts.keep(retained)
+            self.progress.keep(retained)
+            self.rates.keep(retained)
             self._layout += 1
 
     def counters(self) -> Iterable[tuple[str, int]]:

@@ -66,7 +66,7 @@ class Units:
         self._awaited.pop(key, None)
 
     def expire(self, now_ms: int) -> tuple[UnitKey, ...]:
-        """Let those go whose lease has ended."""
+        """Forget the units whose lease has ended. Return their keys."""
         over = [key for key, unit in self._units.items() if unit.lease_until_ms <= now_ms]
         over += [key for key, until_ms in self._awaited.items() if until_ms <= now_ms]
         for key in over:
@@ -99,9 +99,9 @@ class Units:
         for key, until_ms in self._awaited.items():
             marks = published.levels.get(key.level)
             output_ms = None if marks is None else marks.output_ms
-            held_ms = BEFORE_EVERYTHING_MS if output_ms is None else output_ms
+            holds_ms = BEFORE_EVERYTHING_MS if output_ms is None else output_ms
             units_by_level.setdefault(key.level, []).append(
-                Unit(key.processor, key.key_group, held_ms, until_ms)
+                Unit(key.processor, key.key_group, holds_ms, until_ms)
             )
         return units_by_level
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyarrow import flight
 
 from rtolap.base.errors import QueryError
-from rtolap.protocols.flight.server import GuardedFlightServer, ServerOptions, body_of, guarded
 from rtolap.protocols.receiver.messages import PartialQuery, ReceiverStats
+from rtolap.servers.flight_server import GuardedFlightServer, ServerOptions, body_of, guarded
 
 
 class Desk(Protocol):

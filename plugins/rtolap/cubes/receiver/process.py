@@ -23,8 +23,6 @@ import pyarrow as pa
 
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.base.metrics import Metrics
-from rtolap.base.metrics_server import MetricsServer
-from rtolap.base.server_limits import FlightLimits, HttpLimits
 from rtolap.cubes.receiver.assembly import UNREACHABLE, CubeAssembly
 from rtolap.cubes.receiver.flight import ReceiverFlightServer
 from rtolap.cubes.receiver.metrics import ReceiverMetrics
@@ -37,8 +35,10 @@ from rtolap.metadata.records import ChangeLog, ReceiverRecord
 from rtolap.metadata.store import Election
 from rtolap.metadata.updates import read
 from rtolap.model.cube import Schema
-from rtolap.protocols.flight.server import shut_down
 from rtolap.protocols.receiver.messages import PartialQuery, ReceiverStats
+from rtolap.servers.flight_server import shut_down
+from rtolap.servers.limits import FlightLimits, HttpLimits
+from rtolap.servers.metrics_server import MetricsServer
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class ReceiverService:
     def stop(self) -> bool:
         """Graceful: each cube writes a checkpoint, leadership is given back.
 
-        False where queries are still open: see `protocols.flight.server.shut_down`.
+        False where queries are still open: see `servers.flight_server.shut_down`.
         """
         self._stopping.set()
         self._wake.set()

@@ -114,7 +114,7 @@ class Lifecycle:
         """Pause while there is a reason to, but for the `owed` of the `assigned` partitions."""
         if reason is None:
             self._resume()
-            self.reason = self._consumer.broker_trouble or ""
+            self.reason = self._consumer.broker_error or ""
         elif owed:
             self._read_only(frozenset(owed), frozenset(assigned))
             self.reason = f"{reason}; of partitions {sorted(owed)} it reads what was promised before"

@@ -2,7 +2,8 @@
 
 `plans`: a plan is made of a snapshot and the registry, approved by its digest, held against the cluster as it
 is now, and submitted to the mover. `drains`: the same for what empties a broker. `brokers`: the life of
-brokers, as a look shows it, and operations on it. `cluster`: a cluster with all connections that its care
+brokers, as a look shows it, and operations on it. `rates`: the reader of brokers' rates, of the declared
+sources. `cluster`: a cluster with all connections that its care
 takes, for whoever plans now and submits once somebody has approved.
 
 Faces parse, call and print. None of them assembles these steps again.

@@ -37,7 +37,7 @@ def brokers(answer: Any) -> tuple[BrokerDescription, ...]:
     return tuple(sorted(found, key=lambda known: known.broker_id))
 
 
-def topic(told: Any) -> TopicDescription:
+def topic(answer: Any) -> TopicDescription:
     partitions = (
         PartitionDescription(
             partition.partition_index,
@@ -45,10 +45,10 @@ def topic(told: Any) -> TopicDescription:
             tuple(partition.replica_nodes),
             tuple(partition.isr_nodes),
         )
-        for partition in told.partitions
+        for partition in answer.partitions
     )
     return TopicDescription(
-        told.name, bool(told.is_internal), tuple(sorted(partitions, key=lambda known: known.number))
+        answer.name, bool(answer.is_internal), tuple(sorted(partitions, key=lambda known: known.number))
     )
 
 
@@ -60,13 +60,13 @@ def log_dirs(answer: Any) -> tuple[LogDirDescription, ...]:
 def _log_dir(result: Any) -> LogDirDescription:
     replicas = tuple(
         HostedReplica(
-            Partition(told.name, partition.partition_index),
+            Partition(answer.name, partition.partition_index),
             partition.partition_size,
             partition.offset_lag,
             partition.is_future_key,
         )
-        for told in result.topics
-        for partition in told.partitions
+        for answer in result.topics
+        for partition in answer.partitions
     )
     return LogDirDescription(
         result.log_dir,
@@ -114,4 +114,4 @@ def own_source(resource: ConfigResource) -> int:
 
 def each_partition(topics: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """Yield each partition with its topic's name."""
-    return ((told.name, partition) for told in topics for partition in told.partitions)
+    return ((answer.name, partition) for answer in topics for partition in answer.partitions)

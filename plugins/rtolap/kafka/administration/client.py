@@ -82,8 +82,8 @@ class KafkaAdministration(KafkaUsage):
     ) -> dict[int, BrokerLogDirs]:
         attempt = "describe log directories"
         request = partial(requests.log_dirs, partitions)
-        told = self._connection.ask_each(dict.fromkeys(sorted(brokers), request), attempt, _DESCRIBE)
-        return {broker: self._log_dirs(broker, answer, attempt) for broker, answer in told.items()}
+        responses = self._connection.ask_each(dict.fromkeys(sorted(brokers), request), attempt, _DESCRIBE)
+        return {broker: self._log_dirs(broker, answer, attempt) for broker, answer in responses.items()}
 
     def _log_dirs(self, broker: int, answer: Any, attempt: str) -> BrokerLogDirs:
         if isinstance(answer, RtolapError):
@@ -99,13 +99,13 @@ class KafkaAdministration(KafkaUsage):
         by_broker: dict[int, list[Partition]] = defaultdict(list)
         for partition, broker in leaders.items():
             by_broker[broker].append(partition)
-        told = self._connection.ask_each(
+        responses = self._connection.ask_each(
             {broker: partial(requests.offsets, led, spec) for broker, led in by_broker.items()},
             _LIST_OFFSETS,
             _DESCRIBE_TOPICS,
         )
         found: dict[Partition, int | RtolapError] = {}
-        for broker, answer in told.items():
+        for broker, answer in responses.items():
             if isinstance(answer, RtolapError):
                 found |= dict.fromkeys(by_broker[broker], answer)
                 continue
@@ -114,11 +114,11 @@ class KafkaAdministration(KafkaUsage):
                 found[at] = self._offset(at, broker, partition)
         return found
 
-    def _offset(self, at: Partition, broker: int, told: Any) -> int | RtolapError:
-        if told.error_code == kafka_errors.NotLeaderForPartitionError.errno:
+    def _offset(self, at: Partition, broker: int, answer: Any) -> int | RtolapError:
+        if answer.error_code == kafka_errors.NotLeaderForPartitionError.errno:
             return Unavailable(f"broker {broker} does not lead {at} any more", action="retry")
-        error = self._error(told.error_code, None, _LIST_OFFSETS, _DESCRIBE_TOPICS)
-        return int(told.offset) if error is None else error
+        error = self._error(answer.error_code, None, _LIST_OFFSETS, _DESCRIBE_TOPICS)
+        return int(answer.offset) if error is None else error
 
     def reassign(self, targets: Mapping[Partition, Sequence[int] | None]) -> Outcomes:
         if not targets:
@@ -155,13 +155,13 @@ class KafkaAdministration(KafkaUsage):
         for replica, path in paths.items():
             by_broker[replica.broker][path].append(replica.partition)
         attempt = "move replicas between log directories"
-        told = self._connection.ask_each(
+        responses = self._connection.ask_each(
             {broker: partial(requests.log_dir_moves, moved) for broker, moved in by_broker.items()},
             attempt,
             _ALTER,
         )
         refused: dict[Replica, RtolapError] = {}
-        for broker, answer in told.items():
+        for broker, answer in responses.items():
             if isinstance(answer, RtolapError):
                 refused |= {replica: answer for replica in paths if replica.broker == broker}
                 continue
@@ -178,20 +178,20 @@ class KafkaAdministration(KafkaUsage):
     ) -> dict[ConfigResource, dict[str, str]]:
         attempt = "describe configs"
         anywhere = sorted(known for known in resources if known.kind is ConfigKind.TOPIC or not known.name)
-        told = [
+        responses = [
             self._connection.ask(
                 partial(requests.configs, batch, names), attempt, _DESCRIBE_CONFIGS, failed=lambda _: None
             )
             for batch in _batches(anywhere)
         ]
         own = {int(known.name): known for known in set(resources) - set(anywhere)}
-        asked = self._connection.ask_each(
+        of_brokers = self._connection.ask_each(
             {broker: partial(requests.configs, [known], names) for broker, known in own.items()},
             attempt,
             _DESCRIBE_CONFIGS,
         )
         found: dict[ConfigResource, dict[str, str]] = {}
-        for answer in (*told, *asked.values()):
+        for answer in (*responses, *of_brokers.values()):
             if isinstance(answer, RtolapError):
                 raise answer
             for result in answer.results:
@@ -219,25 +219,25 @@ class KafkaAdministration(KafkaUsage):
             if resource.kind is ConfigKind.TOPIC or not resource.name
         }
         own = {int(known.name): {known: values} for known, values in changes.items() if known not in anywhere}
-        told: list[Any] = []
+        responses: list[Any] = []
         if anywhere:
-            told.append(
+            responses.append(
                 self._connection.ask(
                     lambda: requests.config_changes(anywhere), attempt, _ALTER_CONFIGS, failed=lambda _: None
                 )
             )
-        asked = self._connection.ask_each(
+        of_brokers = self._connection.ask_each(
             {broker: partial(requests.config_changes, known) for broker, known in own.items()},
             attempt,
             _ALTER_CONFIGS,
         )
         refused: dict[ConfigResource, RtolapError] = {}
-        for broker, answer in asked.items():
+        for broker, answer in of_brokers.items():
             if isinstance(answer, RtolapError):
                 refused[ConfigResource(ConfigKind.BROKER, str(broker))] = answer
             else:
-                told.append(answer)
-        for answer in told:
+                responses.append(answer)
+        for answer in responses:
             for result in answer.responses:
                 error = self._error(result.error_code, result.error_message, attempt, _ALTER_CONFIGS)
                 if error is not None:
@@ -287,7 +287,7 @@ class KafkaAdministration(KafkaUsage):
             lambda: UnregisterBrokerRequest(broker_id=broker),
             f"unregister broker {broker}",
             _ALTER,
-            failed=lambda told: None if told.error_code == _NOT_REGISTERED else _top_level(told),
+            failed=lambda answer: None if answer.error_code == _NOT_REGISTERED else _top_level(answer),
         )
 
     def close(self) -> None:

@@ -32,13 +32,13 @@ class KafkaRights:
     def missing_rights(
         self, on_cluster: Collection[Right], on_topics: Collection[Right] = (), topics: Collection[str] = ()
     ) -> tuple[str, ...]:
-        told = self._connection.ask(
+        answer = self._connection.ask(
             lambda: DescribeClusterRequest(include_cluster_authorized_operations=True),
             _ATTEMPT,
             _RIGHT,
             failed=lambda _: None,
         )
-        allowed = told.authorized_operations
+        allowed = answer.authorized_operations
         missing = [f"{right} on the cluster" for right in _missing(allowed, on_cluster)]
         if topics:
             answer = self._connection.ask(

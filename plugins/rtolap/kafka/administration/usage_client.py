@@ -52,10 +52,12 @@ class KafkaUsage(KafkaRights):
     """Implements `interface.UsageAdministration`."""
 
     def list_groups(self, brokers: Collection[int]) -> ListedGroups:
-        told = self._connection.ask_each(dict.fromkeys(sorted(brokers), ListGroupsRequest), _LIST, _CLUSTER)
+        responses = self._connection.ask_each(
+            dict.fromkeys(sorted(brokers), ListGroupsRequest), _LIST, _CLUSTER
+        )
         groups: list[ListedGroup] = []
         missing: list[RtolapError] = []
-        for broker, answer in told.items():
+        for broker, answer in responses.items():
             refused = self._refused(answer, _LIST, _CLUSTER)
             if refused is not None:
                 missing.append(refused)
@@ -80,17 +82,17 @@ class KafkaUsage(KafkaRights):
         self, groups: Collection[ListedGroup]
     ) -> dict[str, tuple[GroupMember, ...] | RtolapError]:
         found: dict[str, tuple[GroupMember, ...] | RtolapError] = {
-            known.group: Refused("members of streams groups are not told")
+            known.group: Refused("brokers do not describe the members of streams groups to this client")
             for known in groups
             if known.kind == STREAMS_GROUP
         }
         newer = (CONSUMER_GROUP, SHARE_GROUP, STREAMS_GROUP)
-        for asked, request, members in (
+        for group_ids, request, members in (
             ([known for known in groups if known.kind not in newer], _classic_groups, _classic_members),
             ([known for known in groups if known.kind == CONSUMER_GROUP], _consumer_groups, _members),
             ([known for known in groups if known.kind == SHARE_GROUP], _share_groups, _members),
         ):
-            for ids, answer in self._of_coordinators(asked, request, _MEMBERS):
+            for ids, answer in self._of_coordinators(group_ids, request, _MEMBERS):
                 if isinstance(answer, RtolapError):
                     found |= dict.fromkeys(ids, answer)
                     continue
@@ -102,11 +104,11 @@ class KafkaUsage(KafkaRights):
         self, groups: Collection[ListedGroup]
     ) -> dict[str, dict[Partition, int] | RtolapError]:
         found: dict[str, dict[Partition, int] | RtolapError] = {}
-        for asked, request, offsets in (
+        for group_ids, request, offsets in (
             ([known for known in groups if known.kind != SHARE_GROUP], _committed_offsets, _committed),
             ([known for known in groups if known.kind == SHARE_GROUP], _share_offsets, _share_starts),
         ):
-            for ids, answer in self._of_coordinators(asked, request, _OFFSETS):
+            for ids, answer in self._of_coordinators(group_ids, request, _OFFSETS):
                 if isinstance(answer, RtolapError):
                     found |= dict.fromkeys(ids, answer)
                     continue
@@ -122,12 +124,12 @@ class KafkaUsage(KafkaRights):
             by_broker[broker].append(known)
         found: dict[Partition, tuple[ActiveProducer, ...] | RtolapError] = {}
         for batch in _rounds(by_broker, _PARTITIONS_A_REQUEST):
-            told = self._connection.ask_each(
+            responses = self._connection.ask_each(
                 {broker: partial(requests.producers, led) for broker, led in batch.items()},
                 _PRODUCERS,
                 _TOPICS,
             )
-            for broker, answer in told.items():
+            for broker, answer in responses.items():
                 if isinstance(answer, RtolapError):
                     found |= dict.fromkeys(batch[broker], answer)
                     continue
@@ -136,15 +138,15 @@ class KafkaUsage(KafkaRights):
                     found[at] = self._producers(at, broker, of_partition)
         return found
 
-    def _producers(self, at: Partition, broker: int, told: Any) -> tuple[ActiveProducer, ...] | RtolapError:
-        if told.error_code == kafka_errors.NotLeaderForPartitionError.errno:
+    def _producers(self, at: Partition, broker: int, answer: Any) -> tuple[ActiveProducer, ...] | RtolapError:
+        if answer.error_code == kafka_errors.NotLeaderForPartitionError.errno:
             return Unavailable(f"broker {broker} does not lead {at} any more", action="retry")
-        error = of_code(told.error_code, told.error_message, _PRODUCERS, _TOPICS, self.cluster)
+        error = of_code(answer.error_code, answer.error_message, _PRODUCERS, _TOPICS, self.cluster)
         if error is not None:
             return error
         return tuple(
             ActiveProducer(producer.producer_id, producer.last_timestamp, producer.current_txn_start_offset)
-            for producer in told.active_producers
+            for producer in answer.active_producers
         )
 
     def _of_coordinators(
@@ -155,10 +157,10 @@ class KafkaUsage(KafkaRights):
         for known in groups:
             by_broker[known.coordinator].append(known.group)
         for batch in _rounds(by_broker, _GROUPS_A_REQUEST):
-            told = self._connection.ask_each(
+            responses = self._connection.ask_each(
                 {broker: partial(request, ids) for broker, ids in batch.items()}, attempt, _GROUPS
             )
-            yield from ((batch[broker], answer) for broker, answer in told.items())
+            yield from ((batch[broker], answer) for broker, answer in responses.items())
 
     def _of_group(
         self, group: Any, attempt: str, read: Callable[[Any], T], of_a_gone_one: T
@@ -215,10 +217,10 @@ def _classic_members(group: Any) -> tuple[GroupMember, ...]:
     for member in group.members:
         assigned: tuple[Partition, ...] = ()
         if reads and member.member_assignment:
-            told = ConsumerProtocolAssignment.decode(member.member_assignment)
+            assignment = ConsumerProtocolAssignment.decode(member.member_assignment)
             assigned = tuple(
                 Partition(of_topic.topic, number)
-                for of_topic in told.assigned_partitions
+                for of_topic in assignment.assigned_partitions
                 for number in of_topic.partitions
             )
         found.append(GroupMember(member.client_id, _host(member.client_host), assigned))
@@ -240,34 +242,34 @@ def _members(group: Any) -> tuple[GroupMember, ...]:
     )
 
 
-def _host(told: str) -> str:
+def _host(host: str) -> str:
     """Kafka writes addresses as Java does: host/address, the host often left out."""
-    return told.rpartition("/")[2]
+    return host.rpartition("/")[2]
 
 
 def _committed(group: Any) -> dict[Partition, int]:
     """Raises the error of a partition."""
     return {
-        Partition(topic.name, told.partition_index): told.committed_offset
+        Partition(topic.name, partition.partition_index): partition.committed_offset
         for topic in group.topics
-        for told in topic.partitions
-        if _is_known(told, told.committed_offset)
+        for partition in topic.partitions
+        if _is_known(partition, partition.committed_offset)
     }
 
 
 def _share_starts(group: Any) -> dict[Partition, int]:
     """Raises the error of a partition."""
     return {
-        Partition(topic.topic_name, told.partition_index): told.start_offset
+        Partition(topic.topic_name, partition.partition_index): partition.start_offset
         for topic in group.topics
-        for told in topic.partitions
-        if _is_known(told, told.start_offset)
+        for partition in topic.partitions
+        if _is_known(partition, partition.start_offset)
     }
 
 
-def _is_known(told: Any, offset: int) -> bool:
-    if told.error_code:
-        raise raised(told.error_code, getattr(told, "error_message", None))
+def _is_known(partition: Any, offset: int) -> bool:
+    if partition.error_code:
+        raise raised(partition.error_code, getattr(partition, "error_message", None))
     return offset >= 0
 
 
@@ -275,4 +277,4 @@ def _rounds(by_broker: Mapping[int, list[T]], size: int) -> Iterator[dict[int, l
     """Yield what each broker is asked for in one go, until all of them have been asked for all."""
     longest = max(map(len, by_broker.values()), default=0)
     for start in range(0, longest, size):
-        yield {broker: asked[start : start + size] for broker, asked in by_broker.items() if asked[start:]}
+        yield {broker: ids[start : start + size] for broker, ids in by_broker.items() if ids[start:]}

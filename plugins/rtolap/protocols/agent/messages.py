@@ -36,7 +36,6 @@ _FILE_NAME = _KEY
 _TASK_LABEL = "task"
 
 LIVE_STATES = frozenset({"PENDING", "RUNNING", "BACKOFF", "STOPPING"})
-FINAL_STATES = frozenset({"STOPPED", "SUCCEEDED", "FAILED"})
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,11 +56,13 @@ class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ProcessSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`argv[0]` is `rtolap` or `spark-submit`, never a path; `labels` are the caller's own.
 
-    `files`: name → text that the agent writes for this generation, so that caller and agent need not share
-    a disk; `{files}` at the start of an argument becomes their folder. They go with the next generation.
-
     A process that nobody has renewed for `lease_s` is unattended, and goes on; one that nobody has renewed
     for `orphan_s` is stopped. See docs/decisions/0042.
+
+    Attributes:
+        files: name → text that the agent writes for this generation, so that caller and agent need not share
+            a disk; `{files}` at the start of an argument becomes their folder. They go with the next
+            generation.
     """
 
     generation: int
@@ -138,8 +139,11 @@ class ProcessStep(msgspec.Struct, frozen=True):
 class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
     """`reason` says why the state is what it is; `log_tail` holds the last lines once the process has ended.
 
-    `exit_code` is negative for a signal and None while it is unknown. `lease_left_s`: 0 for a live process
-    that is unattended. `steps`: the last steps of its life, the oldest first.
+    `exit_code` is negative for a signal and None while it is unknown.
+
+    Attributes:
+        lease_left_s: 0 for a live process that is unattended.
+        steps: the last steps of its life, the oldest first.
     """
 
     key: str

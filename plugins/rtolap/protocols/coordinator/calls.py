@@ -176,8 +176,8 @@ def segments(
     cube: str, *, state: str | None = None, start_ms: int | None = None, end_ms: int | None = None
 ) -> Call[list[wire.SegmentInfo]]:
     """Request segments by start: those in `state` that overlap `[start_ms, end_ms)`."""
-    asked = {"state": state, "start_ms": start_ms, "end_ms": end_ms}
-    params = {name: str(value) for name, value in asked.items() if value is not None}
+    given = {"state": state, "start_ms": start_ms, "end_ms": end_ms}
+    params = {name: str(value) for name, value in given.items() if value is not None}
     return Call("GET", path("cubes", cube, "segments"), _SEGMENTS, params=params)
 
 
@@ -267,8 +267,8 @@ def application_history(
     samples: int | None = None,
 ) -> Call[watermarks.ApplicationHistory]:
     """Request at most that many `samples`, spread over the time from `since_ms` to `until_ms`."""
-    asked = {"since_ms": since_ms, "until_ms": until_ms, "level": level, "samples": samples}
-    params = {key: str(value) for key, value in asked.items() if value is not None}
+    given = {"since_ms": since_ms, "until_ms": until_ms, "level": level, "samples": samples}
+    params = {key: str(value) for key, value in given.items() if value is not None}
     return Call("GET", path("applications", name, "history"), _HISTORY, params=params)
 
 

@@ -1,1 +1,1 @@
-"""Common parts of the Flight protocols: servers behind their guard, and clients."""
+"""Common parts of the clients of Flight: channels, sessions, named errors."""

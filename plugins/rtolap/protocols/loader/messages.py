@@ -27,9 +27,13 @@ def process_key(job: str) -> str:
 
 
 class PartitionsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Status of the role that makes partitions in the sink. `state`: `starting`, `kept`, or `failing` because
-    of `last_error`. `made`: names of the last ones that this process has made, of `made_count`. `until_ms`:
-    from now on up to there, each instant has its partition. `checked_ms`: when all were there the last time.
+    """Status of the role that makes partitions in the sink.
+
+    Attributes:
+        state: `starting`, `kept`, or `failing` because of `last_error`.
+        made: names of the last ones that this process has made, of `made_count`.
+        until_ms: from now on up to there, each instant has its partition.
+        checked_ms: when all were there the last time.
     """
 
     state: str
@@ -41,14 +45,23 @@ class PartitionsStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """`state`: RUNNING, PAUSED, STOPPED or FAILED; `phase`: what a running one does now; `reason`: why it is
-    in its state. Offsets are next-to-read: `loaded` of what is in the table without a hole, `visible` of what
-    can be read there, as far as its process knows, `log_ends` of the topic, requested from the broker for
-    this response (`lag_records` is None where they are unknown). `kafka_cluster` has the topic. `topic_id`:
-    of the topic that is loaded, as it is recorded; `log_topic_id`: of the one that is there. Where these
-    differ, nothing of the second is loaded. Rates are of the last minute. Every record of the topic with a
-    timestamp up to `event_ms_loaded` is in the table; None where that is not known. `alive`: its process
-    answered; else only the ledger speaks. `partitions`: of a process that makes them.
+    """A loader, as its process or its ledger shows it. Offsets are next-to-read.
+
+    Attributes:
+        state: RUNNING, PAUSED, STOPPED or FAILED.
+        phase: what a running one does now.
+        reason: why it is in its state.
+        kafka_cluster: the cluster that has the topic.
+        loaded: offsets up to which all records are in the table.
+        visible: offsets up to which records can be read in the table, as far as its process knows.
+        log_ends: offsets at which the topic ends, requested from the broker for this response.
+        lag_records: None where `log_ends` are unknown.
+        topic_id: of the topic that is loaded, as it is recorded.
+        log_topic_id: of the topic that is there. Where the two differ, nothing of this one is loaded.
+        rows_per_s: of the last minute, like every rate.
+        event_ms_loaded: every record with a timestamp up to it is in the table; None where it is unknown.
+        alive: its process answered. Otherwise the response is made of the ledger alone.
+        partitions: of a process that makes them.
     """
 
     job: str

@@ -60,9 +60,11 @@ class QueryColumn(msgspec.Struct, frozen=True):
 
 
 class QueryAnswer(msgspec.Struct, frozen=True):
-    """`positions`: cube → partition → next offset; the answer holds exactly the events below.
+    """The answer to a statement.
 
-    `warnings`: how the rows are meant, where that is not exactly what was requested.
+    Attributes:
+        positions: cube → partition → next offset; the answer holds exactly the events below.
+        warnings: how the rows are meant, where that is not exactly what was requested.
     """
 
     columns: tuple[QueryColumn, ...]
@@ -75,8 +77,9 @@ class QueryAnswer(msgspec.Struct, frozen=True):
 class VersionCopies(msgspec.Struct, frozen=True):
     """A READY version, and how much of it is on the disk.
 
-    `state`: REMOTE, COPYING, PARTLY or CACHED. `files` and `bytes`: of all of it; None where the service has
-    not looked, because it is older than what fits.
+    Attributes:
+        state: REMOTE, COPYING, PARTLY or CACHED.
+        files, bytes: of all of it; None where the service has not looked, because it is older than what fits.
     """
 
     cube: str
@@ -90,11 +93,13 @@ class VersionCopies(msgspec.Struct, frozen=True):
 
 
 class HistoryCacheReport(msgspec.Struct, frozen=True, kw_only=True):
-    """`state`: OFF without a cache, else a condition of docs/operations/object_stores.md; `found`: what stops
-    it.
+    """The copies of history that a query service has.
 
-    `complete_from_ms`: of every READY version that ends later, all is on the disk; None: of every version.
-    `versions`: newest first, as many as were asked for.
+    Attributes:
+        state: OFF without a cache, else a condition of docs/operations/object_stores.md.
+        found: what stops it.
+        complete_from_ms: of every READY version that ends later, all is on the disk; None: of every version.
+        versions: newest first, as many as were asked for.
     """
 
     state: str

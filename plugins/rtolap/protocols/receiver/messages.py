@@ -18,13 +18,14 @@ from rtolap.model.predicate import Predicate
 ANSWER_KEY = b"rtolap.answer"
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class HistorySnapshot(msgspec.Struct, frozen=True):
     """The part of a cube that history returns, so that the receiver returns exactly the rest.
 
-    versions    segment name → READY version; segments not named here have no history
-    horizon_ms  segments ending at or below it are purged and answered by nobody
-    start_ms, end_ms   only segments that overlap this range are requested (None: unbounded)
-    assignment_epoch   the assignment by which receivers are queried; None where a single one is
+    Attributes:
+        versions: segment name → READY version; segments not named here have no history.
+        horizon_ms: segments ending at or below it are purged and answered by nobody.
+        start_ms, end_ms: only segments that overlap this range are requested (None: unbounded).
+        assignment_epoch: the assignment by which receivers are queried; None where a single one is.
     """
 
     versions: dict[str, int] = {}
@@ -35,31 +36,37 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class PartialQuery(msgspec.Struct, frozen=True):
-    """`at_least`: partition → offset that the receiver must have consumed up to before it answers.
+    """A query for the partial aggregates of one receiver.
 
     It keeps answers from going backwards when another replica answers; the receiver waits for it until
     `timeout_ms` and then fails with Unavailable, saying how far behind it is.
+
+    Attributes:
+        at_least: partition → offset that the receiver must have consumed up to before it answers.
     """
 
     cube: str
     dimensions: tuple[str, ...]
     partials: tuple[str, ...]
-    snapshot: Snapshot
+    snapshot: HistorySnapshot
     filter: Predicate | None = None
     at_least: dict[int, int] = {}
     timeout_ms: int = 30_000
 
 
 class PartialAnswer(msgspec.Struct, frozen=True):
-    """`positions`: partition → next offset: the answer holds exactly the events below, for each partition
-    that this receiver consumes.
+    """The part of a receiver's answer that stands beside its rows.
 
-    `cuboids`: name of a cuboid → tables of which it was read instead of their rows.
-    `refused`: partition → reason → records that this receiver has refused since it reads the partition, and
-    that are in no count; `refused_example`: reason → what was wrong with the newest of them.
-    `held`: why the receiver does not read what arrives, and since when; empty where it does.
-    `void`: partition → offset beyond the position: answers up to there held records that the topic's log has
-    lost, and are not to be waited for.
+    Attributes:
+        positions: partition → next offset: the answer holds exactly the events below, for each partition that
+            this receiver consumes.
+        cuboids: name of a cuboid → tables of which it was read instead of their rows.
+        refused: partition → reason → records that this receiver has refused since it reads the partition, and
+            that are in no count.
+        refused_example: reason → what was wrong with the newest of them.
+        held: why the receiver does not read what arrives, and since when; empty where it does.
+        void: partition → offset beyond the position: answers up to there held records that the topic's log
+            has lost, and are not to be waited for.
     """
 
     receiver_id: str
@@ -98,8 +105,12 @@ class LocalSegmentStats(msgspec.Struct, frozen=True):
 
 
 class CubeStats(msgspec.Struct, frozen=True):
-    """`refused_example`: reason → what was wrong with the newest record that was refused for it.
-    `cuboid_bytes`: of small cuboids in memory, beside fragments."""
+    """A cube, as a receiver reads it.
+
+    Attributes:
+        refused_example: reason → what was wrong with the newest record that was refused for it.
+        cuboid_bytes: of small cuboids in memory, beside fragments.
+    """
 
     cube: str
     state: str  # CONSUMING | PAUSED | REPLAYING | STOPPED | FAILED

@@ -39,14 +39,14 @@ class LeaderFinder:
 
         A leader named on the way is next. Each comes once.
         """
-        asked: set[str] = set()
+        tried: set[str] = set()
         while True:
             with self._lock:
                 candidates = (*((self._leader,) if self._leader else ()), *self._urls)
-            url = next((url for url in candidates if url not in asked), None)
+            url = next((url for url in candidates if url not in tried), None)
             if url is None:
                 return
-            asked.add(url)
+            tried.add(url)
             yield url
 
     @contextmanager

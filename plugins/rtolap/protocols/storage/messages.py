@@ -40,8 +40,13 @@ class TabletId(msgspec.Struct, frozen=True, order=True):
 
 
 class PutHead(msgspec.Struct, frozen=True):
-    """`schema`: that of the batches; a node that has an older one takes it over. `partial`: rows keep, of the
-    columns that the batches have not, what their keys have when they are published."""
+    """The beginning of a stream of rows to a tablet.
+
+    Attributes:
+        schema: that of the batches; a node that has an older one takes it over.
+        partial: rows keep, of the columns that the batches have not, what their keys have when they are
+            published.
+    """
 
     txn_id: int
     schema: StoredSchema
@@ -61,7 +66,11 @@ class PutEnd(msgspec.Struct, frozen=True):
 
 
 class PutAnswer(msgspec.Struct, frozen=True):
-    """`prepared`: durable, waiting for publish or abort."""
+    """The answer to a put.
+
+    Attributes:
+        prepared: durable, waiting for publish or abort.
+    """
 
     prepared: tuple[TabletId, ...]
 
@@ -151,7 +160,12 @@ class Missed(msgspec.Struct, frozen=True):
 
 
 class CatchUp(msgspec.Struct, frozen=True):
-    """`missed`: ascending, without a gap. `sources`: Flight addresses of nodes that have them all."""
+    """A replica catches up with another one.
+
+    Attributes:
+        missed: ascending, without a gap.
+        sources: Flight addresses of nodes that have them all.
+    """
 
     tablet: TabletId
     schema: StoredSchema
@@ -189,7 +203,12 @@ class TabletReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """`loading`: transactions whose rows are coming in. `broken`: folders that cannot be opened, and why."""
+    """A storage node, as it states itself.
+
+    Attributes:
+        loading: transactions whose rows are coming in.
+        broken: folders that cannot be opened, and why.
+    """
 
     name: str
     node_id: str

@@ -52,8 +52,12 @@ T = TypeVar("T")
 
 @dataclass
 class _Request:
-    """`request_id`: of a change; None for what only reads. `in_doubt`: a front end was sent the change and
-    did not answer."""
+    """A request of a client.
+
+    Attributes:
+        request_id: of a change; None for what only reads.
+        in_doubt: a front end was sent the change and did not answer.
+    """
 
     method: str
     path: str
@@ -131,9 +135,9 @@ class StoredTablesClient(Closeable):
     def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
         return self._send("GET", _path(name) + "/partitions", tuple[PartitionInfo, ...])
 
-    def add_partition(self, name: TableName, asked: AddPartition) -> TableInfo:
+    def add_partition(self, name: TableName, request: AddPartition) -> TableInfo:
         """Raises NotFound, DefinitionError, Refused, NotYet."""
-        return self._change("POST", _path(name) + "/partitions", TableInfo, asked)
+        return self._change("POST", _path(name) + "/partitions", TableInfo, request)
 
     def drop_partition(self, name: TableName, partition: str, *, if_exists: bool = False) -> TableInfo:
         """Raises NotFound, DefinitionError, NotYet."""

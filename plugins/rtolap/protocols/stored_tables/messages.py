@@ -47,15 +47,23 @@ class TableName(msgspec.Struct, frozen=True, order=True):
 
 
 class CreateTable(msgspec.Struct, frozen=True):
-    """`if_not_exists`: the table that is there stays, whatever it looks like. Otherwise one of the same
-    definition is left as it is, and another one is refused."""
+    """The creation of a stored table.
+
+    Attributes:
+        if_not_exists: the table that is there stays, whatever it looks like. Otherwise one of the same
+            definition is left as it is, and another one is refused.
+    """
 
     definition: StoredTable
     if_not_exists: bool = False
 
 
 class CreateDatabase(msgspec.Struct, frozen=True):
-    """A database that is there before its first table. `if_not_exists`: one that is there stays."""
+    """A database that is there before its first table.
+
+    Attributes:
+        if_not_exists: one that is there stays.
+    """
 
     name: str
     if_not_exists: bool = False
@@ -100,7 +108,11 @@ class AddPartition(msgspec.Struct, frozen=True):
 
 
 class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """`replicas`: of all buckets together. Versions as in the ledger."""
+    """A partition of a stored table.
+
+    Attributes:
+        replicas: of all buckets together. Versions as in the ledger.
+    """
 
     range: PartitionRange
     visible_version: int
@@ -114,7 +126,11 @@ class ReadViewRequest(msgspec.Struct, frozen=True):
 
 
 class TabletView(msgspec.Struct, frozen=True):
-    """`nodes`: those known to have the version, in order of their names."""
+    """A tablet and its replicas, as readers see them.
+
+    Attributes:
+        nodes: those known to have the version, in order of their names.
+    """
 
     bucket: int
     nodes: tuple[str, ...]
@@ -135,8 +151,11 @@ class TableView(msgspec.Struct, frozen=True):
 
 
 class ReadView(msgspec.Struct, frozen=True):
-    """Versions of all partitions that were visible at one moment. `nodes`: their Flight addresses, as far as
-    they are known."""
+    """Versions of all partitions that were visible at one moment.
+
+    Attributes:
+        nodes: their Flight addresses, as far as they are known.
+    """
 
     tables: tuple[TableView, ...]
     nodes: dict[str, str]

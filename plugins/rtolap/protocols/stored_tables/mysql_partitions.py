@@ -30,7 +30,11 @@ _CLIENT_CODES = range(2000, 3000)  # the connection, as the client sees it
 
 
 class KnownPartition(NamedTuple):
-    """`bounds`: [start, end) in ms since the epoch, UTC; None where the server reports none in time."""
+    """A partition, as another server states it.
+
+    Attributes:
+        bounds: [start, end) in ms since the epoch, UTC; None where the server reports none in time.
+    """
 
     name: str
     bounds: tuple[int, int] | None

@@ -152,7 +152,7 @@ class StreamLoadClient(Closeable):
     def _state(self, method: str, path: str, label: str) -> LoadState:
         answer = self._ask(method, path, StateAnswer, params={"label": label})
         if answer.code != 0 or answer.data is None:
-            raise Refused(f"the state of label {label} is not told", found=answer.msg)
+            raise Refused(f"the front end refuses the state of label {label}", found=answer.msg)
         try:
             return LoadState(answer.data)
         except ValueError:

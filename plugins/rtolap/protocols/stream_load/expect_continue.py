@@ -24,7 +24,11 @@ _ANSWER_BYTES_MAX = 1 << 20
 
 
 class PutAnswer(NamedTuple):
-    """`location`: where a redirect points, empty otherwise."""
+    """The answer to a put.
+
+    Attributes:
+        location: where a redirect points, empty otherwise.
+    """
 
     status: int
     location: str

@@ -50,8 +50,10 @@ class LoadState(StrEnum):
 class LoadAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """Encoded in the order of the fields, which is the documented one; what is UNSET is left out.
 
-    `txn_id` is -1 where no transaction was begun. Times in ms. `code`: of a failed load, that of the error;
-    this product's.
+    `txn_id` is -1 where no transaction was begun. Times in ms.
+
+    Attributes:
+        code: of a failed load, that of the error; this product's.
     """
 
     txn_id: int = -1
@@ -118,7 +120,12 @@ class SchemaColumn(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """`keys_type`: DUP_KEYS, AGG_KEYS or UNIQUE_KEYS. `version` and `sequence_column` are this product's."""
+    """The columns of a table.
+
+    Attributes:
+        keys_type: DUP_KEYS, AGG_KEYS or UNIQUE_KEYS.
+        version: this product's own, as is `sequence_column`.
+    """
 
     status: int = 200
     keys_type: str = msgspec.field(name="keysType", default="DUP_KEYS")
@@ -148,8 +155,12 @@ class ServerInfo(msgspec.Struct, frozen=True):
 
 
 class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of a client's load. `headers`: further documented ones, lower case. `not_after_ms`: since the
-    epoch; a request that arrives later is refused, for its label may have been given back by then.
+    """Options of a client's load.
+
+    Attributes:
+        headers: further documented ones, lower case.
+        not_after_ms: since the epoch; a request that arrives later is refused, for its label may have been
+            given back by then.
     """
 
     format: BodyFormat = "arrow"

@@ -47,9 +47,12 @@ class SourceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Report of what the consumer of one partition has read, by host.
 
     `hosts` are names that are new in this session and level; they get the indices from `hosts_from` on.
-    `events`, if given, counts what was read since the batch before. `partitions`: how many the source has,
-    where its consumer knows; all of them are then awaited. Instead of columns: `progress` {host:
-    latest_ms}. A source with the rule `partitions` needs no names: its largest instant counts.
+    `events`, if given, counts what was read since the batch before.
+
+    Attributes:
+        partitions: how many the source has, where its consumer knows; all of them are then awaited.
+        progress: host → latest_ms, in place of the columns. A source with the rule `partitions` needs no
+            names: its largest instant counts.
     """
 
     level: str
@@ -65,9 +68,13 @@ class SourceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UnitReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`oldest_work_ms`: of what this unit has taken in and not finished; None if there is none. `left`: it
-    ends. `generation`: of its owner, grows with each; what an older one reports is void. A refusal names a
-    unit by `unit_path`."""
+    """The oldest work of a unit. A refusal names a unit by `unit_path`.
+
+    Attributes:
+        oldest_work_ms: of what this unit has taken in and not finished; None if there is none.
+        left: the unit ends.
+        generation: of its owner; a report of an older one has no effect.
+    """
 
     level: str
     processor: str
@@ -82,7 +89,11 @@ def unit_path(level: str, processor: str, key_group: int) -> str:
 
 
 class ReportBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`client_epoch`: the server's, as the last answer said it; 0 at first."""
+    """A client's reports, sent at once.
+
+    Attributes:
+        client_epoch: the server's, as the last answer said it; 0 at first.
+    """
 
     client_id: str
     sequence: int
@@ -100,7 +111,12 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class ReportAnswer(msgspec.Struct, frozen=True):
-    """`resend`: nothing was taken, begin a session with `epoch`. `watermarks`: level → output."""
+    """The answer to a batch of reports.
+
+    Attributes:
+        resend: nothing was taken, begin a session with `epoch`.
+        watermarks: level → output.
+    """
 
     epoch: int
     resend: bool = False
@@ -127,7 +143,12 @@ class ApplicationWatermarks(Message):
 
 
 class HostBehind(Message):
-    """`share_ppm`: of a window's events, how many it may still owe. `hint`: what may be wrong with it."""
+    """A host that is behind.
+
+    Attributes:
+        share_ppm: of a window's events, how many it may still owe.
+        hint: what may be wrong with it.
+    """
 
     host: str
     latest_ms: int | None = None
@@ -138,7 +159,12 @@ class HostBehind(Message):
 
 
 class HostsInfo(Message):
-    """Hosts of a source. `holding`: how many are not beyond its watermark; `unseen`: not read at all."""
+    """Hosts of a source.
+
+    Attributes:
+        holding: how many are not beyond its watermark.
+        unseen: not read at all.
+    """
 
     application: str
     level: str
@@ -155,8 +181,9 @@ class HostsInfo(Message):
 class Explanation(Message):
     """May the window that ends at `window_end_ms` close, and if not, what it waits for.
 
-    `breached_ppm`: by source, how much of the window was missing when it closed, where that was more than
-    declared; empty while nothing shows it.
+    Attributes:
+        breached_ppm: by source, how much of the window was missing when it closed, where that was more than
+            declared; empty while nothing shows it.
     """
 
     application: str
@@ -202,8 +229,12 @@ class ApprovalInfo(Message):
 
 
 class ApplicationInfo(Message):
-    """`counters`: what was refused or had no effect since this leader began. `problems`: what needs a
-    human."""
+    """An application, its definition and where it stands.
+
+    Attributes:
+        counters: what was refused or had no effect since this leader began.
+        problems: what needs a human.
+    """
 
     name: str
     definition: Definition
@@ -237,7 +268,11 @@ class UnitInfo(Message):
 
 
 class UnitsInfo(Message):
-    """`counts`: how many units each level has, of which `units` lists those with the oldest work."""
+    """The units of an application with their work.
+
+    Attributes:
+        counts: how many units each level has, of which `units` lists those with the oldest work.
+    """
 
     application: str
     now_ms: int
@@ -247,8 +282,12 @@ class UnitsInfo(Message):
 
 class HostTrace(Message):
     """A host in the samples in which it was among those that hold its source most: that owe the most events,
-    where the rule is `deficit`, else the furthest behind. `at`: positions in `at_ms` of the history;
-    `latest_ms`: what it had been read up to in each, None if it was never seen."""
+    where the rule is `deficit`, else the furthest behind.
+
+    Attributes:
+        at: positions in `at_ms` of the history.
+        latest_ms: what it had been read up to in each, None if it was never seen.
+    """
 
     host: str
     at: tuple[int, ...]

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from rtolap.metadata.records import CubeControl, SegmentRecord, standing
 from rtolap.model.predicate import And, Compare
-from rtolap.protocols.receiver.messages import Snapshot
+from rtolap.protocols.receiver.messages import HistorySnapshot
 from rtolap.query.cluster.topology import Topology
 from rtolap.query.plan import CubeRead, HistoryPlan, LatestRows, ReplicaSetPlan
 from rtolap.query.sql.pruning import time_range
@@ -25,7 +25,7 @@ def plan_history(read: CubeRead, control: CubeControl, records: Mapping[str, Seg
     chosen = tuple(record for record in ready if read.time.overlaps(record.start_ms, record.end_ms))
     names = {record.name for record in chosen}
     pruned = tuple(record.name for record in ready if record.name not in names)
-    snapshot = Snapshot(
+    snapshot = HistorySnapshot(
         versions={record.name: record.version for record in chosen},
         horizon_ms=control.horizon_ms,
         start_ms=read.time.start_ms,

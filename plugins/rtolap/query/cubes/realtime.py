@@ -15,10 +15,10 @@ from rtolap.model.segment import parse_segment_name
 from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.protocols.receiver.messages import (
     CubeStats,
+    HistorySnapshot,
     LocalSegmentStats,
     PartialAnswer,
     PartialQuery,
-    Snapshot,
 )
 from rtolap.query.cancel import Cancellation, wait_within
 from rtolap.query.peers import Attempt, Peer, Peers, PeersFailed
@@ -86,7 +86,7 @@ class Realtime:
     def read(
         self,
         read: CubeRead,
-        snapshot: Snapshot,
+        snapshot: HistorySnapshot,
         sets: tuple[ReplicaSetPlan, ...],
         at_least: dict[int, int],
         stats: ReadStats,
@@ -141,7 +141,7 @@ class Realtime:
     def estimate(
         self,
         read: CubeRead,
-        snapshot: Snapshot,
+        snapshot: HistorySnapshot,
         sets: tuple[ReplicaSetPlan, ...],
         stats: ReadStats,
         cancellation: Cancellation,
@@ -239,7 +239,7 @@ def _count_refused(
                 stats.refused_example[reason] = example[reason]
 
 
-def _is_asked(segment: LocalSegmentStats, read: CubeRead, snapshot: Snapshot) -> bool:
+def _is_asked(segment: LocalSegmentStats, read: CubeRead, snapshot: HistorySnapshot) -> bool:
     span = parse_segment_name(segment.segment)
     purged = snapshot.horizon_ms is not None and span.end_ms <= snapshot.horizon_ms
     beyond = segment.version > snapshot.versions.get(segment.segment, 0)

@@ -21,8 +21,6 @@ from rtolap.base.errors import (
     Unavailable,
     UnknownConnection,
 )
-from rtolap.base.http_server import ACCEPT_AGAIN_S, EXHAUSTED
-from rtolap.base.server_limits import Connections, Place
 from rtolap.base.users import Users
 from rtolap.query.memory_budget import Account
 from rtolap.query.mysql.answers import error_packet
@@ -33,6 +31,8 @@ from rtolap.query.mysql.packets import ConnectionClosed, PacketStream, ReaderToo
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.executor import Executor
 from rtolap.query.statements.session import Session
+from rtolap.servers.http_server import ACCEPT_AGAIN_S, EXHAUSTED
+from rtolap.servers.limits import Connections, Place
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import msgspec
 from fastapi import APIRouter, FastAPI
 
 from rtolap.base.metrics import Metrics
-from rtolap.base.server_limits import HttpLimits
+from rtolap.servers.limits import HttpLimits
 from rtolap.stored.bodies.settings import BodySettings
 from rtolap.stored.frontend.catalogue.read_views import ReadViews
 from rtolap.stored.frontend.catalogue.table_writes import REPLICATION

@@ -16,11 +16,11 @@ import ssl
 from collections.abc import Iterator, Mapping
 
 from rtolap.base.errors import DefinitionError, ProcessFailed, Unavailable
-from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.settings import Settings
-from rtolap.base.tls import load_context
 from rtolap.base.users import Users
 from rtolap.protocols.storage.client import StorageClients
+from rtolap.servers.http_server import HttpConnections, HttpServer
+from rtolap.servers.tls import load_context
 from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
 from rtolap.stored.frontend.catalogue.read_views import TableEntry
 from rtolap.stored.frontend.election import Endpoint

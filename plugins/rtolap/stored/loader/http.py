@@ -8,10 +8,10 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 
 from rtolap.base.errors import RtolapError
-from rtolap.base.http_guard import guard
 from rtolap.base.metrics import Metrics
-from rtolap.base.server_limits import HttpLimits
 from rtolap.protocols.loader.messages import API, LoaderStatus
+from rtolap.servers.http_guard import guard
+from rtolap.servers.limits import HttpLimits
 from rtolap.stored.metastore.load_jobs import LoadJobEvent
 
 BODY_BYTES_MAX = 64 << 10  # no route has one

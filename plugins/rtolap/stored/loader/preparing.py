@@ -164,7 +164,7 @@ def _read_range(
                 raise Unavailable(
                     f"{consumer.topic} does not give a recorded range",
                     expected=f"offsets up to {end}",
-                    found=f"position {position}; {consumer.broker_trouble or 'no trouble is known'}",
+                    found=f"position {position}; {consumer.broker_error or 'no trouble is known'}",
                 )
         _check_topic(consumer, topic_id, epochs)
         return content_of(batches, end)

@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 
 from rtolap.base.errors import NotYet
-from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.metrics import Family, Metrics
-from rtolap.base.server_limits import HttpLimits
 from rtolap.base.stopping import stop_event
 from rtolap.model.loader import Loader, LoaderSink, SinkPartitions
 from rtolap.protocols.loader.messages import (
@@ -24,6 +22,8 @@ from rtolap.protocols.loader.messages import (
     LoaderStatus,
     PartitionsStatus,
 )
+from rtolap.servers.http_server import HttpConnections, HttpServer
+from rtolap.servers.limits import HttpLimits
 from rtolap.stored.loader.http import make_app
 from rtolap.stored.loader.job import LEASE_MS, JobResources
 from rtolap.stored.loader.job_run import LoadJobRun, begin

@@ -11,16 +11,16 @@ import pyarrow as pa
 from pyarrow import flight
 
 from rtolap.base.errors import QueryError, Refused
-from rtolap.base.server_limits import FlightLimits
-from rtolap.protocols.flight.server import (
+from rtolap.protocols.storage import messages as wire
+from rtolap.protocols.storage.client import BatchStream
+from rtolap.servers.flight_server import (
     GuardedFlightServer,
     ServerOptions,
     body_of,
     guarded,
     guarded_batches,
 )
-from rtolap.protocols.storage import messages as wire
-from rtolap.protocols.storage.client import BatchStream
+from rtolap.servers.limits import FlightLimits
 from rtolap.stored.node.loads import Load
 from rtolap.stored.node.node import LocalNode
 

@@ -20,13 +20,13 @@ import msgspec
 
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
 from rtolap.base.metrics import Family, Metrics
-from rtolap.base.metrics_server import MetricsServer
-from rtolap.base.server_limits import FlightLimits, HttpLimits
 from rtolap.base.tls import trust
-from rtolap.protocols.flight.server import shut_down
 from rtolap.protocols.storage.client import StorageClients
 from rtolap.protocols.storage.messages import Heartbeat, HeartbeatAnswer
 from rtolap.protocols.stored_tables.messages import API
+from rtolap.servers.flight_server import shut_down
+from rtolap.servers.limits import FlightLimits, HttpLimits
+from rtolap.servers.metrics_server import MetricsServer
 from rtolap.stored.node.flight import StorageFlightServer
 from rtolap.stored.node.node import LocalNode
 from rtolap.stored.node.settings import StorageSettings
@@ -41,7 +41,7 @@ class StorageService:
     endpoints.
 
     `drained`: whether no call was open any more when it had stopped; see
-    `protocols.flight.server.shut_down`.
+    `servers.flight_server.shut_down`.
     """
 
     def __init__(

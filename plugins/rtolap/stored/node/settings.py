@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rtolap.protocols.flight.server import DRAIN_S
+from rtolap.servers.flight_server import DRAIN_S
 from rtolap.stored.engine.settings import TabletSettings
 
 

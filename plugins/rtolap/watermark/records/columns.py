@@ -115,12 +115,12 @@ def _reduced(
     order = np.lexsort((ended, watermark_ms, generation, producer, partitions))
     group = np.stack([partitions[order], producer[order]])
     is_last = np.append((group[:, 1:] != group[:, :-1]).any(axis=0), True)
-    kept = order[is_last]
+    last = order[is_last]
     return Statements(
-        tuple(names[producer[kept]].tolist()),
-        partitions[kept],
-        generation[kept],
-        watermark_ms[kept],
-        ended[kept],
+        tuple(names[producer[last]].tolist()),
+        partitions[last],
+        generation[last],
+        watermark_ms[last],
+        ended[last],
         unreadable,
     )

@@ -81,10 +81,10 @@ class ProducerLeases:
         with self._lock:
             renewed, ending = set(self._heard), dict(self._ending)
         if renewed:
-            asked_s = time.monotonic()
+            requested_s = time.monotonic()
             self._lease_s = (self._ask("register", sorted(renewed)).lease_ms or 0) / 1000
             with self._lock:
-                self._renewed_s.update(dict.fromkeys(renewed, asked_s))
+                self._renewed_s.update(dict.fromkeys(renewed, requested_s))
                 self._heard -= renewed
         for producer, end_ms in sorted(ending.items()):
             try:

@@ -78,13 +78,13 @@ class _ControlRecords:
         with self._lock:
             self._waiting.add(record.partition)
         try:
-            self._producer.produce(self._topic, [record], delivered=self._told)
+            self._producer.produce(self._topic, [record], delivered=self._on_delivery)
         except RtolapError:
             with self._lock:
                 self._waiting.discard(record.partition)
             raise
 
-    def _told(self, record: OutRecord, error: RtolapError | None) -> None:
+    def _on_delivery(self, record: OutRecord, error: RtolapError | None) -> None:
         with self._lock:
             if record.partition is not None:
                 self._waiting.discard(record.partition)
@@ -201,7 +201,7 @@ class WatermarkedProducer:
         landed = self._unacknowledged.depart(event_ms) if event_ms else None
         for at, record in enumerate(stamped):
 
-            def told(_: OutRecord, error: RtolapError | None, original: OutRecord = given[at]) -> None:
+            def on_delivery(_: OutRecord, error: RtolapError | None, original: OutRecord = given[at]) -> None:
                 if landed is not None:
                     landed(1)
                 if delivered is not None:
@@ -210,7 +210,7 @@ class WatermarkedProducer:
                     self._refused = error
 
             try:
-                self._producer.produce(self._topic, [record], delivered=told)
+                self._producer.produce(self._topic, [record], delivered=on_delivery)
             except RtolapError:
                 if landed is not None:
                     landed(len(stamped) - at)

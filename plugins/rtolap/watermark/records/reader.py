@@ -31,11 +31,13 @@ class Presence(Protocol):
 
 
 class WatermarkReader:
-    """The reader of one consumer of some partitions of the topic, for the consuming thread; never blocks.
+    """The reader of the watermarks in some partitions of a topic, for the consuming thread. It never blocks.
 
-    `producers`: those known beforehand. One that is known and silent in a partition in which others have
-    statements is reported there as before everything; a partition without statements is not reported at
-    all, and so named as awaited.
+    A known producer without a statement in a partition in which others have one is reported there as before
+    everything. A partition without statements is not reported at all, and is awaited by name.
+
+    Args:
+        producers: names of the producers that are known beforehand.
     """
 
     def __init__(
@@ -59,14 +61,14 @@ class WatermarkReader:
         """Reads these partitions from now on, each as that generation of its consumers, out of so many of the
         topic, which are all awaited. Of a partition that is new, or new in its generation, nothing is known
         until its next control record."""
-        kept = {
+        remaining = {
             partition
             for partition, generation in generations.items()
             if self._generations.get(partition) == generation
         }
-        self._chain.assign(kept)
+        self._chain.assign(remaining)
         self._chain.assign(generations)
-        self._spoken &= kept
+        self._spoken &= remaining
         self._generations = dict(generations)
         self._partitions_total = partitions_total
 
@@ -87,8 +89,8 @@ class WatermarkReader:
         for producer, partition, watermark_ms, generation, end in rows:
             if partition not in self._generations:
                 continue  # given away meanwhile
-            told_ms = None if watermark_ms == UNKNOWN_MS else watermark_ms
-            self._chain.observe(producer, partition, told_ms, generation, ended=end)
+            stated_ms = None if watermark_ms == UNKNOWN_MS else watermark_ms
+            self._chain.observe(producer, partition, stated_ms, generation, ended=end)
             hosts.setdefault(partition, set()).add(producer)
             ended |= {producer} if end else set()
         joined = frozenset(self._chain.producers) - before
@@ -102,7 +104,7 @@ class WatermarkReader:
 
     def waits_for(self) -> Mapping[str, tuple[int, ...]]:
         """Producer → partitions, of those read here, in which it has stated nothing yet."""
-        return self._chain.held_by()
+        return self._chain.missing_statements()
 
     def _report(self, partition: int, producers: Sequence[str]) -> None:
         if not producers:

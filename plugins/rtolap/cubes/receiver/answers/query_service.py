@@ -21,7 +21,7 @@ from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
 from rtolap.model.cube import Schema
 from rtolap.model.predicate import columns_of
 from rtolap.model.segment import SegmentRange, parse_segment_name
-from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import ANSWER_KEY, HistorySnapshot, PartialAnswer, PartialQuery
 
 
 class NotReady(Unavailable):
@@ -117,7 +117,7 @@ def _still_there(state: LocalState, at_least: dict[int, int]) -> dict[int, int]:
     }
 
 
-def _check_epoch(state: LocalState, snapshot: Snapshot) -> None:
+def _check_epoch(state: LocalState, snapshot: HistorySnapshot) -> None:
     """Answers of one assignment are put together: of two, a partition may be in both or in neither."""
     local, asked = state.assignment_epoch, snapshot.assignment_epoch
     if not local:
@@ -134,7 +134,7 @@ def _check_epoch(state: LocalState, snapshot: Snapshot) -> None:
     )
 
 
-def _check_horizon(state: LocalState, snapshot: Snapshot) -> None:
+def _check_horizon(state: LocalState, snapshot: HistorySnapshot) -> None:
     local, asked = state.horizon_ms, snapshot.horizon_ms
     if local is None or (asked is not None and asked >= local):
         return
@@ -151,7 +151,7 @@ def _reached(state: LocalState, offsets: dict[int, int], what: str) -> None:
             )
 
 
-def _asked(window: SegmentRange, snapshot: Snapshot) -> bool:
+def _asked(window: SegmentRange, snapshot: HistorySnapshot) -> bool:
     if snapshot.horizon_ms is not None and window.end_ms <= snapshot.horizon_ms:
         return False
     if snapshot.start_ms is not None and window.end_ms <= snapshot.start_ms:

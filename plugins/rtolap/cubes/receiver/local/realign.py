@@ -150,7 +150,7 @@ class RangeReader:
                 elif self._clock.monotonic_s() > deadline_s:
                     raise Unavailable(
                         f"{consumer.topic} gave no record of a range to be read again",
-                        found=consumer.broker_trouble,
+                        found=consumer.broker_error,
                         action="it is tried again",
                     )
         except OffsetsGone:

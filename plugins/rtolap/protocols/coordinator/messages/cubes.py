@@ -11,13 +11,14 @@ from rtolap.protocols.rest.messages import Definition, Message
 
 
 class CubeStatus(Message):
-    """`problem`: what needs a human (topic gone, offsets beyond Kafka's retention, …); None if nothing.
+    """A cube, its definition and where it stands.
 
-    `catching_up`: partitions that no receiver of their replica set consumes at the log's end yet, after a
-    start or a reassignment; queries wait for them.
-
-    `refused`: reason → at least so many records of the topic were refused and are in no count;
-    `refused_example`: reason → what was wrong with one of them.
+    Attributes:
+        problem: what needs a human (topic gone, offsets beyond Kafka's retention, …); None if nothing.
+        catching_up: partitions that no receiver of their replica set consumes at the log's end yet, after a
+            start or a reassignment; queries wait for them.
+        refused: reason → at least so many records of the topic were refused and are in no count.
+        refused_example: reason → what was wrong with one of them.
     """
 
     name: str
@@ -62,11 +63,12 @@ class WatermarkInfo(Message):
 class ReassignRequest(Message):
     """Move partitions of a running cube between replica sets.
 
-    assignment     the whole assignment that is wanted; None requests a level one
-    replica_sets   those that a level assignment uses; None: as many live ones as the cube's
-                   `consumer_tasks_max` allows, those that hold partitions now first
-    epoch          refuse if the assignment is not of this epoch any more
-    dry_run        answer the plan, change nothing
+    Attributes:
+        assignment: the whole assignment that is wanted; None requests a level one.
+        replica_sets: those that a level assignment uses; None: as many live ones as the cube's
+            `consumer_tasks_max` allows, those that hold partitions now first.
+        epoch: refuse if the assignment is not of this epoch any more.
+        dry_run: answer the plan, change nothing.
     """
 
     assignment: dict[str, tuple[int, ...]] | None = None

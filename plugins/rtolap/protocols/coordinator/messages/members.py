@@ -22,9 +22,14 @@ class Health(Message):
 
 
 class PartitionReport(Message):
-    """`idle`: at the log's end and silent for a while, so that it does not hold the watermark.
-    `hostless_events`: without a usable host, of a cube that closes by hosts. `refused`: reason → records that
-    the receiver has refused since it reads the partition, and that are in no count."""
+    """A partition, as a receiver reads it.
+
+    Attributes:
+        idle: at the log's end and silent for a while, so that it does not hold the watermark.
+        hostless_events: without a usable host, of a cube that closes by hosts.
+        refused: reason → records that the receiver has refused since it reads the partition, and that are in
+            no count.
+    """
 
     position: int
     log_end: int | None = None
@@ -35,14 +40,17 @@ class PartitionReport(Message):
 
 
 class CubeReport(Message):
-    """`state`: CONSUMING | PAUSED | REPLAYING | STOPPED | FAILED, as the receiver's own stats say.
+    """`assignment_epoch` is the epoch of the assignment that the receiver follows. `active` names the
+    segments that have local events and no record yet, so that people see them.
 
-    `assignment_epoch` is the epoch of the assignment that the receiver follows. `active` names the segments
-    that have local events and no record yet, so that people see them. `refused_example`: reason → what was
-    wrong with the newest record that was refused for it. `lost`: offsets that it has to read and Kafka no
-    longer holds; it is FAILED until they are accepted as lost. `held_since_ms`: since when something keeps it
-    from reading all that arrives, `reason` says what; None: nothing does. `behind`: partition → offset that
-    answers promised before and its position has not reached.
+    Attributes:
+        state: CONSUMING | PAUSED | REPLAYING | STOPPED | FAILED, as the receiver's own stats say.
+        refused_example: reason → what was wrong with the newest record that was refused for it.
+        lost: offsets that it has to read and Kafka no longer holds; it is FAILED until they are accepted as
+            lost.
+        held_since_ms: since when something keeps it from reading all that arrives, `reason` says what; None:
+            nothing does.
+        behind: partition → offset that answers promised before and its position has not reached.
     """
 
     state: str
@@ -57,7 +65,11 @@ class CubeReport(Message):
 
 
 class HeartbeatRequest(Message):
-    """Sent every second. `is_leader`: does it lead its replica set?"""
+    """Sent every second.
+
+    Attributes:
+        is_leader: does it lead its replica set?
+    """
 
     receiver_id: str
     replica_set: str
@@ -68,7 +80,8 @@ class HeartbeatRequest(Message):
 class HeartbeatResponse(Message):
     """`low_watermark_ms` by cube; a cube is missing while its watermark is unknown.
 
-    `windows`: of cubes with an application, the newest windows that it lets close, ascending.
+    Attributes:
+        windows: of cubes with an application, the newest windows that it lets close, ascending.
     """
 
     low_watermark_ms: dict[str, int] = Field(default_factory=dict)
@@ -76,7 +89,11 @@ class HeartbeatResponse(Message):
 
 
 class ReceiverInfo(Message):
-    """`last_seen_ms` is None where this leader has had no heartbeat yet. `metrics_port`: 0 without one."""
+    """`last_seen_ms` is None where this leader has had no heartbeat yet.
+
+    Attributes:
+        metrics_port: 0 without one.
+    """
 
     receiver_id: str
     host: str

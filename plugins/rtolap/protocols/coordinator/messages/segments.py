@@ -72,17 +72,19 @@ class LossInfo(Message):
 class SegmentInfo(Message):
     """A segment's record as it stands. `segment` is its name, `start_ms`–`end_ms` its event time.
 
-    events          of the READY version; None while there is no history
-    staged_events   of the staged parts of the next version; None while there is none. What receivers hold
-    staged_rows     beside that is not counted here; rows are what the events were rolled up to
-    completeness    None while it is open, and for a cube without an application
-    late_events     of the READY version, those beyond its first version; None while there is no history
-    late_ppm        their share of its events
-    breached        they are more than `completeness` stated at most when it closed
-    lost            offsets that neither receivers nor Kafka hold: it waits until they are there, or accepted
-    losses          those that were accepted: its versions, the next one included, lack their events
-    base_lost       its READY version has lost what builds start from: the next one is made of all its events,
-                    read from Kafka again. Statements that its other cuboids answer go on
+    Attributes:
+        events: of the READY version; None while there is no history.
+        staged_events: events in the staged parts of the next version, without those that receivers still
+            have; None while there is no staged part.
+        staged_rows: rows that those events were rolled up to; None as above.
+        completeness: None while it is open, and for a cube without an application.
+        late_events: of the READY version, those beyond its first version; None while there is no history.
+        late_ppm: share of late events among its events, in parts per million; None as above.
+        breached: more events are late than `completeness` stated at most when it closed.
+        lost: offsets that neither receivers nor Kafka hold: it waits until they are there, or accepted.
+        losses: those that were accepted: its versions, the next one included, lack their events.
+        base_lost: its READY version has lost what builds start from: the next one is made of all its events,
+            read from Kafka again. Statements that its other cuboids answer go on.
     """
 
     cube: str
@@ -112,8 +114,10 @@ class SegmentInfo(Message):
 class QueueEntry(Message):
     """A segment that waits for a build. `version` is the one to be built.
 
-    `building`: an attempt is under way. `waits_for`: an earlier segment has to be promoted first.
-    `completeness`: by what it was closed; None for a cube without an application.
+    Attributes:
+        building: an attempt is under way.
+        waits_for: an earlier segment has to be promoted first.
+        completeness: by what it was closed; None for a cube without an application.
     """
 
     cube: str
@@ -140,11 +144,12 @@ class BuildSpecMessage(Message):
 
     Folders are relative to `object_store`.
 
-    covered             the vector that the new version will hold: what history covers, merged with the target
-    previous_location   folder of the READY version whose events go into the new one; None for the first, and
-                        where `base_lost`: then its events stand in the parts
-    previous_covered    its vector
-    location            the folder to write: no other attempt writes there
+    Attributes:
+        covered: the vector that the new version will hold: what history covers, merged with the target.
+        previous_location: folder of the READY version whose events go into the new one; None for the first,
+            and where `base_lost`: then its events stand in the parts.
+        previous_covered: the vector of that version.
+        location: the folder to write: no other attempt writes there.
     """
 
     build_id: str
@@ -173,7 +178,11 @@ class FailRequest(Message):
 
 
 class AcceptLossRequest(Message):
-    """`by`: who accepts it."""
+    """A person accepts that events are lost.
+
+    Attributes:
+        by: who accepts it.
+    """
 
     by: Annotated[str, Field(min_length=1, max_length=BY_MAX)]
     reason: Annotated[str, Field(min_length=1, max_length=REASON_MAX)]

@@ -14,9 +14,9 @@ from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rtolap.base.errors import Forbidden, NotLeader, RtolapError, Unauthorized
-from rtolap.base.http_guard import guard as guard_app
 from rtolap.base.metrics import Metrics
-from rtolap.base.server_limits import HttpLimits
+from rtolap.servers.http_guard import guard as guard_app
+from rtolap.servers.limits import HttpLimits
 from rtolap.stored.frontend.election import Election
 from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.http.load import TAKES_BODIES, expects, location

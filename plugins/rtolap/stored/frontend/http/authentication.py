@@ -1,6 +1,6 @@
 """Authorization of a front end's requests: users on the public paths, the cluster's token on its own.
 
-Whether credentials are right, `base.http_guard` has seen by then.
+Whether credentials are right, `servers.http_guard` has seen by then.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from fastapi import Request
 
 from rtolap.base.errors import Forbidden, Unauthorized
-from rtolap.base.http_guard import caller_of
 from rtolap.base.users import Users
+from rtolap.servers.http_guard import caller_of
 from rtolap.stored.metastore.records import Transaction
 
 

@@ -25,9 +25,9 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
 from rtolap.base.errors import Unavailable
-from rtolap.base.http_protocol import BoundedProtocol
 from rtolap.base.metrics import Family, Metrics
-from rtolap.base.server_limits import Connections, HttpLimits
+from rtolap.servers.http_protocol import BoundedProtocol
+from rtolap.servers.limits import Connections, HttpLimits
 
 log = logging.getLogger(__name__)
 

@@ -35,10 +35,10 @@ from rtolap.base.errors import (
     Unavailable,
 )
 from rtolap.base.metrics import Metrics
-from rtolap.base.metrics_http import serve_metrics
 from rtolap.base.mutual_proof import ANSWER_HEADER, CALL, HELLO, ServerSessions
-from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users, basic_credentials
+from rtolap.servers.limits import HttpLimits
+from rtolap.servers.metrics_http import serve_metrics
 
 HEALTH = frozenset({"/health"})
 BODY_BYTES_MAX = 8 << 20

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from fastapi import FastAPI
 
-from rtolap.base.http_guard import guard
-from rtolap.base.http_server import HttpConnections, HttpServer, listening_sockets
 from rtolap.base.metrics import Metrics
-from rtolap.base.metrics_http import PATH
-from rtolap.base.server_limits import HttpLimits
+from rtolap.servers.http_guard import guard
+from rtolap.servers.http_server import HttpConnections, HttpServer, listening_sockets
+from rtolap.servers.limits import HttpLimits
+from rtolap.servers.metrics_http import PATH
 
 BODY_BYTES_MAX = 4 << 10  # there is no route for one
 GRACEFUL_S = 1

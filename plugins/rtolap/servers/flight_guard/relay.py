@@ -30,13 +30,13 @@ from itertools import islice
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import RtolapError
-from rtolap.base.flight_guard import frames
-from rtolap.base.flight_guard.calls import Calls
-from rtolap.base.flight_guard.connection import Connection
-from rtolap.base.http_server import ACCEPT_AGAIN_S, BACKLOG, EXHAUSTED
 from rtolap.base.metrics import Family, Metrics
 from rtolap.base.mutual_proof import ServerSessions
-from rtolap.base.server_limits import Connections, FlightLimits
+from rtolap.servers.flight_guard import frames
+from rtolap.servers.flight_guard.calls import Calls
+from rtolap.servers.flight_guard.connection import Connection
+from rtolap.servers.http_server import ACCEPT_AGAIN_S, BACKLOG, EXHAUSTED
+from rtolap.servers.limits import Connections, FlightLimits
 
 log = logging.getLogger(__name__)
 

@@ -23,12 +23,12 @@ import pytest
 from hpack import Encoder
 from pyarrow import flight
 from rtolap.base.errors import TooLarge, Unauthorized, Unavailable
-from rtolap.base.flight_guard import frames
-from rtolap.base.flight_guard.calls import BrokenConnection, Calls
 from rtolap.base.metrics import Metrics
-from rtolap.base.server_limits import FlightLimits
 from rtolap.protocols.flight.client import named
-from rtolap.protocols.flight.server import GuardedFlightServer
+from rtolap.servers.flight_guard import frames
+from rtolap.servers.flight_guard.calls import BrokenConnection, Calls
+from rtolap.servers.flight_server import GuardedFlightServer
+from rtolap.servers.limits import FlightLimits
 
 from tests.support.hostile.exhausted_listener import ExhaustedListener
 from tests.support.hostile.flight_frames import RawFlight, ticket
@@ -355,7 +355,7 @@ def test_accepting_goes_on_when_there_are_descriptors_again(
         listening.bind((host, port))
         return [listening]
 
-    monkeypatch.setattr("rtolap.protocols.flight.server.listening_sockets", listening_sockets)
+    monkeypatch.setattr("rtolap.servers.flight_server.listening_sockets", listening_sockets)
     with Answering() as server:
         check_good_client(server.port)
         assert server.ended("no_descriptors") == 3
@@ -365,7 +365,7 @@ def test_accepting_goes_on_when_there_are_descriptors_again(
 SERVE_WITH_FEW_DESCRIPTORS = """
 import os, resource, sys
 from rtolap.base.metrics import Metrics
-from rtolap.protocols.flight.server import GuardedFlightServer
+from rtolap.servers.flight_server import GuardedFlightServer
 
 class Empty(GuardedFlightServer):
     def list_actions(self, context):

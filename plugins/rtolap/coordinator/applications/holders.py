@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from rtolap.base.errors import DefinitionError
-from rtolap.coordinator.applications.history import HOSTS_KEPT, UNITS_KEPT, Held, Sample
+from rtolap.coordinator.applications.history import HOSTS_KEPT, UNITS_KEPT, Holder, Sample
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.metadata.records import UnitKey
@@ -23,7 +23,7 @@ _LAST = np.iinfo(np.int64).max
 def sample(running: RunningApplication, now_ms: int) -> Sample:
     marks = running.published.marks
     holding: dict[str, int] = {}
-    hosts: dict[str, Sequence[Held]] = {}
+    hosts: dict[str, Sequence[Holder]] = {}
     with running.lock:
         for level, source in running.sources.items():
             if source.awaited:  # the rule is not evaluated before they have reported
@@ -96,7 +96,7 @@ def _counting_ms(source: SourceState) -> Instants:
     return latest_ms
 
 
-def _foremost(source: SourceState, latest_ms: Instants, now_ms: int) -> list[Held]:
+def _foremost(source: SourceState, latest_ms: Instants, now_ms: int) -> list[Holder]:
     """Return those that hold it most: by the events missing of them where the rule counts events, else by
     progress."""
     order: Instants | Rates = latest_ms
@@ -113,17 +113,17 @@ def _partition(number: int) -> str:
     return f"partition {number}"
 
 
-def _partitions(source: SourceState) -> list[Held]:
+def _partitions(source: SourceState) -> list[Holder]:
     """Return the holders of a source that knows no hosts: its partitions."""
     reached = source.progress.partition_latest_ms()
     holders = ((_partition(partition), reached.get(partition, NEVER)) for partition in source.generations())
-    return heapq.nsmallest(HOSTS_KEPT, holders, key=lambda held: held[1])
+    return heapq.nsmallest(HOSTS_KEPT, holders, key=lambda holder: holder[1])
 
 
-def _oldest(level: str, work: Iterable[Unit]) -> list[Held]:
+def _oldest(level: str, work: Iterable[Unit]) -> list[Holder]:
     pending = (
         (UnitKey(level, unit.processor, unit.key_group), unit.oldest_work_ms)
         for unit in work
         if unit.oldest_work_ms is not None
     )
-    return heapq.nsmallest(UNITS_KEPT, pending, key=lambda held: (held[1], held[0]))
+    return heapq.nsmallest(UNITS_KEPT, pending, key=lambda holder: (holder[1], holder[0]))

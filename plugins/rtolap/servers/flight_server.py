@@ -1,6 +1,6 @@
 """The base of every Flight server of the product: the cluster's token, named errors, metrics, the shutdown.
 
-Its port belongs to a guard, itself it has a Unix socket. See `base.flight_guard.relay` for what the guard
+Its port belongs to a guard, itself it has a Unix socket. See `servers.flight_guard.relay` for what the guard
 lets through. The socket is in a folder that only this user can enter; what a process that was killed has left
 of such folders, the next one removes.
 """
@@ -26,13 +26,13 @@ import msgspec
 from pyarrow import flight
 
 from rtolap.base.errors import QueryError, RtolapError, Unauthorized
-from rtolap.base.flight_guard.relay import FlightRelay
-from rtolap.base.http_server import listening_sockets
 from rtolap.base.metrics import Metrics
 from rtolap.base.mutual_proof import ANSWER_HEADER, CALL, ServerSessions
-from rtolap.base.server_limits import FlightLimits
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.flight.client import ERROR_MARK, named
+from rtolap.servers.flight_guard.relay import FlightRelay
+from rtolap.servers.http_server import listening_sockets
+from rtolap.servers.limits import FlightLimits
 
 log = logging.getLogger(__name__)
 

@@ -6,15 +6,17 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rtolap.base.settings import Settings
+
 
 @dataclass(frozen=True)
 class HttpLimits:
     """The limits of one HTTP server. Where each one holds: `http_guard`, `http_protocol`, `http_server`.
 
-    `requests_per_user_max`: of `requests_max`, for one user or for the token.
-
-    `body_bytes_per_s_min` is what a body has to come with on average, after `body_grace_s`; time during which
-    the server itself does not take more does not count.
+    Attributes:
+        body_bytes_per_s_min: average speed that a body has to reach after `body_grace_s`. Time during which
+            the server itself does not take more does not count.
+        requests_per_user_max: of `requests_max`, for one user or for the token.
     """
 
     head_bytes_max: int = 64 << 10
@@ -28,20 +30,34 @@ class HttpLimits:
     requests_max: int = 512
     requests_per_user_max: int = 384
 
+    @classmethod
+    def from_settings(cls, settings: Settings) -> HttpLimits:
+        return cls(
+            head_timeout_s=settings.http_head_timeout_s,
+            body_grace_s=settings.http_body_grace_s,
+            write_timeout_s=settings.http_write_timeout_s,
+            connections_max=settings.http_connections_max,
+            connections_per_address_max=settings.http_connections_per_address_max,
+            requests_max=settings.http_requests_max,
+            requests_per_user_max=settings.http_requests_per_user_max,
+        )
+
 
 @dataclass(frozen=True)
 class FlightLimits:
     """The limits of one Flight endpoint.
 
-    head_timeout_s         from the connection's beginning until a call with the token has come
-    head_bytes_max         a call's header block, as it is sent and unpacked: gRPC itself takes no more
-    early_bytes_max, early_frames_max   until the first call's head, and that: unpacking costs processor time
-    message_bytes_max      one message from a client: tickets, actions and their like
-    batch_bytes_max        one message of a stream of rows (DoPut, DoExchange); None: `message_bytes_max`
-    calls_max              calls under way on one connection; it is announced, and clients hold more back
-    restless_frames_max, restless_frames_per_s   frames that cost the server and bring nothing: cancelled
-                           calls, pings, settings; a burst, and what may come all the time
-    write_timeout_s        what was read of an answer, at most 256 KiB, is taken by the client in this time
+    Attributes:
+        head_timeout_s: from the connection's beginning until a call with the token has come.
+        head_bytes_max: a call's header block, as it is sent and unpacked: gRPC itself takes no more.
+        early_bytes_max, early_frames_max: until the first call's head, and that: unpacking costs processor
+            time.
+        message_bytes_max: one message from a client: tickets, actions and their like.
+        batch_bytes_max: one message of a stream of rows (DoPut, DoExchange); None: `message_bytes_max`.
+        calls_max: calls under way on one connection; it is announced, and clients hold more back.
+        restless_frames_max, restless_frames_per_s: frames that cost the server and bring nothing: cancelled
+            calls, pings, settings; a burst, and what may come all the time.
+        write_timeout_s: what was read of an answer, at most 256 KiB, is taken by the client in this time.
     """
 
     head_timeout_s: float = 10.0
@@ -56,6 +72,15 @@ class FlightLimits:
     write_timeout_s: float = 60.0
     connections_max: int = 1000
     connections_per_address_max: int = 500
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> FlightLimits:
+        return cls(
+            head_timeout_s=settings.flight_head_timeout_s,
+            write_timeout_s=settings.flight_write_timeout_s,
+            connections_max=settings.flight_connections_max,
+            connections_per_address_max=settings.flight_connections_per_address_max,
+        )
 
 
 class Connections:

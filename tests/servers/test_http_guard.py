@@ -9,16 +9,19 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
-from rtolap.base.http_guard import caller_of, guard
-from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.metrics import Metrics
-from rtolap.base.server_limits import HttpLimits
 from rtolap.base.users import Users, password_hash
+from rtolap.servers.http_guard import caller_of, guard
+from rtolap.servers.http_server import HttpConnections, HttpServer
+from rtolap.servers.limits import HttpLimits
 
 from tests.support import http_calls
 from tests.support.hostile.exhausted_listener import ExhaustedListener
@@ -272,21 +275,37 @@ def test_a_head_that_comes_a_byte_at_a_time_gains_nothing() -> None:
         eventually(lambda: endpoint.ended("slow_head") == 1, "it is counted")
 
 
+def head_times_out(endpoint: Endpoint) -> None:
+    """Return when the time for a head, counted from now, is over by the server's own clock."""
+    with endpoint.connect() as silent:
+        assert to_the_end(silent).startswith(b"HTTP/1.1 408 ")
+
+
 def test_a_connection_that_stays_open_between_requests_has_the_time_for_its_next_head() -> None:
-    with opened(head_timeout_s=0.8) as endpoint, http_calls.Client(base_url=endpoint.url) as client:
-        assert client.get("/health").status_code == 200
-        time.sleep(1.0)
-        assert client.get("/health").status_code == 200
-        assert endpoint.ended("slow_head") == 0
+    with (
+        opened(head_timeout_s=0.8) as endpoint,
+        closing(HTTPConnection("127.0.0.1", endpoint.port)) as client,
+    ):
+        for _ in range(2):
+            client.request("GET", "/health")
+            used = client.sock
+            assert client.getresponse().read()
+            assert client.sock is used is not None, "it stays open"
+            head_times_out(endpoint)
+        assert endpoint.ended("slow_head") == 2, "of the silent ones alone"
 
 
 def test_a_request_that_takes_longer_than_a_head_may_is_not_cut_off() -> None:
     with (
         opened(head_timeout_s=0.5) as endpoint,
         http_calls.Client(base_url=endpoint.url, timeout=DEADLINE_S) as client,
+        ThreadPoolExecutor(1) as pool,
     ):
-        threading.Timer(0.8, endpoint.go_on.set).start()
-        assert client.get("/wait", headers=BEARER).json() == "done"
+        answer = pool.submit(client.get, "/wait", headers=BEARER)
+        eventually(lambda: endpoint.waiting, "it is worked on")
+        head_times_out(endpoint)
+        endpoint.go_on.set()
+        assert answer.result().json() == "done"
 
 
 def test_a_body_that_hardly_comes_is_cut_off() -> None:
@@ -345,14 +364,18 @@ def test_who_goes_away_in_the_middle_of_a_body_leaves_no_traceback() -> None:
 
 
 def test_a_slow_reader_gets_its_answer() -> None:
-    with opened(write_timeout_s=1.2) as endpoint, endpoint.connect() as connection:
-        connection.sendall(head("/endless", f"Authorization: Bearer {TOKEN}", method="GET"))
-        until_s, taken = time.monotonic() + 1.5 * endpoint.limits.write_timeout_s, 0
-        while time.monotonic() < until_s:
-            taken += len(connection.recv(1 << 20))
-            time.sleep(0.02)
-        assert taken
-        assert endpoint.ended("slow_reader") == 0
+    with opened(write_timeout_s=1.2) as endpoint, endpoint.connect() as reader, endpoint.connect() as stuck:
+        request = head("/endless", f"Authorization: Bearer {TOKEN}", method="GET")
+        stuck.sendall(request)
+        eventually(lambda: endpoint.waiting == 1, "it is answered")
+        reader.sendall(request)
+
+        def other_is_cut_off() -> bool:
+            assert reader.recv(1 << 20)
+            return endpoint.ended("slow_reader") == 1
+
+        eventually(other_is_cut_off, "who takes nothing is cut off")
+        assert reader.recv(1 << 20)
 
 
 def test_silent_connections_give_way_to_one_that_asks() -> None:

@@ -21,10 +21,10 @@ from collections.abc import Callable
 from hpack import Decoder, HPACKError
 
 from rtolap.base.errors import SessionOffered, Unauthorized
-from rtolap.base.flight_guard import frames
-from rtolap.base.flight_guard.frames import CallRefused, MessageBounds, Refusal
 from rtolap.base.mutual_proof import CALL, HELLO, ServerSessions
-from rtolap.base.server_limits import FlightLimits
+from rtolap.servers.flight_guard import frames
+from rtolap.servers.flight_guard.frames import CallRefused, MessageBounds, Refusal
+from rtolap.servers.limits import FlightLimits
 
 _STREAMS_OF_ROWS = ("/DoPut", "/DoExchange")
 _REFUSED_MAX = 1000
@@ -69,7 +69,7 @@ class Calls:
         self._calls: dict[int, MessageBounds] = {}
         self._refused: dict[int, None] = {}  # the last ones, for what their clients send on
         self._out: list[bytes | memoryview] = []
-        self._held = bytearray()  # of a frame, or of the preface, that has not come whole
+        self._partial = bytearray()  # of a frame, or of the preface, that has not come whole
         self._preface = True
         self._own_settings = True  # not acknowledged yet
         self._early_frames = 0
@@ -121,20 +121,20 @@ class Calls:
     # -- frames -----------------------------------------------------------------------------------------
 
     def _take_preface(self, data: memoryview, at: int) -> int:
-        step = min(len(frames.PREFACE) - len(self._held), len(data) - at)
-        self._held += data[at : at + step]
-        if not frames.PREFACE.startswith(self._held):
+        step = min(len(frames.PREFACE) - len(self._partial), len(data) - at)
+        self._partial += data[at : at + step]
+        if not frames.PREFACE.startswith(self._partial):
             raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "not HTTP/2")
-        if len(self._held) == len(frames.PREFACE):
-            self._out.append(bytes(self._held))
-            self._held.clear()
+        if len(self._partial) == len(frames.PREFACE):
+            self._out.append(bytes(self._partial))
+            self._partial.clear()
             self._preface = False
         return at + step
 
     def _take_frame(self, data: memoryview, at: int) -> int:
         """Take as much of a frame as there is; of DATA only the header."""
-        held = self._held
-        if not held and len(data) - at >= frames.HEADER_BYTES:
+        partial = self._partial
+        if not partial and len(data) - at >= frames.HEADER_BYTES:
             size, kind, flags, stream = frames.parse_header(data, at)
             self._check_frame(size, kind, stream)
             if kind == frames.DATA:
@@ -144,24 +144,24 @@ class Calls:
             if end <= len(data):
                 self._take_control(kind, flags, stream, bytes(data[at:end]))
                 return end
-        if len(held) < frames.HEADER_BYTES:
-            step = min(frames.HEADER_BYTES - len(held), len(data) - at)
-            held += data[at : at + step]
+        if len(partial) < frames.HEADER_BYTES:
+            step = min(frames.HEADER_BYTES - len(partial), len(data) - at)
+            partial += data[at : at + step]
             at += step
-            if len(held) < frames.HEADER_BYTES:
+            if len(partial) < frames.HEADER_BYTES:
                 return at
-        size, kind, flags, stream = frames.parse_header(held)
+        size, kind, flags, stream = frames.parse_header(partial)
         self._check_frame(size, kind, stream)
         if kind == frames.DATA:
-            header = memoryview(bytes(held))
-            held.clear()
+            header = memoryview(bytes(partial))
+            partial.clear()
             self._begin_data(size, flags, stream, header)
             return at
-        step = min(frames.HEADER_BYTES + size - len(held), len(data) - at)
-        held += data[at : at + step]
-        if len(held) == frames.HEADER_BYTES + size:
-            whole = bytes(held)
-            held.clear()
+        step = min(frames.HEADER_BYTES + size - len(partial), len(data) - at)
+        partial += data[at : at + step]
+        if len(partial) == frames.HEADER_BYTES + size:
+            whole = bytes(partial)
+            partial.clear()
             self._take_control(kind, flags, stream, whole)
         return at + step
 

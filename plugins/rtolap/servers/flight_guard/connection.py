@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rtolap.base.errors import RtolapError
-from rtolap.base.flight_guard import frames
-from rtolap.base.flight_guard.calls import BrokenConnection, Calls
-from rtolap.base.server_limits import Place
+from rtolap.servers.flight_guard import frames
+from rtolap.servers.flight_guard.calls import BrokenConnection, Calls
+from rtolap.servers.limits import Place
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from rtolap.base.server_limits import HttpLimits, Place
+from rtolap.servers.limits import HttpLimits, Place
 
 PROGRESS_BYTES = 16 << 10  # of an answer within `write_timeout_s`: who reads a byte at a time does not read
 
