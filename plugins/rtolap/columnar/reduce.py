@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.base.errors import Refused
-from rtolap.columnar.groups import Ids
 from rtolap.columnar.hll_image import prune_coupons
 from rtolap.columnar.schema import COUPONS
 
+Ids = NDArray[np.int64]  # a group number for each row
 _LIMB = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
 _INT32_MAX = (1 << 31) - 1

@@ -25,10 +25,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.aggregates.accumulator import Partial
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.grouped import GroupedArray, plain_partial
-from rtolap.columnar.groups import Coded, Groups, code, compact, group, keys_of_groups, single_chunk
 from rtolap.columnar.schema import EVENT_MS, physical_schema, select_partials
 from rtolap.model.cube import MINUTES, TIME_UNITS, Schema, TimeUnit
+from rtolap.scan.groups import Groups, group, keys_of_groups
+from rtolap.scan.keys import Coded, code, compact
 
 # Segments of one batch that get tables of their own; of more (a replay), tables share memory by slices.
 _COPIED_SEGMENTS_MAX = 8

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rtolap.columnar.groups import single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.query.cubes.merge import whole_words
 
 VALUES_MAX = 1 << 16  # of a dimension, NULL included: numbers take two bytes at most

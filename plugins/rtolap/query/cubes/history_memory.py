@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rtolap.column_types import Kind
-from rtolap.columnar.groups import single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.schema import arrow_type, physical_schema, select_partials
 from rtolap.model.cube import Schema
 from rtolap.query.cubes.byte_bounded import ByteBounded

@@ -8,6 +8,7 @@ put together to blocks of rows that stay in the processor's cache.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,11 +29,11 @@ from rtolap.query.cubes.history_codes import (
 )
 from rtolap.query.cubes.history_groups import CodedGroups, Ids, NotCoded
 from rtolap.query.plan import CubeRead
+from rtolap.scan.numbers import combine, fits, take_apart
 
 BLOCK_ROWS = 65_536
 _RANGES_MAX = 32  # of one file; more of them are looked at row by row
 _COMPARES_MAX = 3  # ranges of numbers that comparing takes less time for than a table of truth
-_RADIX_MAX = 1 << 62
 
 Range = tuple[int, int]
 
@@ -85,12 +86,9 @@ class GroupScan:
         self._rest_flags: dict[Predicate, tuple[NDArray[np.bool_], NDArray[np.bool_]]] = {}
         self._radices = [len(self._values[name]) for name in read.dimensions]
         self._blocks: dict[tuple[str, ...], _Block] = {}
-        radix = 1
-        for each in self._radices:
-            radix *= each
-        if radix > _RADIX_MAX:
+        if not fits(self._radices):
             raise NotCoded
-        self._groups = CodedGroups(self._partials, radix)
+        self._groups = CodedGroups(self._partials, prod(self._radices))
 
     @property
     def is_current(self) -> bool:
@@ -130,10 +128,8 @@ class GroupScan:
         for key, block in self._blocks.items():
             self._flush(key, block)
         numbers, columns = self._groups.result()
-        arrays: dict[str, Any] = {}
-        for name, radix in zip(reversed(self._read.dimensions), reversed(self._radices), strict=True):
-            arrays[name] = self._values[name].take(pa.array(numbers % radix))
-            numbers = numbers // radix
+        codes = zip(self._read.dimensions, take_apart(numbers, self._radices), strict=True)
+        arrays: dict[str, Any] = {name: self._values[name].take(pa.array(each)) for name, each in codes}
         schema = self._read.columns
         return pa.table([{**arrays, **columns}[name] for name in schema.names], schema)
 
@@ -159,12 +155,11 @@ class GroupScan:
         count = rows if keep is None else len(keep)
         if not count:
             return
-        numbers = np.zeros(count, np.int64)
-        for position, (name, radix) in enumerate(zip(self._read.dimensions, self._radices, strict=True)):
-            codes = _codes(pieces, name)
-            if position:
-                numbers *= radix
-            numbers += codes if keep is None else codes[keep]
+        digits = (
+            (_codes(pieces, name) if keep is None else _codes(pieces, name)[keep], radix)
+            for name, radix in zip(self._read.dimensions, self._radices, strict=True)
+        )
+        numbers = combine(digits, count).numbers
         self._groups.add_rows(numbers, [_measures(pieces, partial.name, keep) for partial in self._partials])
 
     def _judge(

@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.aggregates.accumulator import Partial
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.grouped import GroupedArray
-from rtolap.columnar.groups import code, group, single_chunk
 from rtolap.columnar.schema import select_partials
 from rtolap.query.plan import CubeRead
+from rtolap.scan.groups import group
+from rtolap.scan.keys import code
 
 _GROUP = "__group"
 _LARGEST = {"bigint": (1 << 63) - 1, "decimal": (10**38 - 1) >> 64}  # of a sum, in its upper 64 bits
