@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.columnar.chunks import single_chunk
-from rtolap.query.cubes.merge import whole_words
+from rtolap.columnar.sum_bounds import largest_of, whole_words
 
 VALUES_MAX = 1 << 16  # of a dimension, NULL included: numbers take two bytes at most
 RUN_ROWS_MIN = 64  # of runs that are shorter on average, every row has its number
@@ -173,12 +173,12 @@ def measure_column(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> MeasureColum
         values = np.array((whole.fill_null(0) if whole.null_count else whole).to_numpy(), np.int64)
     else:
         return None
-    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    largest = largest_of(values)
     for narrow in _NARROW:
-        if np.iinfo(narrow).min <= low and high <= np.iinfo(narrow).max:
+        if largest <= np.iinfo(narrow).max:
             values = values.astype(narrow)
             break
-    return MeasureColumn(values, valid, max(high, -low))
+    return MeasureColumn(values, valid, largest)
 
 
 def _of_decimals(column: pa.Array[Any], valid: NDArray[np.bool_] | None) -> NDArray[np.int64] | None:

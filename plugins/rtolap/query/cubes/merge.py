@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from rtolap.aggregates.accumulator import Partial
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.grouped import GroupedArray
 from rtolap.columnar.schema import select_partials
+from rtolap.columnar.sum_bounds import SumBound, largest_of_column, sum_limit
 from rtolap.query.plan import CubeRead
 from rtolap.scan.groups import group
 from rtolap.scan.keys import code
 
 _GROUP = "__group"
-_LARGEST = {"bigint": (1 << 63) - 1, "decimal": (10**38 - 1) >> 64}  # of a sum, in its upper 64 bits
 
 
 def group_partials(read: CubeRead, table: pa.Table) -> pa.Table:
@@ -57,30 +55,13 @@ def is_grouped(read: CubeRead, table: pa.Table) -> bool:
 def _may_overflow(table: pa.Table, partials: Sequence[Partial]) -> bool:
     """Return True if a sum of all rows might leave its type, which Arrow's kernels would not notice."""
     for partial in partials:
-        if not partial.accumulator.adds or partial.type.kind not in _LARGEST:
+        limit = sum_limit(partial.type)
+        if not partial.accumulator.adds or limit is None:
             continue
-        largest = _largest(single_chunk(table.column(partial.name)))
-        if largest * table.num_rows > _LARGEST[partial.type.kind]:
+        largest = largest_of_column(single_chunk(table.column(partial.name)))
+        if not SumBound(limit).add_numbers(largest, table.num_rows):
             return True
     return False
-
-
-def _largest(numbers: pa.Array[Any]) -> int:
-    """Return a bound of their absolute values: for decimals of their upper 64 bits."""
-    words = whole_words(numbers)
-    upper = words[:, -1]
-    largest = max(int(upper.max(initial=0)), -int(upper.min(initial=0)))
-    return largest + 1 if words.shape[1] > 1 else largest
-
-
-def whole_words(numbers: Any) -> NDArray[np.int64]:
-    """Return the memory of an int64 or decimal128 array: a row of 64-bit words each, the lowest first. What
-    stands in place of nulls is anything."""
-    width = numbers.type.bit_width // 64
-    if not len(numbers):
-        return np.zeros((0, width), np.int64)
-    words: NDArray[np.int64] = np.frombuffer(numbers.buffers()[1], np.int64).reshape(-1, width)
-    return words[numbers.offset : numbers.offset + len(numbers)]
 
 
 def _group_by_number(read: CubeRead, table: pa.Table, partials: Sequence[Partial]) -> pa.Table:

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rtolap.columnar.chunks import single_chunk
-from rtolap.query.cubes.merge import group_partials, is_grouped, whole_words
+from rtolap.columnar.sum_bounds import whole_words
+from rtolap.query.cubes.merge import group_partials, is_grouped
 from rtolap.query.plan import CubeRead, MergedColumn, MergedOrder, PlainMerge
 from rtolap.query.sketches import hll_estimate
 
