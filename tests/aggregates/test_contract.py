@@ -25,10 +25,10 @@ from rtolap.cubes.format import blocks
 from rtolap.cubes.format.aggregate import aggregate_events, merge_tables, to_plain
 from rtolap.model.validation.definition import validate_schema
 from rtolap.object_store.store import open_store
-from rtolap.query.cubes.history_codes import measure_column
-from rtolap.query.cubes.history_groups import CodedGroups, NotCoded
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.plan import CubeRead, TimeRange
+from rtolap.scan.columns import NotCoded, measure_column
+from rtolap.scan.folds import CodedGroups
 from rtolap.scan.groups import group
 from rtolap.scan.keys import code
 

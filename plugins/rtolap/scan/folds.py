@@ -1,4 +1,4 @@
-"""Groups of rows of history by their numbers: partials as 64-bit numbers, by address or by hash."""
+"""Partials folded by the number of their group, which takes more rows later: by address or by hash."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rtolap.aggregates.accumulator import Fold, Partial
+from rtolap.columnar.reduce import Ids
 from rtolap.columnar.sum_bounds import INT64_MAX, SumBound
-from rtolap.query.cubes.history_codes import MeasureColumn
+from rtolap.scan.columns import MeasureColumn, NotCoded
 
 SLOTS_MAX = 1 << 16  # of groups that are addressed by their number; of more, those that occur are hashed
 HASHED_ROWS = 1 << 18  # that wait until they are hashed
-
-Ids = NDArray[np.int64]
-
-
-class NotCoded(Exception):
-    """These rows have to be grouped in another way: their sums or keys may need more than 64 bits."""
 
 
 class CodedGroups:
