@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rtolap.base.errors import Refused
 from rtolap.columnar.hll_image import prune_coupons
 from rtolap.columnar.schema import COUPONS
-from rtolap.columnar.sum_bounds import DECIMAL_MAX, INT64_MAX, SumBound, largest_of, whole_words
+from rtolap.columnar.sum_bounds import DECIMAL_MAX, largest_of, sum_fits, whole_words
 
 Ids = NDArray[np.int64]  # a group number for each row
 _LIMB = np.uint64(0xFFFFFFFF)
@@ -138,7 +138,7 @@ def sums_fit_longs(column: pa.Array) -> bool:
     """Tell whether no sum of any of these whole numbers can leave 64 bits."""
     bounds = pc.min_max(column)
     least, most = bounds["min"].as_py(), bounds["max"].as_py()
-    return least is None or SumBound(INT64_MAX).add_numbers(max(abs(least), abs(most)), len(column))
+    return least is None or sum_fits(max(abs(least), abs(most)), len(column))
 
 
 def _valid(column: pa.Array) -> NDArray[np.bool_]:
@@ -157,12 +157,12 @@ def _fits(low: NDArray[np.uint64], high: NDArray[np.uint64] | None, rows: int) -
     """Return True when no sum of `rows` such values can leave 64 bits."""
     # All bits of all values together are no smaller than the largest: mostly that is proof enough.
     bits = int(np.bitwise_or.reduce(low))
-    if SumBound(INT64_MAX).add_numbers(bits, rows) and (high is None or not np.bitwise_or.reduce(high)):
+    if sum_fits(bits, rows) and (high is None or not np.bitwise_or.reduce(high)):
         return True
     values = low.view(np.int64)
     if high is not None and not np.array_equal(high.view(np.int64), values >> 63):
         return False
-    return SumBound(INT64_MAX).add_numbers(largest_of(values), rows)
+    return sum_fits(largest_of(values), rows)
 
 
 def _sum_limbs(

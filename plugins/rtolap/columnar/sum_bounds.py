@@ -20,6 +20,11 @@ DECIMAL_MAX = 10**38 - 1  # unscaled
 _WORD_BITS = 64
 
 
+def sum_fits(largest: int, count: int, limit: int = INT64_MAX) -> bool:
+    """Tell whether no sum of so many numbers, of absolute values up to `largest`, can be beyond the limit."""
+    return largest * count <= limit
+
+
 @dataclass
 class SumBound:
     """The largest absolute value that a sum of all numbers so far, or of any of them, may have.
@@ -35,7 +40,7 @@ class SumBound:
     def add_numbers(self, largest: int, count: int) -> bool:
         """Add numbers whose absolute values are at most `largest`. Return False if a sum might not fit."""
         self.bound += largest * count
-        return self.bound <= self.limit
+        return sum_fits(self.bound, 1, self.limit)
 
 
 def sum_limit(kind: ColumnType) -> int | None:

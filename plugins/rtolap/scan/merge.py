@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from rtolap.aggregates.accumulator import Partial
 from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.grouped import GroupedArray
-from rtolap.columnar.sum_bounds import SumBound, largest_of_column, sum_limit
+from rtolap.columnar.sum_bounds import largest_of_column, sum_fits, sum_limit
 from rtolap.scan.groups import group, keys_of_groups
 from rtolap.scan.keys import Coded, code
 
@@ -78,6 +78,6 @@ def _may_overflow(table: pa.Table, partials: Sequence[Partial]) -> bool:
         if not partial.accumulator.adds or limit is None:
             continue
         largest = largest_of_column(single_chunk(table.column(partial.name)))
-        if not SumBound(limit).add_numbers(largest, table.num_rows):
+        if not sum_fits(largest, table.num_rows, limit):
             return True
     return False

@@ -79,7 +79,8 @@ def merge_tables(
     if not pieces:
         return target.empty_table()
     together = pa.concat_tables([_compacted(piece) for piece in pieces] if len(pieces) > 1 else pieces)
-    return merge_by_codes(together, key_columns(together, names), chosen, local=True).cast(target)
+    merged = merge_by_codes(together, key_columns(together, names), chosen, local=True)
+    return pa.Table.from_arrays(merged.columns, schema=target)
 
 
 def _reduced_in_slices(
