@@ -160,7 +160,8 @@ def passes(predicate: Predicate | None, row: Row) -> bool | None:
 def drawn_predicate(dice: random.Random, depth: int = 0) -> Predicate:
     if depth < 3 and dice.random() < 0.6:
         terms = tuple(drawn_predicate(dice, depth + 1) for _ in range(dice.randint(1, 3)))
-        return dice.choice([And(terms), Or(terms), Not(terms[0])])
+        combined: list[Predicate] = [And(terms), Or(terms), Not(terms[0])]
+        return dice.choice(combined)
     name = dice.choice(DIMENSIONS)
     if dice.random() < 0.2:
         return IsNull(name, negated=dice.random() < 0.5)
