@@ -1,6 +1,7 @@
 """rtolap: real-time OLAP on Kafka, orchestrated by Airflow, built by Spark.
 
-    base, model, columnar, events    errors and settings; definitions; columns; records → columns
+    base, model, events              errors and settings; definitions; records → columns
+    columnar, scan                   arithmetic on columns; filtering and grouping them
     column_types, aggregates         types of columns; a module for each aggregate function
     kafka, object_store, metadata    Kafka; whole files; cluster state in ZooKeeper
     watermark, watermark_client      what windows may close; how applications report to it

@@ -18,17 +18,19 @@ import pytest
 from rtolap.aggregates.accumulator import Partial
 from rtolap.aggregates.registry import AGGREGATES
 from rtolap.base.errors import DefinitionError, Refused
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.grouped import GroupedArray
-from rtolap.columnar.groups import code, group, single_chunk
 from rtolap.columnar.schema import arrow_type
 from rtolap.cubes.format import blocks
 from rtolap.cubes.format.aggregate import aggregate_events, merge_tables, to_plain
 from rtolap.model.validation.definition import validate_schema
 from rtolap.object_store.store import open_store
-from rtolap.query.cubes.history_codes import measure_column
-from rtolap.query.cubes.history_groups import CodedGroups, NotCoded
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.plan import CubeRead, TimeRange
+from rtolap.scan.columns import NotCoded, measure_column
+from rtolap.scan.folds import CodedGroups
+from rtolap.scan.groups import group
+from rtolap.scan.keys import code
 
 from tests.support.aggregates.measured import DIMENSIONS, MEASURED, SCHEMA, TABLE, Measured, measured_events
 from tests.support.query.sql_oracle import oracle_cursor

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from rtolap.query.cubes import history_coded, history_groups, history_rows, history_scan
+from rtolap.query.cubes import history_coded, history_rows
 from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.cubes.history import SEGMENTS_AT_ONCE, EmbeddedHistory, MemoryBounds
 from rtolap.query.cubes.history_files import Footers, HistoryFile
 from rtolap.query.statement_service import QueryService
+from rtolap.scan import folds, group_scan
 
 from tests.query.test_merged_answer import rows_of
 from tests.support.cubes.flights import flights_world
@@ -137,9 +138,9 @@ def test_files_in_memory_and_files_that_have_no_room_there_give_the_same_answer(
         monkeypatch.setattr(history_rows, "RAW_ROWS", 5)
         monkeypatch.setattr(history_rows, "GROUPED_ROWS", 3)
         monkeypatch.setattr(history_coded, "HELD_BYTES_MAX", 100)
-        monkeypatch.setattr(history_scan, "BLOCK_ROWS", 7)
-        monkeypatch.setattr(history_groups, "SLOTS_MAX", 1)
-        monkeypatch.setattr(history_groups, "HASHED_ROWS", 5)
+        monkeypatch.setattr(group_scan, "BLOCK_ROWS", 7)
+        monkeypatch.setattr(folds, "SLOTS_MAX", 1)
+        monkeypatch.setattr(folds, "HASHED_ROWS", 5)
 
 
 @pytest.mark.parametrize("sql", STATEMENTS)

@@ -15,18 +15,19 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 from rtolap.columnar.filter import mask
-from rtolap.columnar.schema import physical_schema
+from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.model.cube import Cube, Measure, Schema, SegmentPolicy
 from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Predicate, columns_of
 from rtolap.model.table import Column, Table, TimeColumn
-from rtolap.query.cubes import history_codes, history_groups, history_scan
-from rtolap.query.cubes.history_codes import CodedFile, DimensionCodes
 from rtolap.query.cubes.history_files import Footers, HistoryFile
-from rtolap.query.cubes.history_groups import NotCoded
 from rtolap.query.cubes.history_memory import FileMemory, can_be_coded
-from rtolap.query.cubes.history_scan import GroupScan
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.plan import CubeRead, TimeRange
+from rtolap.scan import columns as scan_columns
+from rtolap.scan import filter as scan_filter
+from rtolap.scan import folds, group_scan
+from rtolap.scan.columns import CodedFile, DimensionCodes, NotCoded
+from rtolap.scan.group_scan import GroupScan
 
 CARRIERS = (None, "AA", "UA", "DL", "Ünal", "")
 GATES = (None, -5, 0, 1, 2, 300, 2**31 - 1)
@@ -159,6 +160,11 @@ def made_read(
     return CubeRead(SCHEMA, "r", tuple(dimensions), tuple(partials), condition, TimeRange())
 
 
+def scan_of(read: CubeRead, dictionaries: dict[str, DimensionCodes]) -> GroupScan:
+    partials = select_partials(read.schema, read.partials)
+    return GroupScan(read.dimensions, partials, read.filter, dictionaries)
+
+
 def of_rows(read: CubeRead, tables: Sequence[pa.Table]) -> list[dict[str, Any]]:
     """The plain way: all rows, filtered, then grouped by Arrow."""
     table = pa.concat_tables(tables).combine_chunks()
@@ -174,14 +180,14 @@ def in_order(table: pa.Table) -> list[dict[str, Any]]:
 
 @pytest.fixture(params=["as it is", "in small pieces"])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_codes, "_RUN_FILE_ROWS_MIN", 1)
-    monkeypatch.setattr(history_codes, "RUN_ROWS_MIN", 3)
+    monkeypatch.setattr(scan_columns, "_RUN_FILE_ROWS_MIN", 1)
+    monkeypatch.setattr(scan_columns, "RUN_ROWS_MIN", 3)
     if request.param == "in small pieces":
-        monkeypatch.setattr(history_scan, "BLOCK_ROWS", 50)
-        monkeypatch.setattr(history_groups, "SLOTS_MAX", 4)
-        monkeypatch.setattr(history_groups, "HASHED_ROWS", 100)
-        monkeypatch.setattr(history_scan, "_RANGES_MAX", 2)
-        monkeypatch.setattr(history_scan, "_COMPARES_MAX", 1)
+        monkeypatch.setattr(group_scan, "BLOCK_ROWS", 50)
+        monkeypatch.setattr(folds, "SLOTS_MAX", 4)
+        monkeypatch.setattr(folds, "HASHED_ROWS", 100)
+        monkeypatch.setattr(scan_filter, "_RANGES_MAX", 2)
+        monkeypatch.setattr(scan_filter, "_COMPARES_MAX", 1)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -196,7 +202,7 @@ def test_random_reads_equal_a_plain_recount(seed: int, sizes: None, tmp_path: Pa
         read = made_read(dimensions, partials, condition)
         assert can_be_coded(read, {*dimensions, *columns_of(condition)})
         loaded = [files.load(table, read) for table in tables]
-        scan = GroupScan(read, files.dictionaries(read))
+        scan = scan_of(read, files.dictionaries(read))
         assert scan.is_current
         looked = sum(scan.add_file(file) for file in loaded)
         expected = of_rows(read, tables)
@@ -216,7 +222,7 @@ def test_values_that_come_later_make_a_scan_old(tmp_path: Path) -> None:
     schema = physical_schema(SCHEMA, ["carrier"], ["__rows"], plain=True)
     first = pa.table([["AA", "DL"], [1, 2]], schema)
     files.load(first, read)
-    scan = GroupScan(read, files.dictionaries(read))
+    scan = scan_of(read, files.dictionaries(read))
     files.load(first, read)
     assert scan.is_current
     files.load(pa.table([["AA", "ZZ"], [1, 2]], schema), read)
@@ -228,7 +234,7 @@ def test_sums_that_may_leave_64_bits_are_left_to_another_way(tmp_path: Path) -> 
     schema = physical_schema(SCHEMA, [], ["delay__sum"], plain=True)
     largest = 2**62
     loaded = files.load(pa.table([[largest, -largest, 5]], schema), read)
-    scan = GroupScan(read, {})
+    scan = scan_of(read, {})
     scan.add_file(loaded)
     with pytest.raises(NotCoded):
         scan.table()
@@ -237,7 +243,7 @@ def test_sums_that_may_leave_64_bits_are_left_to_another_way(tmp_path: Path) -> 
 def test_decimals_of_more_than_64_bits_and_too_many_values_have_no_form_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_codes, "VALUES_MAX", 4)
+    monkeypatch.setattr(scan_columns, "VALUES_MAX", 4)
     files, read = Files(tmp_path), made_read(["gate"], ["price__sum"])
     schema = physical_schema(SCHEMA, ["gate"], ["price__sum"], plain=True)
     wide = pa.table([[1, 2], [Decimal(10) ** 30, Decimal(1)]], schema)
@@ -257,8 +263,8 @@ def test_files_of_which_no_value_passes_are_not_looked_at(tmp_path: Path) -> Non
     read = made_read(["gate"], ["__rows"], condition)
     schema = physical_schema(SCHEMA, ["gate", "carrier"], ["__rows"], plain=True)
     table = pa.table([[1, 2], ["AA", "UA"], [1, 1]], schema)  # 'DL' is between them
-    scan = GroupScan(read, files.dictionaries(read))
+    scan = scan_of(read, files.dictionaries(read))
     loaded = files.load(table, read)
-    scan = GroupScan(read, files.dictionaries(read))
+    scan = scan_of(read, files.dictionaries(read))
     assert scan.add_file(loaded) == 0
     assert scan.table().num_rows == 0

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rtolap.base.errors import QueryError
-from rtolap.columnar.groups import single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.literals import place
 from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Predicate
 

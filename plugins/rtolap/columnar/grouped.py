@@ -9,10 +9,11 @@ import pyarrow as pa
 from rtolap.aggregates.accumulator import Fold, Partial
 from rtolap.column_types import ColumnType
 from rtolap.columnar import reduce
-from rtolap.columnar.groups import Ids, single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.hll import coupons
 from rtolap.columnar.hll_groups import merge_groups
 from rtolap.columnar.hll_image import sketches_from_coupons
+from rtolap.columnar.reduce import Ids
 from rtolap.columnar.schema import arrow_type
 
 

@@ -13,15 +13,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.base.errors import Refused
-from rtolap.columnar.groups import Ids
 from rtolap.columnar.hll_image import prune_coupons
 from rtolap.columnar.schema import COUPONS
+from rtolap.columnar.sum_bounds import DECIMAL_MAX, largest_of, sum_fits, whole_words
 
+Ids = NDArray[np.int64]  # a group number for each row
 _LIMB = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
 _INT32_MAX = (1 << 31) - 1
-_INT64_MAX = (1 << 63) - 1
-_DECIMAL_MAX = 10**38 - 1
 _LONG_DIGITS = 18  # of decimals that 64 bits always hold
 
 
@@ -118,8 +117,7 @@ def longs_of_decimals(column: pa.Array) -> pa.Array | None:
     """Return the unscaled values as 64-bit numbers; None where one of them needs more."""
     if not len(column):
         return pa.array([], pa.int64())
-    words = np.frombuffer(column.buffers()[1], "<i8").reshape(-1, 2)
-    low, high = words[column.offset : column.offset + len(column)].T
+    low, high = whole_words(column).T
     absent = None
     if column.null_count:  # under a null lies anything
         absent = ~_valid(column)
@@ -140,7 +138,7 @@ def sums_fit_longs(column: pa.Array) -> bool:
     """Tell whether no sum of any of these whole numbers can leave 64 bits."""
     bounds = pc.min_max(column)
     least, most = bounds["min"].as_py(), bounds["max"].as_py()
-    return least is None or max(abs(least), abs(most)) * len(column) <= _INT64_MAX
+    return least is None or sum_fits(max(abs(least), abs(most)), len(column))
 
 
 def _valid(column: pa.Array) -> NDArray[np.bool_]:
@@ -151,26 +149,20 @@ def _words(column: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | N
     """Non-null whole numbers or decimals as 128-bit two's complement: low words, and high words if needed."""
     if not pa.types.is_decimal(column.type):
         return column.cast(pa.int64()).to_numpy().view(np.uint64), None
-    if len(column) == 0:
-        return np.zeros(0, np.uint64), None
-    words = np.frombuffer(column.buffers()[1], "<u8").reshape(-1, 2)[
-        column.offset : column.offset + len(column)
-    ]
+    words = whole_words(column).view(np.uint64)
     return words[:, 0], None if column.type.precision <= 18 else words[:, 1]
 
 
 def _fits(low: NDArray[np.uint64], high: NDArray[np.uint64] | None, rows: int) -> bool:
     """Return True when no sum of `rows` such values can leave 64 bits."""
-    if rows == 0:
-        return True
     # All bits of all values together are no smaller than the largest: mostly that is proof enough.
     bits = int(np.bitwise_or.reduce(low))
-    if bits * rows <= _INT64_MAX and (high is None or not np.bitwise_or.reduce(high)):
+    if sum_fits(bits, rows) and (high is None or not np.bitwise_or.reduce(high)):
         return True
     values = low.view(np.int64)
     if high is not None and not np.array_equal(high.view(np.int64), values >> 63):
         return False
-    return max(int(values.max()), -int(values.min())) * rows <= _INT64_MAX
+    return sum_fits(largest_of(values), rows)
 
 
 def _sum_limbs(
@@ -204,7 +196,7 @@ def _decimals(
 
 def _checked(wide: pa.Array) -> pa.Array:
     bounds = pc.min_max(wide).as_py()
-    if bounds["max"] is not None and max(_unscaled(bounds["max"]), _unscaled(bounds["min"])) > _DECIMAL_MAX:
+    if bounds["max"] is not None and max(_unscaled(bounds["max"]), _unscaled(bounds["min"])) > DECIMAL_MAX:
         raise Refused("a sum needs more than 38 digits", found=str(bounds["max"]), expected="decimal(38)")
     return wide
 

@@ -11,13 +11,14 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pyarrow as pa
 import pytest
-from rtolap.columnar.groups import code, group
 from rtolap.columnar.hll import coupons
 from rtolap.columnar.hll_image import estimate, image_of_coupons, merge_sketches
 from rtolap.columnar.schema import EVENT_MS, physical_schema
 from rtolap.cubes.format import aggregate
 from rtolap.cubes.format.aggregate import aggregate_events, merge_tables, to_plain
 from rtolap.model.cube import Cube, Schema, SegmentPolicy
+from rtolap.scan.groups import group
+from rtolap.scan.keys import code
 
 from tests.cubes.format.conftest import events
 

@@ -25,10 +25,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.aggregates.accumulator import Partial
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.grouped import GroupedArray, plain_partial
-from rtolap.columnar.groups import Coded, Groups, code, compact, group, keys_of_groups, single_chunk
 from rtolap.columnar.schema import EVENT_MS, physical_schema, select_partials
 from rtolap.model.cube import MINUTES, TIME_UNITS, Schema, TimeUnit
+from rtolap.scan.groups import Groups, group, keys_of_groups
+from rtolap.scan.keys import Coded, code, compact
+from rtolap.scan.merge import key_columns, merge_by_codes
 
 # Segments of one batch that get tables of their own; of more (a replay), tables share memory by slices.
 _COPIED_SEGMENTS_MAX = 8
@@ -72,19 +75,18 @@ def merge_tables(
     chosen = select_partials(schema, partials)
     names = target.names[: len(target) - len(chosen)]
     chosen_columns = [table.select(target.names) for table in tables if table.num_rows]
-    pieces = _reduced_in_slices(chosen_columns, names, chosen, target)
+    pieces = _reduced_in_slices(chosen_columns, names, chosen)
     if not pieces:
         return target.empty_table()
     together = pa.concat_tables([_compacted(piece) for piece in pieces] if len(pieces) > 1 else pieces)
-    keys = [code(single_chunk(together.column(name))) for name in names]
-    return _merged_rows(together, keys, chosen, target)
+    merged = merge_by_codes(together, key_columns(together, names), chosen, local=True)
+    return pa.Table.from_arrays(merged.columns, schema=target)
 
 
 def _reduced_in_slices(
     tables: Sequence[pa.Table],
     names: Sequence[str],
     chosen: Sequence[Partial],
-    target: pa.Schema,
 ) -> list[pa.Table]:
     """Return the same rows with those of each slice merged by themselves, where that leaves few.
 
@@ -101,12 +103,12 @@ def _reduced_in_slices(
                 keys = _few_keys(rows, names)
                 pays = keys is not None
                 if keys is not None:
-                    rows = _merged_rows(rows, keys, chosen, target)
+                    rows = merge_by_codes(rows, keys, chosen, local=True)
             pieces.append(rows)
     return pieces
 
 
-def _few_keys(table: pa.Table, names: Sequence[str]) -> list[Coded] | None:
+def _few_keys(table: pa.Table, names: Sequence[str]) -> dict[str, Coded] | None:
     """Return the coded keys, or None where so many are possible that merging may leave most rows as they
     are.
     """
@@ -115,8 +117,8 @@ def _few_keys(table: pa.Table, names: Sequence[str]) -> list[Coded] | None:
     in_dictionaries = [len(column.dictionary) + 1 for column in columns if _is_dictionary(column)]
     if prod(in_dictionaries) > possible_max:
         return None
-    keys = [code(column) for column in columns]
-    return keys if prod(key.radix for key in keys) <= possible_max else None
+    keys = {name: code(column) for name, column in zip(names, columns, strict=True)}
+    return keys if prod(key.radix for key in keys.values()) <= possible_max else None
 
 
 def _compacted(table: pa.Table) -> pa.Table:
@@ -126,15 +128,6 @@ def _compacted(table: pa.Table) -> pa.Table:
 
 def _is_dictionary(column: pa.Array) -> bool:
     return bool(pa.types.is_dictionary(column.type))
-
-
-def _merged_rows(
-    table: pa.Table, keys: Sequence[Coded], chosen: Sequence[Partial], target: pa.Schema
-) -> pa.Table:
-    groups = group(keys, table.num_rows)
-    arrays = [keys_of_groups(key, groups) for key in keys]
-    arrays += [_merged(partial, single_chunk(table.column(partial.name)), groups) for partial in chosen]
-    return pa.Table.from_arrays(arrays, schema=target)
 
 
 def to_plain(schema: Schema, table: pa.Table) -> pa.Table:
@@ -154,10 +147,6 @@ def to_plain(schema: Schema, table: pa.Table) -> pa.Table:
 def _initial(partial: Partial, columns: dict[str, pa.Array], groups: Groups) -> pa.Array:
     column = columns[EVENT_MS if partial.source is None else partial.source]
     return partial.accumulator.begin(GroupedArray(column, groups.ids, groups.size), partial.type)
-
-
-def _merged(partial: Partial, column: pa.Array, groups: Groups) -> pa.Array:
-    return partial.accumulator.merge_local(GroupedArray(column, groups.ids, groups.size), partial.type)
 
 
 def _by_segment(table: pa.Table, segment_ms: np.typing.NDArray[np.int64]) -> dict[int, pa.Table]:

@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 
 from rtolap.column_types import ColumnType
 from rtolap.columnar import reduce
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.grouped import GroupedArray
-from rtolap.columnar.groups import Coded, Groups, code, compact, group_in_order, single_chunk
 from rtolap.columnar.murmur3 import hash_longs, hash_strings
 from rtolap.columnar.schema import arrow_type, physical_schema
 from rtolap.model.cube import Schema
 from rtolap.object_store.store import ObjectStore
+from rtolap.scan.groups import Groups, group_in_order
+from rtolap.scan.keys import Coded, code, compact
 
 _ROW_GROUP_ROWS = 1 << 18
 _READ_BYTES_MAX = 128 << 20  # decoded, as Parquet tells them

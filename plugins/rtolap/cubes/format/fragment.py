@@ -23,8 +23,8 @@ from pyroaring import BitMap
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound
 from rtolap.base.files import fsync_dir, write_atomic, write_synced
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.filter import mask
-from rtolap.columnar.groups import single_chunk
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.index import ColumnRange, Entry, InvertedIndex, build, can_match, column_range
 from rtolap.model.cube import ROWS, Schema

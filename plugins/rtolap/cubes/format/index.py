@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from pyroaring import BitMap
 
 from rtolap.columnar.filter import mask
-from rtolap.columnar.groups import code
 from rtolap.columnar.literals import place
 from rtolap.model.predicate import And, Compare, In, IsNull, Or, Predicate, Scalar
+from rtolap.scan.keys import code
 
 VALUES_MAX = 4096  # distinct values of a dimension; above, an index costs more than it spares
 

@@ -26,13 +26,13 @@ from rtolap.query.cubes import history_memory, history_results, history_rows
 from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.cubes.history_coded import Choice, CodedRead, Loaded
 from rtolap.query.cubes.history_files import HistoryFile, HistoryFiles
-from rtolap.query.cubes.history_groups import NotCoded
 from rtolap.query.cubes.history_memory import FileMemory, can_be_coded
 from rtolap.query.cubes.history_results import KeptResult, KeptResults, statement_of
 from rtolap.query.cubes.history_rows import CollectedRows, CuboidRows, FileColumns, HistoryRows
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.plan import CubeRead, ReadStats
+from rtolap.scan.columns import NotCoded
 
 SEGMENTS_AT_ONCE = 8  # of one statement, so that a long one leaves threads to others
 READS_MAX = 32  # of all statements

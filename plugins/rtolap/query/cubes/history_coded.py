@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from rtolap.columnar.schema import select_partials
 from rtolap.cubes.format.manifest import CuboidEntry
 from rtolap.query.cubes import history_rows
-from rtolap.query.cubes.history_codes import CodedFile
 from rtolap.query.cubes.history_files import HistoryFile
 from rtolap.query.cubes.history_memory import FileMemory
 from rtolap.query.cubes.history_rows import CuboidRows, HistoryRows
-from rtolap.query.cubes.history_scan import GroupScan
 from rtolap.query.plan import CubeRead
+from rtolap.scan.columns import CodedFile
+from rtolap.scan.group_scan import GroupScan
 
 HELD_BYTES_MAX = 64 << 20  # of files that wait until they are scanned
 _SHARE_OF_MEMORY = 2  # the part of the memory, as a divisor, that one statement may load
@@ -114,7 +115,9 @@ class CodedRead:
             self._tables.append(self._scan.table())
             self._scan = None
         if self._scan is None:
-            self._scan = GroupScan(self._read, self._dictionaries)
+            read = self._read
+            partials = select_partials(read.schema, read.partials)
+            self._scan = GroupScan(read.dimensions, partials, read.filter, self._dictionaries)
         for file in self._held:
             self.rows_read += self._scan.add_file(file)
         self._held, self._held_bytes = [], 0

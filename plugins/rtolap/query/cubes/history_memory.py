@@ -9,18 +9,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rtolap.column_types import Kind
-from rtolap.columnar.groups import single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.schema import arrow_type, physical_schema, select_partials
 from rtolap.model.cube import Schema
 from rtolap.query.cubes.byte_bounded import ByteBounded
-from rtolap.query.cubes.history_codes import (
+from rtolap.query.cubes.history_files import Footers, HistoryFile
+from rtolap.query.plan import CubeRead
+from rtolap.scan.columns import (
     CodedFile,
     DimensionCodes,
     coded_column,
     measure_column,
 )
-from rtolap.query.cubes.history_files import Footers, HistoryFile
-from rtolap.query.plan import CubeRead
 
 BYTES_MAX = 256 << 20  # of files' columns
 _DICTIONARY_BYTES_MAX = 64 << 20  # of dimensions' values

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.filter import mask
-from rtolap.columnar.groups import single_chunk
 from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.model.predicate import columns_of
 from rtolap.query.cubes.arrow_filter import arrow_filter

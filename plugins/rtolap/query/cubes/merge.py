@@ -2,104 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from rtolap.aggregates.accumulator import Partial
-from rtolap.columnar.grouped import GroupedArray
-from rtolap.columnar.groups import code, group, single_chunk
 from rtolap.columnar.schema import select_partials
 from rtolap.query.plan import CubeRead
-
-_GROUP = "__group"
-_LARGEST = {"bigint": (1 << 63) - 1, "decimal": (10**38 - 1) >> 64}  # of a sum, in its upper 64 bits
+from rtolap.scan.merge import merge_plain
 
 
 def group_partials(read: CubeRead, table: pa.Table) -> pa.Table:
     """Return a row per combination of dimensions, with merged partials.
 
-    Rows whose sums may overflow stay apart.
-
-    A read without dimensions over no rows stays empty. Raises Corrupted for bytes that are no sketch.
+    Rows whose sums may overflow stay apart. A read without dimensions over no rows stays empty. Raises
+    Corrupted for bytes that are no sketch.
     """
     schema = read.columns
-    partials = select_partials(read.schema, read.partials)
-    if table.num_rows < 2 or _may_overflow(table, partials):
-        return table.select(schema.names).cast(schema)
-    if any(partial.accumulator.arrow_kernel is None for partial in partials):
-        return _group_by_number(read, table, partials).select(schema.names).cast(schema)
-    operations: list[Any] = [(partial.name, partial.accumulator.arrow_kernel) for partial in partials]
-    grouped = table.group_by(list(read.dimensions), use_threads=True).aggregate(operations)
-    renamed = grouped.rename_columns(
-        [name if name in read.dimensions else name.rsplit("_", 1)[0] for name in grouped.column_names]
-    )
-    return renamed.select(schema.names).cast(schema)
-
-
-def is_grouped(read: CubeRead, table: pa.Table) -> bool:
-    """Return True if no two rows have the same dimensions."""
-    if table.num_rows < 2:
-        return True
-    if len(read.dimensions) == 1:
-        distinct = pc.count_distinct(table.column(read.dimensions[0]), mode="all").as_py()
-        return bool(distinct == table.num_rows)
-    keys = [code(single_chunk(table.column(name))) for name in read.dimensions]
-    return bool(group(keys, table.num_rows).size == table.num_rows)
-
-
-def _may_overflow(table: pa.Table, partials: Sequence[Partial]) -> bool:
-    """Return True if a sum of all rows might leave its type, which Arrow's kernels would not notice."""
-    for partial in partials:
-        if not partial.accumulator.adds or partial.type.kind not in _LARGEST:
-            continue
-        largest = _largest(single_chunk(table.column(partial.name)))
-        if largest * table.num_rows > _LARGEST[partial.type.kind]:
-            return True
-    return False
-
-
-def _largest(numbers: pa.Array[Any]) -> int:
-    """Return a bound of their absolute values: for decimals of their upper 64 bits."""
-    words = whole_words(numbers)
-    upper = words[:, -1]
-    largest = max(int(upper.max(initial=0)), -int(upper.min(initial=0)))
-    return largest + 1 if words.shape[1] > 1 else largest
-
-
-def whole_words(numbers: Any) -> NDArray[np.int64]:
-    """Return the memory of an int64 or decimal128 array: a row of 64-bit words each, the lowest first. What
-    stands in place of nulls is anything."""
-    width = numbers.type.bit_width // 64
-    if not len(numbers):
-        return np.zeros((0, width), np.int64)
-    words: NDArray[np.int64] = np.frombuffer(numbers.buffers()[1], np.int64).reshape(-1, width)
-    return words[numbers.offset : numbers.offset + len(numbers)]
-
-
-def _group_by_number(read: CubeRead, table: pa.Table, partials: Sequence[Partial]) -> pa.Table:
-    """Return the same with group numbers of our own, for partials that Arrow cannot merge; sorted by the
-    numbers, so that columns align.
-    """
-    keys = [code(single_chunk(table.column(name))) for name in read.dimensions]
-    groups = group(keys, table.num_rows)
-    columns: dict[str, Any] = {name: table.column(name).take(groups.first) for name in read.dimensions}
-    kernels = {partial.name: partial.accumulator.arrow_kernel for partial in partials}
-    by_arrow: list[Any] = [(name, kernel) for name, kernel in kernels.items() if kernel is not None]
-    numbered = table.select([name for name, _ in by_arrow]).append_column(_GROUP, pa.array(groups.ids))
-    grouped = numbered.group_by(_GROUP, use_threads=False).aggregate(by_arrow).sort_by(_GROUP)
-    for partial in partials:
-        kernel = kernels[partial.name]
-        if kernel is None:
-            numbers = GroupedArray(table.column(partial.name), groups.ids, groups.size)
-            columns[partial.name] = partial.accumulator.merge(numbers, partial.type)
-        else:
-            columns[partial.name] = grouped.column(f"{partial.name}_{kernel}")
-    return pa.table(columns)
+    merged = merge_plain(table, read.dimensions, select_partials(read.schema, read.partials))
+    return merged.select(schema.names).cast(schema)
 
 
 def merge(read: CubeRead, tables: Iterable[pa.Table]) -> pa.Table:

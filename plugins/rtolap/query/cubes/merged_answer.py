@@ -14,10 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rtolap.columnar.groups import single_chunk
-from rtolap.query.cubes.merge import group_partials, is_grouped, whole_words
+from rtolap.columnar.chunks import single_chunk
+from rtolap.columnar.sum_bounds import whole_words
+from rtolap.query.cubes.merge import group_partials
 from rtolap.query.plan import CubeRead, MergedColumn, MergedOrder, PlainMerge
 from rtolap.query.sketches import hll_estimate
+from rtolap.scan.merge import has_distinct_keys
 
 BYTES_MAX = 8 << 20  # of partials: more of them are worth a worker, which the system bounds
 SKETCHES_MAX = 256  # one after the other, beside all other statements of this process
@@ -66,9 +68,9 @@ def _bounds(merge: PlainMerge, values: Mapping[str, object]) -> tuple[int, int |
 
 def _groups(read: CubeRead, table: pa.Table) -> pa.Table:
     """Return a row per group. Without dimensions there is one row, even over no events."""
-    if not is_grouped(read, table):
+    if not has_distinct_keys(table, read.dimensions):
         table = group_partials(read, table)
-        if not is_grouped(read, table):
+        if not has_distinct_keys(table, read.dimensions):
             raise _LeftToEngine
     if not read.dimensions and not table.num_rows:
         return pa.table([pa.nulls(1, field.type) for field in table.schema], table.schema)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rtolap.base.errors import Corrupted, DefinitionError, Unavailable
-from rtolap.columnar.groups import single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.stored.bodies.clauses import Expression
 from rtolap.stored.bodies.engine_sql import engine_sql
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from rtolap.base.errors import Corrupted, DefinitionError, TooLarge, Unavailable
-from rtolap.columnar.groups import single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.stored.bodies.arrow_messages import Chunks, Messages
 from rtolap.stored.bodies.batches import Longs, Refusals, Source
 from rtolap.stored.bodies.casting import shown

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyroaring import BitMap, FrozenBitMap
 
-from rtolap.columnar.groups import single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.engine.core import Core
 from rtolap.stored.engine.deletes import Deletes, FileId

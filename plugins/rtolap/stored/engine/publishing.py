@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap, FrozenBitMap
 
 from rtolap.base.errors import Unavailable
-from rtolap.columnar.groups import single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.engine.core import Core
 from rtolap.stored.engine.deletes import FileId, entries_of

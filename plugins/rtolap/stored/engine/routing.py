@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
-from rtolap.columnar.groups import single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.schema import arrow_type
 from rtolap.model.stored.partitions import PartitionRange, partition_of
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema, initial_schema

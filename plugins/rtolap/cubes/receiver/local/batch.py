@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rtolap.columnar.groups import Coded, code, group
 from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION
 from rtolap.cubes.format.aggregate import aggregate_events
 from rtolap.cubes.receiver.local.align import NO_VECTORS, Int64s, Ranges, Vectors, split_batch
@@ -22,6 +21,8 @@ from rtolap.cubes.receiver.local.tables import LocalTable
 from rtolap.events.decode import Decoded, EventDecoder
 from rtolap.kafka.interfaces import Batch
 from rtolap.model.cube import ROWS, Schema
+from rtolap.scan.groups import group
+from rtolap.scan.keys import Coded, code
 
 RANKS = (1, 2)
 

@@ -19,9 +19,11 @@ from math import prod
 import pyarrow as pa
 
 from rtolap.base.errors import Refused
-from rtolap.columnar.groups import Coded, code, group, single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.cubes.format.aggregate import merge_tables
 from rtolap.model.cube import Cuboid, Schema, cuboids, smallest_covering
+from rtolap.scan.groups import group
+from rtolap.scan.keys import Coded, code
 
 TABLE_ROWS_MIN = 1 << 14  # a smaller table is read about as quickly, and is about to be merged
 ROWS_PER_CUBOID_ROW_MIN = 10

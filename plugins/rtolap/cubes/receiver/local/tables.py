@@ -24,8 +24,8 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.filter import mask
-from rtolap.columnar.groups import single_chunk
 from rtolap.cubes.format.fragment import Fragment
 from rtolap.cubes.format.index import ColumnRange, can_match, column_range
 from rtolap.cubes.receiver.local.align import NO_VECTORS, Ranges, Vectors, versions_of

@@ -13,7 +13,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from rtolap.base.errors import Corrupted
-from rtolap.columnar.groups import single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.stored.engine.files import bloom
 from rtolap.stored.engine.files.writer import FORMAT_VERSION, MAGIC, TAIL, Footer
 from rtolap.stored.engine.files.zones import Zones

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from rtolap.columnar.groups import single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.stored.engine.disk import Disk
 from rtolap.stored.engine.files import bloom
 from rtolap.stored.engine.files.zones import zone_row

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rtolap.base.errors import DefinitionError
-from rtolap.columnar.groups import single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.schema import arrow_type
 from rtolap.columnar.sketches import checked_bitmaps, checked_hlls
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema

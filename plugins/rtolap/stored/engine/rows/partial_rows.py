@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rtolap.columnar.groups import single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema
 from rtolap.stored.engine.rows.columns import DELETE_SIGN, constant, file_column, stored_type
 from rtolap.stored.engine.rows.keys import Longs, sort

@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rtolap.base.errors import Refused, RowsRefused
-from rtolap.columnar.groups import single_chunk
+from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.hll_groups import merge_groups
 from rtolap.columnar.reduce import extreme, sum_values
 from rtolap.columnar.sketches import merge_bitmaps

@@ -8,8 +8,10 @@ from datetime import date, datetime, timedelta
 import numpy as np
 import pyarrow as pa
 import pytest
-from rtolap.columnar import groups as grouping
-from rtolap.columnar.groups import Coded, code, group, group_in_order, keys_of_groups
+from rtolap.scan import groups as grouping
+from rtolap.scan import numbers
+from rtolap.scan.groups import group, group_in_order, keys_of_groups
+from rtolap.scan.keys import Coded, code
 
 SEEDS = range(12)
 
@@ -62,7 +64,7 @@ def test_a_column_in_runs_gets_the_codes_of_its_values(seed: int) -> None:
 def test_groups_in_order_ascend_with_the_codes(seed: int, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grouping, "_SLOTS_MIN", 1 << 20 if by == "address" else 0)
     monkeypatch.setattr(grouping, "_SLOTS_PER_ROW_SORTED_MAX", 1 << 20 if by == "address" else 0)
-    monkeypatch.setattr(grouping, "_RADIX_MAX", 8 if by == "dense numbers" else 1 << 62)
+    monkeypatch.setattr(numbers, "RADIX_MAX", 8 if by == "dense numbers" else 1 << 62)
     dice = np.random.default_rng(seed)
     rows, columns = int(dice.integers(0, 500)), int(dice.integers(0, 4))
     keys = [Coded(dice.integers(0, 6, rows), 6, None) for _ in range(columns)]

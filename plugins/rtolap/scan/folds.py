@@ -1,4 +1,4 @@
-"""Groups of rows of history by their numbers: partials as 64-bit numbers, by address or by hash."""
+"""Partials folded by the number of their group, which takes more rows later: by address or by hash."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rtolap.aggregates.accumulator import Fold, Partial
-from rtolap.query.cubes.history_codes import MeasureColumn
+from rtolap.columnar.reduce import Ids
+from rtolap.columnar.sum_bounds import INT64_MAX, SumBound
+from rtolap.scan.columns import MeasureColumn, NotCoded
 
 SLOTS_MAX = 1 << 16  # of groups that are addressed by their number; of more, those that occur are hashed
 HASHED_ROWS = 1 << 18  # that wait until they are hashed
-_INT64_MAX = (1 << 63) - 1
-
-Ids = NDArray[np.int64]
-
-
-class NotCoded(Exception):
-    """These rows have to be grouped in another way: their sums or keys may need more than 64 bits."""
 
 
 class CodedGroups:
@@ -37,14 +32,14 @@ class CodedGroups:
         self._totals = [_neutral(partial, len(self._numbers)) for partial in partials]
         self._seen = np.zeros(len(self._numbers), bool)
         self._valued: list[NDArray[np.bool_] | None] = [None] * len(partials)
-        self._bounds = [0] * len(partials)
+        self._bounds = [SumBound(INT64_MAX) for _ in partials]
         self._waiting: list[tuple[Ids, list[MeasureColumn]]] = []
         self._waiting_rows = 0
 
     def add_rows(self, numbers: Ids, measures: list[MeasureColumn]) -> None:
         for place, (partial, measure) in enumerate(zip(self._partials, measures, strict=True)):
-            self._bounds[place] += measure.largest * len(numbers)
-            if partial.accumulator.adds and self._bounds[place] > _INT64_MAX:
+            fits = self._bounds[place].add_numbers(measure.largest, len(numbers))
+            if partial.accumulator.adds and not fits:
                 raise NotCoded
         if self._is_dense:
             self._reduce(numbers, measures)

@@ -1,7 +1,7 @@
-"""Columns of history in memory: dimensions as numbers of their values, measures in the narrowest type.
+"""Columns in memory: dimensions as codes of their values, measures in the narrowest type.
 
-All files of a cube share the numbers of a dimension's values, so a condition is judged once for each value,
-and rows of many files are grouped by their numbers without a look at the values.
+All files of a cube share the codes of a dimension, so a condition is judged once for each value, and rows of
+many files are grouped by their codes without a look at the values.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rtolap.columnar.groups import single_chunk
-from rtolap.query.cubes.merge import whole_words
+from rtolap.columnar.chunks import single_chunk
+from rtolap.columnar.sum_bounds import largest_of, whole_words
+from rtolap.scan.numbers import Codes
 
 VALUES_MAX = 1 << 16  # of a dimension, NULL included: numbers take two bytes at most
 RUN_ROWS_MIN = 64  # of runs that are shorter on average, every row has its number
 _RUN_FILE_ROWS_MIN = 16_384  # smaller files are put together before they are looked at
 _NARROW = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))
 
-Codes = NDArray[np.unsignedinteger[Any]]
+
+class NotCoded(Exception):
+    """These rows have to be grouped in another way: their sums or keys may need more than 64 bits."""
 
 
 class DimensionCodes:
@@ -173,12 +176,12 @@ def measure_column(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> MeasureColum
         values = np.array((whole.fill_null(0) if whole.null_count else whole).to_numpy(), np.int64)
     else:
         return None
-    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    largest = largest_of(values)
     for narrow in _NARROW:
-        if np.iinfo(narrow).min <= low and high <= np.iinfo(narrow).max:
+        if largest <= np.iinfo(narrow).max:
             values = values.astype(narrow)
             break
-    return MeasureColumn(values, valid, max(high, -low))
+    return MeasureColumn(values, valid, largest)
 
 
 def _of_decimals(column: pa.Array[Any], valid: NDArray[np.bool_] | None) -> NDArray[np.int64] | None:
