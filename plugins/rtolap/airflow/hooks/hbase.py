@@ -25,7 +25,7 @@ from rtolap.sep.status.model import NOTHING, ReplicationStatus
 from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.wait import DueLogs, advance, due_logs
 from rtolap.sep.subscriptions import commands
-from rtolap.sep.subscriptions.kept import names
+from rtolap.sep.subscriptions.records import names
 from rtolap.sep.subscriptions.source import DeleteJournal, open_source
 
 log = logging.getLogger(__name__)

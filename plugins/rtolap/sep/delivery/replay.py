@@ -33,8 +33,13 @@ _TIMEOUT_S = 60.0
 
 @dataclass
 class Replayed:
-    """`delivered`: letters; `back`: rows that are apart no more; `failed`: rows of letters that failed, and
-    why."""
+    """The result of a replay.
+
+    Attributes:
+        delivered: the number of letters that were delivered.
+        back: the number of rows that are no longer set apart.
+        failed: the rows of letters that failed, with the reasons.
+    """
 
     delivered: int = 0
     back: int = 0

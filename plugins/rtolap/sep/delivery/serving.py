@@ -47,10 +47,11 @@ class _Waiting(Call):
 
 
 class DeliveryThread:
-    """`deliver` is for one event loop; the rest is thread-safe.
+    """The thread of a delivery. `deliver` is for one event loop; all else is thread-safe.
 
-    `ended`: called once, on the thread, with why nothing is delivered any more: NotLeader where another
-    process took over, None after `close`.
+    Args:
+        ended: called once, on the thread, with the reason why delivery has ended: NotLeader where another
+            process took over, None after `close`.
     """
 
     def __init__(

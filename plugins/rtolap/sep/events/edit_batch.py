@@ -124,15 +124,15 @@ class EditBatch:
             raise ValueError(f"expected a mask of {self.num_cells} cells, found one of {len(mask)}")
         if bool(np.all(mask)):
             return self
-        kept = np.flatnonzero(mask)
-        owners = self.cells["event"].to_numpy()[kept]
+        chosen = np.flatnonzero(mask)
+        owners = self.cells["event"].to_numpy()[chosen]
         count = np.bincount(owners, minlength=self.num_events)
         left = np.flatnonzero(count)
         renumbered = np.cumsum(count > 0) - 1
         events = _replaced(self.events.take(pa.array(left)), "cell_count", count[left])
         return EditBatch(
             _replaced(events, "first_cell", np.cumsum(count[left]) - count[left]),
-            _replaced(self.cells.take(pa.array(kept)), "event", renumbered[owners]),
+            _replaced(self.cells.take(pa.array(chosen)), "event", renumbered[owners]),
         )
 
 

@@ -47,7 +47,12 @@ class QueueId(msgspec.Struct, frozen=True, order=True):
 
 
 class QueuedLog(msgspec.Struct, frozen=True):
-    """`name`: of the file, with its escapes; `position_bytes`: None where nothing of it is shipped yet."""
+    """A write-ahead log in a queue.
+
+    Attributes:
+        name: the name of the file, with its escapes.
+        position_bytes: how much is shipped; None where nothing is.
+    """
 
     name: str
     position_bytes: int | None = None

@@ -48,7 +48,13 @@ class ColumnarEvents:
 
 
 class EventColumns:
-    """`columns`: by name. `row`: name and type of the column of the row key. `payload`: the extractor."""
+    """The columns of events.
+
+    Args:
+        columns: the declared sources, by column name.
+        row: name and type of the column of the row key.
+        payload: the extractor of the payload; None for no payload.
+    """
 
     def __init__(
         self,

@@ -70,9 +70,11 @@ class PreparedRows:
 
 
 class TableRows:
-    """`source`: where a unique table's rows are read. `deletes`: False where rows that are gone stay.
+    """Rows of a stored table, made of events. Raises DefinitionError for a table that cannot take the events.
 
-    Raises DefinitionError for a table that cannot take the events.
+    Args:
+        source: where the rows of a unique table are read.
+        deletes: False keeps rows that HBase has deleted.
     """
 
     def __init__(

@@ -69,8 +69,12 @@ class SinkCounts:
 
 
 class LogSizes(NamedTuple):
-    """`bytes_by_log`: by the log's name. `is_exact_while_written`: False on HDFS, whose NameNode counts of a
-    file that is being written the finished blocks only, unless its writer has it note more: HBase does not.
+    """The sizes of write-ahead logs.
+
+    Attributes:
+        bytes_by_log: the sizes, by the name of the log.
+        is_exact_while_written: False on HDFS: its NameNode counts only the finished blocks of a file that is
+            being written, and HBase does not ask it to count more.
     """
 
     bytes_by_log: dict[str, int]
@@ -158,9 +162,12 @@ def open_zookeeper(zookeeper: str) -> MetadataStore:
 
 
 class ReplicationSources:
-    """`store`: the cluster's ZooKeeper, paths absolute. `wal_sizes` and `jmx`: None where not asked for.
+    """The sources of the replication status. It owns what it is given, and must be closed.
 
-    Close it: it owns what it is given.
+    Args:
+        store: the cluster's ZooKeeper, with absolute paths.
+        wal_sizes: None where sizes are not requested.
+        jmx: None where counters are not requested.
     """
 
     def __init__(

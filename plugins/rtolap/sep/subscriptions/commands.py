@@ -14,41 +14,40 @@ from rtolap.model.subscription import START_NOW, Subscription
 from rtolap.model.validation.subscription import validate_subscription
 from rtolap.sep.hbase.master import scope_statement, unreplicated
 from rtolap.sep.hbase.peers import DEFAULT_NAMESPACE
-from rtolap.sep.subscriptions import kept as kept_subscriptions
-from rtolap.sep.subscriptions import steps
-from rtolap.sep.subscriptions.kept import ROOT, KeptSubscription
+from rtolap.sep.subscriptions import records, steps
+from rtolap.sep.subscriptions.records import ROOT, SubscriptionRecord
 from rtolap.sep.subscriptions.source import SourceCluster
 from rtolap.sep.subscriptions.steps import is_peer_of, wanted_peer
 
 
-def create(source: SourceCluster, subscription: Subscription, now_ms: int) -> KeptSubscription:
+def create(source: SourceCluster, subscription: Subscription, now_ms: int) -> SubscriptionRecord:
     """Return it as it is kept. One of the same definition stays as it is, paused or not.
 
     Raises DefinitionError; AlreadyExists where the name is that of another subscription or peer.
     """
     validate_subscription(subscription)
-    read = kept_subscriptions.find(source.store, subscription.name)
-    if read is not None and read.kept.phase == "dropping":
+    read = records.find(source.store, subscription.name)
+    if read is not None and read.record.phase == "dropping":
         steps.remove(source, subscription.name)
         read = None
     if read is None:
         _check_peer(source, subscription)
         start_ms = now_ms if subscription.start == START_NOW else instant_ms(subscription.start)
-        kept = KeptSubscription(
+        record = SubscriptionRecord(
             subscription=subscription, cluster_id=str(uuid.uuid4()), start_ms=start_ms, phase="creating"
         )
     else:
-        kept = read.kept
-        if kept.subscription != subscription:
+        record = read.record
+        if record.subscription != subscription:
             raise AlreadyExists(
                 f"there is another subscription {subscription.name}",
                 expected="the same definition",
-                found=_difference(kept.subscription, subscription),
+                found=_difference(record.subscription, subscription),
                 action=f"name it otherwise, or drop the other first: rtolap sep drop {subscription.name}",
             )
-    if kept.phase == "creating":
-        steps.create(source, kept)
-    return kept_subscriptions.load(source.store, subscription.name)
+    if record.phase == "creating":
+        steps.create(source, record)
+    return records.load(source.store, subscription.name)
 
 
 def pause(source: SourceCluster, name: str) -> None:
@@ -66,7 +65,7 @@ def resume(source: SourceCluster, name: str) -> None:
 def drop(source: SourceCluster, name: str) -> None:
     """Remove the peer and then the nodes. Edits that were not delivered yet never are. Raises NotFound."""
     if name not in source.store.children(ROOT):  # what is left of one, too
-        kept_subscriptions.load(source.store, name)
+        records.load(source.store, name)
     steps.remove(source, name)
 
 
@@ -113,18 +112,18 @@ def _namespace(table: str) -> str:
     return table.rpartition(":")[0] or DEFAULT_NAMESPACE
 
 
-def _settled(source: SourceCluster, name: str) -> KeptSubscription:
+def _settled(source: SourceCluster, name: str) -> SubscriptionRecord:
     """Return the subscription, finished if it was half made.
 
     Raises NotFound, also after a drop was finished.
     """
-    kept = kept_subscriptions.load(source.store, name)
-    if kept.phase == "creating":
-        steps.create(source, kept)
-    elif kept.phase == "dropping":
+    record = records.load(source.store, name)
+    if record.phase == "creating":
+        steps.create(source, record)
+    elif record.phase == "dropping":
         steps.remove(source, name)
         raise NotFound(f"the subscription {name} was half dropped; it is gone now")
-    return kept
+    return record
 
 
 def _check_peer(source: SourceCluster, subscription: Subscription) -> None:

@@ -65,7 +65,7 @@ class Refusals:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceRows:
     """Rows as they were read.
 
     Attributes:

@@ -8,7 +8,7 @@ import msgspec
 
 from rtolap.base.errors import DefinitionError
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema
-from rtolap.stored.bodies.clauses import Columns, Expression, parse_columns, parse_expression
+from rtolap.stored.bodies.clauses import ColumnsClause, Expression, parse_columns, parse_expression
 from rtolap.stored.bodies.options import LoadOptions
 from rtolap.stored.engine.rows.columns import check_partial, needed_for_new
 
@@ -77,7 +77,7 @@ def load_plan(
 
     Raises DefinitionError when headers and table do not go together.
     """
-    written = Columns((), {}) if options.columns is None else parse_columns(options.columns)
+    written = ColumnsClause((), {}) if options.columns is None else parse_columns(options.columns)
     sources = written.sources
     if not sources:
         sources = tuple(body_names) if body_names is not None else schema.names

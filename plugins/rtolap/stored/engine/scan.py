@@ -174,7 +174,7 @@ def _row_range(file: SortedFile, blocks: Blocks) -> tuple[int, int]:
     ) * file.footer.block_rows
 
 
-class Snapshot(Closeable):
+class TabletSnapshot(Closeable):
     """A pinned version of a tablet: as long as it is open, nothing that it reads is deleted.
 
     Reads as often as wanted, by several threads; `close` unpins. A context manager.

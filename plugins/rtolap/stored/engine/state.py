@@ -53,9 +53,15 @@ class PreparedTxn(msgspec.Struct, frozen=True):
 
 
 class TabletState(msgspec.Struct, frozen=True, kw_only=True):
-    """`version` is visible, and those down to `floor` can still be read. `rowsets` in order of version.
+    """The state of a tablet.
 
-    `history`: (version, transaction) of the last publishes, newest last; `serial` names the next compaction.
+    Attributes:
+        version: the visible version.
+        floor: the lowest version that can still be read.
+        rowsets: in the order of their versions.
+        prepared: the prepared transactions, by id.
+        history: version and transaction of the last publishes, the newest last.
+        serial: the number of the next compaction; it names its files.
     """
 
     schema: StoredSchema

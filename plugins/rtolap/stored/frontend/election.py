@@ -61,7 +61,12 @@ class Mastership:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """`url`: where loads are requested; `body_url`: where their bodies go. Neither ends in a slash."""
+    """The addresses of a front end. Neither ends in a slash.
+
+    Attributes:
+        url: where loads are requested.
+        body_url: where their bodies are sent.
+    """
 
     url: str
     body_url: str

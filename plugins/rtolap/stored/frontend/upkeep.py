@@ -120,11 +120,11 @@ class PartitionUpkeep:
 
 
 class PeriodicTask:
-    """A thread that does `work` every `every_s`, and at once after `wake`, until it is stopped.
+    """A thread that calls `work` every `every_s`, and at once after `wake`, until it is stopped.
 
-    What the tree of errors names (a node or the ledger is away, another front end is master) is reported and
-    tried again with the next round. Anything else is a fault of the program: the thread ends, and `broken`
-    is called.
+    An error of the product's own tree (a node or the ledger is away, another front end is master) is
+    reported, and the next round tries again. Any other exception is a fault of the program: it ends the
+    thread and calls `broken`.
     """
 
     def __init__(

@@ -75,7 +75,7 @@ class Shown:
 
 
 @dataclass
-class Progress:
+class JobProgress:
     """Thread-safe. Rates are over the last minute."""
 
     counts: Counts = field(default_factory=Counts)

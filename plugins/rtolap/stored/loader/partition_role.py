@@ -39,17 +39,21 @@ _PAUSE_S, _PAUSE_MAX_S = 0.5, 60.0
 _SPREAD = 0.1  # of the interval, so that many loaders do not ask at once
 
 
-class Session(Protocol):
+class PartitionSession(Protocol):
     def partitions(self, db: str, table: str) -> Sequence[KnownPartition]: ...
 
     def add_partition(self, db: str, table: str, part: PartitionRange, *, has_time: bool) -> None: ...
 
 
-OpenSession = Callable[[], AbstractContextManager[Session]]  # to the sink's MySQL endpoint
+OpenSession = Callable[[], AbstractContextManager[PartitionSession]]  # to the sink's MySQL endpoint
 
 
-class PartitionKeeper:
-    """`run` is for one thread, the rest for any. `target`: the table's columns as they are now."""
+class PartitionRole:
+    """Ensures the partitions of the target table. `run` is for one thread, all else for any.
+
+    Args:
+        target: returns the table's current columns.
+    """
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ from rtolap.stored.loader.states import (
     recreated,
     truncated,
 )
-from rtolap.stored.loader.target import Columns, Target
+from rtolap.stored.loader.target import SinkColumns, Target
 from rtolap.stored.loader.window import Pending, SinkError
 from rtolap.watermark.records.columns import batch_statements
 
@@ -44,7 +44,7 @@ class Preparer:
     def __init__(
         self,
         loader: Loader,
-        columns: Columns,
+        columns: SinkColumns,
         open_consumer: Callable[[], StreamConsumer],
         box: RejectBox,
         clock: Clock,

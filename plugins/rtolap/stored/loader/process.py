@@ -29,7 +29,7 @@ from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPP
 from rtolap.stored.loader.job import LEASE_MS
 from rtolap.stored.loader.job_run import LoadJobRun
 from rtolap.stored.loader.operator import Operator
-from rtolap.stored.loader.partition_role import PartitionKeeper
+from rtolap.stored.loader.partition_role import PartitionRole
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState
 
@@ -76,7 +76,7 @@ class LoaderProcess:
         *,
         commit_s: float = COMMIT_S,
         operator: Operator | None = None,
-        partitions: PartitionKeeper | None = None,
+        partitions: PartitionRole | None = None,
         report_s: float = REPORT_S,
     ) -> None:
         self.work = work

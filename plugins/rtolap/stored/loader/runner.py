@@ -28,7 +28,7 @@ from rtolap.stored.loader.http import make_app
 from rtolap.stored.loader.job import LEASE_MS, JobResources
 from rtolap.stored.loader.job_run import LoadJobRun, begin
 from rtolap.stored.loader.operator import operator_of
-from rtolap.stored.loader.partition_role import OpenSession, PartitionKeeper
+from rtolap.stored.loader.partition_role import OpenSession, PartitionRole
 from rtolap.stored.loader.process import LoaderProcess, retrying
 from rtolap.stored.loader.states import Stopped
 from rtolap.stored.loader.status import status_of
@@ -118,12 +118,12 @@ def run(
 
 def _partitions(
     work: LoadJobRun, session: Callable[[LoaderSink, SinkPartitions], OpenSession]
-) -> PartitionKeeper | None:
+) -> PartitionRole | None:
     sink = work.loader.sink
     if sink.partitions is None:
         return None
     opened = session(sink, sink.partitions)
-    return PartitionKeeper(work.loader, sink.partitions, opened, lambda: work.columns.target, work.clock)
+    return PartitionRole(work.loader, sink.partitions, opened, lambda: work.columns.target, work.clock)
 
 
 def _taken(stopping: threading.Event, take: Callable[[], LoadJobRun]) -> LoadJobRun | None:

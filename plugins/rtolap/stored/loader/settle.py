@@ -19,16 +19,16 @@ from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.model.loader import Loader
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState, SendOptions
 from rtolap.stored.loader.job import JobResources, Ownership
-from rtolap.stored.loader.job_progress import Progress
+from rtolap.stored.loader.job_progress import JobProgress
 from rtolap.stored.loader.label_retention import sent_when
 from rtolap.stored.loader.preparing import Preparer
 from rtolap.stored.loader.records.content import Content
 from rtolap.stored.loader.records.decode import Decoded
 from rtolap.stored.loader.records.encode import HEADERS, encode
 from rtolap.stored.loader.states import ACTIONS, Action, Sent, StopCause, Stopped, Verdict, verdict
-from rtolap.stored.loader.target import Columns
+from rtolap.stored.loader.target import SinkColumns
 from rtolap.stored.loader.visible import Visible
-from rtolap.stored.loader.window import SILENT_S, Pending, RetryBudget, SinkError
+from rtolap.stored.loader.window import SILENT_S, BatchRetryBudget, Pending, SinkError
 from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ T = TypeVar("T")
 LOG_TRIES_MAX = 5
 
 
-class Outcome(StrEnum):
+class AttemptOutcome(StrEnum):
     SETTLED = "SETTLED"
     AGAIN = "AGAIN"
 
@@ -51,8 +51,8 @@ class Settler:
         loader: Loader,
         resources: JobResources,
         ownership: Ownership,
-        columns: Columns,
-        progress: Progress,
+        columns: SinkColumns,
+        progress: JobProgress,
         visible: Visible,
         *,
         labels_kept: bool,
@@ -65,12 +65,14 @@ class Settler:
         self._progress = progress
         self._visible = visible
         self._labels_kept = labels_kept
-        self._retry_budget = RetryBudget(self._clock, timeout_ms=loader.sink.timeout_ms, silent_s=silent_s)
+        self._retry_budget = BatchRetryBudget(
+            self._clock, timeout_ms=loader.sink.timeout_ms, silent_s=silent_s
+        )
         self._preparer = Preparer(
             loader, columns, lambda: resources.open_consumer(loader), resources.box, resources.clock
         )
 
-    def attempt(self, pending: Pending) -> Outcome:
+    def attempt(self, pending: Pending) -> AttemptOutcome:
         try:
             if pending.fails > pending.fails_seen:  # the columns may have changed: that would explain it
                 self._of_sink(self._columns.refresh)
@@ -79,7 +81,7 @@ class Settler:
         except SinkError as trouble:
             self._progress.error(str(trouble))
             self._retry_budget.troubled(pending, trouble)
-            return Outcome.AGAIN
+            return AttemptOutcome.AGAIN
         pending.silent_since_s = None
         return outcome
 
@@ -91,7 +93,7 @@ class Settler:
         except RtolapError as error:
             raise SinkError(error) from error
 
-    def _asked(self, pending: Pending) -> Outcome:
+    def _asked(self, pending: Pending) -> AttemptOutcome:
         record = pending.record
         state = self._state(record.label)
         sent = self._sent(record, state)
@@ -108,7 +110,7 @@ class Settler:
                 return self._second_phase(pending, pending.said or Loaded(record.txn_id, record.row_count))
             case Action.WAIT:
                 self._retry_budget.in_prepare(pending)
-                return Outcome.AGAIN
+                return AttemptOutcome.AGAIN
             case Action.STOP_FOREIGN:
                 raise Stopped(
                     StopCause.LABEL_FOREIGN,
@@ -138,7 +140,7 @@ class Settler:
         records = self._records.all(self._ownership.lease.name)
         return sent_when(record, records, self._clock.now_ms(), self._loader.sink, self._state)
 
-    def _send(self, pending: Pending) -> Outcome:
+    def _send(self, pending: Pending) -> AttemptOutcome:
         self._retry_budget.before_trying(pending)
         content = self._preparer.content(pending)
         decoded = self._preparer.rows(content)
@@ -174,7 +176,7 @@ class Settler:
                 if answer.status == "Fail":
                     self._progress.error(answer.message)
                     self._retry_budget.failed(pending, _words(answer))
-                return Outcome.AGAIN
+                return AttemptOutcome.AGAIN
 
     def _noted(self, pending: Pending, content: Content) -> OffsetsRecord:
         try:
@@ -203,16 +205,16 @@ class Settler:
             headers=HEADERS[sink.format],
         )
 
-    def _second_phase(self, pending: Pending, loaded: Loaded) -> Outcome:
+    def _second_phase(self, pending: Pending, loaded: Loaded) -> AttemptOutcome:
         label = pending.record.label
         answer = self._of_sink(lambda: self._sink.commit_label(self._loader.database, label))
         if answer.status != "Success":  # it may be committed already: its state tells
             self._progress.error(answer.msg)
             self._retry_budget.failed(pending, answer.msg)
-            return Outcome.AGAIN
+            return AttemptOutcome.AGAIN
         return self._loaded(pending, loaded)
 
-    def _loaded(self, pending: Pending, loaded: Loaded) -> Outcome:
+    def _loaded(self, pending: Pending, loaded: Loaded) -> AttemptOutcome:
         if loaded.error_url is not None:
             self._keep_filtered(pending, loaded.error_url)
         elif loaded.row_count is None and self._loader.rejects.tolerance_percent:
@@ -221,7 +223,7 @@ class Settler:
         self._progress.loaded(pending, loaded, self._clock)
         self._progress.times.settled(pending.sequence, pending.content.latest_ms if pending.content else {})
         pending.content = None
-        return Outcome.SETTLED
+        return AttemptOutcome.SETTLED
 
     def _keep_filtered(self, pending: Pending, url: str) -> None:
         """Its address stays in the record in any case; a front end that is away for good has it alone."""

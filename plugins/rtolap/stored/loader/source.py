@@ -58,10 +58,13 @@ class _Sealed:
     content: Content
 
 
-class Source:
-    """Source of batches, of one thread. `positions`: where the last record ends, of all partitions that were
-    known then, in the topic of `topic_id` (None: in the one that is there). `epochs`: of what was read up to
-    them.
+class BatchSource:
+    """Reads a topic and cuts it into batches, for one thread.
+
+    Args:
+        positions: the offset behind the last record, of all partitions that were known then.
+        topic_id: the topic of `positions`; None for the topic that exists.
+        epochs: the leader epochs of what was read up to `positions`.
     """
 
     def __init__(

@@ -107,7 +107,7 @@ def _unusable(loader: Loader, reason: str) -> Stopped:
     )
 
 
-class Columns:
+class SinkColumns:
     """The table's columns as they are now: looked at again and again, so that changes need no restart.
 
     Thread-safe. `refresh` raises the sink's errors, and Stopped for a table that cannot be loaded.

@@ -20,7 +20,12 @@ _READABLE = (LoadState.VISIBLE, LoadState.UNKNOWN)
 
 
 class Visible:
-    """Thread-safe. All batches up to `sequence` are known to be visible; `ends`: where that one does."""
+    """Tracks which batches are visible. Thread-safe.
+
+    Attributes:
+        sequence: all batches up to this one are known to be visible; -1 before the first.
+        ends: the end offsets of that batch.
+    """
 
     def __init__(self, loader: Loader, job: str, records: OffsetsRecords, sink: Sink) -> None:
         self.sequence = -1

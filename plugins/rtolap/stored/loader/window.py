@@ -22,11 +22,21 @@ _FILTERED = "too many filtered rows"
 
 @dataclass
 class Pending:
-    """`content` is None where the range has to be read again. `must_ask`: a request may have been made, so
-    that the state of the label comes first. `fails` counts refusals since `failing_since_s`, `fails_seen`
-    those after which the columns were looked at; `silent_since_s`: since when the sink has not answered;
-    `tries`: attempts in a row that did not settle it, `due_s`: when the next one may be; `said`: what the
-    sink answered when it took the rows, `log_tries`: how often it did not give those that it refused."""
+    """A batch that is not loaded yet. Times are those of the window's clock.
+
+    Attributes:
+        content: the records; None where the range must be read again.
+        must_ask: True if a request may have been made, so that the label's state must be read first.
+        fails: the number of refusals since `failing_since_s`.
+        fails_seen: the value of `fails` at which the columns were read last.
+        failing_since_s: the time of the first refusal; None where there is none.
+        silent_since_s: since when the sink has not answered; None while it answers.
+        waiting_since_s: since when the batch waits; None while it does not.
+        tries: the attempts in a row that did not settle the batch.
+        due_s: the earliest time of the next attempt.
+        said: the sink's answer when it accepted the rows; None before.
+        log_tries: how often the sink did not return the rows that it refused.
+    """
 
     record: OffsetsRecord
     content: Content | None
@@ -48,9 +58,11 @@ class Pending:
 
 
 class Window:
-    """Bounded: who seals batches waits while it is full. Thread-safe.
+    """The bounded set of batches that are not loaded. Sealing a batch waits while it is full. Thread-safe.
 
-    `ordered`: one batch at a time, the oldest. `now_s`: the clock of `due_s`.
+    Args:
+        ordered: returns True if batches are loaded one at a time, the oldest first.
+        now_s: the clock of `Pending.due_s`.
     """
 
     def __init__(self, size: int, *, ordered: Callable[[], bool], now_s: Callable[[], float]) -> None:
@@ -150,7 +162,7 @@ class SinkError(Exception):
         self.silent = isinstance(error, Unavailable)
 
 
-class RetryBudget:
+class BatchRetryBudget:
     """Retry budget of a batch before its loader stops: for a sink that is silent, refuses, or does not end.
 
     `timeout_ms`: of a request to the sink. Every method raises Stopped once it is over.

@@ -68,7 +68,7 @@ class Ledger(Closeable):
     ) -> None:
         self._engine = engine
         self._dialect = dialect
-        self._retry_budget = RetryBudget(dialect, retry_budget_s, sleep)
+        self._retry_budget = LedgerRetryBudget(dialect, retry_budget_s, sleep)
         self._new_key = new_key
         one_connection = isinstance(engine.pool, sa.pool.StaticPool)
         self._one_at_a_time = RLock() if one_connection else nullcontext()
@@ -241,7 +241,7 @@ class Transient(Exception):
         self.lost = error.connection_invalidated
 
 
-class RetryBudget:
+class LedgerRetryBudget:
     """An attempt on the database, repeated until it is known to stand, or given up with its reason.
 
     The budget of a ledger, and the errors that it takes for passing. Thread-safe.

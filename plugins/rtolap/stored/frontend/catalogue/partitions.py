@@ -36,10 +36,11 @@ Wanted = Callable[[DefinedTable, int, Sequence[PartitionRange]], Sequence[Partit
 
 
 class Partitions:
-    """All calls are thread-safe, and raise NotLeader where somebody else is master.
+    """The partitions of tables. Thread-safe; every call raises NotLeader on a front end that is not master.
 
-    `nodes`: the names of the storage nodes that new tablets may go to; `lately`: those with a
-    recent heartbeat, living or not. Both are read with the given connection.
+    Args:
+        nodes: returns the names of the storage nodes that accept new tablets.
+        lately: returns the nodes with a recent heartbeat, living or not. Both read with the given connection.
     """
 
     def __init__(

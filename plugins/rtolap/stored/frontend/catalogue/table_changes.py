@@ -35,8 +35,12 @@ _REFUSALS = (DefinitionError, NotFound, Refused)
 
 
 class Made(msgspec.Struct, frozen=True):
-    """The result of a change. `owing`: the tables whose pending tasks are to be sent; `table`: as it is
-    afterwards, None where there is none; `refused`: the error, as `RtolapError.to_dict`.
+    """The result of a change.
+
+    Attributes:
+        owing: the tables whose pending tasks must be sent.
+        table: the table after the change; None where there is none.
+        refused: the error, as `RtolapError.to_dict` returns it; None after a success.
     """
 
     owing: tuple[int, ...] = ()

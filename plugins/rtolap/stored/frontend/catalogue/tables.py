@@ -40,13 +40,15 @@ RESERVED = ("rtolap", "information_schema")  # SQL has cubes and lookups in the 
 
 
 class Catalogue:
-    """All calls are thread-safe; those that change something raise NotLeader where somebody else is master.
+    """The databases and tables. Thread-safe; changes raise NotLeader on a front end that is not master.
 
-    `request_id`: a change that comes again under the id of its first time is not made again, and is answered
-    as it was then; Refused where the id was another change's.
+    A change with a `request_id` is made once: a repetition gets the first answer. It is Refused where the id
+    belongs to another change.
 
-    `nodes`: the names of the storage nodes that new tablets may go to; `lately`: those with a recent
-    heartbeat, which get replicas where too few are up. Both are read with the given connection.
+    Args:
+        nodes: returns the names of the storage nodes that accept new tablets.
+        lately: returns the nodes with a recent heartbeat, which get replicas where too few nodes are up. Both
+            read with the given connection.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ from rtolap.stored.frontend.catalogue.read_views import TableEntry
 from rtolap.stored.frontend.loads.body_pipe import BodyPipe
 from rtolap.stored.frontend.loads.distribution import Distribution, Writer
 from rtolap.stored.frontend.loads.load import LoadServices
-from rtolap.stored.frontend.loads.load_statistics import Phase, Progress
+from rtolap.stored.frontend.loads.load_statistics import LoadProgress, Phase
 from rtolap.stored.frontend.loads.request import LoadRequest
 
 INTERVAL_S = 0.2
@@ -64,7 +64,7 @@ class GroupCommit:
         self._changed = Condition()
 
     def run(self, request: LoadRequest, pipe: BodyPipe) -> LoadAnswer:
-        progress = Progress("", request.comment)
+        progress = LoadProgress("", request.comment)
         deadline_s = time.monotonic() + request.timeout_ms / 1000
         reading = self._services.reading(request, pipe, progress, deadline_s)
         try:
@@ -110,7 +110,7 @@ class GroupCommit:
 
     def _carry_out(self, request: LoadRequest, group: _Group) -> LoadAnswer:
         label = f"group_commit_{uuid.uuid4().hex}"
-        progress = Progress(label)
+        progress = LoadProgress(label)
         # what one of them has asked for, a timeout say, is not for all
         own = LoadRequest(db=request.db, table=request.table, label=label)
         try:

@@ -32,9 +32,14 @@ class RowNodes(Protocol):
 
 
 class NodeSender:
-    """`offer` rows, then `end`; or `cancel`. `failure`: why the node is left behind, `answer`: what it has.
+    """Sends rows to a node: call `offer` with rows, then `end`; or `cancel`.
 
-    A single batch may be larger than `bytes_max`: it is then alone in the queue.
+    Attributes:
+        failure: why the node is left out; None while it is not.
+        answer: what the node has stored; None before its answer.
+
+    Args:
+        bytes_max: the bound of the queue. A single larger batch is alone in the queue.
     """
 
     def __init__(

@@ -30,8 +30,13 @@ _SHOWN_CHARS_MAX = 80
 
 
 class Decoded(NamedTuple):
-    """`rows` in the order of the records, with the table's columns in its order. `events`: how many records
-    are no control records, refused ones among them."""
+    """Decoded records.
+
+    Attributes:
+        rows: the rows in the order of the records, with the table's columns in its order.
+        rejects: the refused records.
+        events: the number of records that are no control records, refused ones among them.
+    """
 
     rows: pa.RecordBatch
     rejects: Rejects
