@@ -37,12 +37,12 @@ class Refusals:
     def __init__(self, rows_max: int) -> None:
         self.count = 0
         self._rows_max = rows_max
-        self._kept: list[tuple[int, str, str]] = []
+        self._shown: list[tuple[int, str, str]] = []
 
     @property
     def room(self) -> int:
         """Return how many more rows are kept."""
-        return max(self._rows_max - len(self._kept), 0)
+        return max(self._rows_max - len(self._shown), 0)
 
     def add_rejected(
         self, numbers: Longs, texts: Callable[[Longs], list[str]], at: Longs, reasons: list[str]
@@ -50,13 +50,13 @@ class Refusals:
         """Rows `at` of those that `numbers` and `texts` know; `reasons` of at least the first `room`."""
         self.count += len(at)
         at = at[: self.room]
-        kept = zip(numbers[at].tolist(), texts(at), reasons, strict=False)
-        self._kept += [(number, text[:TEXT_CHARS_MAX], reason) for number, text, reason in kept]
+        shown = zip(numbers[at].tolist(), texts(at), reasons, strict=False)
+        self._shown += [(number, text[:TEXT_CHARS_MAX], reason) for number, text, reason in shown]
 
     def rejected(self) -> Rejected | None:
         if not self.count:
             return None
-        columns = [list(column) for column in zip(*sorted(self._kept), strict=True)] or [[], [], []]
+        columns = [list(column) for column in zip(*sorted(self._shown), strict=True)] or [[], [], []]
         rows = pa.RecordBatch.from_arrays(
             [pa.array(column, kind.type) for column, kind in zip(columns, REJECTED, strict=True)],
             schema=REJECTED,

@@ -38,18 +38,18 @@ def decode_body(
     takes the body to see). Corrupted: the body is not what its headers say. TooLarge: it is larger than it
     may be. Nothing of a body that raises may be loaded. Close the iterator when it is not read to its end.
     """
-    with ExitStack() as held:
+    with ExitStack() as opened:
 
         @cache
         def engine() -> Engine:
             engine_of_load = Engine(settings.expression_memory_bytes_max, options.timezone)
-            held.callback(engine_of_load.close)
+            opened.callback(engine_of_load.close)
             return engine_of_load
 
         plan = load_plan(options, schema)
         packed = unpacked(chunks, options.compression, settings)
         if options.format in ("parquet", "orc", "arrow"):
-            body = held.enter_context(open_file(packed, options.format, settings))
+            body = opened.enter_context(open_file(packed, options.format, settings))
             plan = load_plan(options, schema, body.schema.names)
             yield from _typed(body, plan, BodyTarget(plan, options, engine, _types(plan, body.schema)))
             return

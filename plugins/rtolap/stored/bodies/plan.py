@@ -130,21 +130,21 @@ def _missing(column: SchemaColumn) -> Missing:
 def _sequence_source(
     options: LoadOptions, schema: StoredSchema, sources: tuple[str, ...], hidden: frozenset[str]
 ) -> str | None:
-    asked = options.sequence_column
-    if asked is None and HIDDEN_SEQUENCE in hidden and schema.sequence is not None:
-        asked = HIDDEN_SEQUENCE
-    if asked is None:
+    requested = options.sequence_column
+    if requested is None and HIDDEN_SEQUENCE in hidden and schema.sequence is not None:
+        requested = HIDDEN_SEQUENCE
+    if requested is None:
         return None
     if schema.sequence is None:
         raise DefinitionError(
             "header function_column.sequence_col", expected="a table with a sequence column"
         )
-    if asked in sources:
-        return asked
-    if asked == schema.by_id(schema.sequence).name:
+    if requested in sources:
+        return requested
+    if requested == schema.by_id(schema.sequence).name:
         return None  # computed, or a default
     raise DefinitionError(
-        "header function_column.sequence_col", expected=f"one of {', '.join(sources)}", found=asked
+        "header function_column.sequence_col", expected=f"one of {', '.join(sources)}", found=requested
     )
 
 

@@ -152,8 +152,8 @@ class _Rows:
 
     def refuse_deletes(self, name: str) -> None:
         """Refuse the rows with a delete sign, for a table without deletes, rather than add them."""
-        asked = np.asarray(self.signs(name).to_numpy(zero_copy_only=False))
-        self._refuse(asked, lambda _: f"column({name}) asks for a delete, which the table does not allow")
+        requested = np.asarray(self.signs(name).to_numpy(zero_copy_only=False))
+        self._refuse(requested, lambda _: f"column({name}) asks for a delete, which the table does not allow")
 
     def made(self, target: Made, values: pa.Array) -> pa.Array:
         """Conversions of what an expression gives are never strict."""

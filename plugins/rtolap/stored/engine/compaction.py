@@ -199,9 +199,9 @@ def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: TabletSnapshot) ->
     output = Rowset(name, chosen[0].first, chosen[-1].last, outcome.files)
     with core.writing:
         core.check_running(attempted)
-        kept = core.deletes.without([rowset.id for rowset in chosen], snapshot.version)
-        _carry(core.deletes, kept, inputs, output, outcome, snapshot.version)
-        entries = kept.entries()
+        remaining = core.deletes.without([rowset.id for rowset in chosen], snapshot.version)
+        _carry(core.deletes, remaining, inputs, output, outcome, snapshot.version)
+        entries = remaining.entries()
         try:
             meta = core.write_deletes(name, entries) if entries else None  # step 11
         except OSError as error:
@@ -214,7 +214,7 @@ def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: TabletSnapshot) ->
             core.move(folder, rowset_folder(core.root, name))  # step 13
         core.files.put(name, files)
         with core.seeing:
-            core.deletes = kept
+            core.deletes = remaining
             core.state = apply(core.state, record)
         for old in stale:
             core.remove(deletes_file(core.root, old.name))
@@ -247,7 +247,7 @@ def _merge(
 
 def _carry(
     known: Deletes,
-    kept: Deletes,
+    remaining: Deletes,
     inputs: list[FileId],
     output: Rowset,
     outcome: CompactionOutcome,
@@ -262,4 +262,4 @@ def _carry(
         for delete_version, rows in known.since(file_id, version):
             by_version.setdefault(delete_version, BitMap()).update(moved.carry(rows))
     for delete_version in sorted(by_version):
-        kept.add_deleted(delete_version, {target: by_version[delete_version]})
+        remaining.add_deleted(delete_version, {target: by_version[delete_version]})

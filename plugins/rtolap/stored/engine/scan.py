@@ -72,9 +72,9 @@ def scan(
         views = [view for view in views if view.file.may_contain(hashes).any()]
     tables = _merged(views, schema, wanted, before, settings) if merging else _plain(views, wanted, predicate)
     for table in tables:
-        kept = table if predicate is None else table.filter(mask(table, predicate))
-        if kept.num_rows:
-            yield from kept.select(names).combine_chunks().to_batches()
+        selected = table if predicate is None else table.filter(mask(table, predicate))
+        if selected.num_rows:
+            yield from selected.select(names).combine_chunks().to_batches()
 
 
 def _plain(

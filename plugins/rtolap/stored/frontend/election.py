@@ -106,10 +106,10 @@ class Election:
             return lease.until_ms > self._ledger.now_ms(connection)
 
         lease = self._leases.current(MASTER)
-        held = lease is not None and self._ledger.read(
+        is_running = lease is not None and self._ledger.read(
             "see whether the lease still runs", lambda connection: running(connection, lease)
         )
-        self._master = Endpoint.of(lease.owner) if lease is not None and held else None
+        self._master = Endpoint.of(lease.owner) if lease is not None and is_running else None
         return False
 
     def master(self) -> Endpoint:

@@ -72,7 +72,7 @@ class LoadJobRun:
         self._sink = sink
         self._resources = resources
         _of_sink(self.columns.refresh)
-        self._labels_kept = _of_sink(sink.keeps_labels)
+        self._labels_retained = _of_sink(sink.keeps_labels)
         self.window = Window(
             self.loader.parallel + 1, ordered=lambda: self.columns.target.ordered, now_s=clock.monotonic_s
         )
@@ -82,7 +82,7 @@ class LoadJobRun:
             records,
             ownership,
             sink,
-            labels_kept=self._labels_kept,
+            labels_retained=self._labels_retained,
             visible=self.visible,
             left=config.left,
         )
@@ -97,7 +97,7 @@ class LoadJobRun:
             self.columns,
             self.progress,
             self.visible,
-            labels_kept=self._labels_kept,
+            labels_retained=self._labels_retained,
         )
 
     def settle_once(

@@ -77,15 +77,15 @@ class PartitionRole:
         self._made_count = 0
         self._until_ms: int | None = None
         self._checked_ms: int | None = None
-        self._trouble = ""
+        self._last_error = ""
 
     @property
     def status(self) -> PartitionsStatus:
         with self._lock:
-            state = "failing" if self._trouble else "starting" if self._checked_ms is None else "kept"
+            state = "failing" if self._last_error else "starting" if self._checked_ms is None else "kept"
             return PartitionsStatus(
                 state=state,
-                last_error=self._trouble,
+                last_error=self._last_error,
                 made=tuple(self._made),
                 made_count=self._made_count,
                 until_ms=self._until_ms,
@@ -121,9 +121,9 @@ class PartitionRole:
             log.exception("the partitions of %s cannot be kept", self._loader.table)
             problem = f"unexpected: {error!r}"
         with self._lock:
-            if problem and problem != self._trouble:
+            if problem and problem != self._last_error:
                 log.error("partitions of %s.%s: %s", self._loader.database, self._loader.table, problem)
-            self._trouble = problem
+            self._last_error = problem
             if not problem:
                 self._checked_ms = self._clock.now_ms()
         self._tried.set()
@@ -136,7 +136,7 @@ class PartitionRole:
         wanted = near(self._wanted.unit, self._clock.now_ms(), self._wanted.behind, self._wanted.ahead)
         has_time = self._has_time()
         db, table = self._loader.database, self._loader.table
-        troubles: list[str] = []
+        problems: list[str] = []
         present: list[PartitionRange] = []
         with self._open_session() as session:
             known = session.partitions(db, table)
@@ -145,13 +145,13 @@ class PartitionRole:
                     try:
                         session.add_partition(db, table, part, has_time=has_time)
                     except Refused as error:  # this one; others may be taken
-                        troubles.append(str(error))
+                        problems.append(str(error))
                         continue
                     self._note_made(part)
                 present.append(part)
         with self._lock:
             self._until_ms = end_of_row(present, self._clock.now_ms())
-        return "; ".join(dict.fromkeys(troubles))
+        return "; ".join(dict.fromkeys(problems))
 
     def _note_made(self, part: PartitionRange) -> None:
         log.info("partition %s of %s.%s is made", part.name, self._loader.database, self._loader.table)

@@ -180,7 +180,7 @@ class LoaderProcess:
     def _report(self, operator: Operator) -> None:
         while True:
             self._passing(operator.run_once)
-            if problem := operator.trouble:
+            if problem := operator.problem:
                 self.work.progress.error(problem)
             if self._stopping.wait(self._report_s):
                 return

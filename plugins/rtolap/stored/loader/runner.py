@@ -94,8 +94,8 @@ def run(
         process = LoaderProcess(work, operator=operator, partitions=_partitions(work, partition_session))
 
         def status() -> LoaderStatus:
-            asked_ms, log_now = clock.now_ms(), work.log()
-            return status_of(jobs.get(job_id), records.all(job_id), log_now, process, asked_ms)
+            read_ms, log_now = clock.now_ms(), work.log()
+            return status_of(jobs.get(job_id), records.all(job_id), log_now, process, read_ms)
 
         metrics = Metrics("loader")
         measure(metrics, process, status)

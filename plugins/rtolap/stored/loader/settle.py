@@ -55,7 +55,7 @@ class Settler:
         progress: JobProgress,
         visible: Visible,
         *,
-        labels_kept: bool,
+        labels_retained: bool,
         silent_s: float = SILENT_S,
     ) -> None:
         self._loader = loader
@@ -64,7 +64,7 @@ class Settler:
         self._columns = columns
         self._progress = progress
         self._visible = visible
-        self._labels_kept = labels_kept
+        self._labels_retained = labels_retained
         self._retry_budget = BatchRetryBudget(
             self._clock, timeout_ms=loader.sink.timeout_ms, silent_s=silent_s
         )
@@ -77,10 +77,10 @@ class Settler:
             if pending.fails > pending.fails_seen:  # the columns may have changed: that would explain it
                 self._of_sink(self._columns.refresh)
                 pending.fails_seen = pending.fails
-            outcome = self._asked(pending) if pending.must_ask else self._send(pending)
-        except SinkError as trouble:
-            self._progress.error(str(trouble))
-            self._retry_budget.troubled(pending, trouble)
+            outcome = self._resolve(pending) if pending.must_ask else self._send(pending)
+        except SinkError as error:
+            self._progress.error(str(error))
+            self._retry_budget.note_error(pending, error)
             return AttemptOutcome.AGAIN
         pending.silent_since_s = None
         return outcome
@@ -93,7 +93,7 @@ class Settler:
         except RtolapError as error:
             raise SinkError(error) from error
 
-    def _asked(self, pending: Pending) -> AttemptOutcome:
+    def _resolve(self, pending: Pending) -> AttemptOutcome:
         record = pending.record
         state = self._state(record.label)
         sent = self._sent(record, state)
@@ -135,7 +135,7 @@ class Settler:
     def _sent(self, record: OffsetsRecord, state: LoadState) -> Sent:
         if record.attempts == 0:
             return Sent.NEVER
-        if self._labels_kept or state is not LoadState.UNKNOWN:
+        if self._labels_retained or state is not LoadState.UNKNOWN:
             return Sent.LATELY  # the label is remembered
         records = self._records.all(self._ownership.lease.name)
         return sent_when(record, records, self._clock.now_ms(), self._loader.sink, self._state)
@@ -162,7 +162,7 @@ class Settler:
             )
         )
         sent = decoded.rows.num_rows if options.max_filter_ratio == 0 else None
-        loaded = _told(answer, len(decoded.rejects), sent)
+        loaded = _as_recorded(answer, len(decoded.rejects), sent)
         match verdict(answer, two_phase=two_phase):
             case Verdict.LOADED:
                 pending.said = loaded
@@ -200,7 +200,7 @@ class Settler:
             columns=tuple(decoded.rows.schema.names),
             timeout_s=sink.timeout_ms // 1000,
             max_filter_ratio=max(0.0, allowed) / decoded.rows.num_rows,
-            keep_label=self._labels_kept,
+            keep_label=self._labels_retained,
             not_after_ms=self._clock.now_ms() + sink.timeout_ms,
             headers=HEADERS[sink.format],
         )
@@ -238,7 +238,7 @@ class Settler:
         self._preparer.keep_filtered(pending, url, text)
 
 
-def _told(answer: LoadAnswer, refused: int, sent: int | None) -> Loaded:
+def _as_recorded(answer: LoadAnswer, refused: int, sent: int | None) -> Loaded:
     """Return a response as it is recorded. For a label that was taken before it has no numbers: all rows that
     were `sent` are in, unless the sink was free to filter some (None).
     """

@@ -91,8 +91,8 @@ class BatchSource:
         self._clock = clock
         self._start = dict(positions)
         self._sequence = next_sequence
-        self._held: list[Batch] = []
-        self._held_rows = self._held_bytes = 0
+        self._buffered: list[Batch] = []
+        self._buffered_rows = self._buffered_bytes = 0
         self._first_s: float | None = None  # when the batch that is being made began
         self._sealed: _Sealed | None = None
         self._next_check_s = clock.monotonic_s()
@@ -128,8 +128,8 @@ class BatchSource:
         self._poll(min(timeout_s, self._left_s()))
         if self._is_due():
             end = self._consumer.position()
-            self._sealed = _Sealed(dict(self._start), end, content_of(self._held))
-            self._held, self._held_rows, self._held_bytes, self._first_s = [], 0, 0, None
+            self._sealed = _Sealed(dict(self._start), end, content_of(self._buffered))
+            self._buffered, self._buffered_rows, self._buffered_bytes, self._first_s = [], 0, 0, None
             return self._hand_over(self._sealed, 0.0)
         return self._first_s is not None
 
@@ -158,7 +158,7 @@ class BatchSource:
         batch = self._loader.batch
         try:
             polled = self._consumer.poll(
-                batch.rows - self._held_rows, timeout_s, bytes_max=batch.bytes - self._held_bytes
+                batch.rows - self._buffered_rows, timeout_s, bytes_max=batch.bytes - self._buffered_bytes
             )
         except OffsetsGone as error:
             self._confirm_topic()
@@ -181,13 +181,13 @@ class BatchSource:
             self._first_s = self._clock.monotonic_s()
         if len(polled):
             self._epochs = continued(self._epochs, polled.epochs)
-            self._held.append(polled)
-            self._held_rows += len(polled)
-            self._held_bytes += sum(map(len, filter(None, polled.values)))
+            self._buffered.append(polled)
+            self._buffered_rows += len(polled)
+            self._buffered_bytes += sum(map(len, filter(None, polled.values)))
 
     def _is_due(self) -> bool:
         batch = self._loader.batch
-        return self._held_rows >= batch.rows or self._held_bytes >= batch.bytes or self._left_s() <= 0
+        return self._buffered_rows >= batch.rows or self._buffered_bytes >= batch.bytes or self._left_s() <= 0
 
     def _has_passed_offsets(self) -> bool:
         """Offsets without records, those of aborted transactions say, are loaded too: as an empty range."""
@@ -224,18 +224,18 @@ class BatchSource:
             raise truncated(error) from error
         records = self._records.all(self._ownership.lease.name)
         first = first_beyond(records, error)
-        if first is not None and not self._window.hold_from(first):
+        if first is not None and not self._window.freeze_from(first):
             raise Unavailable(
                 f"{error.message}: a batch of it is being tried", action="it is taken back once that is over"
             )
         records = take_back(self._records, self._ownership, records, error)
-        self._window.withdraw_held()
+        self._window.withdraw_frozen()
         log.error("%s; what was read beyond is dropped", error)
         last = records[-1]
         self._start = {**dict.fromkeys(self._start, 0), **last.end_offsets}
         self._sequence = last.sequence_id + 1
         self._epochs = dict(last.end_epochs)
-        self._held, self._held_rows, self._held_bytes = [], 0, 0
+        self._buffered, self._buffered_rows, self._buffered_bytes = [], 0, 0
         self._sealed = self._first_s = None
         self._identity.truncation_settled()
         self._consumer.assign(dict(self._start))

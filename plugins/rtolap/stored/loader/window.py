@@ -72,7 +72,7 @@ class Window:
         self._waiting: dict[int, Pending] = {}
         self._taken: dict[int, Pending] = {}
         self._recovering: set[int] = set()
-        self._held_from = math.inf
+        self._frozen_from = math.inf
         self._changed = threading.Condition()
 
     def add_batch(self, pending: Pending, *, recovered: bool = False) -> None:
@@ -107,18 +107,18 @@ class Window:
             self._waiting[pending.sequence] = self._taken.pop(pending.sequence)
             self._changed.notify_all()
 
-    def hold_from(self, first: int) -> bool:
+    def freeze_from(self, first: int) -> bool:
         """Give out none from number `first` on; return True when none of them is taken any more."""
         with self._changed:
-            self._held_from = first
+            self._frozen_from = first
             return not any(sequence >= first for sequence in self._taken)
 
-    def withdraw_held(self) -> None:
+    def withdraw_frozen(self) -> None:
         """Forget those that are held: they are recorded no more."""
         with self._changed:
-            kept = {number: one for number, one in self._waiting.items() if number < self._held_from}
-            self._waiting, self._held_from = kept, math.inf
-            self._recovering &= kept.keys() | self._taken.keys()
+            remaining = {number: one for number, one in self._waiting.items() if number < self._frozen_from}
+            self._waiting, self._frozen_from = remaining, math.inf
+            self._recovering &= remaining.keys() | self._taken.keys()
             self._changed.notify_all()
 
     def settled(self, pending: Pending) -> None:
@@ -140,7 +140,7 @@ class Window:
         return not self._recovering and len(self._waiting) + len(self._taken) < self._size
 
     def _candidates(self) -> list[Pending]:
-        waiting = [self._waiting[number] for number in sorted(self._waiting) if number < self._held_from]
+        waiting = [self._waiting[number] for number in sorted(self._waiting) if number < self._frozen_from]
         if not self._ordered():
             return waiting
         return waiting[:1] if not self._taken else []
@@ -173,7 +173,7 @@ class BatchRetryBudget:
         self._timeout_ms = timeout_ms
         self._silent_s = silent_s
 
-    def troubled(self, pending: Pending, error: SinkError) -> None:
+    def note_error(self, pending: Pending, error: SinkError) -> None:
         if not error.silent:
             self.failed(pending, str(error))
             return

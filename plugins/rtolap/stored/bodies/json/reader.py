@@ -83,8 +83,8 @@ class JsonReader:
         empty = ~named.any(axis=1)
         if empty.any():
             refuse(dict.fromkeys(places[empty].tolist(), _NO_FIELD))
-            kept = pa.array(~empty)
-            columns = {name: values.filter(kept) for name, values in columns.items()}
+            nonempty = pa.array(~empty)
+            columns = {name: values.filter(nonempty) for name, values in columns.items()}
             places, named = places[~empty], named[~empty]
         absent = {name: ~named[:, at] for at, name in enumerate(columns) if not named[:, at].all()}
         return SourceRows(
@@ -112,8 +112,8 @@ class JsonReader:
         doubtful = np.flatnonzero(_any_null(columns, len(texts)))
         if len(doubtful):
             documents = pa.array([texts[row] for row in doubtful.tolist()], pa.string())
-            asked = self._engine().query(self._exists, [documents])[0]
-            named[doubtful] = np.asarray(asked.flatten().to_numpy(zero_copy_only=False)).reshape(-1, width)
+            found = self._engine().query(self._exists, [documents])[0]
+            named[doubtful] = np.asarray(found.flatten().to_numpy(zero_copy_only=False)).reshape(-1, width)
         self._patch(columns, texts)
         return columns, named
 

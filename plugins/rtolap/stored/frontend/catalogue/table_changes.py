@@ -55,14 +55,14 @@ class ChangeRequest(msgspec.Struct, frozen=True):
     fingerprint: str
 
     @classmethod
-    def of(cls, request_id: str | None, *asked: object) -> ChangeRequest | None:
+    def of(cls, request_id: str | None, *arguments: object) -> ChangeRequest | None:
         """Return the identity of the request; None without an id.
 
         A repetition without an id is a change of its own.
         """
         if request_id is None:
             return None
-        return cls(request_id, sha256(msgspec.json.encode(asked)).hexdigest())
+        return cls(request_id, sha256(msgspec.json.encode(arguments)).hexdigest())
 
 
 class TableChanges:
@@ -91,12 +91,12 @@ class TableChanges:
                 f"note the refusal of: {purpose}", request, lambda connection, now_ms: refused
             )
         for table_id in outcome.owing:
-            self._tell(table_id)
+            self._send_tasks(table_id)
         if outcome.refused is not None:
             raise from_dict(outcome.refused)
         return outcome.table
 
-    def _tell(self, table_id: int) -> None:
+    def _send_tasks(self, table_id: int) -> None:
         """The change stands: what goes wrong here is no word about it. Above all it must not send the caller
         to the next master, where a request without an id would be made a second time."""
         try:

@@ -109,8 +109,8 @@ def without_majority(replicas: Collection[Replica], owed: Collection[PendingTabl
     Pure.
     """
     parts = {task.part for task in owed if task.kind == "create"}
-    asked = [replica for replica in replicas if replica.tablet.partition.name in parts]
-    return not on_majority(asked, owed, {replica.node for replica in asked})
+    requested = [replica for replica in replicas if replica.tablet.partition.name in parts]
+    return not on_majority(requested, owed, {replica.node for replica in requested})
 
 
 def on_majority(

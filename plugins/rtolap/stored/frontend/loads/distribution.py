@@ -123,7 +123,7 @@ class Distribution:
 
     def _split(self, rows: pa.RecordBatch) -> RoutedBatch:
         routed = self._routing.split(rows)
-        wanted = () if self._only else self._kept(routed.absent)
+        wanted = () if self._only else self._worth_creating(routed.absent)
         if not wanted:
             return routed
         table = self._table.definition
@@ -157,7 +157,7 @@ class Distribution:
     def _until_s(self) -> float:
         return min(self._deadline_s, time.monotonic() + NODES_WAIT_S)
 
-    def _kept(self, absent: tuple[PartitionRange, ...]) -> tuple[PartitionRange, ...]:
+    def _worth_creating(self, absent: tuple[PartitionRange, ...]) -> tuple[PartitionRange, ...]:
         """Return the absent partitions that are worth looking up: retention would not drop them at once."""
         policy = self._table.definition.partitions
         if policy is None or not absent:

@@ -113,10 +113,10 @@ class ErrorFiles:
             return 0
         files = sorted(_looked_at(self._folder.iterdir()))
         too_much = sum(size for _, size, _ in files) - self._bytes_max
-        oldest_kept_s = time.time() - self._keep_s
+        retained_from_s = time.time() - self._keep_s
         gone = 0
         for modified_s, size, path in files:
-            if modified_s >= oldest_kept_s and too_much <= 0:
+            if modified_s >= retained_from_s and too_much <= 0:
                 break
             path.unlink(missing_ok=True)
             too_much -= size

@@ -70,7 +70,7 @@ class GroupCommit:
         try:
             table = self._tables.catalogue.table_to_load(request.db, request.table)
             distribution = Distribution(self._tables.catalogue, table, request.options, deadline_s)
-            parts = _held(reading.parts(distribution))
+            parts = _collected(reading.parts(distribution))
             check_ratio(progress.counts, request.options.max_filter_ratio)
         except RtolapError as error:
             reading.close()
@@ -136,13 +136,13 @@ class GroupCommit:
         return self._committing.commit(transaction, written, progress)
 
 
-def _held(batches: Iterator[tuple[RoutedPart, ...]]) -> list[RoutedPart]:
+def _collected(batches: Iterator[tuple[RoutedPart, ...]]) -> list[RoutedPart]:
     """Return all rows of one load. Raises TooLarge when they are too large to wait in memory."""
     parts: list[RoutedPart] = []
-    held = 0
+    collected_bytes = 0
     for batch in batches:
-        held += sum(part.rows.nbytes for part in batch)
-        if held > GROUP_BYTES_MAX:
+        collected_bytes += sum(part.rows.nbytes for part in batch)
+        if collected_bytes > GROUP_BYTES_MAX:
             raise TooLarge(
                 "a load is too large for group commit",
                 expected=f"at most {GROUP_BYTES_MAX} bytes of rows",

@@ -54,7 +54,7 @@ class Publisher:
         self._mastership = mastership
         self._participants = participants
         self._for_each = for_each
-        self._told: dict[int, set[str]] = {}  # aborts that are owed: nodes that need not be told again
+        self._acknowledged: dict[int, set[str]] = {}  # pending aborts: the nodes that have answered
 
     def publish_committed(self) -> tuple[int, ...]:
         """Make visible what can be: the ids of the transactions. Some may have to wait for nodes; one that
@@ -94,9 +94,9 @@ class Publisher:
     def tell_aborts(self) -> int:
         """Have nodes drop what was aborted; the number of transactions of which all have answered."""
         owed = self._ledger.read("read whose abort is to be told", rows.owing_abort)
-        self._told = {each.txn_id: self._told.get(each.txn_id, set()) for each in owed}
+        self._acknowledged = {each.txn_id: self._acknowledged.get(each.txn_id, set()) for each in owed}
         asking = NodeCalls()
-        return sum(self._tell_abort(transaction, asking) for transaction in owed)
+        return sum(self._send_abort(transaction, asking) for transaction in owed)
 
     def _published(self, transaction: Transaction, asking: NodeCalls) -> bool:
         try:
@@ -124,12 +124,12 @@ class Publisher:
                 if any(tablet.partition == partition for tablet in tablets[node])
             }
             own_tablets = frozenset(tablets[node])
-            held = asking.ask(
+            published = asking.ask(
                 node,
                 "publish",
                 lambda: self._participants.publish(node, transaction.txn_id, wanted, own_tablets),
             )
-            return held or frozenset()  # it is caught up when it is back
+            return published or frozenset()  # it is caught up when it is back
 
         nodes = sorted(tablets)
         holders = dict(zip(nodes, self._for_each(ask, nodes), strict=True))
@@ -175,9 +175,9 @@ class Publisher:
                     found=partition_rows.versions(connection, partition),
                 )
         rows.move(connection, present.txn_id, TransactionState.COMMITTED, after, finished_at_ms=now_ms)
-        for node, held in holders.items():
+        for node, published in holders.items():
             for partition, version in plan.versions.items():
-                buckets = [tablet.bucket for tablet in held if tablet.partition == partition]
+                buckets = [tablet.bucket for tablet in published if tablet.partition == partition]
                 if buckets:
                     partition_rows.reached(connection, node, partition, buckets, version)
         return True
@@ -207,7 +207,7 @@ class Publisher:
         )
         return replica.version if reached is None else reached  # asked again with the next round
 
-    def _tell_abort(self, transaction: Transaction, asking: NodeCalls) -> bool:
+    def _send_abort(self, transaction: Transaction, asking: NodeCalls) -> bool:
         nodes = self._ledger.read(
             "read where tables are kept",
             lambda connection: partition_rows.nodes_of(connection, transaction.db, transaction.tables),
@@ -219,16 +219,16 @@ class Publisher:
 
         # All of them, whoever does not answer, because rows that nobody needs take room; but each only once,
         # because one node may be away for long.
-        told_nodes = self._told[transaction.txn_id]
+        acknowledged = self._acknowledged[transaction.txn_id]
         for node in nodes:
-            if node not in told_nodes and asking.ask(node, "abort", functools.partial(abort_on, node)):
-                told_nodes.add(node)
-        if not told_nodes.issuperset(nodes):
+            if node not in acknowledged and asking.ask(node, "abort", functools.partial(abort_on, node)):
+                acknowledged.add(node)
+        if not acknowledged.issuperset(nodes):
             return False  # owed, and told again with the next round
 
         def work(connection: Connection) -> None:
             self._mastership.fence(connection)
-            rows.abort_is_told(connection, transaction.txn_id)
+            rows.clear_abort_pending(connection, transaction.txn_id)
 
         self._ledger.write("note that an abort was told", type(None), work)
         return True

@@ -19,7 +19,7 @@ from rtolap.stored.metastore.records import Replica, Tablet
 
 log = logging.getLogger(__name__)
 
-_Held = Mapping[str, Mapping[Tablet, int]]  # node that answers -> what it has
+_StoredVersions = Mapping[str, Mapping[Tablet, int]]  # node that answers -> what it has
 
 
 class Rebuilding:
@@ -40,27 +40,27 @@ class Rebuilding:
 
         # Before the nodes are asked: a version never falls, so who has less now has lost something.
         replicas = self._ledger.read("read what nodes are to have", work)
-        held = self._ask({replica.node for replica in replicas})
+        stored = self._ask({replica.node for replica in replicas})
         lost = [
             replica
             for replica in replicas
-            if replica.node in held and held[replica.node].get(replica.tablet, 0) < replica.version
+            if replica.node in stored and stored[replica.node].get(replica.tablet, 0) < replica.version
         ]
-        return sum(self._rebuild(replica, held) for replica in lost)
+        return sum(self._rebuild(replica, stored) for replica in lost)
 
-    def _ask(self, nodes: Collection[str]) -> _Held:
+    def _ask(self, nodes: Collection[str]) -> _StoredVersions:
         asking = NodeCalls()
-        held = {
+        stored = {
             node: asking.ask(node, "what it has", functools.partial(self._participants.versions, node))
             for node in sorted(nodes)
         }
-        return {node: versions for node, versions in held.items() if versions is not None}
+        return {node: versions for node, versions in stored.items() if versions is not None}
 
-    def _rebuild(self, replica: Replica, held: _Held) -> bool:
+    def _rebuild(self, replica: Replica, stored: _StoredVersions) -> bool:
         node, tablet = replica.node, replica.tablet
         sources = [
             other
-            for other, versions in held.items()
+            for other, versions in stored.items()
             if other != node and versions.get(tablet, 0) >= replica.version
         ]
         if not sources:

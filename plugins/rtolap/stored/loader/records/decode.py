@@ -112,8 +112,8 @@ class RecordDecoder:
         places = np.flatnonzero(is_event & (lengths >= 0) & (lengths <= self._bytes_max))
         if len(places) == len(values):
             return [value for value in values if value is not None], places
-        kept = [value for place in places.tolist() if (value := values[place]) is not None]
-        return kept, places
+        present = [value for place in places.tolist() if (value := values[place]) is not None]
+        return present, places
 
     def _leaf(self, column: TargetColumn) -> Leaf:
         kind = column.type
