@@ -5,7 +5,7 @@ JSON, an object, with known names?), the columnar one (see `json_reader`), and t
 A chunk with a bad record costs about twice what a good one does, whatever the others hold: the record is
 found by strict reading one by one, and the rest stays columnar.
 
-The type of a record for a strict reader: its names, or the kinds of its values. No value is kept.
+The type of a record for a strict reader: its names, or the kinds of its values. No value is stored.
 
 A shape only sorts out: whether a record is accepted is decided by the columnar reader and the classifier.
 """

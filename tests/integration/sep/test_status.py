@@ -23,14 +23,14 @@ from rtolap.sep.status.model import DISABLED, NO_SINKS, NOTHING, STANDING, Queue
 from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.summary import summarize
 from rtolap.sep.status.tables import slept
-from rtolap.sep.status.wait import due_logs, wait_delivered
+from rtolap.sep.status.wait import DueLogs, due_logs, wait_delivered
 from rtolap.stack.process import ManagedProcess
 from typer.testing import CliRunner
 
 from tests.support.hbase import mutations
 from tests.support.hbase.client import HBaseClient
 from tests.support.sep.consumer_harness import RunningConsumer, running_consumer
-from tests.support.waiting import patience_s, until
+from tests.support.waiting import result_of, until
 
 pytestmark = pytest.mark.integration
 
@@ -92,6 +92,13 @@ class Followed:
         """Register the ports again where a busy machine has lost the session, as a process of ours does."""
         for registration in self._registrations:
             registration.register()
+
+    def wait_delivered(self, due: DueLogs) -> None:
+        def attempt() -> None:
+            self.renew()
+            wait_delivered(self.sources.znodes, due, timeout_s=1, poll_s=0.1)
+
+        result_of(attempt, NotYet, timeout_s=60)
 
     def is_delivered(self, *consumers: RunningConsumer) -> bool:
         self.renew()
@@ -176,14 +183,10 @@ def test_with_nothing_to_do_every_queue_says_so_and_since_when(followed: Followe
     with followed.consumer() as consumer:
         begun_ms, _ = followed.write()
         due = due_logs(followed.sources.znodes, followed.name)
-        wait_delivered(followed.sources.znodes, due, timeout_s=patience_s(60), poll_s=0.1)
+        followed.wait_delivered(due)
         assert followed.is_delivered(consumer)
-        wait_delivered(  # once more, of logs without a single edit
-            followed.sources.znodes,
-            due_logs(followed.sources.znodes, followed.name),
-            timeout_s=patience_s(60),
-            poll_s=0.1,
-        )
+        # once more, of logs without a single edit
+        followed.wait_delivered(due_logs(followed.sources.znodes, followed.name))
         until(lambda: followed.is_idle() and all(row.logs == 1 for row in followed.look().queues))
         status = followed.look()
         assert (status.servers, status.missing) == (2, ())
@@ -256,7 +259,7 @@ def test_a_failing_listener_leaves_a_queue_of_several_logs_with_progress(followe
         with pytest.raises(NotYet, match="logs in its queues"):
             wait_delivered(followed.sources.znodes, due, timeout_s=1, poll_s=0.1)
         consumer.error = None
-        wait_delivered(followed.sources.znodes, due, timeout_s=patience_s(60), poll_s=0.1)
+        followed.wait_delivered(due)
         assert followed.is_delivered(consumer)
         until(followed.is_idle)
 
@@ -315,7 +318,7 @@ def test_the_queue_of_a_stopped_server_is_shown_as_recovered_until_it_is_deliver
         (summary,) = summarize(followed.look())
         assert (summary.servers, summary.queues, summary.recovered_queues) == (1, 2, 1)
         with followed.consumer() as consumer:
-            wait_delivered(followed.sources.znodes, due, timeout_s=patience_s(60), poll_s=0.1)
+            followed.wait_delivered(due)
             assert followed.is_delivered(consumer)
             until(lambda: not recovered())
         followed.write()

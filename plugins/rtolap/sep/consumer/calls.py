@@ -40,13 +40,13 @@ class Bounds(Protocol):
 
     async def check(self, batch: EditBatch, deadline_s: float) -> NDArray[np.bool_] | None:
         """Return which events are to be set apart, None for none. Raises NotInLog where the source cannot
-        have written an event, Unavailable where that cannot be told now."""
+        have written an event, Unavailable where that is not known now."""
         ...
 
     def close(self) -> None: ...
 
 
-# Takes events that are not to be delivered; returns once they are kept with the reason.
+# Takes events that are not to be delivered; returns once they and the reason are stored.
 SetApart = Callable[[EditBatch, str], Awaitable[None]]
 
 # Outcomes after which a connection has to prove itself again.

@@ -9,7 +9,7 @@ ship its share late, even in one call with later edits of the region, after it c
                  since, see `row_ranges`: delivered, and flagged
     forgotten    comes again as late, and is delivered again
 
-Ids that are used again, as a restored snapshot may do, are told by their write time: an edit that was written
+Ids that are used again, as after a restored snapshot, show by their write time: an edit that was written
 after all that was delivered of its region is no repetition of any.
 """
 

@@ -114,9 +114,10 @@ class Delivery:
         return 0 if memory is None else memory.num_edits
 
     def recover(self) -> None:
-        """Take over. Raises what the journal and the listener do; then nothing was delivered.
+        """Take over from the previous process. If it raises, nothing was delivered.
 
-        NotLeader: this process does not lead, as far as it knows; it would shut out the one that does.
+        Raises NotLeader if this process does not lead, because it would shut out the one that does. Raises
+        what the journal and the listener raise.
         """
         if not self._leads():
             raise NotLeader("another process delivers this subscription")
@@ -144,10 +145,9 @@ class Delivery:
             self._failures, self.last_error, self.resumes_s = 0, None, 0.0
 
     def replay(self, *, skipped: bool = False) -> Replayed:
-        """Deliver the dead letters of rows that are set apart; `skipped`: and those of events that were
-        skipped.
+        """Deliver the dead letters of rows that are set apart; with `skipped`, those of skipped events too.
 
-        Raises NotLeader; Unavailable where it is to be tried again.
+        Raises NotLeader; Unavailable if the replay must be tried again.
         """
         self.replay_due_s = self._clock.monotonic_s() + REPLAY_EVERY_S
         self._ready()
@@ -158,8 +158,10 @@ class Delivery:
         return replayed
 
     def read_again(self, table: str, rows: Sequence[bytes]) -> None:
-        """Have rows of a mirrored table be as HBase has them now. Rows that are set apart are read too, and
-        stay apart. Refused: the listener mirrors no rows."""
+        """Bring rows of a mirrored table to the state that HBase has now.
+
+        Rows that are set apart are read too, and stay apart. Raises Refused if the listener mirrors no rows.
+        """
         if not isinstance(self._listener, MirrorsRows) or not self._listener.mirrors_rows:
             raise Refused("the listener mirrors no rows", expected="a unique table of stored tables")
         self._ready()
@@ -168,8 +170,10 @@ class Delivery:
             log.warning("row %r of %s is not taken: %s", row, table, reason)
 
     def set_apart(self, batch: EditBatch, reason: str) -> None:
-        """Keep events as dead letters without a memory of them: an edit that comes under their ids is new.
-        Raises NotLeader; Unavailable where it is to be tried again."""
+        """Write events to the dead letters without remembering them: an edit with the same id counts as new.
+
+        Raises NotLeader; Unavailable if it must be tried again.
+        """
         self._ready()
         reasons = dict.fromkeys(range(batch.num_events), reason)
         for some, columns in letters_skipped(
@@ -183,7 +187,7 @@ class Delivery:
         self._journal.close()
 
     def _is_due(self, call: Call) -> bool:
-        """Answer it at once where nothing is to be begun."""
+        """Return True if the call is to be served; otherwise answer it at once."""
         if self.stopped is not None:
             call.answer(Refused(f"delivery was stopped: {self.stopped}"))
         elif self._clock.monotonic_s() >= call.deadline_s:

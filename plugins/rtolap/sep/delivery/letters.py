@@ -134,10 +134,7 @@ def _parts(event: dict[str, Any], cells: list[dict[str, Any]], part_bytes: int) 
 
 
 def read_letters(consumer: StreamConsumer, start: int, end: int) -> Iterator[Letters]:
-    """Return the letters of partition 0 between the offsets, some at a time.
-
-    Corrupted: one cannot be read.
-    """
+    """Yield the letters of partition 0 between the offsets, some at a time. Raises Corrupted."""
     consumer.assign({0: start})
     whole: list[tuple[int, _Event]] = []
     open_parts: list[bytes] = []

@@ -2,7 +2,7 @@
 
     retry   after a pause that doubles from 1 s to a minute; after `apart_after_s` its row is set apart: it
             and later events of the row go to the dead letters, in order, and are replayed from there
-    skip    kept as a dead letter after so many tries; then it counts as delivered
+    skip    a dead letter after so many tries; then it counts as delivered
     stop    after so many tries nothing more is taken, until a person starts the subscription again
 
 Only tries of an event alone count: an event that failed in company is tried alone the next time, so that its
@@ -31,7 +31,7 @@ Verdict = Literal["again", "give up", "set apart"]
 
 
 class PoisonPolicy(NamedTuple):
-    """What happens to an event that keeps failing.
+    """The treatment of events that keep failing.
 
     Attributes:
         tries: the number of tries before `skip` and `stop` act.

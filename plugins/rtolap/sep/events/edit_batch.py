@@ -59,8 +59,12 @@ class CellType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EditBatch:
-    """`events` has EVENTS_SCHEMA, and LATE_FIELD behind it where a Python listener gets them; `cells` has
-    CELLS_SCHEMA. `first_cell` and `event` refer to each other."""
+    """Events and their cells. `first_cell` and `event` refer to each other.
+
+    Attributes:
+        events: by EVENTS_SCHEMA; a Python listener gets LATE_FIELD behind it.
+        cells: by CELLS_SCHEMA.
+    """
 
     events: pa.RecordBatch
     cells: pa.RecordBatch

@@ -18,7 +18,11 @@ DEFAULT_PARENT = "/hbase"
 
 
 class ClusterKey(msgspec.Struct, frozen=True):
-    """`zookeeper`: host:port of each server of the ensemble, separated by commas."""
+    """The address of an HBase cluster.
+
+    Attributes:
+        zookeeper: host:port of each server of the ensemble, separated by commas.
+    """
 
     zookeeper: str
     parent: str = DEFAULT_PARENT

@@ -25,7 +25,11 @@ _CREATED_MS = re.compile(r"\.(\d+)(?:\.syncrep)?$")
 
 
 class QueueId(msgspec.Struct, frozen=True, order=True):
-    """`former_servers`: those that are gone, the first owner first; none: the server's own queue."""
+    """The name of a replication queue.
+
+    Attributes:
+        former_servers: failed owners, the first one first; empty for the server's own queue.
+    """
 
     peer: str
     former_servers: tuple[ServerName, ...] = ()
@@ -70,7 +74,12 @@ class QueuedLog(msgspec.Struct, frozen=True):
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """`server` ships it; `logs` in the order in which they are shipped, the current one first."""
+    """A replication queue.
+
+    Attributes:
+        server: the server that ships it.
+        logs: in the order in which they are shipped, the current one first.
+    """
 
     server: ServerName
     id: QueueId

@@ -83,7 +83,11 @@ class RowCells:
 
 @dataclass(frozen=True, slots=True)
 class ScannedRows:
-    """`is_end`: the region has no further row."""
+    """Rows of a scan.
+
+    Attributes:
+        is_end: True if the region has no further row.
+    """
 
     counts: list[int]
     block: bytes

@@ -55,8 +55,10 @@ class CallableListener:
 
 
 class Lanes:
-    """`process` takes a batch of events of one lane, with the column `late`; what it raises means that the
-    batch is due again."""
+    """Calls `process` with batches of events, which have the column `late`; a row is always in the same lane.
+
+    If `process` raises, the batch is due again.
+    """
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class Lanes:
                 self._process(own.slice(begun, len(some)))
             except Unavailable as error:
                 return error
-            except Exception as error:  # noqa: BLE001 a user's code may raise anything; it is told and kept
+            except Exception as error:  # noqa: BLE001 a user's code may raise anything; it is reported
                 reason = f"{type(error).__name__}: {error}"[:REASON_CHARS_MAX]
                 for place in some.tolist():
                     outcome.failures[place] = Failure(reason, alone=len(some) == 1)

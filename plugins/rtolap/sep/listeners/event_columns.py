@@ -41,7 +41,11 @@ class ColumnSource(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnarEvents:
-    """`refused`: events with a value that is not of its declared type, and why, by place."""
+    """Events as columns.
+
+    Attributes:
+        refused: the events with a value that is not of its declared type, by place, with the reasons.
+    """
 
     columns: dict[str, pa.Array]
     refused: dict[int, str]

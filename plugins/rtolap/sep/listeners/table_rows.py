@@ -63,7 +63,11 @@ class TableLoad:
 
 @dataclass(frozen=True)
 class PreparedRows:
-    """`refused`: events of which there is no row, and why, by place."""
+    """Rows for a table.
+
+    Attributes:
+        refused: the events that yield no row, by place, with the reasons.
+    """
 
     loads: list[TableLoad]
     refused: dict[int, str] = field(default_factory=dict)

@@ -44,7 +44,11 @@ Ask = Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
 
 
 class Difference(NamedTuple):
-    """`unreadable`: HBase has a value that is not of its declared type, so no table can have the row."""
+    """A row that differs.
+
+    Attributes:
+        unreadable: True if HBase has a value that is not of its declared type, so no table can have the row.
+    """
 
     table: str
     row: bytes

@@ -115,7 +115,7 @@ def _queue_status(queue: Queue, sizes: LogSizes | None) -> QueueStatus:
 
 
 def _with_sizes(row: QueueStatus, queue: Queue, sizes: LogSizes) -> QueueStatus:
-    """Add the sizes of its logs. Of one whose size is not told whole it is at least what was read of it."""
+    """Add the sizes of the logs. A size that is known in part is at least what was read."""
     partly_sized = frozenset() if sizes.is_exact_while_written else queue.open_logs
     found = {log.name: sizes.bytes_by_log.get(log.name) for log in queue.logs}
     known = {
@@ -213,7 +213,7 @@ def _sizes(sources: ReplicationSources, missing: list[MissingSource]) -> LogSize
 
 def _pages(sources: ReplicationSources, reports: ServerReports, missing: list[MissingSource]) -> JmxPages:
     if sources.jmx is None:
-        missing.append(MissingSource("JMX", "it was not asked for"))
+        missing.append(MissingSource("JMX", "it was not requested"))
         return JmxPages({}, {})
     pages = sources.jmx.read(reports.info_ports)
     missing += pages.missing

@@ -16,7 +16,7 @@ STANDING = "calls fail or hang: none was confirmed since the look before"
 
 
 class MissingSource(msgspec.Struct, frozen=True):
-    """A source that could not be asked, and the reason: some columns are empty for it."""
+    """A source that could not be read, and the reason. Its columns are empty."""
 
     source: str
     reason: str
@@ -120,7 +120,7 @@ def reason_of(
     before: QueueStatus | None = None,
     peer_before: PeerStatus | None = None,
 ) -> str | None:
-    """None while edits are shipped, and where it cannot be told.
+    """None while edits are shipped, and where the reason is not known.
 
     `before`: the same queue a look earlier; without one nothing is said of progress.
     """

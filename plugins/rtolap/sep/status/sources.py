@@ -82,7 +82,11 @@ class LogSizes(NamedTuple):
 
 
 class WalSizes:
-    """`root_dir`: HBase's `hbase.rootdir`, or `hbase.wal.dir` where that is set, a URI of `object_store`."""
+    """Reads the sizes of write-ahead logs.
+
+    Args:
+        root_dir: HBase's `hbase.rootdir`, or `hbase.wal.dir` where that is set, as a URI of `object_store`.
+    """
 
     def __init__(self, root_dir: str) -> None:
         address = resolve(root_dir)
@@ -121,7 +125,11 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerReports(msgspec.Struct, frozen=True):
-    """`info_ports`: by server, of those that serve their pages and JMX."""
+    """The load reports of region servers.
+
+    Attributes:
+        info_ports: the ports of pages and JMX, of the servers that have one.
+    """
 
     reports: dict[QueueKey, LoadReport]
     info_ports: dict[str, int]

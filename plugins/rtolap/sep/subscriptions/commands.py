@@ -1,5 +1,7 @@
-"""Commands of users: create, pause, resume, drop. A subscription that is half made or half removed is
-finished first, whichever command comes next; `drop` undoes one that is half made."""
+"""Commands of users: create, pause, resume, drop.
+
+Each command first finishes a subscription that is half made or half removed; `drop` undoes a half made one.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ from rtolap.sep.subscriptions.steps import is_peer_of, wanted_peer
 
 
 def create(source: SourceCluster, subscription: Subscription, now_ms: int) -> SubscriptionRecord:
-    """Return it as it is kept. One of the same definition stays as it is, paused or not.
+    """Create a subscription and return its record. A subscription of the same definition stays as it is.
 
-    Raises DefinitionError; AlreadyExists where the name is that of another subscription or peer.
+    Raises DefinitionError; AlreadyExists where the name belongs to another subscription or peer.
     """
     validate_subscription(subscription)
     read = records.find(source.store, subscription.name)
@@ -51,19 +53,19 @@ def create(source: SourceCluster, subscription: Subscription, now_ms: int) -> Su
 
 
 def pause(source: SourceCluster, name: str) -> None:
-    """HBase keeps what is written meanwhile, and ships it after `resume`. Raises NotFound."""
+    """Pause a subscription. HBase retains new edits, and ships them after `resume`. Raises NotFound."""
     _settled(source, name)
     source.master.disable_peer(name)
 
 
 def resume(source: SourceCluster, name: str) -> None:
-    """Raises NotFound."""
+    """Let HBase ship again. Raises NotFound."""
     _settled(source, name)
     source.master.enable_peer(name)
 
 
 def drop(source: SourceCluster, name: str) -> None:
-    """Remove the peer and then the nodes. Edits that were not delivered yet never are. Raises NotFound."""
+    """Remove the peer and then the nodes. Edits that are not delivered yet are lost. Raises NotFound."""
     if name not in source.store.children(ROOT):  # what is left of one, too
         records.load(source.store, name)
     steps.remove(source, name)
@@ -95,7 +97,7 @@ def scope_warnings(source: SourceCluster, subscription: Subscription) -> list[st
 
 
 def followed_tables(subscription: Subscription, known: Iterable[str]) -> list[str]:
-    """Return which of the tables that HBase has are followed, those that are named first."""
+    """Return the tables of HBase that the subscription follows, those that it names first."""
     if not subscription.follows_everything:
         namespaces = set(subscription.namespaces)
         others = [table for table in known if _namespace(table) in namespaces]
@@ -127,7 +129,7 @@ def _settled(source: SourceCluster, name: str) -> SubscriptionRecord:
 
 
 def _check_peer(source: SourceCluster, subscription: Subscription) -> None:
-    """Raises AlreadyExists before anything is made."""
+    """Raise AlreadyExists if HBase has another peer of this name."""
     peer = source.master.peers().get(subscription.name)
     if peer is not None and not is_peer_of(peer, subscription.name):
         raise AlreadyExists(

@@ -1,4 +1,4 @@
-"""A subscription as it is kept, in nodes of the source's ZooKeeper outside of HBase's own.
+"""The record of a subscription: nodes of the source's ZooKeeper, outside of HBase's own.
 
 /rtolap/sep/<name>/                 the root node of the cluster that HBase takes us for
 /rtolap/sep/<name>/definition       the subscription as it was created: a `SubscriptionRecord`
@@ -95,14 +95,16 @@ class VersionedRecord(msgspec.Struct, frozen=True):
 
 
 def names(store: MetadataStore) -> tuple[str, ...]:
-    """Return all subscriptions of the cluster whose ZooKeeper `store` is, paths absolute."""
+    """Return the names of all subscriptions. `store` has absolute paths."""
     return tuple(
         name for name in store.children(ROOT) if store.get(SubscriptionPaths(name).definition) is not None
     )
 
 
 def find(store: MetadataStore, name: str) -> VersionedRecord | None:
-    """Raises Corrupted where another program, or a later version, wrote the node."""
+    """Return the record; None where there is none. Raises Corrupted where another program or a later version
+    wrote the node.
+    """
     node = store.get(SubscriptionPaths(name).definition)
     if node is None:
         return None
@@ -117,7 +119,7 @@ def find(store: MetadataStore, name: str) -> VersionedRecord | None:
 
 
 def load(store: MetadataStore, name: str) -> SubscriptionRecord:
-    """Raises NotFound and Corrupted."""
+    """Return the record. Raises NotFound and Corrupted."""
     read = find(store, name)
     if read is None:
         known = ", ".join(names(store)) or "none"

@@ -17,7 +17,7 @@ from rtolap.sep.hbase.znodes import HBaseZnodes
 
 
 class Master(Protocol):
-    """The calls that the master is asked; see `hbase.master.MasterClient`."""
+    """The calls of HBase's master; see `hbase.master.MasterClient`."""
 
     def peers(self) -> Mapping[str, Peer]: ...
 

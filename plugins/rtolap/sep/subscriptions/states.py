@@ -42,7 +42,7 @@ def all_states(source: SourceCluster) -> tuple[SubscriptionState, ...]:
 
 
 def state(source: SourceCluster, name: str) -> SubscriptionState:
-    """Raises NotFound."""
+    """Return the state of a subscription. Raises NotFound."""
     if name not in records.names(source.store):
         records.load(source.store, name)
     return _state(source, name, source.master.peers())

@@ -123,7 +123,7 @@ def mark_dropping(source: SourceCluster, name: str) -> None:
 
 
 def remove_peer(source: SourceCluster, name: str) -> None:
-    """Another's peer of the same name stays."""
+    """Remove the subscription's peer. A peer of the same name that ships elsewhere stays."""
     peer = source.master.peers().get(name)
     if peer is None or not is_peer_of(peer, name):
         return
@@ -134,7 +134,7 @@ def remove_peer(source: SourceCluster, name: str) -> None:
 
 
 def wait_for_consumers(source: SourceCluster, name: str) -> None:
-    """Whoever has not left by then is not waited for: its nodes go with the others."""
+    """Wait until the consumers have left, up to `consumers_leave_s`. Later ones lose their nodes."""
     paths = SubscriptionPaths(name)
     deadline_s = time.monotonic() + source.consumers_leave_s
     while time.monotonic() < deadline_s:
@@ -144,7 +144,7 @@ def wait_for_consumers(source: SourceCluster, name: str) -> None:
 
 
 def delete_journal(source: SourceCluster, name: str) -> None:
-    """A consumer that was killed has left it behind; one that ends deletes it itself."""
+    """Delete the journal. A consumer that ends deletes it itself; a killed one leaves it behind."""
     read = records.find(source.store, name)
     if read is not None:
         source.delete_journal(read.record.subscription, read.record.cluster_id)
@@ -232,12 +232,12 @@ def _tree(store: MetadataStore, path: str) -> list[str]:
 
 
 def is_peer_of(peer: Peer, name: str) -> bool:
-    """Return True if it ships to the subscription's node, whatever the servers of ZooKeeper are called."""
+    """Return True if the peer ships to the subscription's node, by whatever names of ZooKeeper's servers."""
     return peer.cluster_key.endswith(f":{SubscriptionPaths(name).root}")
 
 
 def wanted_peer(subscription: Subscription) -> Peer:
-    """Disabled: it is enabled once it is known to be right."""
+    """Return the peer that the subscription needs, disabled. It is enabled once it is known to be right."""
     return Peer(
         id=subscription.name,
         cluster_key=cluster_key(subscription.source.zookeeper, SubscriptionPaths(subscription.name).root),

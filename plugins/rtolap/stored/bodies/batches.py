@@ -22,9 +22,12 @@ TEXT_CHARS_MAX = 1024  # of a refused row: what the error log shows of it
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """`rows` as in REJECTED, in the order of the body: number in the body (from 1), the row's text, why not.
+    """Refused rows of a body.
 
-    Texts and reasons are kept up to a bound; `count` counts all of them.
+    Attributes:
+        rows: by the schema REJECTED, in the order of the body: the row's number from 1, its text, the reason.
+            The number of these rows is bounded.
+        count: the number of all refused rows.
     """
 
     rows: pa.RecordBatch
@@ -41,7 +44,7 @@ class Refusals:
 
     @property
     def room(self) -> int:
-        """Return how many more rows are kept."""
+        """Return how many more rows may be reported."""
         return max(self._rows_max - len(self._shown), 0)
 
     def add_rejected(

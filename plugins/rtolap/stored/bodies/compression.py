@@ -18,7 +18,7 @@ from rtolap.stored.bodies.options import Compression
 from rtolap.stored.bodies.settings import BodySettings
 
 _PIECE_BYTES = 1 << 20
-_ANY_WRAPPER = 47  # gzip or zlib, told by the first bytes
+_ANY_WRAPPER = 47  # gzip or zlib, recognised by the first bytes
 
 
 def unpacked(

@@ -54,7 +54,7 @@ class Deletes:
         ]
 
     def without(self, rowsets: Iterable[str], floor: int) -> Deletes:
-        """Less what belongs to some rowsets, and with everything up to `floor` as one."""
+        """Return the deletes without those of the `rowsets`, and with everything up to `floor` merged."""
         gone = set(rowsets)
         remaining = Deletes()
         for file, known in self._by_file.items():

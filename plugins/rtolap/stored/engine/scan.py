@@ -52,7 +52,7 @@ def scan(
     predicate: Predicate | None,
     settings: TabletSettings,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the named columns of the rows that are kept, in batches without an order among them.
+    """Yield the named columns of the selected rows, in batches without an order among them.
 
     NotFound for an unknown column, QueryError for values that do not compare with theirs.
     """
@@ -206,7 +206,7 @@ class TabletSnapshot(Closeable):
         predicate: Predicate | None = None,
         schema: StoredSchema | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are kept, merged by the model; batches without an order among them.
+        """Yield the selected rows, merged by the model, in batches without an order among them.
 
         `schema`: of this table, older or newer, whose names and columns count; by default the tablet's own.
         NotFound for an unknown column, QueryError for values that do not compare with theirs.
@@ -222,7 +222,7 @@ class TabletSnapshot(Closeable):
 
 
 def _point_hashes(predicate: Predicate | None, schema: StoredSchema) -> Hashes | None:
-    """Return hashes of all keys that can be kept, where the predicate names a value for every key column;
+    """Return hashes of all keys that can be selected, where the predicate names a value for every key column;
     None when they are not few.
     """
     if predicate is None or not schema.keys:

@@ -96,7 +96,12 @@ class Aborted(msgspec.Struct, frozen=True, tag="aborted"):
 
 
 class Compacted(msgspec.Struct, frozen=True, tag="compacted"):
-    """`output` takes the place of `inputs` for versions from `floor` on. `deletes` replaces all deletes."""
+    """The result of a compaction.
+
+    Attributes:
+        output: replaces `inputs` for versions from `floor` on.
+        deletes: replaces all deletes.
+    """
 
     inputs: tuple[str, ...]
     output: Rowset

@@ -88,7 +88,7 @@ class StorageNodes(Closeable):
         with self._lock:
             known = self._known.get(name)
             if known is not None and not (known.alive and known.address == beat.address):
-                self._known_until_s = 0.0  # it is back: asked again at once
+                self._known_until_s = 0.0  # it is back: look at once
         return HeartbeatAnswer(self._lease_ms)
 
     def alive(self, connection: Connection) -> tuple[str, ...]:

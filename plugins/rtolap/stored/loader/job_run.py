@@ -272,7 +272,7 @@ def _of_sink(call: Callable[[], T]) -> T:
     except RtolapError as error:
         raise Stopped(
             StopCause.SINK_REFUSES,
-            "the sink refuses to be asked",
+            "the sink refuses a request",
             found=str(error),
             action="mend it, and start the loader again",
         ) from error

@@ -112,12 +112,12 @@ class PartitionRole:
                 return
 
     def run_once(self) -> bool:
-        """Make what is missing; whether all is there now. What is wrong stands in the status."""
+        """Create missing partitions; return True if all exist now. The status has the error."""
         try:
             problem = self._make_missing()
         except RtolapError as error:
             problem = str(error)
-        except Exception as error:  # nothing here may end the loader; it is told, and tried again
+        except Exception as error:  # nothing here may end the loader; it is reported and retried
             log.exception("the partitions of %s cannot be kept", self._loader.table)
             problem = f"unexpected: {error!r}"
         with self._lock:
@@ -130,8 +130,9 @@ class PartitionRole:
         return not problem
 
     def _make_missing(self) -> str:
-        """Make the missing partitions; return what is wrong with those that could not be made, "" if all are
-        there. A failure hinders no other.
+        """Create the missing partitions. Return the errors of those that failed; "" if all exist.
+
+        A failure hinders no other partition.
         """
         wanted = near(self._wanted.unit, self._clock.now_ms(), self._wanted.behind, self._wanted.ahead)
         has_time = self._has_time()

@@ -71,7 +71,7 @@ class Preparer:
         return pending.content
 
     def rows(self, content: Content) -> Decoded:
-        """Returns, or stops, when all that is refused is kept."""
+        """Return once all refused records are stored."""
         statements = batch_statements(content.batch)
         decoded = self._decoder_now().decode(
             content.batch.values, None if statements is None else statements.control
@@ -164,7 +164,7 @@ def _read_range(
                 raise Unavailable(
                     f"{consumer.topic} does not give a recorded range",
                     expected=f"offsets up to {end}",
-                    found=f"position {position}; {consumer.broker_trouble or 'no trouble is known'}",
+                    found=f"position {position}; {consumer.broker_trouble or 'no error is known'}",
                 )
         _check_topic(consumer, topic_id, epochs)
         return content_of(batches, end)

@@ -160,7 +160,7 @@ def _served(app: object, connections: HttpConnections, listening: socket.socket)
 
 
 def measure(metrics: Metrics, process: LoaderProcess, status: Callable[[], LoaderStatus]) -> None:
-    """Called at every scrape; the lag is left out while the topic does not give its ends."""
+    """Add the metrics of a loader. The lag is left out while the topic does not return its ends."""
 
     def sample() -> Iterable[Family]:
         work = process.work

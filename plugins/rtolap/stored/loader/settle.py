@@ -2,7 +2,7 @@
 
 1. request the label's state; `states.ACTIONS` says what follows
 2. read the range again, if it is not at hand; it must read as it did
-3. decode; keep what is refused          crash: kept twice, under one key
+3. decode; store refused records         crash: stored twice, under one key
 4. note the request (`mark_sent`)        crash: recovery takes it for made, and does 1
 5. the request                           crash, no answer, failure: the label's state decides
 6. commit the second phase, if there is one
@@ -42,8 +42,9 @@ class AttemptOutcome(StrEnum):
 
 
 class Settler:
-    """Settler of batches; of one thread, because the decoder is. Raises Stopped; NotLeader and the ledger's
-    errors as they are: after those the same attempt is due again.
+    """Settles batches, in one thread, because the decoder is for one.
+
+    Raises Stopped. NotLeader and the ledger's errors pass through: then the same attempt is due again.
     """
 
     def __init__(
@@ -226,7 +227,7 @@ class Settler:
         return AttemptOutcome.SETTLED
 
     def _keep_filtered(self, pending: Pending, url: str) -> None:
-        """Its address stays in the record in any case; a front end that is away for good has it alone."""
+        """Store the rows that the sink filtered. Their address stays in the record, even if they are lost."""
         try:
             text = self._sink.error_log(url)
         except RtolapError as error:
@@ -239,8 +240,10 @@ class Settler:
 
 
 def _as_recorded(answer: LoadAnswer, refused: int, sent: int | None) -> Loaded:
-    """Return a response as it is recorded. For a label that was taken before it has no numbers: all rows that
-    were `sent` are in, unless the sink was free to filter some (None).
+    """Return the record of a response.
+
+    A response for a label that was used before has no numbers: then all `sent` rows are loaded, unless the
+    sink could filter some (None).
     """
     txn_id = answer.txn_id if answer.txn_id >= 0 else None
     url = answer.error_url if isinstance(answer.error_url, str) else None

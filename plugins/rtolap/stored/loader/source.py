@@ -113,8 +113,10 @@ class BatchSource:
         return label_of(self._loader.name, self._incarnation, self._sequence)
 
     def step(self, timeout_s: float) -> bool:
-        """Do a little, waiting no longer than this; whether anything was done. Raises Stopped, NotLeader, and
-        Unavailable or CommitUnknown, after which the same step is due again."""
+        """Do one step, waiting no longer than `timeout_s`. Return True if anything was done.
+
+        Raises Stopped and NotLeader; Unavailable or CommitUnknown, after which the same step is due again.
+        """
         try:
             return self._step(timeout_s)
         except LogTruncated as error:
@@ -142,7 +144,7 @@ class BatchSource:
             ranges = {each: self._consumer.log_range(each) for each in self._consumer.partitions()}
             return TopicLog(self._consumer.topic_id(), ranges)
         except (NotFound, Unavailable):
-            return None  # who asks is told by the consumer's errors what is wrong
+            return None  # the consumer's errors report the reason
 
     def log_ends(self) -> Offsets | None:
         """Return the ends of the topic that is loaded; None too where another one is there."""
@@ -205,7 +207,7 @@ class BatchSource:
         self._sealed = None
         self._start = sealed.end
         self._sequence += 1
-        # asked for before it is sent: once that is noted, a load of somebody else would pass for ours
+        # look the label up before sending: after the note, a load of somebody else would pass for ours
         self._window.add_batch(Pending(record, sealed.content, must_ask=True))
         return True
 
@@ -241,8 +243,9 @@ class BatchSource:
         self._consumer.assign(dict(self._start))
 
     def _confirm_topic(self) -> str | None:
-        """Return the topic's id, requested now; None of a broker that gives none. Stopped where another topic
-        is there by now, or none for long; Unavailable while that is not known.
+        """Return the topic's id, requested now; None where the broker gives none.
+
+        Raises Stopped where another topic has its name, or none for long; Unavailable while it is unknown.
         """
         try:
             topic_id = self._identity.confirm()
@@ -271,7 +274,7 @@ class BatchSource:
                 end_epochs=self._epochs,
             )
         except CommitConflict:
-            # our own insert, of which we were not told that it stands; nobody else can have made it
+            # our own insert, whose answer was lost; nobody else can have made it
             for record in self._records.all(lease.name):
                 if record.sequence_id == self._sequence and record.epoch == lease.epoch:
                     assert (record.start_offsets, record.end_offsets) == (sealed.start, sealed.end)
@@ -279,7 +282,7 @@ class BatchSource:
             raise
 
     def _look_for_partitions(self) -> None:
-        """New ones are read from offset 0, not from where their log begins: what retention took is missed."""
+        """Add new partitions from offset 0, not from the start of their log: a gap must be noticed."""
         now_s = self._clock.monotonic_s()
         if now_s < self._next_check_s or self._window.is_recovering:
             return  # what an earlier process has sent is settled first, whatever the topic is by now
@@ -289,7 +292,7 @@ class BatchSource:
         except NotFound as error:
             raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
         except Unavailable:
-            return  # the broker's trouble is told by the consumer; the next look comes
+            return  # the consumer reports the broker's error; the next look comes
         self._confirm_topic()
         if gone := sorted(self._start.keys() - present):
             raise Stopped(StopCause.TOPIC_GONE, f"{self._consumer.topic} has no partitions {gone} any more")

@@ -108,13 +108,13 @@ class Window:
             self._changed.notify_all()
 
     def freeze_from(self, first: int) -> bool:
-        """Give out none from number `first` on; return True when none of them is taken any more."""
+        """Freeze the batches from number `first` on. Return True once none of them is being settled."""
         with self._changed:
             self._frozen_from = first
             return not any(sequence >= first for sequence in self._taken)
 
     def withdraw_frozen(self) -> None:
-        """Forget those that are held: they are recorded no more."""
+        """Remove the frozen batches: the ledger no longer has them."""
         with self._changed:
             remaining = {number: one for number, one in self._waiting.items() if number < self._frozen_from}
             self._waiting, self._frozen_from = remaining, math.inf
@@ -163,9 +163,13 @@ class SinkError(Exception):
 
 
 class BatchRetryBudget:
-    """Retry budget of a batch before its loader stops: for a sink that is silent, refuses, or does not end.
+    """The retry budget of a batch, for a sink that does not answer, refuses the batch or does not finish.
 
-    `timeout_ms`: of a request to the sink. Every method raises Stopped once it is over.
+    Every method raises Stopped once the budget is spent.
+
+    Args:
+        timeout_ms: the timeout of a request to the sink.
+        silent_s: how long the sink may give no answer.
     """
 
     def __init__(self, clock: Clock, *, timeout_ms: int, silent_s: float) -> None:
@@ -197,7 +201,7 @@ class BatchRetryBudget:
             pending.failing_since_s = self._clock.monotonic_s()
 
     def before_trying(self, pending: Pending) -> None:
-        """Called when it is certain that the batch is not in the table."""
+        """Check the budget. The caller is certain that the batch is not in the table."""
         if pending.failing_since_s is None:
             return
         failing_s = self._clock.monotonic_s() - pending.failing_since_s

@@ -9,7 +9,7 @@ import msgspec
 
 
 class TransactionState(StrEnum):
-    """The state of a transaction, as it is kept and as responses give it. Legal transitions:
+    """The state of a transaction, in the ledger and in responses. Legal transitions:
     `stored.frontend.transactions.states`."""
 
     PREPARE = "PREPARE"

@@ -40,7 +40,7 @@ def insert(
     timeout_ms: int,
     user_name: str | None = None,
 ) -> Transaction:
-    """A new one in PREPARE. A label that is held is an integrity error: CommitConflict of the write."""
+    """Insert a transaction in PREPARE. If the label is in use, the write raises CommitConflict."""
     for field, name in (("database", db), ("label", label), ("request id", request_id)):
         checked_name(field, name)
     values = {
@@ -131,7 +131,7 @@ def committed(connection: sa.Connection) -> tuple[Transaction, ...]:
 
 
 def overdue(connection: sa.Connection, now_ms: int) -> tuple[Transaction, ...]:
-    """Return those that may be aborted unasked."""
+    """Return the transactions that may be aborted without a request."""
     late = sa.select(*_COLUMNS).where(_t.c.state.in_(ABORTABLE), _t.c.deadline_ms <= now_ms)
     return _many(connection, late.order_by(_t.c.txn_id).limit(_AT_ONCE))
 
@@ -155,20 +155,18 @@ def acknowledge(connection: sa.Connection, db: str, label: str) -> None:
 
 
 def acknowledged(connection: sa.Connection) -> tuple[Transaction, ...]:
-    """Return final ones whose loader needs them no more."""
+    """Return the final transactions that their loaders have acknowledged."""
     return _many(connection, _finished(retained=1).where(_t.c.acknowledged == 1).limit(_AT_ONCE))
 
 
 def finished_before(connection: sa.Connection, before_ms: int) -> tuple[Transaction, ...]:
-    """Return final ones that nobody acknowledges, by the classic limit of time."""
+    """Return final transactions that nobody acknowledges and that ended before the limit of time."""
     old = _finished(retained=0).where(_t.c.finished_at_ms < before_ms)
     return _many(connection, old.order_by(_t.c.finished_at_ms).limit(_AT_ONCE))
 
 
 def finished_beyond(connection: sa.Connection, db: str, count_max: int) -> tuple[Transaction, ...]:
-    """Return final ones that nobody acknowledges, beyond the latest of the database: the classic limit of
-    count.
-    """
+    """Return final transactions that nobody acknowledges, beyond the `count_max` latest of the database."""
     beyond = (
         _finished(retained=0).where(_t.c.db == db).order_by(_t.c.finished_at_ms.desc(), _t.c.txn_id.desc())
     )
@@ -222,8 +220,9 @@ def of_versions(connection: sa.Connection, partition: Partition, after: int, unt
 
 
 def _finished(*, retained: int) -> sa.Select[Any]:
-    """Return final ones of which no node lacks anything: a node that has missed a version still needs its
-    transaction.
+    """Return the query of final transactions that every node has.
+
+    A node that misses a version still needs its transaction.
     """
     same = (_r.c.db == _parts.c.db) & (_r.c.tbl == _parts.c.tbl) & (_r.c.part == _parts.c.part)
     behind = sa.select(_r.c.node).join(_parts, same)

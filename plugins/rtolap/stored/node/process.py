@@ -148,7 +148,7 @@ class Heartbeats:
             self.failure = str(error)
             return
         except Exception as error:  # of the program, or of the disk: a node that goes silent looks dead
-            log.exception("no front end is told that this node lives")
+            log.exception("no front end gets heartbeats of this node")
             self.failure = str(error)
             return
         if self.failure is not None:

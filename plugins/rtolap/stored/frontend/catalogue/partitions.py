@@ -92,7 +92,7 @@ class Partitions:
     ) -> DefinedTable:
         """Add a partition within a write of the caller's, who sends the nodes their tasks; return its table.
 
-        Raises as `requested_partition` and `ensure`; Refused where it is there already and may not be."""
+        Raises what `requested_partition` and `ensure` do; Refused where the partition exists and may not."""
 
         def wanted(
             table: DefinedTable, now_ms: int, existing: Sequence[PartitionRange]

@@ -49,7 +49,11 @@ class Made(msgspec.Struct, frozen=True):
 
 
 class ChangeRequest(msgspec.Struct, frozen=True):
-    """`fingerprint`: that of the whole request."""
+    """The identity of a change.
+
+    Attributes:
+        fingerprint: the checksum of the whole request.
+    """
 
     request_id: str
     fingerprint: str
@@ -97,12 +101,13 @@ class TableChanges:
         return outcome.table
 
     def _send_tasks(self, table_id: int) -> None:
-        """The change stands: what goes wrong here is no word about it. Above all it must not send the caller
-        to the next master, where a request without an id would be made a second time."""
+        """Send the tasks. An error here must not reach the caller, because the change is already made: at the
+        next master, a request without an id would be made a second time.
+        """
         try:
             self._dispatcher.of_table(table_id)
         except RtolapError as error:
-            log.warning("nodes are told of table %d later: %s", table_id, error)
+            log.warning("the tasks of table %d are sent later: %s", table_id, error)
 
     def _write(
         self, purpose: str, request: ChangeRequest | None, work: Callable[[Connection, int], Made]

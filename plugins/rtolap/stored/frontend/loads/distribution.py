@@ -67,7 +67,12 @@ class Tables:
 
 @dataclass(frozen=True)
 class UnroutableRows:
-    """`count` rows that no partition takes; the first of them as (values, why)."""
+    """Rows that no partition takes.
+
+    Attributes:
+        count: their number.
+        shown: the first of them, as (values, reason).
+    """
 
     count: int
     shown: list[tuple[str, str]]
@@ -75,7 +80,11 @@ class UnroutableRows:
 
 @dataclass(frozen=True)
 class Distributed:
-    """`unroutable` is None where all rows have found a tablet."""
+    """Rows with their tablets.
+
+    Attributes:
+        unroutable: None where every row has a tablet.
+    """
 
     parts: tuple[RoutedPart, ...]
     unroutable: UnroutableRows | None

@@ -78,7 +78,7 @@ class ErrorFile:
                 self._file = open(self._folder / name, "xb")  # noqa: SIM115 – closed by `close`
                 self.name = name
             self._file.write(lines)
-            self._file.flush()  # a full disk is met here, where it can be told
+            self._file.flush()  # a full disk shows here, where it can be reported
         except OSError as error:
             raise Unavailable("rejected rows cannot be kept", found=error.strerror) from error
 

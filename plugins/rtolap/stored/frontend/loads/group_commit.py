@@ -44,7 +44,11 @@ _Key = tuple[int, int, str]
 
 @dataclass
 class _Group:
-    """`table`: as its rows were read and routed for; all of the group have the same."""
+    """The loads that share a transaction.
+
+    Attributes:
+        table: the table for which the rows were read and routed; the same for the whole group.
+    """
 
     table: TableEntry
     parts: list[RoutedPart] = field(default_factory=list)
@@ -111,7 +115,7 @@ class GroupCommit:
     def _carry_out(self, request: LoadRequest, group: _Group) -> LoadAnswer:
         label = f"group_commit_{uuid.uuid4().hex}"
         progress = LoadProgress(label)
-        # what one of them has asked for, a timeout say, is not for all
+        # the options of a single load, such as its timeout, are not for all
         own = LoadRequest(db=request.db, table=request.table, label=label)
         try:
             table = group.table.with_partitions_of(

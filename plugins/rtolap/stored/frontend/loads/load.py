@@ -93,7 +93,7 @@ class LoadServices:
     def reading(
         self, request: LoadRequest, pipe: BodyPipe, progress: LoadProgress, deadline_s: float
     ) -> Reading:
-        """Close it."""
+        """Return the reading of a request's body. The caller closes it."""
         return Reading(request, pipe, progress, self.error_files, self.body_settings, deadline_s)
 
 

@@ -89,7 +89,7 @@ class NodeSender:
                 took_s = time.monotonic()
             elif time.monotonic() - took_s >= self._stall_s:
                 self.cancel(f"it has taken no rows for {self._stall_s:g} s")
-            elif self._nodes.stands_still(self._node):  # asked without the lock: the sender may go on
+            elif self._nodes.stands_still(self._node):  # called without the lock: the sender may go on
                 self.cancel("it stands still")
 
     def end(self, end: PutEnd) -> None:
@@ -103,7 +103,7 @@ class NodeSender:
             self._changed.wait_for(lambda: not self.busy, timeout_s)
 
     def cancel(self, reason: str) -> None:
-        """Harmless once the node has finished."""
+        """Cancel the sending. It does nothing once the node has finished."""
         with self._changed:
             if self.answer is None:
                 self._fail(Unavailable(f"node {self._node}: {reason}"))

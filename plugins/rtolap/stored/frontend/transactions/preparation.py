@@ -38,7 +38,7 @@ class Preparation:
         self._note(transaction, partitions)
         txn_id = transaction.txn_id
         replicas = self._ledger.read(
-            "read where partitions are kept",
+            "read which nodes store the partitions",
             lambda connection: partition_rows.replicas(connection, sorted(rows.touched(connection, txn_id))),
         )
         asking = NodeCalls()

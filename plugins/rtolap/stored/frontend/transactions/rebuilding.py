@@ -23,8 +23,13 @@ _StoredVersions = Mapping[str, Mapping[Tablet, int]]  # node that answers -> wha
 
 
 class Rebuilding:
-    """`names`: the nodes that live, read with the given connection. Harmless where another front end is
-    master: a node that has a version already changes nothing."""
+    """Replaces replicas that nodes have lost.
+
+    It is harmless on a front end that is not master: a node that has a version already changes nothing.
+
+    Args:
+        names: returns the names of the living nodes, read with the given connection.
+    """
 
     def __init__(
         self, ledger: Ledger, participants: Participants, names: Callable[[Connection], Collection[str]]
@@ -32,8 +37,10 @@ class Rebuilding:
         self._ledger, self._participants, self._names = ledger, participants, names
 
     def run_once(self) -> int:
-        """Have all copied that can be; how many tablets are whole again. One that no other node has stays as
-        it is: its bytes may be all there is."""
+        """Copy every lost replica that can be copied, and return the number of tablets that are whole again.
+
+        A tablet that no other node has stays as it is: its bytes may be the only ones left.
+        """
 
         def work(connection: Connection) -> tuple[Replica, ...]:
             return partition_rows.on_nodes(connection, self._names(connection))
