@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.metadata.store import MetadataStore
 from rtolap.metadata.zookeeper import ZooKeeperStore
@@ -135,11 +136,6 @@ class ServerReports(msgspec.Struct, frozen=True):
     info_ports: dict[str, int]
 
 
-def _read_load_reports(master: MasterClient) -> ServerReports:
-    """Raises Unavailable where no master answers."""
-    return _parse_load_reports(master.cluster_status(admin_pb2.LIVE_SERVERS))
-
-
 def _parse_load_reports(status: admin_pb2.ClusterStatus) -> ServerReports:
     reports: dict[QueueKey, LoadReport] = {}
     info_ports: dict[str, int] = {}
@@ -169,7 +165,7 @@ def open_zookeeper(zookeeper: str) -> MetadataStore:
     return ZooKeeperStore(zookeeper, root="/", session_timeout_s=_SESSION_TIMEOUT_S)
 
 
-class ReplicationSources:
+class ReplicationSources(Closeable):
     """The sources of the replication status. It owns what it is given, and must be closed.
 
     Args:
@@ -220,12 +216,6 @@ class ReplicationSources:
             jmx=JmxReader(urls) if with_jmx or urls else None,
         )
 
-    def __enter__(self) -> ReplicationSources:
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        self.close()
-
     def close(self) -> None:
         if self.jmx is not None:
             self.jmx.close()
@@ -234,4 +224,5 @@ class ReplicationSources:
         self.znodes.store.close()
 
     def load_reports(self) -> ServerReports:
-        return _read_load_reports(self.master)
+        """Read the load reports. Raises Unavailable where no master answers."""
+        return _parse_load_reports(self.master.cluster_status(admin_pb2.LIVE_SERVERS))
