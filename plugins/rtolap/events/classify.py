@@ -50,10 +50,12 @@ class Problem(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """A column as it is read: `type` string for dates, timestamps and written times.
+    """A column as it is read.
 
-    `rounded`: the decimal that the column is rounded to; it is read with one digit more behind the point,
-    which decides: what the reader cuts off behind that changes no half.
+    Attributes:
+        type: string for dates, timestamps and written times.
+        rounded: the decimal to which the column is rounded; None for no rounding. The column is read with one
+            more digit behind the point, which decides: digits that the reader cuts off cannot change a half.
     """
 
     name: str

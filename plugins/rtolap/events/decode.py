@@ -192,7 +192,7 @@ class EventDecoder:
         `statements[i]` stood in the watermark header; to be given where the table has watermarks there.
         """
         problems: dict[int, Problem] = {}
-        stated_in = self._told(statements, partitions)
+        stated_in = self._stated(statements, partitions)
         records, places = self._sized(values, problems, None if stated_in is None else stated_in.control)
         rows, places = self._rows.read(records, places, problems)
         if self._plan.statement_path is not None:
@@ -224,7 +224,7 @@ class EventDecoder:
             heartbeats,
         )
 
-    def _told(
+    def _stated(
         self, statements: Sequence[bytes | None] | None, partitions: NDArray[np.int32]
     ) -> Stated | None:
         """Return the statements of the headers. DefinitionError: the table has statements there, and they are

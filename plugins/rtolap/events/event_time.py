@@ -36,7 +36,11 @@ _LONG_FRACTION = r"(\.\d{6})\d+"
 
 
 class Instants(NamedTuple):
-    """`micros` counts only where `missing` and `invalid` are false; capped at the year 9999."""
+    """Points in time of a column.
+
+    Attributes:
+        micros: microseconds since 1970, at most the year 9999; valid where `missing` and `invalid` are False.
+    """
 
     micros: NDArray[np.int64]
     missing: NDArray[np.bool_]

@@ -43,10 +43,12 @@ class JsonPlan:
 
 
 class ReadPlan(JsonPlan):
-    """`columns` in the order of `Schema.source_columns`. Raises DefinitionError for what cannot be read.
+    """The columns that are read. Raises DefinitionError for a column that cannot be read.
 
-    `leaves` are what is read: the columns, and the field of the producer's watermark where the table has one,
-    at `statement_path`.
+    Attributes:
+        columns: in the order of `Schema.source_columns`.
+        leaves: the columns, and the field of the producer's watermark where the table has one.
+        statement_path: the path of that field.
     """
 
     def __init__(self, schema: Schema, times: EventTimeParser) -> None:

@@ -5,7 +5,7 @@ JSON, an object, with known names?), the columnar one (see `json_reader`), and t
 A chunk with a bad record costs about twice what a good one does, whatever the others hold: the record is
 found by strict reading one by one, and the rest stays columnar.
 
-The type of a record for a strict reader: its names, or the kinds of its values. No value is kept.
+The type of a record for a strict reader: its names, or the kinds of its values. No value is stored.
 
 A shape only sorts out: whether a record is accepted is decided by the columnar reader and the classifier.
 """
@@ -54,18 +54,18 @@ class RowReader:
         `places[i]`: of `records[i]`.
         """
         chunks: list[pa.StructArray] = []
-        kept: list[Places] = []
+        accepted: list[Places] = []
         size = -(-len(records) // max(1, -(-len(records) // CHUNK_RECORDS)))  # none is much smaller
         for first in range(0, len(records), max(1, size)):
             last = first + size
             rows, at = self._chunk(records[first:last], places[first:last], problems)
             chunks.append(rows)
-            kept.append(at)
+            accepted.append(at)
         if not chunks:
             return pa.array([], pa.struct(list(self._plan.arrow_schema))), places
         if len(chunks) == 1:
-            return chunks[0], kept[0]
-        return pa.concat_arrays(chunks), np.concatenate(kept)
+            return chunks[0], accepted[0]
+        return pa.concat_arrays(chunks), np.concatenate(accepted)
 
     def _chunk(
         self, records: list[bytes], places: Places, problems: Problems
@@ -91,10 +91,10 @@ class RowReader:
         odd = [] if fits(self._strict, array) else misfits(self._typed_one, records)
         if odd:
             loose = [at for at in odd if not fits(self._strict_one, records[at])]
-            kept = self._refuse(loose, records, places, problems)
-            if kept is not None:
-                odd = np.flatnonzero(np.isin(kept, odd)).tolist()
-                records, places = [records[at] for at in kept], places[kept]
+            accepted = self._refuse(loose, records, places, problems)
+            if accepted is not None:
+                odd = np.flatnonzero(np.isin(accepted, odd)).tolist()
+                records, places = [records[at] for at in accepted], places[accepted]
         text = self._reader.text(records)
         rows = self._reader.parse(text, len(records)) if not odd else None
         if rows is None:
@@ -107,8 +107,12 @@ class RowReader:
         self, records: list[bytes], places: Places, problems: Problems, lines: Lines
     ) -> tuple[pa.StructArray, Places]:
         """Return the rows that have lost nothing on reading, and their places."""
-        kept = self._refuse(self._doubtful(lines), records, places, problems)
-        return (lines.rows, places) if kept is None else (lines.rows.take(pa.array(kept)), places[kept])
+        accepted = self._refuse(self._doubtful(lines), records, places, problems)
+        return (
+            (lines.rows, places)
+            if accepted is None
+            else (lines.rows.take(pa.array(accepted)), places[accepted])
+        )
 
     def _salvaged(
         self, records: list[bytes], places: Places, problems: Problems, odd: Sequence[int]
@@ -126,8 +130,8 @@ class RowReader:
     def _without(
         self, suspects: Sequence[int], records: list[bytes], places: Places, problems: Problems
     ) -> tuple[list[bytes], Places]:
-        kept = self._refuse(suspects, records, places, problems)
-        return (records, places) if kept is None else ([records[at] for at in kept], places[kept])
+        accepted = self._refuse(suspects, records, places, problems)
+        return (records, places) if accepted is None else ([records[at] for at in accepted], places[accepted])
 
     def _refuse(
         self, suspects: Sequence[int] | Places, records: list[bytes], places: Places, problems: Problems

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
-from rtolap.sep.subscriptions.kept import names
+from rtolap.sep.subscriptions.records import names
 from rtolap.stack.artifacts import find_java, hbase_jars
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import random
-import time
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from rtolap.stack.servers.mariadb import mariadb_spec
 
 from tests.support.stored.stored_cluster import StoredCluster
 from tests.support.stored.stream_load_cluster import PASSWORD, USER
+from tests.support.waiting import until
 
 SEED = int(os.environ.get("RTOLAP_TEST_SEED", "1"))
 LOADS = 24
@@ -63,10 +63,7 @@ def test_every_row_is_there_once_whatever_is_killed(cluster: StoredCluster) -> N
         loads = [pool.submit(load_once, client, number, number % 2 == 0) for number in range(LOADS)]
         for name in chosen.sample(["mariadb", "endpoint-0", "node-0"], 3):
             done = sum(load.done() for load in loads)
-            deadline_s = time.monotonic() + TIMEOUT_S
-            while sum(load.done() for load in loads) < min(done + 2, LOADS):  # in the midst of the others
-                assert time.monotonic() < deadline_s
-                time.sleep(0.01)
+            wait_for_done(loads, min(done + 2, LOADS))  # in the midst of the others
             cluster.kill(name)
             cluster.restart(name)
         for load in loads:
@@ -105,24 +102,30 @@ def test_definitions_wait_while_the_ledger_or_the_endpoint_is_away(
     assert cluster.ask(f"select id, n from {database}.created") == [(1, 2)]
 
 
+def wait_for_done(loads: list[Future[None]], count: int) -> None:
+    until(lambda: sum(load.done() for load in loads) >= count, f"{count} loads", timeout_s=TIMEOUT_S)
+
+
 def load_once(client: StreamLoadClient, number: int, two_phase: bool) -> None:
-    """Until the label is VISIBLE."""
+    """Send the load under its label until the label is VISIBLE."""
     label = f"load-{number}"
     body = b"".join(b"%d,%s\n" % (number * ROWS + row, label.encode()) for row in range(ROWS))
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline_s:
+
+    def is_visible() -> bool:
         try:
             match client.state("web", label):
                 case LoadState.VISIBLE:
-                    return
+                    return True
                 case LoadState.UNKNOWN | LoadState.ABORTED:
                     client.load("web", "hits", label, body, OPTIONS, two_phase=two_phase)
                 case LoadState.PRECOMMITTED:
                     client.commit_label("web", label)
                 case LoadState.PREPARE | LoadState.COMMITTED:
-                    time.sleep(0.1)  # it is aborted at its deadline, or becomes visible
+                    pass  # it is aborted at its deadline, or becomes visible
         except Refused:
             raise
         except RtolapError:
-            time.sleep(0.1)  # nobody answers; what was asked may have been done
-    raise AssertionError(f"{label} is not visible in time")
+            pass  # nobody answers; the request may have been carried out
+        return False
+
+    until(is_visible, f"{label} is visible", timeout_s=TIMEOUT_S, poll_s=0.1)

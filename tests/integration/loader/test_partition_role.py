@@ -19,7 +19,7 @@ from rtolap.model.stored.table import PartitionUnit, RangePartitions, StoredColu
 from rtolap.protocols.stored_tables.mysql_partitions import KnownPartition, MysqlPartitions, bounds_of
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
 from rtolap.servers.tls import load_context
-from rtolap.stored.loader.partition_role import PartitionKeeper
+from rtolap.stored.loader.partition_role import PartitionRole
 from rtolap.stored.loader.target import Target, target_of
 
 from tests.support.certificates import make_certificates
@@ -78,7 +78,7 @@ def keeper(
     *,
     kind: str = "DATETIME",
     **changes: object,
-) -> PartitionKeeper:
+) -> PartitionRole:
     wanted = msgspec.structs.replace(SinkPartitions("unused:1", "at", ahead=2), **changes)
     loader = Loader(name="l", topic="t", database="shop", table=table)
     columns = (SchemaColumn("at", kind, is_nullable="No"), SchemaColumn("v", "INT"))
@@ -87,7 +87,7 @@ def keeper(
         return target_of(loader, TableSchema(properties=columns))
 
     session = (opened or endpoint(endpoints)).session
-    return PartitionKeeper(loader, wanted, session, target, stored.clock, pause_max_s=0.05)
+    return PartitionRole(loader, wanted, session, target, stored.clock, pause_max_s=0.05)
 
 
 def test_what_a_endpoint_says_of_its_partitions(endpoints: Endpoints, table: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -23,6 +22,7 @@ from typer.testing import CliRunner
 from tests.support.loader.loader_world import DATABASE, Around, LoaderWorld
 from tests.support.stored.stored_cluster import DEFINING_USER, StoredCluster
 from tests.support.stored.stream_load_cluster import HOST, PASSWORD, TOKEN
+from tests.support.waiting import until
 
 TIMEOUT_S = 60.0
 AHEAD = 3
@@ -48,7 +48,12 @@ class World(LoaderWorld):
 
     def ended(self) -> LoaderStatus:
         """Its process too."""
-        return _until(self.status, lambda it: it.state == "FAILED" and self.process.pid() is None)
+
+        def has_failed() -> bool:
+            return self.status().state == "FAILED" and self.process.pid() is None
+
+        until(has_failed, self.status, timeout_s=TIMEOUT_S)
+        return self.status()
 
     def partitions(self, is_so: Callable[[PartitionsStatus], bool]) -> PartitionsStatus:
         found = self.wait_until(lambda it: it.partitions is not None and is_so(it.partitions), TIMEOUT_S)
@@ -179,11 +184,3 @@ def test_a_table_that_is_not_partitioned_is_loaded_all_the_same(
         assert len(world.rows()) == 1
     finally:
         world.close()
-
-
-def _until(status: Callable[[], LoaderStatus], is_so: Callable[[LoaderStatus], bool]) -> LoaderStatus:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not is_so(found := status()):
-        assert time.monotonic() < deadline_s, found
-        time.sleep(0.1)
-    return found

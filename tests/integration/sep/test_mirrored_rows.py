@@ -29,7 +29,7 @@ from rtolap.model.subscription import (
 from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.sep.delivery.state import read_state
 from rtolap.sep.subscriptions.commands import create, drop
-from rtolap.sep.subscriptions.kept import SubscriptionPaths
+from rtolap.sep.subscriptions.records import SubscriptionPaths
 from rtolap.sep.subscriptions.source import open_source
 
 from tests.support.hbase import mutations

@@ -14,7 +14,7 @@ from rtolap.kafka.clusters import KafkaClusters
 from rtolap.model.subscription import HBaseSource
 from rtolap.sep.consumer.registration import Registration
 from rtolap.sep.delivery.journal import Journal
-from rtolap.sep.delivery.listener import EventGroup, Listener, Outcome
+from rtolap.sep.delivery.listener import DeliveryOutcome, EventGroup, Listener
 from rtolap.sep.delivery.serving import DeliveryThread
 from rtolap.sep.events.decode import EditDecoder
 from rtolap.sep.events.edit_batch import EditBatch
@@ -56,7 +56,7 @@ class SlowListener:
         self.slow_groups = 0
         self._inner = inner
 
-    def deliver(self, group: EventGroup) -> Outcome:
+    def deliver(self, group: EventGroup) -> DeliveryOutcome:
         if self.slow_groups < SLOW_GROUPS:
             self.at_work = edits_of(group.batch)
             until(self._has_come_again, "the same edits again")

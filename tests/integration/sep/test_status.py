@@ -23,14 +23,14 @@ from rtolap.sep.status.model import DISABLED, NO_SINKS, NOTHING, STANDING, Queue
 from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.summary import summarize
 from rtolap.sep.status.tables import slept
-from rtolap.sep.status.wait import due_logs, wait_delivered
+from rtolap.sep.status.wait import DueLogs, due_logs, wait_delivered
 from rtolap.stack.process import ManagedProcess
 from typer.testing import CliRunner
 
 from tests.support.hbase import mutations
 from tests.support.hbase.client import HBaseClient
 from tests.support.sep.consumer_harness import RunningConsumer, running_consumer
-from tests.support.waiting import patience_s, until
+from tests.support.waiting import result_of, until
 
 pytestmark = pytest.mark.integration
 
@@ -51,6 +51,7 @@ class Followed:
             self.key, root_dir=self.folder.as_uri(), jmx_urls=[f"http://127.0.0.1:{server.spec.ports[2]}"]
         )
         self.written = 0
+        self._registrations: list[Registration] = []
         client.create_table(name, splits=[b"m"])
         cluster_id = str(uuid.uuid4()).encode()
         client.store.commit([Create(f"{self.root}/hbaseid", cluster_id), Create(f"{self.root}/rs", b"")])
@@ -75,12 +76,33 @@ class Followed:
             registrations = [self.registered(port) for port in consumer.ports]
             yield consumer
             for registration in registrations:
-                registration.withdraw()
+                self.withdraw(registration)
 
     def registered(self, port: int) -> Registration:
         registration = Registration(self.client.store, self.root, [ServerName("127.0.0.1", port, 1)])
         registration.register()
+        self._registrations.append(registration)
         return registration
+
+    def withdraw(self, registration: Registration) -> None:
+        self._registrations.remove(registration)
+        registration.withdraw()
+
+    def renew(self) -> None:
+        """Register the ports again where a busy machine has lost the session, as a process of ours does."""
+        for registration in self._registrations:
+            registration.register()
+
+    def wait_delivered(self, due: DueLogs) -> None:
+        def attempt() -> None:
+            self.renew()
+            wait_delivered(self.sources.znodes, due, timeout_s=1, poll_s=0.1)
+
+        result_of(attempt, NotYet, timeout_s=60)
+
+    def is_delivered(self, *consumers: RunningConsumer) -> bool:
+        self.renew()
+        return len(delivered(*consumers)) == self.written
 
     def write(self) -> tuple[int, int]:
         """ROWS rows, over both regions. Return when that began and ended."""
@@ -92,6 +114,7 @@ class Followed:
         return begun_ms, now_ms()
 
     def look(self, before: ReplicationStatus | None = None) -> ReplicationStatus:
+        self.renew()
         return collect(self.sources, now_ms(), only=[self.name], before=before)
 
     def is_idle(self) -> bool:
@@ -160,14 +183,10 @@ def test_with_nothing_to_do_every_queue_says_so_and_since_when(followed: Followe
     with followed.consumer() as consumer:
         begun_ms, _ = followed.write()
         due = due_logs(followed.sources.znodes, followed.name)
-        wait_delivered(followed.sources.znodes, due, timeout_s=patience_s(60), poll_s=0.1)
-        assert len(delivered(consumer)) == followed.written
-        wait_delivered(  # once more, of logs without a single edit
-            followed.sources.znodes,
-            due_logs(followed.sources.znodes, followed.name),
-            timeout_s=patience_s(60),
-            poll_s=0.1,
-        )
+        followed.wait_delivered(due)
+        assert followed.is_delivered(consumer)
+        # once more, of logs without a single edit
+        followed.wait_delivered(due_logs(followed.sources.znodes, followed.name))
         until(lambda: followed.is_idle() and all(row.logs == 1 for row in followed.look().queues))
         status = followed.look()
         assert (status.servers, status.missing) == (2, ())
@@ -196,24 +215,24 @@ def test_one_of_three_consumers_that_stops_is_missed_and_the_others_take_its_par
             consumers = (first, second, third)
             registrations = [followed.registered(consumer.port) for consumer in consumers]
             followed.write()
-            until(lambda: len(delivered(*consumers)) == followed.written)
+            until(lambda: followed.is_delivered(*consumers))
             assert followed.look().peers[0].sinks == 3
         followed.write()  # its port is gone, and is registered for as long as its session lives
-        until(lambda: len(delivered(*consumers)) == followed.written)
+        until(lambda: followed.is_delivered(*consumers))
         assert followed.look().peers[0].sinks == 3
-        registrations[1].withdraw()
+        followed.withdraw(registrations[1])
         assert followed.look().peers[0].sinks == 2
         followed.write()
-        until(lambda: len(delivered(*consumers)) == followed.written)
+        until(lambda: followed.is_delivered(*consumers))
         until(followed.is_idle)
-        for registration in registrations:
-            registration.withdraw()
+        for registration in (registrations[0], registrations[2]):
+            followed.withdraw(registration)
 
 
 def test_a_failing_listener_leaves_a_queue_of_several_logs_with_progress(followed: Followed) -> None:
     with followed.consumer() as consumer:
         followed.write()
-        until(lambda: len(delivered(consumer)) == followed.written)
+        until(lambda: followed.is_delivered(consumer))
         consumer.error = RuntimeError("the target is down")
         written_ms = followed.write()
         followed.roll()
@@ -240,8 +259,8 @@ def test_a_failing_listener_leaves_a_queue_of_several_logs_with_progress(followe
         with pytest.raises(NotYet, match="logs in its queues"):
             wait_delivered(followed.sources.znodes, due, timeout_s=1, poll_s=0.1)
         consumer.error = None
-        wait_delivered(followed.sources.znodes, due, timeout_s=patience_s(60), poll_s=0.1)
-        assert len(delivered(consumer)) == followed.written
+        followed.wait_delivered(due)
+        assert followed.is_delivered(consumer)
         until(followed.is_idle)
 
 
@@ -299,8 +318,8 @@ def test_the_queue_of_a_stopped_server_is_shown_as_recovered_until_it_is_deliver
         (summary,) = summarize(followed.look())
         assert (summary.servers, summary.queues, summary.recovered_queues) == (1, 2, 1)
         with followed.consumer() as consumer:
-            wait_delivered(followed.sources.znodes, due, timeout_s=patience_s(60), poll_s=0.1)
-            assert len(delivered(consumer)) == followed.written
+            followed.wait_delivered(due)
+            assert followed.is_delivered(consumer)
             until(lambda: not recovered())
         followed.write()
     assert len(followed.client.scan(followed.name)) == followed.written  # all that was acknowledged
@@ -320,4 +339,4 @@ def test_a_wait_of_the_command_ends_when_all_is_delivered(
         answer = CliRunner().invoke(app, ["sep", "wait", followed.name, "--cluster", hbase, "--json"])
         assert answer.exit_code == 0, answer.output
         assert json.loads(answer.stdout)["delivered"] is True
-        assert len(delivered(consumer)) == followed.written
+        assert followed.is_delivered(consumer)

@@ -14,7 +14,7 @@ from rtolap.metadata.store import Create
 from rtolap.model.subscription import HBaseSource, Subscription, SubscriptionListener
 from rtolap.sep.hbase.peers import Peer
 from rtolap.sep.subscriptions import commands, states, steps
-from rtolap.sep.subscriptions.kept import ROOT, KeptSubscription, load
+from rtolap.sep.subscriptions.records import ROOT, SubscriptionRecord, load
 from rtolap.sep.subscriptions.source import SourceCluster, open_source
 from rtolap.sep.subscriptions.steps import is_as_wanted, wanted_peer
 from typer.testing import CliRunner
@@ -94,7 +94,7 @@ def test_what_a_killed_creation_left_is_finished_or_undone(
     source: SourceCluster, subscription: Subscription, hbase_client: HBaseClient, done: int
 ) -> None:
     servers = hbase_client.region_servers()
-    kept = KeptSubscription(
+    kept = SubscriptionRecord(
         subscription=subscription,
         cluster_id="6ba7b810-9dad-11d1-80b4-00c04fd430c8",
         start_ms=5,

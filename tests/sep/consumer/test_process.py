@@ -17,7 +17,7 @@ from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.state import read_state
 from rtolap.sep.events.decode import EditDecoder
 from rtolap.sep.listeners.kafka_topic import KafkaTopicListener
-from rtolap.sep.subscriptions.kept import SubscriptionPaths
+from rtolap.sep.subscriptions.records import SubscriptionPaths
 
 from tests.sep.delivery.test_delivery import journal_of
 from tests.support.sep.delivery_runs import encode

@@ -1,6 +1,7 @@
 import threading
 from collections.abc import Callable, Sequence
 
+import msgspec
 import numpy as np
 import pytest
 from rtolap.base.errors import CommitUnknown, Forbidden, NotLeader, Refused, RtolapError, Unavailable
@@ -11,6 +12,7 @@ from rtolap.sep.delivery.journal import Journal, journal_name
 from rtolap.sep.delivery.letters import dead_letter_topic
 from rtolap.sep.delivery.listener import Listener
 from rtolap.sep.delivery.poison import PoisonPolicy
+from rtolap.sep.delivery.state import delivery_state
 from rtolap.sep.events.edit_batch import EVENTS_SCHEMA, LATE_FIELD, EditBatch
 from rtolap.sep.listeners.callable import CallableListener, Lanes
 from rtolap.sep.listeners.kafka_topic import EncodedEvents, KafkaTopicListener
@@ -120,11 +122,13 @@ def test_a_broker_that_is_away_fails_the_calls_with_a_pause_that_grows(
         assert isinstance(error, Unavailable)
         pauses.append(process.resumes_s - clock.monotonic_s())
     assert pauses == [1.0, 2.0, 4.0]
-    assert process.trouble is not None
-    assert "does not answer" in process.trouble
+    assert process.last_error is not None
+    assert "does not answer" in process.last_error
+    published = msgspec.json.decode(msgspec.json.encode(delivery_state(process)))
+    assert published["trouble"] == process.last_error, "commands of earlier versions read this name"
     broker.set_down(False)
     assert run(process, puts("a", [2])) == [None]
-    assert process.trouble is None
+    assert process.last_error is None
 
 
 @pytest.mark.parametrize("policy", [PoisonPolicy("skip", 1), PoisonPolicy("stop", 1)])
@@ -153,7 +157,7 @@ def test_a_broker_that_takes_nothing_costs_no_event_a_try(
         patched.setattr(MemoryTransactionalProducer, "send", refuse)
         for _ in range(3):
             assert run(process, puts("a", [1, 2])) == [error]
-            assert process.trouble == str(error)
+            assert process.last_error == str(error)
     assert (process.stopped, process.counts.dead_letters, len(process.failing)) == (None, 0, 0)
     assert run(process, puts("a", [1, 2])) == [None]
     assert len(values(broker)) == 2

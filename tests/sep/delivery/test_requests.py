@@ -10,7 +10,7 @@ from rtolap.metadata.store import Create
 from rtolap.sep.delivery.poison import PoisonPolicy
 from rtolap.sep.delivery.requests import Request, RequestNodes, is_done, post
 from rtolap.sep.delivery.serving import DeliveryThread
-from rtolap.sep.subscriptions.kept import SubscriptionPaths
+from rtolap.sep.subscriptions.records import SubscriptionPaths
 
 from tests.sep.delivery.test_delivery import run
 from tests.sep.delivery.test_rows_apart import FIRST, World, set_apart

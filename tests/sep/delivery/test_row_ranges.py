@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits
-from rtolap.sep.delivery.row_ranges import CLOCKS_APART_MS, ROW_BYTES_MAX, RegionProgress, RowRanges
+from rtolap.sep.delivery.row_ranges import CLOCKS_APART_MS, ROW_BYTES_MAX, DeliveredRegion, RowRanges
 
 from tests.support.seeds import so_many
 from tests.support.sep.batches import Event, batch_of
@@ -141,7 +141,7 @@ def test_long_rows_are_kept_in_part_and_those_that_are_alike_so_far_are_taken_fo
 
 def test_there_are_at_most_two_ranges_for_each_region() -> None:
     random, ranges = Random(1), RowRanges()
-    regions = [RegionProgress("t", highest=random.randrange(1000)) for _ in range(200)]
+    regions = [DeliveredRegion("t", highest=random.randrange(1000)) for _ in range(200)]
     for _ in range(5000):
         first, last = sorted(b"%04d" % random.randrange(3000) for _ in range(2))
         ranges.deliver(random.choice(regions), first, last)
@@ -155,7 +155,7 @@ def test_a_region_takes_some_hundred_bytes() -> None:
     ranges, regions = RowRanges(), 10_000
     tracemalloc.start()
     for number in range(regions):
-        region = RegionProgress("t", highest=number)
+        region = DeliveredRegion("t", highest=number)
         ranges.deliver(region, b"user-%08d-000" % number, b"user-%08d-999" % number)
     used_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

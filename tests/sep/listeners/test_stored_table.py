@@ -245,8 +245,8 @@ def test_loads_that_the_cluster_cannot_take_cost_no_event_a_try(
     for _ in range(4):
         [error] = run(process, batch(1, 2, 3))
         assert isinstance(error, Unavailable)
-        assert process.trouble is not None
-        assert str(refusal) in process.trouble
+        assert process.last_error is not None
+        assert str(refusal) in process.last_error
         pauses_s.append(process.resumes_s - clock.monotonic_s())
     assert pauses_s == [1.0, 2.0, 4.0, 8.0]
     assert len(endpoint.asked) == 4  # the group was not parted
@@ -254,7 +254,7 @@ def test_loads_that_the_cluster_cannot_take_cost_no_event_a_try(
     endpoint.refusal = None
     assert run(process, batch(1, 2, 3)) == [None]
     assert loaded(endpoint) == [1, 2, 3]
-    assert (process.trouble, process.counts.dead_letters) == (None, 0)
+    assert (process.last_error, process.counts.dead_letters) == (None, 0)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_a_load_that_is_refused_for_what_it_holds_is_tried_event_by_event_and_co
     endpoint.refusal = refusal
     assert isinstance(run(process, batch(1, 2))[0], Unavailable)
     assert [event.tries for event in process.failing.events.values()] == [1, 0]
-    assert process.trouble is None
+    assert process.last_error is None
     for _ in range(3):
         clock.advance_ms(60_000)
         answers = run(process, batch(1, 2))

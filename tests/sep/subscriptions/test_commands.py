@@ -19,7 +19,7 @@ from rtolap.sep.delivery.journal import journal_name
 from rtolap.sep.hbase.peers import Peer
 from rtolap.sep.listeners.assembly import journal_deleter
 from rtolap.sep.subscriptions import commands, states
-from rtolap.sep.subscriptions.kept import ROOT, load
+from rtolap.sep.subscriptions.records import ROOT, load
 from rtolap.sep.subscriptions.source import SourceCluster
 
 from tests.support.hbase.model_source import OWN_ID, Crash, ModelSource

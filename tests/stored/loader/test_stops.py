@@ -18,7 +18,7 @@ from rtolap.stored.loader.job import LEASE_MS, JobConfig, write_config
 from rtolap.stored.loader.job_run import LoadJobRun
 from rtolap.stored.loader.preparing import FILTERED_BY_SINK, FILTERED_UNKNOWN
 from rtolap.stored.loader.records.rejects import FileBox
-from rtolap.stored.loader.settle import LOG_TRIES_MAX, Outcome, Settler
+from rtolap.stored.loader.settle import LOG_TRIES_MAX, AttemptOutcome, Settler
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.loader.window import FAILING_S, FAILS_MAX, SILENT_S
 from rtolap.stored.metastore.load_jobs import LoadJobState
@@ -243,7 +243,7 @@ def test_refused_records_that_cannot_be_kept_stop_the_loader(world: World) -> No
     work = world.start()
     work.source.step(0.0)
     world.box.error = Unavailable("the broker is away")
-    assert work.settle_once(work.settler()) is Outcome.AGAIN
+    assert work.settle_once(work.settler()) is AttemptOutcome.AGAIN
     world.box.error = Refused("too large")
     assert stopped_by(lambda: work.settle_once(work.settler())) is StopCause.REJECTS_NOT_KEPT
     assert world.keys() == []
@@ -278,7 +278,7 @@ def test_rows_that_the_sink_filters_are_kept_with_its_reasons(world: World) -> N
     world.sink.tables["d", "t"] = wire.TableSchema(properties=strict)  # the loader has not seen it yet
     work.source.step(0.0)
     settler = work.settler()
-    assert work.settle_once(settler) is Outcome.AGAIN  # all rows are filtered: too many
+    assert work.settle_once(settler) is AttemptOutcome.AGAIN  # all rows are filtered: too many
     assert stopped_by(lambda: work.settle_once(settler)) is StopCause.TOO_MANY_FILTERED
     more = msgspec.structs.replace(work.loader, rejects=LoaderRejects(tolerance_percent=100))
     world.clock.advance_ms(LEASE_MS + 1)
@@ -286,7 +286,7 @@ def test_rows_that_the_sink_filters_are_kept_with_its_reasons(world: World) -> N
     world.sink.tables["d", "t"] = wire.TableSchema(properties=COLUMNS)
     again = world.start()
     world.sink.tables["d", "t"] = wire.TableSchema(properties=strict)
-    assert again.settle_once(again.settler()) is Outcome.SETTLED
+    assert again.settle_once(again.settler()) is AttemptOutcome.SETTLED
     assert world.box.kept == [(-1, 1, FILTERED_BY_SINK)]
     record = world.records.all("j")[-1]
     assert (record.row_count, record.filtered_rows, record.error_url) == (0, 2, "memory:2")
@@ -316,10 +316,10 @@ def test_rows_that_a_sink_may_have_filtered_are_told_of_when_its_answer_is_lost(
     world.sink = Unanswered(world.sink)
     work = world.start()
     work.source.step(0.0)
-    assert work.settle_once(work.settler()) is Outcome.AGAIN
+    assert work.settle_once(work.settler()) is AttemptOutcome.AGAIN
     if restarts:
         work = world.start()
-    assert work.settle_once(work.settler()) is Outcome.SETTLED
+    assert work.settle_once(work.settler()) is AttemptOutcome.SETTLED
     last_error = work.progress.shown(world.clock).last_error
     assert world.box.kept == ([(-1, 1, FILTERED_UNKNOWN)] if tolerance else [])
     assert ("j_1_1" in last_error) == bool(tolerance)
@@ -379,8 +379,8 @@ def test_the_rows_that_a_sink_filters_are_asked_for_again_but_not_for_ever(
     work.source.step(0.0)
     settler = work.settler()
     for _ in range(LOG_TRIES_MAX - 1):
-        assert work.settle_once(settler) is Outcome.AGAIN
-    assert work.settle_once(settler) is Outcome.SETTLED
+        assert work.settle_once(settler) is AttemptOutcome.AGAIN
+    assert work.settle_once(settler) is AttemptOutcome.SETTLED
     assert world.box.kept == ([(-1, 1, FILTERED_BY_SINK)] if is_kept else [])
     record = world.records.all("j")[-1]
     assert (record.row_count, record.filtered_rows, record.error_url) == (0, 2, "memory:1")
@@ -414,7 +414,7 @@ def failing(world: World, work: LoadJobRun, times: int) -> Settler:
     """A settler that has tried so often, for as long as a batch may fail."""
     settler = work.settler()
     for _ in range(times):
-        assert work.settle_once(settler) is Outcome.AGAIN
+        assert work.settle_once(settler) is AttemptOutcome.AGAIN
         world.clock.advance_ms(math.ceil(FAILING_S * 1000 / times))
         work.ownership.renew()
     return settler
@@ -490,9 +490,9 @@ def test_a_sink_without_its_nodes_refuses_quickly_and_often_and_that_is_waited_f
     work.source.step(0.0)
     settler = work.settler()
     for _ in range(4 * FAILS_MAX):
-        assert work.settle_once(settler) is Outcome.AGAIN
+        assert work.settle_once(settler) is AttemptOutcome.AGAIN
     sink.answer = None
-    assert work.settle_once(settler) is Outcome.SETTLED
+    assert work.settle_once(settler) is AttemptOutcome.SETTLED
     assert world.keys() == [1, 2]
 
 
@@ -510,7 +510,7 @@ def test_a_batch_that_failed_is_left_alone_for_its_pause_by_every_thread(world: 
         return 2.0
 
     for _ in range(3):
-        assert work.settle_once(first, pause_s=pause_s) is Outcome.AGAIN
+        assert work.settle_once(first, pause_s=pause_s) is AttemptOutcome.AGAIN
         assert work.settle_once(second, pause_s=pause_s) is None
         world.clock.advance_ms(1_999)
         assert work.settle_once(first, pause_s=pause_s) is None
@@ -526,15 +526,15 @@ def test_a_sink_that_is_away_is_waited_for_but_not_for_ever(world: World) -> Non
     settler = work.settler()
     world.sink.down = True
     for _ in range(50):
-        assert work.settle_once(settler) is Outcome.AGAIN
+        assert work.settle_once(settler) is AttemptOutcome.AGAIN
         world.clock.advance_ms(1_000)
     world.sink.down = False
     work.ownership.renew()
-    assert work.settle_once(settler) is Outcome.SETTLED
+    assert work.settle_once(settler) is AttemptOutcome.SETTLED
     world.produce(3, 4)
     work.source.step(0.0)
     world.sink.down = True
-    assert work.settle_once(settler) is Outcome.AGAIN
+    assert work.settle_once(settler) is AttemptOutcome.AGAIN
     world.clock.advance_ms(int(SILENT_S * 1000) + 1)
     assert stopped_by(lambda: work.settle_once(settler)) is StopCause.SINK_UNAVAILABLE
 
@@ -550,7 +550,7 @@ def test_a_load_that_stays_under_way_is_waited_for_but_not_for_ever(world: World
     again = world.start()
     settler = again.settler()
     for _ in range(30):
-        assert again.settle_once(settler) is Outcome.AGAIN
+        assert again.settle_once(settler) is AttemptOutcome.AGAIN
         world.clock.advance_ms(1_000)
     assert world.keys() == []
     world.clock.advance_ms(1_000)

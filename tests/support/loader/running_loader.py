@@ -20,7 +20,7 @@ from rtolap.servers.limits import HttpLimits
 from rtolap.stored.loader.http import make_app
 from rtolap.stored.loader.job import JobConfig, JobResources, write_config
 from rtolap.stored.loader.job_run import LoadJobRun, begin
-from rtolap.stored.loader.partition_role import OpenSession, PartitionKeeper
+from rtolap.stored.loader.partition_role import OpenSession, PartitionRole
 from rtolap.stored.loader.process import LoaderProcess
 from rtolap.stored.loader.records.rejects import FileBox
 from rtolap.stored.loader.runner import measure
@@ -115,9 +115,9 @@ class Running:
         self.ledger.close()
 
 
-def _keeper(work: LoadJobRun, open_session: OpenSession) -> PartitionKeeper:
+def _keeper(work: LoadJobRun, open_session: OpenSession) -> PartitionRole:
     wanted = work.loader.sink.partitions
     assert wanted is not None
-    return PartitionKeeper(
+    return PartitionRole(
         work.loader, wanted, open_session, lambda: work.columns.target, work.clock, pause_max_s=0.05
     )

@@ -15,7 +15,7 @@ from rtolap.protocols.stream_load.messages import LoadAnswer, SchemaColumn, Tabl
 from rtolap.stored.loader.job import LEASE_MS, JobConfig, JobResources, write_config
 from rtolap.stored.loader.job_run import LoadJobRun, begin
 from rtolap.stored.loader.reset import settle_batch
-from rtolap.stored.loader.settle import Outcome, Settler
+from rtolap.stored.loader.settle import AttemptOutcome, Settler
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobs
@@ -105,7 +105,7 @@ def sent_and_unanswered(world: World, work: LoadJobRun) -> None:
         raise Unavailable("no answer")
 
     world.sink.load = lost
-    assert work.settle_once(work.settler()) is Outcome.AGAIN
+    assert work.settle_once(work.settler()) is AttemptOutcome.AGAIN
     del world.sink.load
     assert world.records.all("j")[-1].attempts == 1
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from rtolap.metadata.store import MetadataStore
-from rtolap.sep.subscriptions.kept import SubscriptionPaths
+from rtolap.sep.subscriptions.records import SubscriptionPaths
 
 from tests.support.waiting import patience_s, until
 

@@ -227,7 +227,7 @@ class DeliveryWorld:
             self.served(noted=False)
             self._lose(process)
             return
-        self.served(noted=process.trouble is None)
+        self.served(noted=process.last_error is None)
         for call, answer in zip(calls, served, strict=True):
             self._calls.remove((call, process))
             if answer.error is not None:

@@ -15,7 +15,7 @@ from rtolap.model.schema_changes import add_column, drop_column, rename_column
 from rtolap.model.stored.schema import StoredSchema, initial_schema
 from rtolap.model.stored.table import StoredTable, TableModel
 from rtolap.stored.engine.rows.columns import read_schema
-from rtolap.stored.engine.scan import Snapshot
+from rtolap.stored.engine.scan import TabletSnapshot
 from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.engine.tablet import Tablet
 
@@ -60,7 +60,7 @@ class TabletRun:
         self._settings = small_settings(self.random)
         self.tablet = Tablet.create(self._root, schema, self._settings, self.disk)
         self.waiting: dict[int, list[Row]] = {}  # prepared
-        self._pins: list[tuple[Snapshot, Counter[tuple[Any, ...]]]] = []
+        self._pins: list[tuple[TabletSnapshot, Counter[tuple[Any, ...]]]] = []
         self._next_txn = 1
         self.batches = self.partial_batches = self.crashes = self.failures = self.compactions = 0
         # What an interrupted step may have done: looked up after the crash.
@@ -277,7 +277,9 @@ class TabletRun:
             self.disk.on_operation = lambda step: None
             self.publish()
 
-    def _compare(self, snapshot: Snapshot, rows: list[dict[str, Any]], predicate: Predicate | None) -> None:
+    def _compare(
+        self, snapshot: TabletSnapshot, rows: list[dict[str, Any]], predicate: Predicate | None
+    ) -> None:
         schema = snapshot.schema
         names = list(schema.names)
         if predicate is not None:
@@ -320,7 +322,7 @@ def refused(kind: type[Exception], action: Callable[[], object]) -> None:
     raise AssertionError(f"expected {kind.__name__}")
 
 
-def _arrow(snapshot: Snapshot, names: list[str] | None = None) -> pa.Schema:
+def _arrow(snapshot: TabletSnapshot, names: list[str] | None = None) -> pa.Schema:
     return read_schema(snapshot.schema, names)
 
 

@@ -24,7 +24,7 @@ from rtolap.sep.status.collect import collect
 from rtolap.sep.status.model import NOTHING, ReplicationStatus
 from rtolap.sep.status.sources import ReplicationSources
 from rtolap.sep.status.wait import DueLogs, advance, due_logs
-from rtolap.sep.subscriptions.kept import names
+from rtolap.sep.subscriptions.records import names
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from rtolap.sep.delivery.letters import dead_letter_topic
 from rtolap.sep.delivery.requests import Request, post
 from rtolap.sep.operations import create_subscription, drop_subscription, open_source_to_change
 from rtolap.sep.subscriptions import commands, states
-from rtolap.sep.subscriptions.kept import SubscriptionPaths, load
+from rtolap.sep.subscriptions.records import SubscriptionPaths, load
 from rtolap.sep.subscriptions.source import open_source
 from rtolap.sep.subscriptions.states import SubscriptionState
 
@@ -118,16 +118,16 @@ def describe(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOptio
     """Show a subscription: its definition, how it stands, and what HBase does not ship of it."""
     with open_source(source_of(cluster)) as source:
         state = states.state(source, name)
-        kept = state.kept
-        warnings = commands.scope_warnings(source, kept.subscription) if kept else []
+        record = state.record
+        warnings = commands.scope_warnings(source, record.subscription) if record else []
     if as_json:
         print_json({**_document(state), "warnings": warnings})
     else:
         console.print(f"[bold]subscription {state.name}[/bold]  {state.state}", highlight=False)
         rows = [("ports", ", ".join(state.ports) or "none")]
-        if kept is not None:
-            rows += [("cluster id", kept.cluster_id), ("start", instant_text(kept.start_ms))]
-            values = msgspec.to_builtins(kept.subscription)
+        if record is not None:
+            rows += [("cluster id", record.cluster_id), ("start", instant_text(record.start_ms))]
+            values = msgspec.to_builtins(record.subscription)
             rows += [(key, msgspec.json.encode(value).decode()) for key, value in values.items()]
         if state.delivery is not None:
             values = msgspec.to_builtins(state.delivery)
@@ -180,23 +180,23 @@ def _report(state: SubscriptionState, as_json: bool) -> None:
 
 
 def _document(state: SubscriptionState) -> dict[str, object]:
-    kept = state.kept
+    record = state.record
     return {
         "name": state.name,
         "state": state.state,
         "problem": state.problem,
         "ports": state.ports,
-        "cluster_id": None if kept is None else kept.cluster_id,
-        "start_ms": None if kept is None else kept.start_ms,
+        "cluster_id": None if record is None else record.cluster_id,
+        "start_ms": None if record is None else record.start_ms,
         "delivery": None if state.delivery is None else msgspec.to_builtins(state.delivery),
-        "definition": None if kept is None else msgspec.to_builtins(kept.subscription),
+        "definition": None if record is None else msgspec.to_builtins(record.subscription),
     }
 
 
 def _summary(state: SubscriptionState) -> tuple[str, str]:
-    if state.kept is None:
+    if state.record is None:
         return "", ""
-    subscription = state.kept.subscription
+    subscription = state.record.subscription
     return subscription.followed, subscription.listener.kind
 
 

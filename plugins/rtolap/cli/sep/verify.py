@@ -26,7 +26,7 @@ from rtolap.sep.hbase.znodes import HBaseZnodes
 from rtolap.sep.listeners.assembly import event_columns, followed_families, open_row_reader
 from rtolap.sep.listeners.verify import Difference, Mirrored, TableVerifier
 from rtolap.sep.subscriptions.commands import followed_tables
-from rtolap.sep.subscriptions.kept import SubscriptionPaths, load
+from rtolap.sep.subscriptions.records import SubscriptionPaths, load
 from rtolap.sep.subscriptions.source import SourceCluster, open_source
 
 EXIT_DIFFERENT = 3

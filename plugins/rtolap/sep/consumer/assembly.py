@@ -27,7 +27,7 @@ from rtolap.sep.events.filters import EditFilter, FollowedTables, RowPrefixFilte
 from rtolap.sep.hbase.regions import RegionClient
 from rtolap.sep.hbase.znodes import HBaseZnodes
 from rtolap.sep.listeners.assembly import delete_journal, open_delivery
-from rtolap.sep.subscriptions.kept import KeptSubscription, find, load
+from rtolap.sep.subscriptions.records import SubscriptionRecord, find, load
 
 _HBASE_TIMEOUT_S: Final = 5.0
 
@@ -47,19 +47,19 @@ def open_process(
 
     NotFound: no such subscription; NotYet: it is being created or dropped.
     """
-    kept = load(store, name)
-    if kept.phase != "created":
+    record = load(store, name)
+    if record.phase != "created":
         raise NotYet(
             f"subscription {name} is not there to be served",
             expected="created",
-            found=kept.phase,
+            found=record.phase,
             action="finish what was begun: create or drop it again",
         )
-    subscription = kept.subscription
+    subscription = record.subscription
     cluster = KafkaClusters.of_host(settings).get(subscription.listener.cluster)
     limits = ConsumerSettings.of(settings)
     decoder = EditDecoder(
-        start_ms=kept.start_ms,
+        start_ms=record.start_ms,
         meta_cells=subscription.meta_cells,
         filters=filters_of(subscription),
         entries_max=limits.entries_max,
@@ -70,7 +70,7 @@ def open_process(
         store,
         clock,
         open_delivery=lambda leads: open_delivery(
-            subscription, kept.cluster_id, cluster, clock, settings, leads, store
+            subscription, record.cluster_id, cluster, clock, settings, leads, store
         ),
         make_server=lambda deliver, set_apart, answers: ConsumerServer(
             decoder,
@@ -82,12 +82,12 @@ def open_process(
             answers=answers,
             metrics=metrics,
         ),
-        cluster_id=kept.cluster_id,
+        cluster_id=record.cluster_id,
         host=host,
         bind=bind,
         ports=ports or [0] * subscription.ports,
-        is_wanted=lambda: _is_created(store, kept),
-        forget=lambda: delete_journal(subscription, kept.cluster_id, cluster),
+        is_wanted=lambda: _is_created(store, record),
+        forget=lambda: delete_journal(subscription, record.cluster_id, cluster),
     )
 
 
@@ -146,6 +146,6 @@ def _without_deletes(batch: EditBatch) -> EditBatch:
     return batch.filter(~only_deletes(batch))
 
 
-def _is_created(store: MetadataStore, kept: KeptSubscription) -> bool:
-    read = find(store, kept.name)
-    return read is not None and read.kept.phase == "created" and read.kept.cluster_id == kept.cluster_id
+def _is_created(store: MetadataStore, record: SubscriptionRecord) -> bool:
+    read = find(store, record.name)
+    return read is not None and read.record.phase == "created" and read.record.cluster_id == record.cluster_id

@@ -40,13 +40,13 @@ class Bounds(Protocol):
 
     async def check(self, batch: EditBatch, deadline_s: float) -> NDArray[np.bool_] | None:
         """Return which events are to be set apart, None for none. Raises NotInLog where the source cannot
-        have written an event, Unavailable where that cannot be told now."""
+        have written an event, Unavailable where that is not known now."""
         ...
 
     def close(self) -> None: ...
 
 
-# Takes events that are not to be delivered; returns once they are kept with the reason.
+# Takes events that are not to be delivered; returns once they and the reason are stored.
 SetApart = Callable[[EditBatch, str], Awaitable[None]]
 
 # Outcomes after which a connection has to prove itself again.
@@ -87,7 +87,13 @@ class Answered:
 
 
 class CallFailure(Exception):
-    """`outcome` is one of metrics.CALL_OUTCOMES, `class_name` a class of Java, `message` for people."""
+    """A call that fails.
+
+    Attributes:
+        outcome: one of `metrics.CALL_OUTCOMES`.
+        class_name: the Java class of the exception that the region server gets.
+        message: the reason, for people.
+    """
 
     def __init__(self, outcome: str, class_name: str, message: str) -> None:
         super().__init__(message)
@@ -126,11 +132,13 @@ def unsupported_encoding(header: ConnectionHeader) -> CallFailure | None:
 
 
 class CallHandler:
-    """Answers the calls of all connections of a consumer; for one event loop.
+    """Answers the calls of all connections of a consumer, in one event loop.
 
-    `answers`: methods beside ReplicateWALEntry. `default_timeout_s`: of calls whose client names none.
-    `bounds`: what events have to keep before they are delivered; None: nothing. `set_apart`: takes those
-    that are to be set apart.
+    Args:
+        default_timeout_s: the timeout of calls whose client names none.
+        answers: methods beside ReplicateWALEntry, by name.
+        bounds: the limits that events must meet before they are delivered; None for no limits.
+        set_apart: takes the events that are to be set apart.
     """
 
     def __init__(

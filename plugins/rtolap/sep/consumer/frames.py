@@ -32,7 +32,12 @@ NO_CALL: Final = 2**32 - 1  # -1: an answer to the connection, not to a call
 
 @dataclass(slots=True)
 class Request:
-    """`parameter` and `cell_block` are views of the frame; each is empty where the request has none."""
+    """A request of a region server.
+
+    Attributes:
+        parameter: a view of the frame; empty where the request has no parameter.
+        cell_block: a view of the frame; empty where the request has no cells.
+    """
 
     call_id: int
     method: str

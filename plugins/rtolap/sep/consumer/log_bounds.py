@@ -94,7 +94,7 @@ class LogBounds:
         self._monotonic_s = monotonic_s
         self._executor = ThreadPoolExecutor(1, "sep-log-bounds")
         self._read_points: OrderedDict[str, int] = OrderedDict()
-        self._asked_s: dict[str, float] = {}  # the same regions → when their read points were asked for
+        self._requested_s: dict[str, float] = {}  # the same regions → when their read points were requested
         self._forgot_s: dict[str, float] = {}  # tables → when their regions were looked up again
         self._by_name: dict[str, tuple[list[Region], dict[str, Region]]] = {}
         self._fresh_s = 0.0
@@ -107,7 +107,7 @@ class LogBounds:
     async def check(self, batch: EditBatch, deadline_s: float) -> Mask | None:
         """Return which events are to be set apart; None where none is. `deadline_s`: by time.monotonic().
 
-        Raises NotInLog where HBase cannot have written an event; Unavailable where that cannot be told now.
+        Raises NotInLog where HBase cannot have written an event; Unavailable where that is not known now.
         """
         self._check_times(batch)
         apart = np.zeros(batch.num_events, bool)
@@ -227,13 +227,13 @@ class LogBounds:
     def _behind(self, claim: Claim, region: Region) -> Doubt | None:
         name = region.encoded
         if claim.highest > self._read_points.get(name, -1):
-            if time.monotonic() - self._asked_s.get(name, -math.inf) >= self._fresh_s:
+            if time.monotonic() - self._requested_s.get(name, -math.inf) >= self._fresh_s:
                 point = self._client.read_point(region, max(claim.first, region.start))
-                self._asked_s[name] = time.monotonic()
+                self._requested_s[name] = time.monotonic()
                 self._read_points[name] = max(point, self._read_points.get(name, -1))
                 while len(self._read_points) > _REMEMBERED:
                     forgotten, _ = self._read_points.popitem(last=False)
-                    del self._asked_s[forgotten]
+                    del self._requested_s[forgotten]
             if claim.highest > self._read_points[name]:
                 return Doubt(
                     claim, f"ids of at most {self._read_points[name]}, which region {name} has given"

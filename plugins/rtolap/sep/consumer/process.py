@@ -33,7 +33,7 @@ from rtolap.sep.delivery.requests import RequestNodes
 from rtolap.sep.delivery.serving import DeliveryThread
 from rtolap.sep.delivery.state import StateNode
 from rtolap.sep.hbase.znodes import ServerName
-from rtolap.sep.subscriptions.kept import SubscriptionPaths
+from rtolap.sep.subscriptions.records import SubscriptionPaths
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +43,15 @@ _PAUSE_S, _PAUSE_MAX_S = 0.5, 15.0
 
 
 class SubscriptionProcess:
-    """`open_delivery(leads)` and `make_server(deliver, set_apart, answers)` are called once a term. `host`:
-    by which region servers reach the ports. `cluster_id`: the one that HBase takes this for.
+    """The process that consumes a subscription while it leads.
 
-    `is_wanted`: False where the subscription was dropped: then the process ends, and `forget` is called.
+    Args:
+        open_delivery: opens the delivery; called with `leads`, once a term.
+        make_server: makes the server; called with `deliver`, `set_apart` and `answers`, once a term.
+        cluster_id: the UUID under which HBase knows this cluster.
+        host: the name by which region servers reach the ports.
+        is_wanted: returns False once the subscription was dropped; the process then ends.
+        forget: called when the process ends because the subscription was dropped.
     """
 
     def __init__(

@@ -30,10 +30,12 @@ M = TypeVar("M", bound=Message)
 
 
 class Registration:
-    """The nodes of one process. They go with the session of `store`: register again after it was lost.
+    """The registered nodes of one process. They vanish with the session of `store`.
 
-    `root`: of the subscription, as `/rtolap/sep/orders`. `fence`: the path of a node without which nothing is
-    registered; that of the leader's candidacy, so that a process that no longer leads cannot come back.
+    Args:
+        root: the subscription's root node, such as `/rtolap/sep/orders`.
+        fence: the path of a node that must exist for a registration: the leader's candidacy. A process that
+            no longer leads cannot register.
     """
 
     def __init__(self, store: MetadataStore, root: str, sinks: Sequence[ServerName]) -> None:
@@ -127,17 +129,17 @@ def small_master(cluster_id: str, sinks: Callable[[], Sequence[ServerName]]) -> 
     """
 
     def cluster_status(parameter: bytes) -> bytes:
-        asked = set(_parsed(admin_pb2.GetClusterStatusRequest, parameter).options)
+        requested = set(_parsed(admin_pb2.GetClusterStatusRequest, parameter).options)
         names = [_message(sink) for sink in sinks()]
         status = admin_pb2.ClusterStatus()
-        if not asked or admin_pb2.CLUSTER_ID in asked:
+        if not requested or admin_pb2.CLUSTER_ID in requested:
             status.cluster_id.cluster_id = cluster_id
-        if not asked or admin_pb2.SERVERS_NAME in asked:
+        if not requested or admin_pb2.SERVERS_NAME in requested:
             status.servers_name.extend(names)
-        if not asked or admin_pb2.LIVE_SERVERS in asked:
+        if not requested or admin_pb2.LIVE_SERVERS in requested:
             for name in names:
                 status.live_servers.add(server=name, server_load=admin_pb2.ServerLoad())
-        if (not asked or admin_pb2.MASTER in asked) and names:
+        if (not requested or admin_pb2.MASTER in requested) and names:
             status.master.CopyFrom(names[0])
         return admin_pb2.GetClusterStatusResponse(cluster_status=status).SerializeToString()
 

@@ -37,8 +37,10 @@ _OTHER_DESCRIPTORS: Final = 192  # of the process: Kafka, ZooKeeper, HBase, conn
 class ConsumerServer:
     """The server that receives edits, for one event loop.
 
-    `answers` has methods beside ReplicateWALEntry, by their names. `bounds`, which the server closes, and
-    `set_apart`: see CallHandler.
+    Args:
+        answers: methods beside ReplicateWALEntry, by name.
+        bounds: as for `CallHandler`; the server closes them.
+        set_apart: as for `CallHandler`.
     """
 
     def __init__(

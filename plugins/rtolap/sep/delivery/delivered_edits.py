@@ -9,7 +9,7 @@ ship its share late, even in one call with later edits of the region, after it c
                  since, see `row_ranges`: delivered, and flagged
     forgotten    comes again as late, and is delivered again
 
-Ids that are used again, as a restored snapshot may do, are told by their write time: an edit that was written
+Ids that are used again, as after a restored snapshot, show by their write time: an edit that was written
 after all that was delivered of its region is no repetition of any.
 """
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from rtolap.sep.delivery.edit_records import I64, RegionEdits, bitmap_of, ids_of, packed, unpacked
-from rtolap.sep.delivery.row_ranges import ROW_BYTES_MAX, RegionProgress, RowRanges, first_and_last
+from rtolap.sep.delivery.row_ranges import ROW_BYTES_MAX, DeliveredRegion, RowRanges, first_and_last
 from rtolap.sep.events.edit_batch import EditBatch
 
 Mask = NDArray[np.bool_]
@@ -48,12 +48,18 @@ class Split:
 
 @dataclass(slots=True)
 class _Region:
-    """`delivered`: all remembered ids; `generations`: the same ids by age, the last one still grows."""
+    """The remembered edits of a region.
+
+    Attributes:
+        delivered: all remembered ids.
+        generations: the same ids by age; the last generation still grows.
+        partial: edits of which some rows are still due, with the rows that were delivered.
+    """
 
     delivered: BitMap64 = field(default_factory=BitMap64)
     generations: deque[BitMap64] = field(default_factory=lambda: deque([BitMap64()]))
     partial: dict[int, set[bytes]] = field(default_factory=dict)
-    progress: RegionProgress = field(default_factory=RegionProgress)
+    progress: DeliveredRegion = field(default_factory=DeliveredRegion)
 
     @property
     def edits(self) -> int:
@@ -63,9 +69,11 @@ class _Region:
 class DeliveredEdits:
     """The edits that were delivered. Not thread-safe.
 
-    At most `remembered_edits` are kept, and the oldest go first. Each region keeps at least its newest
-    `generation_edits`, for a queue may stand still for long while others go on. Beyond `regions_max` regions,
-    those that had no edit for longest are forgotten completely.
+    Args:
+        remembered_edits: the most edits that are remembered; the oldest are dropped first.
+        generation_edits: the newest edits of each region that are never dropped, because a queue may stand
+            still while others go on.
+        regions_max: the most regions; beyond it, the regions without an edit for longest are forgotten.
     """
 
     def __init__(
@@ -165,7 +173,7 @@ class DeliveredEdits:
                 self._forget(record.region)
                 known = None
             if known is None:
-                known = self._regions[record.region] = _Region(progress=RegionProgress(record.table))
+                known = self._regions[record.region] = _Region(progress=DeliveredRegion(record.table))
             self._regions.move_to_end(record.region)
             before, progress = known.edits, known.progress
             whole = unpacked(record.sequence_ids)

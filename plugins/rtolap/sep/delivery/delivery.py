@@ -27,11 +27,11 @@ from rtolap.sep.delivery.apart import letters_apart, letters_skipped, set_rows_a
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits, Mask, Split
 from rtolap.sep.delivery.edit_records import I64, RegionEdits
 from rtolap.sep.delivery.journal import Delivered, Journal, RowApart, RowKey
-from rtolap.sep.delivery.listener import EventGroup, Failure, Listener, MirrorsRows, Outcome
+from rtolap.sep.delivery.listener import DeliveryOutcome, EventGroup, Failure, Listener, MirrorsRows
 from rtolap.sep.delivery.poison import (
     FailingEvents,
     PoisonPolicy,
-    held_back,
+    blocked_events,
     key_of,
     pause_s,
 )
@@ -74,8 +74,10 @@ class Counts:
 class Delivery:
     """Delivers calls to a listener. Not thread-safe: `serving.DeliveryThread` gives it a thread.
 
-    `stopped` says why nothing more is taken, for good; `trouble` why the target took nothing the last time,
-    and `resumes_s`, by the monotonic clock, when it is asked again.
+    Attributes:
+        stopped: why nothing more is accepted, for good; None while delivery goes on.
+        last_error: why the target accepted nothing the last time; None after a success.
+        resumes_s: when the target is tried again, by the monotonic clock.
     """
 
     def __init__(
@@ -91,10 +93,10 @@ class Delivery:
         self.counts = Counts()
         self.failing = FailingEvents(policy)
         self.stopped: RtolapError | None = None
-        self.trouble: str | None = None
+        self.last_error: str | None = None
         self.resumes_s = 0.0
         self.replay_due_s = 0.0
-        self._troubles = 0
+        self._failures = 0
         self._listener = listener
         self._journal = journal
         self._clock = clock
@@ -112,9 +114,10 @@ class Delivery:
         return 0 if memory is None else memory.num_edits
 
     def recover(self) -> None:
-        """Take over. Raises what the journal and the listener do; then nothing was delivered.
+        """Take over from the previous process. If it raises, nothing was delivered.
 
-        NotLeader: this process does not lead, as far as it knows; it would shut out the one that does.
+        Raises NotLeader if this process does not lead, because it would shut out the one that does. Raises
+        what the journal and the listener raise.
         """
         if not self._leads():
             raise NotLeader("another process delivers this subscription")
@@ -134,18 +137,17 @@ class Delivery:
             self._fail(calls, error)
             raise
         except RtolapError as error:
-            self._troubles += 1
-            self.trouble = str(error)
-            self.resumes_s = self._clock.monotonic_s() + pause_s(self._troubles)
+            self._failures += 1
+            self.last_error = str(error)
+            self.resumes_s = self._clock.monotonic_s() + pause_s(self._failures)
             self._fail(calls, error)
         else:
-            self._troubles, self.trouble, self.resumes_s = 0, None, 0.0
+            self._failures, self.last_error, self.resumes_s = 0, None, 0.0
 
     def replay(self, *, skipped: bool = False) -> Replayed:
-        """Deliver the dead letters of rows that are set apart; `skipped`: and those of events that were
-        skipped.
+        """Deliver the dead letters of rows that are set apart; with `skipped`, those of skipped events too.
 
-        Raises NotLeader; Unavailable where it is to be tried again.
+        Raises NotLeader; Unavailable if the replay must be tried again.
         """
         self.replay_due_s = self._clock.monotonic_s() + REPLAY_EVERY_S
         self._ready()
@@ -156,8 +158,10 @@ class Delivery:
         return replayed
 
     def read_again(self, table: str, rows: Sequence[bytes]) -> None:
-        """Have rows of a mirrored table be as HBase has them now. Rows that are set apart are read too, and
-        stay apart. Refused: the listener mirrors no rows."""
+        """Bring rows of a mirrored table to the state that HBase has now.
+
+        Rows that are set apart are read too, and stay apart. Raises Refused if the listener mirrors no rows.
+        """
         if not isinstance(self._listener, MirrorsRows) or not self._listener.mirrors_rows:
             raise Refused("the listener mirrors no rows", expected="a unique table of stored tables")
         self._ready()
@@ -166,8 +170,10 @@ class Delivery:
             log.warning("row %r of %s is not taken: %s", row, table, reason)
 
     def set_apart(self, batch: EditBatch, reason: str) -> None:
-        """Keep events as dead letters without a memory of them: an edit that comes under their ids is new.
-        Raises NotLeader; Unavailable where it is to be tried again."""
+        """Write events to the dead letters without remembering them: an edit with the same id counts as new.
+
+        Raises NotLeader; Unavailable if it must be tried again.
+        """
         self._ready()
         reasons = dict.fromkeys(range(batch.num_events), reason)
         for some, columns in letters_skipped(
@@ -181,7 +187,7 @@ class Delivery:
         self._journal.close()
 
     def _is_due(self, call: Call) -> bool:
-        """Answer it at once where nothing is to be begun."""
+        """Return True if the call is to be served; otherwise answer it at once."""
         if self.stopped is not None:
             call.answer(Refused(f"delivery was stopped: {self.stopped}"))
         elif self._clock.monotonic_s() >= call.deadline_s:
@@ -227,11 +233,11 @@ class Delivery:
             self.counts.set_apart += self._write_letters(run, places, batch, letters)
             places, batch = run.due()
         failing = self.failing.places(batch)
-        held = held_back(batch, {place for place, event in failing.items() if event.due_s > now_s})
+        blocked = blocked_events(batch, {place for place, event in failing.items() if event.due_s > now_s})
         singly = np.zeros(batch.num_events, bool)
         singly[list(failing)] = True
-        if held.any():
-            places, batch, singly = places[~held], batch.filter(~held), singly[~held]
+        if blocked.any():
+            places, batch, singly = places[~blocked], batch.filter(~blocked), singly[~blocked]
         if not len(places):
             return False
         outcome = self._listener.deliver(run.group(places, batch, singly))
@@ -243,7 +249,9 @@ class Delivery:
             raise outcome.away
         return bool(outcome.failures) and self._after_failures(run, places, batch, outcome)
 
-    def _after_failures(self, run: _GroupRun, places: I64, batch: EditBatch, outcome: Outcome) -> bool:
+    def _after_failures(
+        self, run: _GroupRun, places: I64, batch: EditBatch, outcome: DeliveryOutcome
+    ) -> bool:
         now_s, known = self._clock.monotonic_s(), len(self.failing)
         policy = self.failing.policy
         given_up: dict[int, Failure] = {}

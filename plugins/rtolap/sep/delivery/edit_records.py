@@ -17,12 +17,16 @@ I64 = NDArray[np.int64]
 
 
 class RegionEdits(msgspec.Struct, frozen=True, array_like=True):
-    """The delivered edits of one region: whole edits by `sequence_ids` (a serialized bitmap), and the rows of
-    edits of which other rows are still due. `newest_write_ms` is the newest write time among them.
+    """Delivered edits of one region, as the journal stores them.
 
-    `highest` is at least the largest of the ids: -1 where they tell it themselves.
-    `forgets`: what was known of the region before counts no more, for its ids were used again.
-    `first_row`, `last_row`: the smallest and the largest row among them, as far as `row_ranges` counts.
+    Attributes:
+        sequence_ids: the ids of edits that are delivered whole, as a serialized bitmap.
+        newest_write_ms: the newest write time among the edits.
+        partial: the edits of which other rows are still due, with the rows that are delivered.
+        forgets: True if earlier records of the region no longer count, because its ids were used again.
+        highest: at least the largest id; -1 where `sequence_ids` and `partial` contain the largest.
+        first_row: the smallest delivered row, cut as `row_ranges` cuts it.
+        last_row: the largest delivered row, cut in the same way.
     """
 
     region: str

@@ -47,8 +47,12 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag="delivered"):
 
 
 class LoadBegun(msgspec.Struct, frozen=True, array_like=True, tag="load_begun"):
-    """No request under the label is taken after `not_after_ms`. `number`: larger than that of every load
-    before; 0 where it has none."""
+    """A load that is about to be sent.
+
+    Attributes:
+        not_after_ms: no request under the label is accepted after this time.
+        number: larger than the number of every load before; 0 where the load has none.
+    """
 
     label: str
     not_after_ms: int
@@ -68,8 +72,12 @@ class LoadNumber(msgspec.Struct, frozen=True, array_like=True, tag="load_number"
 
 
 class RowApart(msgspec.Struct, frozen=True, array_like=True, tag="row_apart"):
-    """The edits of the row go to the dead letters, in order. `id`: of this time; its letters have it.
-    `first_offset`: its letters stand at or behind it in their topic."""
+    """A row whose edits go to the dead letters, in order.
+
+    Attributes:
+        id: names this time that the row is set apart; its letters carry it.
+        first_offset: the row's letters start at this offset of their topic or later.
+    """
 
     table: str
     row: bytes
@@ -80,7 +88,7 @@ class RowApart(msgspec.Struct, frozen=True, array_like=True, tag="row_apart"):
 
 
 class RowBack(msgspec.Struct, frozen=True, array_like=True, tag="row_back"):
-    """Its letters were delivered: its edits are delivered as others are."""
+    """A row whose letters were delivered. Its edits are delivered as usual again."""
 
     table: str
     row: bytes
@@ -113,7 +121,9 @@ def ensure_topic(admin: TopicAdmin, topic: str, partitions: int, config: Mapping
 class Journal:
     """The journal of delivered edits. Not thread-safe.
 
-    `memory` is None until `recover`, and after a write whose outcome is not known.
+    Attributes:
+        memory: the delivered edits; None before `recover`, and after a write whose outcome is not known.
+        ended_loads: `not_after_ms` of ended loads, by label. Whoever releases a label removes it.
     """
 
     def __init__(

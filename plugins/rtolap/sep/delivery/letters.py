@@ -46,7 +46,11 @@ class _Cell(msgspec.Struct, frozen=True):
 
 
 class _Event(msgspec.Struct, frozen=True):
-    """`apart`: the time of its row apart, empty where its policy skipped it."""
+    """An event as a dead letter.
+
+    Attributes:
+        apart: the id of its row's `RowApart`; empty for an event that the policy skipped.
+    """
 
     table: str
     region: str
@@ -64,8 +68,14 @@ _decoder = msgspec.json.Decoder(_Event)
 
 @dataclass(frozen=True)
 class Letters:
-    """Letters as they were written. `batch` holds their events; the others are of each: the offset of its
-    first record, the time of its row apart, whether it was late."""
+    """Dead letters, as they were written.
+
+    Attributes:
+        batch: the events of the letters.
+        offsets: the offset of each letter's first record.
+        apart: the id of the `RowApart` of each event's row; empty for skipped events.
+        late: True for events that were late.
+    """
 
     batch: EditBatch
     offsets: I64
@@ -124,10 +134,7 @@ def _parts(event: dict[str, Any], cells: list[dict[str, Any]], part_bytes: int) 
 
 
 def read_letters(consumer: StreamConsumer, start: int, end: int) -> Iterator[Letters]:
-    """Return the letters of partition 0 between the offsets, some at a time.
-
-    Corrupted: one cannot be read.
-    """
+    """Yield the letters of partition 0 between the offsets, some at a time. Raises Corrupted."""
     consumer.assign({0: start})
     whole: list[tuple[int, _Event]] = []
     open_parts: list[bytes] = []

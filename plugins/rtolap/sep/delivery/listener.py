@@ -22,12 +22,14 @@ Mask = NDArray[np.bool_]
 class EventGroup:
     """New events of the calls that are served together, in the order of their sequence ids.
 
-    `late`: older than what was delivered of their row's region before. `singly`: they failed before, and are
-    to be tried alone. `deadlines_s`: by the monotonic clock; an event that has not begun by then does not.
-
-    `commit(delivered, columns)` notes these events as delivered, in one transaction with the records of the
-    columns; it may be called for disjoint masks. A listener that writes the journal itself notes
-    `edits(delivered)` there, and then calls `noted(delivered)`.
+    Attributes:
+        late: True for events older than an event of their row that was delivered before.
+        singly: True for events that failed before and must be tried alone.
+        deadlines_s: the time, by the monotonic clock, after which an event must not be started.
+        commit: `commit(delivered, columns)` records the events as delivered, in one transaction with the
+            records of the columns. It may be called repeatedly, with disjoint masks.
+        edits: for a listener that writes the journal itself: `edits(delivered)` returns what it writes there.
+        noted: such a listener calls `noted(delivered)` after it has written the journal.
     """
 
     batch: EditBatch
@@ -41,7 +43,12 @@ class EventGroup:
 
 @dataclass(frozen=True)
 class Failure:
-    """`final`: another try would end the same way. `alone`: the event was tried by itself."""
+    """The failure of an event.
+
+    Attributes:
+        final: True if another try would fail in the same way.
+        alone: True if the event was tried by itself.
+    """
 
     reason: str
     final: bool = False
@@ -49,9 +56,14 @@ class Failure:
 
 
 @dataclass
-class Outcome:
-    """`delivered` events are noted; the failed ones are named by their place; the others were held back, or
-    the target does not take them now: `away` says why."""
+class DeliveryOutcome:
+    """The result of a delivery. Events that are neither delivered nor failed are due again.
+
+    Attributes:
+        delivered: the delivered events; the journal has them.
+        failures: the failed events, by their place in the group.
+        away: why the target accepts nothing now; None while it does.
+    """
 
     delivered: Mask
     failures: dict[int, Failure] = field(default_factory=dict)
@@ -59,7 +71,7 @@ class Outcome:
 
 
 class Listener(Protocol):
-    def deliver(self, group: EventGroup) -> Outcome:
+    def deliver(self, group: EventGroup) -> DeliveryOutcome:
         """Deliver what can be delivered, events of one row one after the other: none behind one that failed.
 
         Whatever it raises means that the target does not take anything now: all is due again. NotLeader:

@@ -2,7 +2,7 @@
 
     retry   after a pause that doubles from 1 s to a minute; after `apart_after_s` its row is set apart: it
             and later events of the row go to the dead letters, in order, and are replayed from there
-    skip    kept as a dead letter after so many tries; then it counts as delivered
+    skip    a dead letter after so many tries; then it counts as delivered
     stop    after so many tries nothing more is taken, until a person starts the subscription again
 
 Only tries of an event alone count: an event that failed in company is tried alone the next time, so that its
@@ -31,7 +31,12 @@ Verdict = Literal["again", "give up", "set apart"]
 
 
 class PoisonPolicy(NamedTuple):
-    """`tries`: of skip and stop. `apart_after_s`: of retry, 0 for never."""
+    """The treatment of events that keep failing.
+
+    Attributes:
+        tries: the number of tries before `skip` and `stop` act.
+        apart_after_s: how long `retry` tries before the row is set apart; 0 for ever.
+    """
 
     policy: Literal["retry", "skip", "stop"] = "retry"
     tries: int = 10
@@ -40,7 +45,13 @@ class PoisonPolicy(NamedTuple):
 
 @dataclass
 class FailingEvent:
-    """`tries`: so often alone. `due_s`: not before; `since_s`: when it failed first; monotonic."""
+    """An event that keeps failing. Times are those of the monotonic clock.
+
+    Attributes:
+        tries: how often the event was tried alone.
+        due_s: the earliest time of the next try.
+        since_s: when the event failed first.
+    """
 
     reason: str
     tries: int = 0
@@ -101,16 +112,16 @@ def key_of(batch: EditBatch, place: int) -> EventKey:
     )
 
 
-def held_back(batch: EditBatch, blocked: set[int]) -> Mask:
+def blocked_events(batch: EditBatch, blocked: set[int]) -> Mask:
     """Return the blocked events and those after them of the same table and row."""
-    held = np.zeros(batch.num_events, bool)
+    blocked_mask = np.zeros(batch.num_events, bool)
     if not blocked:
-        return held
+        return blocked_mask
     rows = batch.events["row"].to_pylist()
     tables = batch.events["table"].to_pylist()
     waiting: set[tuple[str, bytes]] = set()
     for place, row in enumerate(zip(tables, rows, strict=True)):
         if place in blocked:
             waiting.add(row)
-        held[place] = row in waiting
-    return held
+        blocked_mask[place] = row in waiting
+    return blocked_mask

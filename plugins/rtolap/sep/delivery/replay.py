@@ -33,8 +33,13 @@ _TIMEOUT_S = 60.0
 
 @dataclass
 class Replayed:
-    """`delivered`: letters; `back`: rows that are apart no more; `failed`: rows of letters that failed, and
-    why."""
+    """The result of a replay.
+
+    Attributes:
+        delivered: the number of letters that were delivered.
+        back: the number of rows that are no longer set apart.
+        failed: the rows of letters that failed, with the reasons.
+    """
 
     delivered: int = 0
     back: int = 0
@@ -68,9 +73,9 @@ def replay(journal: Journal, listener: Listener, topic: str, *, skipped: bool = 
 def read_again(
     journal: Journal, listener: Listener, table: str, rows: Sequence[bytes], now_ms: int
 ) -> dict[bytes, str]:
-    """Have a listener that mirrors rows take these as HBase has them now; return why some are not taken.
+    """Make a listener that mirrors rows read these from HBase again; return the failed ones with the reasons.
 
-    Raises what the listener does.
+    Raises what the listener raises.
     """
     known = {"table": table, "region": VERIFIED, "sequence_id": 0, "write_time_ms": now_ms, "cluster_ids": []}
     events = [

@@ -22,8 +22,14 @@ ROWS_BYTES_MAX = 256 << 10  # of one request: a node holds 1 MB
 
 
 class Request(msgspec.Struct, frozen=True):
-    """`replay`: the dead letters of rows that are set apart; `replay_skipped`: and those that were skipped;
-    `read`: these rows of the table are read again."""
+    """A request of a command to the process that leads.
+
+    Attributes:
+        kind: `replay` delivers the dead letters of rows that are set apart, `replay_skipped` those of skipped
+            events too; `read` reads rows of a table again.
+        table: the table of `read`.
+        rows: the rows of `read`.
+    """
 
     kind: Literal["replay", "replay_skipped", "read"]
     table: str = ""

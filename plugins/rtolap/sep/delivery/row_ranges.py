@@ -35,8 +35,16 @@ CLOCKS_APART_MS = 60_000
 
 
 @dataclass(eq=False, slots=True)
-class RegionProgress:
-    """Progress of a region's delivery: rows from `first` to below `end`, its highest id, its newest write."""
+class DeliveredRegion:
+    """The delivery of a region.
+
+    Attributes:
+        first: the first delivered row.
+        end: the key behind the last delivered row.
+        highest: the highest delivered id; -1 before the first.
+        newest_write_ms: the newest write time that was delivered; -1 before the first.
+        is_shown: True if the ranges showed all of its rows when they were last computed.
+    """
 
     table: str = ""
     first: bytes = b""
@@ -53,12 +61,17 @@ class RegionProgress:
 class _Range(NamedTuple):
     first: bytes
     end: bytes
-    region: RegionProgress
+    region: DeliveredRegion
 
 
 @dataclass(slots=True)
 class _Table:
-    """`ranges` are disjoint and ascend; `firsts` are theirs. At most two, and one more, for each region."""
+    """The ranges of a table: at most two for each region, and one more.
+
+    Attributes:
+        firsts: the first row of each range, ascending.
+        ranges: the ranges, disjoint and ascending.
+    """
 
     firsts: list[bytes] = field(default_factory=list)
     ranges: list[_Range] = field(default_factory=list)
@@ -84,7 +97,7 @@ class RowRanges:
         return sum(len(table.ranges) for table in self._tables.values())
 
     def behind(
-        self, table: str, own: RegionProgress | None, rows: pa.BinaryArray, ids: I64, write_ms: I64
+        self, table: str, own: DeliveredRegion | None, rows: pa.BinaryArray, ids: I64, write_ms: I64
     ) -> Mask:
         """Return which events of one region are older than what another region has delivered of their rows.
         `own`: what was delivered of theirs."""
@@ -103,7 +116,7 @@ class RowRanges:
             behind |= older & within.to_numpy(zero_copy_only=False)
         return behind
 
-    def deliver(self, region: RegionProgress, first: bytes, last: bytes) -> None:
+    def deliver(self, region: DeliveredRegion, first: bytes, last: bytes) -> None:
         """Note that rows from `first` to `last` were delivered of the region; its ids and times are up to
         date."""
         first, end = first[:ROW_BYTES_MAX], _after(last[:ROW_BYTES_MAX])
@@ -133,7 +146,7 @@ class RowRanges:
             shown.append(_Range(begin, end, region))
         table.replace(places, shown + rest)
 
-    def forget(self, region: RegionProgress) -> None:
+    def forget(self, region: DeliveredRegion) -> None:
         """Ranges behind it are not shown again."""
         table = self._tables.get(region.table)
         if table is None:
@@ -150,7 +163,7 @@ def first_and_last(rows: pa.BinaryArray) -> tuple[bytes, bytes]:
     return both["min"].as_py(), both["max"].as_py()
 
 
-def _is_behind(region: RegionProgress, other: RegionProgress) -> bool:
+def _is_behind(region: DeliveredRegion, other: DeliveredRegion) -> bool:
     return (
         region.highest < other.highest and region.newest_write_ms <= other.newest_write_ms + CLOCKS_APART_MS
     )

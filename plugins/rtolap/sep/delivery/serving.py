@@ -47,10 +47,11 @@ class _Waiting(Call):
 
 
 class DeliveryThread:
-    """`deliver` is for one event loop; the rest is thread-safe.
+    """The thread of a delivery. `deliver` is for one event loop; all else is thread-safe.
 
-    `ended`: called once, on the thread, with why nothing is delivered any more: NotLeader where another
-    process took over, None after `close`.
+    Args:
+        ended: called once, on the thread, with the reason why delivery has ended: NotLeader where another
+            process took over, None after `close`.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class DeliveryThread:
         await call.done
 
     async def set_apart(self, batch: EditBatch, reason: str) -> None:
-        """Keep events as dead letters, see Delivery; return once they are kept. Raises RtolapError."""
+        """Write events to the dead letters, as `Delivery.set_apart`, and wait for it. Raises RtolapError."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 
@@ -113,7 +114,7 @@ class DeliveryThread:
         await done
 
     def request(self, act: Callable[[], None]) -> None:
-        """Have it done between two groups. What it raises is logged; NotLeader ends delivery."""
+        """Queue an action that runs between two groups. Errors are logged; NotLeader ends the delivery."""
         with self._changed:
             self._requests.append(act)
             self._changed.notify()

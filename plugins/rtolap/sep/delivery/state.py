@@ -17,7 +17,12 @@ FAILING_SHOWN = 5
 
 
 class FailingEventState(msgspec.Struct, frozen=True):
-    """`row` as text, with escapes for bytes that are none. `tries`: those of the event alone."""
+    """An event that keeps failing.
+
+    Attributes:
+        row: the row key as text, with escapes for bytes that are not UTF-8.
+        tries: how often the event was tried alone.
+    """
 
     region: str
     sequence_id: int
@@ -36,9 +41,15 @@ class RowApartState(msgspec.Struct, frozen=True):
 
 
 class DeliveryState(msgspec.Struct, frozen=True):
-    """Counts are since this process leads. `stopped`: nothing more is taken, until it is started again;
-    `trouble`: why the target took nothing the last time. `failing`: the first of `failing_events`; `apart`:
-    the first of `rows_apart`. `set_apart`: events that went to the dead letters with their row."""
+    """The published state of a delivery. Counts start when the process becomes the leader.
+
+    Attributes:
+        stopped: why nothing more is accepted until the subscription is started again; empty if it runs.
+        trouble: why the target accepted nothing the last time; empty after a success.
+        failing: the first of `failing_events`.
+        set_apart: the number of events that went to the dead letters with their row.
+        apart: the first of `rows_apart`.
+    """
 
     delivered: int
     duplicates: int
@@ -48,7 +59,7 @@ class DeliveryState(msgspec.Struct, frozen=True):
     remembered_edits: int
     failing_events: int
     stopped: str = ""
-    trouble: str = ""
+    last_error: str = msgspec.field(default="", name="trouble")  # the name in the published JSON
     failing: tuple[FailingEventState, ...] = ()
     set_apart: int = 0
     replayed: int = 0
@@ -70,7 +81,7 @@ def delivery_state(delivery: Delivery) -> DeliveryState:
         remembered_edits=delivery.remembered_edits,
         failing_events=len(failing),
         stopped="" if delivery.stopped is None else str(delivery.stopped),
-        trouble=delivery.trouble or "",
+        last_error=delivery.last_error or "",
         failing=tuple(
             FailingEventState(region, sequence_id, _text(row), event.tries, event.reason)
             for (region, sequence_id, row), event in failing[:FAILING_SHOWN]
@@ -111,7 +122,7 @@ def show_delivery(metrics: Metrics, current: Callable[[], Delivery | None]) -> N
             ("failing_events", state.failing_events, "Events that the listener did not take."),
             ("rows_apart", state.rows_apart, "Rows whose events wait among the dead letters."),
             ("stopped", bool(state.stopped), "1 where nothing more is taken until it is started again."),
-            ("troubled", bool(state.trouble), "1 while the target takes nothing."),
+            ("troubled", bool(state.last_error), "1 while the target takes nothing."),
         ):
             family = metrics.gauge_family(name, purpose)
             family.add_metric((), float(value))

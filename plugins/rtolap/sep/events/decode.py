@@ -38,10 +38,12 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class DecodedCall:
-    """The events that are wanted, and counts of what else the call held.
+    """The selected events of a call, and counts of the rest.
 
-    `entries_before_start`: entries written before the subscription's start. `meta_cells_skipped`: cells of
-    METAFAMILY. `events_filtered`: events of which the filters left no cell.
+    Attributes:
+        entries_before_start: entries written before the subscription's start.
+        meta_cells_skipped: cells of METAFAMILY that were left out.
+        events_filtered: events of which the filters left no cell.
     """
 
     batch: EditBatch
@@ -52,11 +54,15 @@ class DecodedCall:
 
 
 class EditDecoder:
-    """Decodes the calls of one subscription; keeps nothing between them, any thread may call.
+    """Decodes the calls of one subscription. It stores nothing between calls and is thread-safe.
 
-    `start_ms`: entries written before are left out. `meta_cells`: "event" makes events of cells of METAFAMILY
-    too. `filters` apply in their order. `entries_max`, `cells_max`: of one call. An entry takes two bytes of
-    a message and hundreds in memory, so they are counted before they are parsed.
+    Args:
+        start_ms: entries written before it are left out; None for no limit.
+        meta_cells: "event" makes events of cells of METAFAMILY too.
+        filters: applied in their order.
+        entries_max: the most entries of one call. An entry takes two bytes of a message and hundreds in
+            memory, so entries are counted before they are parsed.
+        cells_max: the most cells of one call, counted in the same way.
     """
 
     def __init__(
@@ -156,9 +162,14 @@ def _no_tags(count: int) -> pa.BinaryArray:
 
 @dataclass(frozen=True, slots=True)
 class _EventGroups:
-    """`entry`: of each event. `row`: of each event. `first_cell`, `cell_count`: where its cells stand.
+    """The events of a call, as groups of cells.
 
-    `order`: where each cell stood before; None if all stay where they are.
+    Attributes:
+        entry: the entry of each event.
+        row: the row of each event.
+        first_cell: the place of each event's first cell.
+        cell_count: the number of each event's cells.
+        order: the former place of each cell; None if no cell moves.
     """
 
     entry: Places

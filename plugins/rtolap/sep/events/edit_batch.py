@@ -59,8 +59,12 @@ class CellType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EditBatch:
-    """`events` has EVENTS_SCHEMA, and LATE_FIELD behind it where a Python listener gets them; `cells` has
-    CELLS_SCHEMA. `first_cell` and `event` refer to each other."""
+    """Events and their cells. `first_cell` and `event` refer to each other.
+
+    Attributes:
+        events: by EVENTS_SCHEMA; a Python listener gets LATE_FIELD behind it.
+        cells: by CELLS_SCHEMA.
+    """
 
     events: pa.RecordBatch
     cells: pa.RecordBatch
@@ -124,15 +128,15 @@ class EditBatch:
             raise ValueError(f"expected a mask of {self.num_cells} cells, found one of {len(mask)}")
         if bool(np.all(mask)):
             return self
-        kept = np.flatnonzero(mask)
-        owners = self.cells["event"].to_numpy()[kept]
+        chosen = np.flatnonzero(mask)
+        owners = self.cells["event"].to_numpy()[chosen]
         count = np.bincount(owners, minlength=self.num_events)
         left = np.flatnonzero(count)
         renumbered = np.cumsum(count > 0) - 1
         events = _replaced(self.events.take(pa.array(left)), "cell_count", count[left])
         return EditBatch(
             _replaced(events, "first_cell", np.cumsum(count[left]) - count[left]),
-            _replaced(self.cells.take(pa.array(kept)), "event", renumbered[owners]),
+            _replaced(self.cells.take(pa.array(chosen)), "event", renumbered[owners]),
         )
 
 

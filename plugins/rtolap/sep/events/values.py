@@ -45,9 +45,12 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class DecodedValues:
-    """`column`: null where the value was absent or refused. `refused`: which of the present ones were.
+    """The values of a column.
 
-    `expected` says what the type takes, for the reason of a refusal.
+    Attributes:
+        column: the typed values; null where a value is absent or refused.
+        refused: True for present values that the type does not accept.
+        expected: what the type accepts, for the reason of a refusal.
     """
 
     column: pa.Array
@@ -124,17 +127,17 @@ def _decode_string(values: pa.BinaryArray) -> DecodedValues:
     try:
         return DecodedValues(values.cast(pa.string()), np.zeros(len(values), bool), "UTF-8")
     except pa.ArrowInvalid:
-        return _kept_where(values, _is_utf8, "UTF-8")
+        return _accept_where(values, _is_utf8, "UTF-8")
 
 
 def _decode_json(values: pa.BinaryArray) -> DecodedValues:
-    return _kept_where(values, _is_json, "JSON in UTF-8")
+    return _accept_where(values, _is_json, "JSON in UTF-8")
 
 
-def _kept_where(values: pa.BinaryArray, is_right: Callable[[bytes], bool], expected: str) -> DecodedValues:
+def _accept_where(values: pa.BinaryArray, is_right: Callable[[bytes], bool], expected: str) -> DecodedValues:
     right = np.array([value is not None and is_right(value) for value in values.to_pylist()], bool)
-    kept = pc.if_else(pa.array(right), values, pa.scalar(None, pa.binary()))
-    return DecodedValues(kept.cast(pa.string()), _present(values) & ~right, expected)
+    accepted = pc.if_else(pa.array(right), values, pa.scalar(None, pa.binary()))
+    return DecodedValues(accepted.cast(pa.string()), _present(values) & ~right, expected)
 
 
 def _is_utf8(value: bytes) -> bool:

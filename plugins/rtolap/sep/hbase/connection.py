@@ -70,9 +70,12 @@ _UNKNOWN = frozenset(
 
 
 class Connection:
-    """A connection to a `service` of a server: MasterService, ClientService or AdminService. Thread-safe.
+    """A connection to a server. Thread-safe.
 
-    `user` is the caller's name for HBase without Kerberos. `codec` encodes cell blocks; None means no cells.
+    Args:
+        service: MasterService, ClientService or AdminService.
+        user: the caller's name, for HBase without Kerberos.
+        codec: the encoding of cell blocks; None for no cells.
     """
 
     def __init__(

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import NotFound, Refused, Unavailable
 from rtolap.sep.hbase import admin_pb2
 from rtolap.sep.hbase.connection import Connection, error_of
@@ -26,19 +27,13 @@ _SCOPE = b"REPLICATION_SCOPE"
 M = TypeVar("M", bound=Message)
 
 
-class MasterClient:
+class MasterClient(Closeable):
     """Calls of the master that `znodes` names, each within `timeout_s`. Close it."""
 
     def __init__(self, znodes: HBaseZnodes, *, timeout_s: float = 30.0) -> None:
         self._znodes = znodes
         self._timeout_s = timeout_s
         self._connection: Connection | None = None
-
-    def __enter__(self) -> MasterClient:
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        self.close()
 
     def close(self) -> None:
         if self._connection is not None:

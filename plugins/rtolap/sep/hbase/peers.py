@@ -18,7 +18,11 @@ DEFAULT_PARENT = "/hbase"
 
 
 class ClusterKey(msgspec.Struct, frozen=True):
-    """`zookeeper`: host:port of each server of the ensemble, separated by commas."""
+    """The address of an HBase cluster.
+
+    Attributes:
+        zookeeper: host:port of each server of the ensemble, separated by commas.
+    """
 
     zookeeper: str
     parent: str = DEFAULT_PARENT
@@ -63,10 +67,12 @@ def cluster_key(zookeeper: str, path: str) -> str:
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
-    """`cluster_key`: quorum, port and parent node of the receiving cluster, `host:2181:/path`.
+    """A replication peer of HBase.
 
-    `replicate_all`: everything but the exclusions; else just `tables` and `namespaces`. `configuration`
-    overrides settings of the region servers, for this peer.
+    Attributes:
+        cluster_key: quorum, port and parent node of the receiving cluster, as `host:2181:/path`.
+        replicate_all: True ships everything but the exclusions; False ships `tables` and `namespaces` only.
+        configuration: settings of the region servers that are overridden for this peer.
     """
 
     id: str

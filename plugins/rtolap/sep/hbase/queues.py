@@ -25,7 +25,11 @@ _CREATED_MS = re.compile(r"\.(\d+)(?:\.syncrep)?$")
 
 
 class QueueId(msgspec.Struct, frozen=True, order=True):
-    """`former_servers`: those that are gone, the first owner first; none: the server's own queue."""
+    """The name of a replication queue.
+
+    Attributes:
+        former_servers: failed owners, the first one first; empty for the server's own queue.
+    """
 
     peer: str
     former_servers: tuple[ServerName, ...] = ()
@@ -47,7 +51,12 @@ class QueueId(msgspec.Struct, frozen=True, order=True):
 
 
 class QueuedLog(msgspec.Struct, frozen=True):
-    """`name`: of the file, with its escapes; `position_bytes`: None where nothing of it is shipped yet."""
+    """A write-ahead log in a queue.
+
+    Attributes:
+        name: the name of the file, with its escapes.
+        position_bytes: how much is shipped; None where nothing is.
+    """
 
     name: str
     position_bytes: int | None = None
@@ -65,7 +74,12 @@ class QueuedLog(msgspec.Struct, frozen=True):
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """`server` ships it; `logs` in the order in which they are shipped, the current one first."""
+    """A replication queue.
+
+    Attributes:
+        server: the server that ships it.
+        logs: in the order in which they are shipped, the current one first.
+    """
 
     server: ServerName
     id: QueueId

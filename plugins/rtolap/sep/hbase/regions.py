@@ -51,7 +51,11 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """`name`: the whole name, `table,start,id.encoded.`; `encoded` is what a WAL edit names it by."""
+    """A region and the server that serves it.
+
+    Attributes:
+        name: the whole name, `table,start,id.encoded.`; a WAL edit names the region by `encoded`.
+    """
 
     name: bytes
     start: bytes
@@ -65,8 +69,12 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class RowCells:
-    """`counts`: how many cells of the block each row has, in the order of the rows. `exists`: whether a row
-    has a cell in what was read, where only that was requested."""
+    """The cells of rows that were read.
+
+    Attributes:
+        counts: the number of cells of each row in the block, in the order of the rows.
+        exists: whether each row has a cell, where the request was for existence only.
+    """
 
     counts: list[int]
     block: bytes
@@ -75,7 +83,11 @@ class RowCells:
 
 @dataclass(frozen=True, slots=True)
 class ScannedRows:
-    """`is_end`: the region has no further row."""
+    """Rows of a scan.
+
+    Attributes:
+        is_end: True if the region has no further row.
+    """
 
     counts: list[int]
     block: bytes

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from rtolap.base.errors import Unavailable
 from rtolap.sep.delivery.journal import Journal
-from rtolap.sep.delivery.listener import EventGroup, Failure, Outcome
+from rtolap.sep.delivery.listener import DeliveryOutcome, EventGroup, Failure
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.events.entry_points import load_function
 
@@ -41,7 +41,7 @@ class CallableListener:
         """NotFound: no installed distribution declares a listener of this name."""
         return cls(load_function(LISTENERS, name), lanes)
 
-    def deliver(self, group: EventGroup) -> Outcome:
+    def deliver(self, group: EventGroup) -> DeliveryOutcome:
         outcome = self._lanes.run(group)
         if outcome.delivered.any():
             group.commit(outcome.delivered, ())
@@ -55,8 +55,10 @@ class CallableListener:
 
 
 class Lanes:
-    """`process` takes a batch of events of one lane, with the column `late`; what it raises means that the
-    batch is due again."""
+    """Calls `process` with batches of events, which have the column `late`; a row is always in the same lane.
+
+    If `process` raises, the batch is due again.
+    """
 
     def __init__(
         self,
@@ -72,12 +74,12 @@ class Lanes:
         self._monotonic_s = monotonic_s
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="sep-lane")
 
-    def run(self, group: EventGroup) -> Outcome:
+    def run(self, group: EventGroup) -> DeliveryOutcome:
         """Wait for all lanes. A lane ends at the first batch that fails, or at an event whose time is over.
 
         Unavailable, which a lane has raised, goes on once all have ended: nothing is wrong with the events.
         """
-        outcome = Outcome(np.zeros(group.batch.num_events, bool))
+        outcome = DeliveryOutcome(np.zeros(group.batch.num_events, bool))
         away: Unavailable | None = None
         rows = group.batch.events["row"].dictionary_encode().indices.to_numpy()
         lanes = [np.flatnonzero(rows % self._count == lane) for lane in range(self._count)]
@@ -93,7 +95,9 @@ class Lanes:
     def close(self) -> None:
         self._pool.shutdown()
 
-    def _run_lane(self, group: EventGroup, places: NDArray[np.int64], outcome: Outcome) -> Unavailable | None:
+    def _run_lane(
+        self, group: EventGroup, places: NDArray[np.int64], outcome: DeliveryOutcome
+    ) -> Unavailable | None:
         own, begun = group.batch.take(places).with_late(group.late[places]), 0
         for some in self._batches(places, group.singly):
             if self._monotonic_s() >= group.deadlines_s[some].min():
@@ -102,7 +106,7 @@ class Lanes:
                 self._process(own.slice(begun, len(some)))
             except Unavailable as error:
                 return error
-            except Exception as error:  # noqa: BLE001 a user's code may raise anything; it is told and kept
+            except Exception as error:  # noqa: BLE001 a user's code may raise anything; it is reported
                 reason = f"{type(error).__name__}: {error}"[:REASON_CHARS_MAX]
                 for place in some.tolist():
                     outcome.failures[place] = Failure(reason, alone=len(some) == 1)

@@ -41,14 +41,24 @@ class ColumnSource(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnarEvents:
-    """`refused`: events with a value that is not of its declared type, and why, by place."""
+    """Events as columns.
+
+    Attributes:
+        refused: the events with a value that is not of its declared type, by place, with the reasons.
+    """
 
     columns: dict[str, pa.Array]
     refused: dict[int, str]
 
 
 class EventColumns:
-    """`columns`: by name. `row`: name and type of the column of the row key. `payload`: the extractor."""
+    """The columns of events.
+
+    Args:
+        columns: the declared sources, by column name.
+        row: name and type of the column of the row key.
+        payload: the extractor of the payload; None for no payload.
+    """
 
     def __init__(
         self,

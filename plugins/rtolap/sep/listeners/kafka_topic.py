@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from rtolap.base.errors import TooLarge
 from rtolap.kafka.transactions import Headers, OutColumns
 from rtolap.sep.delivery.journal import Journal
-from rtolap.sep.delivery.listener import EventGroup, Failure, Mask, Outcome
-from rtolap.sep.delivery.poison import held_back
+from rtolap.sep.delivery.listener import DeliveryOutcome, EventGroup, Failure, Mask
+from rtolap.sep.delivery.poison import blocked_events
 from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.listeners.event_columns import EventColumns
 
@@ -55,7 +55,7 @@ class KafkaTopicListener:
         self._topic = topic
         self._encode = encode
 
-    def deliver(self, group: EventGroup) -> Outcome:
+    def deliver(self, group: EventGroup) -> DeliveryOutcome:
         encoded = self._encode(group.batch, group.late)
         try:
             return self._commit(group, encoded)
@@ -63,21 +63,21 @@ class KafkaTopicListener:
             # the broker does not say which it was: the largest one first, the others with the next pass
             largest = int(np.argmax([len(value) for value in encoded.values]))
             nothing = np.zeros(group.batch.num_events, bool)
-            return Outcome(nothing, {largest: Failure(str(error), final=True)})
+            return DeliveryOutcome(nothing, {largest: Failure(str(error), final=True)})
 
-    def _commit(self, group: EventGroup, encoded: EncodedEvents) -> Outcome:
+    def _commit(self, group: EventGroup, encoded: EncodedEvents) -> DeliveryOutcome:
         if not encoded.refused:
             everything = np.ones(group.batch.num_events, bool)
             group.commit(everything, [OutColumns(self._topic, encoded.keys, encoded.values, encoded.headers)])
-            return Outcome(everything)
-        delivered = ~held_back(group.batch, set(encoded.refused))
+            return DeliveryOutcome(everything)
+        delivered = ~blocked_events(group.batch, set(encoded.refused))
         places = np.flatnonzero(delivered).tolist()
         if places:
             columns = [[column[place] for place in places] for column in (encoded.keys, encoded.values)]
             headers = [encoded.headers[place] for place in places]
             group.commit(delivered, [OutColumns(self._topic, columns[0], columns[1], headers)])
         refused = {place: Failure(reason, final=True) for place, reason in encoded.refused.items()}
-        return Outcome(delivered, refused)
+        return DeliveryOutcome(delivered, refused)
 
     def recover(self, journal: Journal) -> None:
         """Nothing is ever left open: the journal is in the transaction of the events."""

@@ -29,8 +29,8 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState, SendOptions
 from rtolap.sep.delivery.journal import Journal, LoadBegun, LoadEnded
-from rtolap.sep.delivery.listener import EventGroup, Failure, Mask, Outcome
-from rtolap.sep.delivery.poison import held_back
+from rtolap.sep.delivery.listener import DeliveryOutcome, EventGroup, Failure, Mask
+from rtolap.sep.delivery.poison import blocked_events
 from rtolap.sep.delivery.row_ranges import CLOCKS_APART_MS
 from rtolap.sep.listeners.table_rows import PreparedRows, TableLoad, TableRows
 
@@ -67,11 +67,11 @@ class StoredTableListener:
         self._prefix = prefix
         self._journal: Journal | None = None
 
-    def deliver(self, group: EventGroup) -> Outcome:
+    def deliver(self, group: EventGroup) -> DeliveryOutcome:
         assert self._journal is not None, "recover comes first"
         assert not self._journal.open_loads, "their events may be in the group"
         self._give_labels_back(self._journal)
-        outcome = Outcome(np.zeros(group.batch.num_events, bool))
+        outcome = DeliveryOutcome(np.zeros(group.batch.num_events, bool))
         try:
             for prepared in self._rows.prepared(group.batch, group.late):
                 self._deliver(self._journal, group, prepared, outcome)
@@ -81,12 +81,14 @@ class StoredTableListener:
             outcome.away = error
         return outcome
 
-    def _deliver(self, journal: Journal, group: EventGroup, prepared: PreparedRows, outcome: Outcome) -> None:
+    def _deliver(
+        self, journal: Journal, group: EventGroup, prepared: PreparedRows, outcome: DeliveryOutcome
+    ) -> None:
         batch = group.batch
         outcome.failures |= {place: Failure(reason, final=True) for place, reason in prepared.refused.items()}
-        held = held_back(batch, set(prepared.refused))
+        blocked = blocked_events(batch, set(prepared.refused))
         for load in prepared.loads:
-            for part in _parts(load, group.singly, held):
+            for part in _parts(load, group.singly, blocked):
                 failure = self._load(journal, group, part)
                 if failure is None:
                     outcome.delivered[part.places] = True
@@ -196,13 +198,13 @@ class StoredTableListener:
             del journal.ended_loads[label]
 
 
-def _parts(load: TableLoad, singly: Mask, held: Mask) -> list[TableLoad]:
+def _parts(load: TableLoad, singly: Mask, blocked: Mask) -> list[TableLoad]:
     """Return rows of the load that go together: those with an event that failed before go alone, those with
     one that is held back do not go."""
-    if not singly.any() and not held.any():
+    if not singly.any() and not blocked.any():
         return [load]
     rows = np.arange(load.rows.num_rows)
-    free = rows[~np.isin(rows, load.row_of[held[load.places]])]
+    free = rows[~np.isin(rows, load.row_of[blocked[load.places]])]
     alone = np.isin(free, load.row_of[singly[load.places]])
     borders = np.flatnonzero(alone | np.concatenate(([False], alone[:-1]))[: len(free)])
     return [load.take(part) for part in np.split(free, borders) if len(part)]

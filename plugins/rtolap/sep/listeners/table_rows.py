@@ -63,16 +63,22 @@ class TableLoad:
 
 @dataclass(frozen=True)
 class PreparedRows:
-    """`refused`: events of which there is no row, and why, by place."""
+    """Rows for a table.
+
+    Attributes:
+        refused: the events that yield no row, by place, with the reasons.
+    """
 
     loads: list[TableLoad]
     refused: dict[int, str] = field(default_factory=dict)
 
 
 class TableRows:
-    """`source`: where a unique table's rows are read. `deletes`: False where rows that are gone stay.
+    """Rows of a stored table, made of events. Raises DefinitionError for a table that cannot take the events.
 
-    Raises DefinitionError for a table that cannot take the events.
+    Args:
+        source: where the rows of a unique table are read.
+        deletes: False keeps rows that HBase has deleted.
     """
 
     def __init__(

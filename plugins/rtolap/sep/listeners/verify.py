@@ -44,7 +44,11 @@ Ask = Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
 
 
 class Difference(NamedTuple):
-    """`unreadable`: HBase has a value that is not of its declared type, so no table can have the row."""
+    """A row that differs.
+
+    Attributes:
+        unreadable: True if HBase has a value that is not of its declared type, so no table can have the row.
+    """
 
     table: str
     row: bytes
@@ -132,9 +136,9 @@ class TableVerifier:
         """Return rows of the stored table that no table of HBase has."""
         left = dict.fromkeys(rows)
         for table in self._mirrored.tables:
-            for read in self._reader.read(table, asked := list(left), {}):
+            for read in self._reader.read(table, requested := list(left), {}):
                 for place in read.places[read.exists].tolist():
-                    left.pop(asked[place], None)
+                    left.pop(requested[place], None)
         return [Difference(self._mirrored.tables[0], row, "extra") for row in left]
 
     def _in_hbase(self, table: str, rows: list[bytes]) -> dict[bytes, tuple[Any, Any]]:

@@ -38,7 +38,7 @@ READ_POINT_WAIT_S = 30.0
 _LOOK_S, _LOOK_MAX_S = 0.002, 0.1
 
 T = TypeVar("T")
-Columns = Sequence[tuple[bytes, bytes]]
+FamilyColumns = Sequence[tuple[bytes, bytes]]
 I64 = NDArray[np.int64]
 
 
@@ -50,8 +50,14 @@ class Families(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReadRows:
-    """`places`: of the rows, among those that were requested. `cells` has CELLS_SCHEMA, `event` counts in
-    `places`. `counts`: cells of each row. `exists`: whether it has any cell in the followed families."""
+    """Rows that were read.
+
+    Attributes:
+        places: the places of the rows among the requested ones.
+        cells: the cells, by CELLS_SCHEMA; `event` counts in `places`.
+        counts: the number of cells of each row.
+        exists: whether each row has any cell in the followed families.
+    """
 
     places: I64
     cells: pa.RecordBatch
@@ -70,13 +76,19 @@ class RowSource(Protocol):
 
 
 class RowReader(Closeable):
-    """RowSource on a real HBase: the `columns`, of `families` of each table (none named: of all)."""
+    """A RowSource that reads a real HBase.
+
+    Args:
+        columns: the columns that are read.
+        families_of: the families of each table.
+        followed: the families that the subscription follows; all where it names none.
+    """
 
     def __init__(
         self,
         client: RegionClient,
         families_of: Families,
-        columns: Columns,
+        columns: FamilyColumns,
         followed: Callable[[str], Sequence[bytes]],
         *,
         monotonic_s: Callable[[], float] = time.monotonic,
@@ -171,17 +183,19 @@ class RowReader(Closeable):
         if all(exists):
             return RowCells(read.counts, read.block, exists)
         flat = [(region, row) for region, of_region in runs for row in of_region]
-        asked: list[tuple[Region, list[bytes]]] = []
+        requested: list[tuple[Region, list[bytes]]] = []
         for (region, row), known in zip(flat, exists, strict=True):
             if known:
                 continue
-            if not asked or asked[-1][0] is not region:
-                asked.append((region, []))
-            asked[-1][1].append(row)
+            if not requested or requested[-1][0] is not region:
+                requested.append((region, []))
+            requested[-1][1].append(row)
         families = self._existing_families(table)
         if families is None:
             return RowCells(read.counts, read.block, exists)
-        found = iter(self._client.get(asked[0][0].server, asked, families, existence_only=True).exists)
+        found = iter(
+            self._client.get(requested[0][0].server, requested, families, existence_only=True).exists
+        )
         return RowCells(read.counts, read.block, [known or next(found) for known in exists])
 
     def _existing_families(self, table: str) -> list[Column] | None:
@@ -233,7 +247,7 @@ class RowReader(Closeable):
         self._lacking[table] = families
 
 
-def _columns(columns: Columns, families: frozenset[bytes] | None) -> list[Column]:
+def _columns(columns: FamilyColumns, families: frozenset[bytes] | None) -> list[Column]:
     """Return the columns by family, without families that the table lacks."""
     by_family: dict[bytes, Column] = {}
     for family, qualifier in columns:

@@ -115,12 +115,12 @@ def _queue_status(queue: Queue, sizes: LogSizes | None) -> QueueStatus:
 
 
 def _with_sizes(row: QueueStatus, queue: Queue, sizes: LogSizes) -> QueueStatus:
-    """Add the sizes of its logs. Of one whose size is not told whole it is at least what was read of it."""
-    told_in_part = frozenset() if sizes.is_exact_while_written else queue.open_logs
+    """Add the sizes of the logs. A size that is known in part is at least what was read."""
+    partly_sized = frozenset() if sizes.is_exact_while_written else queue.open_logs
     found = {log.name: sizes.bytes_by_log.get(log.name) for log in queue.logs}
     known = {
         log.name: max(found[log.name] or 0, log.position_bytes or 0)
-        if log.name in told_in_part
+        if log.name in partly_sized
         else found[log.name]
         for log in queue.logs
     }
@@ -128,9 +128,9 @@ def _with_sizes(row: QueueStatus, queue: Queue, sizes: LogSizes) -> QueueStatus:
     return msgspec.structs.replace(
         row,
         further_bytes=None if None in further else sum(size or 0 for size in further),
-        is_further_lower_bound=any(log.name in told_in_part for log in queue.logs[1:]),
+        is_further_lower_bound=any(log.name in partly_sized for log in queue.logs[1:]),
         log_bytes=None if row.log is None else known[row.log],
-        is_log_lower_bound=row.log in told_in_part,
+        is_log_lower_bound=row.log in partly_sized,
     )
 
 
@@ -152,11 +152,11 @@ def _with_report(row: QueueStatus, report: LoadReport | None) -> QueueStatus:
 
 def _with_counters(rows: Collection[QueueStatus], pages: JmxPages) -> list[QueueStatus]:
     """A page that servers share tells just of queues that one of them has alone."""
-    held = [row.queue for row in rows]
+    queue_ids = [row.queue for row in rows]
     counted = []
     for row in rows:
         counters = pages.by_server.get(row.server, {}).get(row.queue)
-        if counters is None and held.count(row.queue) == 1:
+        if counters is None and queue_ids.count(row.queue) == 1:
             counters = pages.shared.get(row.queue)
         counted.append(
             row if counters is None else msgspec.structs.replace(row, failed_batches=counters.failed_batches)
@@ -213,7 +213,7 @@ def _sizes(sources: ReplicationSources, missing: list[MissingSource]) -> LogSize
 
 def _pages(sources: ReplicationSources, reports: ServerReports, missing: list[MissingSource]) -> JmxPages:
     if sources.jmx is None:
-        missing.append(MissingSource("JMX", "it was not asked for"))
+        missing.append(MissingSource("JMX", "it was not requested"))
         return JmxPages({}, {})
     pages = sources.jmx.read(reports.info_ports)
     missing += pages.missing

@@ -1,4 +1,4 @@
-"""Looks kept in a file, a JSON document a line, and the lines of a picture made of them."""
+"""A file of earlier status looks, a JSON document a line, and the lines of a picture of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from rtolap.sep.status.summary import PeerSummary
 
 
 class Look(msgspec.Struct, frozen=True):
-    """`at_ms`: milliseconds since 1970; `peers` as they were summed up then."""
+    """The replication status at a time.
+
+    Attributes:
+        at_ms: milliseconds since 1970.
+        peers: the summaries of that time.
+    """
 
     at_ms: int
     cluster: str

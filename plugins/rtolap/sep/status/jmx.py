@@ -22,8 +22,13 @@ class SourceCounters(msgspec.Struct, frozen=True):
 
 
 class JmxPages(msgspec.Struct, frozen=True):
-    """`by_server`: counters by queue id, of servers with a page of their own. `shared`: of pages of JVMs
-    with several servers; equal queue ids are one counter there."""
+    """The counters of JMX pages.
+
+    Attributes:
+        by_server: counters by queue id, of servers with a page of their own.
+        shared: counters of pages that several servers of a JVM share; equal queue ids are one counter there.
+        missing: the pages that could not be read.
+    """
 
     by_server: dict[str, dict[str, SourceCounters]]
     shared: dict[str, SourceCounters]

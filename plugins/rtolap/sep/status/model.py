@@ -16,21 +16,28 @@ STANDING = "calls fail or hang: none was confirmed since the look before"
 
 
 class MissingSource(msgspec.Struct, frozen=True):
-    """A source that could not be asked, and the reason: some columns are empty for it."""
+    """A source that could not be read, and the reason. Its columns are empty."""
 
     source: str
     reason: str
 
 
 class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue of a region server. Its current log is the one that is shipped.
+    """A queue of a region server. Its current log is the one that is shipped. None means not known.
 
-    `recovered_from`: the servers that had it and are gone, the last one first; none: its server's own.
-    `logs`: with the current one. `further_bytes`: of all logs but the current one. `log_bytes`: of the
-    current one. Either is a lower bound where a log is still written on HDFS, which tells its size in part.
-    `lag_ms`: of the oldest edit that is not shipped, 0 where there is none. `last_shipped_age_ms`: how old
-    the last edit was when it was shipped. `reported_ms`: when the server told its master so.
-    `reason`: what shipping waits for, None while it goes on; `since_ms`: for how long already.
+    Attributes:
+        recovered_from: the failed servers that had the queue, the last one first; empty for a server's own.
+        logs: the number of logs, with the current one.
+        further_bytes: the size of all logs but the current one.
+        is_further_lower_bound: True while one of these logs is being written on HDFS, which reports its size
+            only in part.
+        log_bytes: the size of the current log.
+        is_log_lower_bound: the same as `is_further_lower_bound`, for the current log.
+        lag_ms: the age of the oldest edit that is not shipped; 0 where all is shipped.
+        last_shipped_age_ms: the age of the last edit when it was shipped.
+        reported_ms: when the server reported to its master.
+        reason: what shipping waits for; None while it goes on.
+        since_ms: how long the reason has lasted.
     """
 
     peer: str
@@ -75,7 +82,12 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """`sinks`: servers of the receiving cluster, the peer count. `failed_batches`: over all its servers."""
+    """A peer. None means not known.
+
+    Attributes:
+        sinks: the number of servers of the receiving cluster (the peer count).
+        failed_batches: the sum over all of the peer's servers.
+    """
 
     peer: str
     enabled: bool | None = None
@@ -108,7 +120,7 @@ def reason_of(
     before: QueueStatus | None = None,
     peer_before: PeerStatus | None = None,
 ) -> str | None:
-    """None while edits are shipped, and where it cannot be told.
+    """None while edits are shipped, and where the reason is not known.
 
     `before`: the same queue a look earlier; without one nothing is said of progress.
     """

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.metadata.store import MetadataStore
 from rtolap.metadata.zookeeper import ZooKeeperStore
@@ -69,8 +70,12 @@ class SinkCounts:
 
 
 class LogSizes(NamedTuple):
-    """`bytes_by_log`: by the log's name. `is_exact_while_written`: False on HDFS, whose NameNode counts of a
-    file that is being written the finished blocks only, unless its writer has it note more: HBase does not.
+    """The sizes of write-ahead logs.
+
+    Attributes:
+        bytes_by_log: the sizes, by the name of the log.
+        is_exact_while_written: False on HDFS: its NameNode counts only the finished blocks of a file that is
+            being written, and HBase does not ask it to count more.
     """
 
     bytes_by_log: dict[str, int]
@@ -78,7 +83,11 @@ class LogSizes(NamedTuple):
 
 
 class WalSizes:
-    """`root_dir`: HBase's `hbase.rootdir`, or `hbase.wal.dir` where that is set, a URI of `object_store`."""
+    """Reads the sizes of write-ahead logs.
+
+    Args:
+        root_dir: HBase's `hbase.rootdir`, or `hbase.wal.dir` where that is set, as a URI of `object_store`.
+    """
 
     def __init__(self, root_dir: str) -> None:
         address = resolve(root_dir)
@@ -117,15 +126,14 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerReports(msgspec.Struct, frozen=True):
-    """`info_ports`: by server, of those that serve their pages and JMX."""
+    """The load reports of region servers.
+
+    Attributes:
+        info_ports: the ports of pages and JMX, of the servers that have one.
+    """
 
     reports: dict[QueueKey, LoadReport]
     info_ports: dict[str, int]
-
-
-def _read_load_reports(master: MasterClient) -> ServerReports:
-    """Raises Unavailable where no master answers."""
-    return _parse_load_reports(master.cluster_status(admin_pb2.LIVE_SERVERS))
 
 
 def _parse_load_reports(status: admin_pb2.ClusterStatus) -> ServerReports:
@@ -157,10 +165,13 @@ def open_zookeeper(zookeeper: str) -> MetadataStore:
     return ZooKeeperStore(zookeeper, root="/", session_timeout_s=_SESSION_TIMEOUT_S)
 
 
-class ReplicationSources:
-    """`store`: the cluster's ZooKeeper, paths absolute. `wal_sizes` and `jmx`: None where not asked for.
+class ReplicationSources(Closeable):
+    """The sources of the replication status. It owns what it is given, and must be closed.
 
-    Close it: it owns what it is given.
+    Args:
+        store: the cluster's ZooKeeper, with absolute paths.
+        wal_sizes: None where sizes are not requested.
+        jmx: None where counters are not requested.
     """
 
     def __init__(
@@ -205,12 +216,6 @@ class ReplicationSources:
             jmx=JmxReader(urls) if with_jmx or urls else None,
         )
 
-    def __enter__(self) -> ReplicationSources:
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        self.close()
-
     def close(self) -> None:
         if self.jmx is not None:
             self.jmx.close()
@@ -219,4 +224,5 @@ class ReplicationSources:
         self.znodes.store.close()
 
     def load_reports(self) -> ServerReports:
-        return _read_load_reports(self.master)
+        """Read the load reports. Raises Unavailable where no master answers."""
+        return _parse_load_reports(self.master.cluster_status(admin_pb2.LIVE_SERVERS))

@@ -17,7 +17,7 @@ from rtolap.sep.status.model import NOTHING, PeerStatus, QueueStatus, Replicatio
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Over the queues of which it is known."""
+    """The spread of a value over the queues of which it is known."""
 
     worst: int
     median: float
@@ -25,11 +25,15 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class PeerSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """`worst_server`: the one with the largest lag. `reasons`: what queues wait for, and how many do.
+    """A peer in one row.
 
-    `lag_trend`: milliseconds a second, `remaining_trend_bytes_s` bytes a second; below 0 it shrinks. Of what
-    `is_remaining_lower_bound`, because sizes of logs are told in part, nothing is said of the trend.
-    `catch_up_ms`: 0 where all is shipped, None where it is not known or grows.
+    Attributes:
+        is_remaining_lower_bound: True where sizes of logs are known only in part; then there is no trend.
+        worst_server: the server with the largest lag; None where no queue lags.
+        reasons: what queues wait for, and how many queues do.
+        lag_trend: milliseconds a second; below 0 the lag shrinks. None where it is not known.
+        remaining_trend_bytes_s: bytes a second; below 0 the rest shrinks. None where it is not known.
+        catch_up_ms: 0 where all is shipped; None where it is not known, or where the rest grows.
     """
 
     peer: str
@@ -76,8 +80,8 @@ def _summary(peer: PeerStatus, status: ReplicationStatus, before: ReplicationSta
         lag_before, remaining_before = _lag(queues_before), _remaining(queues_before)
         if lag is not None and lag_before is not None:
             lag_trend = (lag.worst - lag_before.worst) / span_s
-        is_told_in_part = is_at_least or _is_at_least(queues_before)
-        if remaining is not None and remaining_before is not None and not is_told_in_part:
+        is_partly_sized = is_at_least or _is_at_least(queues_before)
+        if remaining is not None and remaining_before is not None and not is_partly_sized:
             remaining_trend = (remaining.sum - remaining_before.sum) / span_s
     return PeerSummary(
         peer=peer.peer,

@@ -60,14 +60,14 @@ def choose(
     that are `behind_ms` behind. Raises DefinitionError for an unknown `order`."""
     if order not in _ORDERS:
         raise DefinitionError("sorted by what?", expected=", ".join(ORDERS), found=order)
-    kept = [
+    chosen = [
         row
         for row in rows
         if server in row.server
         and (bool(row.recovered_from) or not recovered)
         and (row.lag_ms or 0) >= behind_ms
     ]
-    return sorted(kept, key=lambda row: (_ORDERS[order](row), row.peer, row.server, row.queue))
+    return sorted(chosen, key=lambda row: (_ORDERS[order](row), row.peer, row.server, row.queue))
 
 
 def summary_row(row: PeerSummary) -> tuple[Any, ...]:

@@ -43,7 +43,11 @@ _LOGS_NAMED_MAX = 3
 
 
 class DueLogs(msgspec.Struct, frozen=True):
-    """`unrolled`: servers, host,port,startcode, that have yet to begin another log."""
+    """The logs that must be delivered.
+
+    Attributes:
+        unrolled: the servers (host,port,startcode) that have not begun another log yet.
+    """
 
     peer: str
     logs: tuple[str, ...]
@@ -102,7 +106,7 @@ def _lasts(queue: Queue, due: Container[str], now_ms: int) -> bool:
 
 
 def roll(znodes: HBaseZnodes, due: DueLogs) -> DueLogs:
-    """Have the `unrolled` servers begin another log; return those left that did not answer and yet live."""
+    """Make the `unrolled` servers begin another log; return the living ones that did not answer."""
     living = {str(server) for server in znodes.region_servers()}
     left = []
     for name in due.unrolled:

@@ -1,6 +1,5 @@
-"""Subscriptions, kept in the ZooKeeper of the cluster that they follow.
+"""Subscriptions, stored in the ZooKeeper of the cluster that they follow.
 
-`kept` names their nodes and reads what is in them; `source` opens the cluster. `steps` makes and removes one,
-with the peer that HBase has to have for it; `commands` does what a user asks for, `states` says how they
-stand.
+`records` names their nodes and reads them; `source` opens the cluster. `steps` makes and removes a
+subscription with its peer in HBase. `commands` has the commands of users, `states` the states.
 """

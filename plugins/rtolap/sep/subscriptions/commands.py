@@ -1,5 +1,7 @@
-"""Commands of users: create, pause, resume, drop. A subscription that is half made or half removed is
-finished first, whichever command comes next; `drop` undoes one that is half made."""
+"""Commands of users: create, pause, resume, drop.
+
+Each command first finishes a subscription that is half made or half removed; `drop` undoes a half made one.
+"""
 
 from __future__ import annotations
 
@@ -14,59 +16,58 @@ from rtolap.model.subscription import START_NOW, Subscription
 from rtolap.model.validation.subscription import validate_subscription
 from rtolap.sep.hbase.master import scope_statement, unreplicated
 from rtolap.sep.hbase.peers import DEFAULT_NAMESPACE
-from rtolap.sep.subscriptions import kept as kept_subscriptions
-from rtolap.sep.subscriptions import steps
-from rtolap.sep.subscriptions.kept import ROOT, KeptSubscription
+from rtolap.sep.subscriptions import records, steps
+from rtolap.sep.subscriptions.records import ROOT, SubscriptionRecord
 from rtolap.sep.subscriptions.source import SourceCluster
 from rtolap.sep.subscriptions.steps import is_peer_of, wanted_peer
 
 
-def create(source: SourceCluster, subscription: Subscription, now_ms: int) -> KeptSubscription:
-    """Return it as it is kept. One of the same definition stays as it is, paused or not.
+def create(source: SourceCluster, subscription: Subscription, now_ms: int) -> SubscriptionRecord:
+    """Create a subscription and return its record. A subscription of the same definition stays as it is.
 
-    Raises DefinitionError; AlreadyExists where the name is that of another subscription or peer.
+    Raises DefinitionError; AlreadyExists where the name belongs to another subscription or peer.
     """
     validate_subscription(subscription)
-    read = kept_subscriptions.find(source.store, subscription.name)
-    if read is not None and read.kept.phase == "dropping":
+    read = records.find(source.store, subscription.name)
+    if read is not None and read.record.phase == "dropping":
         steps.remove(source, subscription.name)
         read = None
     if read is None:
         _check_peer(source, subscription)
         start_ms = now_ms if subscription.start == START_NOW else instant_ms(subscription.start)
-        kept = KeptSubscription(
+        record = SubscriptionRecord(
             subscription=subscription, cluster_id=str(uuid.uuid4()), start_ms=start_ms, phase="creating"
         )
     else:
-        kept = read.kept
-        if kept.subscription != subscription:
+        record = read.record
+        if record.subscription != subscription:
             raise AlreadyExists(
                 f"there is another subscription {subscription.name}",
                 expected="the same definition",
-                found=_difference(kept.subscription, subscription),
+                found=_difference(record.subscription, subscription),
                 action=f"name it otherwise, or drop the other first: rtolap sep drop {subscription.name}",
             )
-    if kept.phase == "creating":
-        steps.create(source, kept)
-    return kept_subscriptions.load(source.store, subscription.name)
+    if record.phase == "creating":
+        steps.create(source, record)
+    return records.load(source.store, subscription.name)
 
 
 def pause(source: SourceCluster, name: str) -> None:
-    """HBase keeps what is written meanwhile, and ships it after `resume`. Raises NotFound."""
+    """Pause a subscription. HBase retains new edits, and ships them after `resume`. Raises NotFound."""
     _settled(source, name)
     source.master.disable_peer(name)
 
 
 def resume(source: SourceCluster, name: str) -> None:
-    """Raises NotFound."""
+    """Let HBase ship again. Raises NotFound."""
     _settled(source, name)
     source.master.enable_peer(name)
 
 
 def drop(source: SourceCluster, name: str) -> None:
-    """Remove the peer and then the nodes. Edits that were not delivered yet never are. Raises NotFound."""
+    """Remove the peer and then the nodes. Edits that are not delivered yet are lost. Raises NotFound."""
     if name not in source.store.children(ROOT):  # what is left of one, too
-        kept_subscriptions.load(source.store, name)
+        records.load(source.store, name)
     steps.remove(source, name)
 
 
@@ -96,7 +97,7 @@ def scope_warnings(source: SourceCluster, subscription: Subscription) -> list[st
 
 
 def followed_tables(subscription: Subscription, known: Iterable[str]) -> list[str]:
-    """Return which of the tables that HBase has are followed, those that are named first."""
+    """Return the tables of HBase that the subscription follows, those that it names first."""
     if not subscription.follows_everything:
         namespaces = set(subscription.namespaces)
         others = [table for table in known if _namespace(table) in namespaces]
@@ -113,22 +114,22 @@ def _namespace(table: str) -> str:
     return table.rpartition(":")[0] or DEFAULT_NAMESPACE
 
 
-def _settled(source: SourceCluster, name: str) -> KeptSubscription:
+def _settled(source: SourceCluster, name: str) -> SubscriptionRecord:
     """Return the subscription, finished if it was half made.
 
     Raises NotFound, also after a drop was finished.
     """
-    kept = kept_subscriptions.load(source.store, name)
-    if kept.phase == "creating":
-        steps.create(source, kept)
-    elif kept.phase == "dropping":
+    record = records.load(source.store, name)
+    if record.phase == "creating":
+        steps.create(source, record)
+    elif record.phase == "dropping":
         steps.remove(source, name)
         raise NotFound(f"the subscription {name} was half dropped; it is gone now")
-    return kept
+    return record
 
 
 def _check_peer(source: SourceCluster, subscription: Subscription) -> None:
-    """Raises AlreadyExists before anything is made."""
+    """Raise AlreadyExists if HBase has another peer of this name."""
     peer = source.master.peers().get(subscription.name)
     if peer is not None and not is_peer_of(peer, subscription.name):
         raise AlreadyExists(

@@ -17,7 +17,7 @@ from rtolap.sep.hbase.znodes import HBaseZnodes
 
 
 class Master(Protocol):
-    """The calls that the master is asked; see `hbase.master.MasterClient`."""
+    """The calls of HBase's master; see `hbase.master.MasterClient`."""
 
     def peers(self) -> Mapping[str, Peer]: ...
 
@@ -45,8 +45,13 @@ def keep_journal(subscription: Subscription, cluster_id: str) -> None:
 
 @dataclass(frozen=True)
 class SourceCluster:
-    """`store`: of the cluster's ZooKeeper, paths absolute. `consumers_leave_s`: consumers of a dropped
-    subscription get so long to finish what they are delivering. `delete_journal`: of a dropped one."""
+    """The cluster that a subscription follows.
+
+    Attributes:
+        store: the cluster's ZooKeeper, with absolute paths.
+        consumers_leave_s: how long consumers of a dropped subscription may take to finish their deliveries.
+        delete_journal: deletes the journal of a dropped subscription.
+    """
 
     declared: HBaseSource
     store: MetadataStore

@@ -33,82 +33,82 @@ from rtolap.metadata.updates import retrying
 from rtolap.model.subscription import Subscription
 from rtolap.sep.hbase.peers import Peer, TableFamilies, cluster_key, table_name, table_text
 from rtolap.sep.hbase.znodes import parse_cluster_id
-from rtolap.sep.subscriptions import kept as kept_subscriptions
-from rtolap.sep.subscriptions.kept import KeptSubscription, Phase, SubscriptionPaths
+from rtolap.sep.subscriptions import records
+from rtolap.sep.subscriptions.records import Phase, SubscriptionPaths, SubscriptionRecord
 from rtolap.sep.subscriptions.source import SourceCluster
 
 _POLL_S = 0.05
 _RATIO = "replication.source.ratio"
 
 
-def put_definition(source: SourceCluster, kept: KeptSubscription) -> None:
+def put_definition(source: SourceCluster, record: SubscriptionRecord) -> None:
     """Raises AlreadyExists where another subscription has the name."""
 
     def attempt() -> None:
-        read = kept_subscriptions.find(source.store, kept.name)
+        read = records.find(source.store, record.name)
         if read is None:
-            source.store.commit([Create(kept.paths.definition, kept.encode())])
-        elif read.kept != kept:
+            source.store.commit([Create(record.paths.definition, record.encode())])
+        elif read.record != record:
             raise AlreadyExists(
-                f"another subscription {kept.name} was created at the same time",
+                f"another subscription {record.name} was created at the same time",
                 action="give this one another name",
             )
 
     retrying(attempt)
 
 
-def put_cluster_id(source: SourceCluster, kept: KeptSubscription) -> None:
-    path = kept.paths.hbaseid
+def put_cluster_id(source: SourceCluster, record: SubscriptionRecord) -> None:
+    path = record.paths.hbaseid
 
     def attempt() -> None:
         if source.store.get(path) is None:
-            source.store.commit([Create(path, kept.cluster_id.encode())])
+            source.store.commit([Create(path, record.cluster_id.encode())])
 
     retrying(attempt)
-    check_cluster_id(source, kept)
+    check_cluster_id(source, record)
 
 
-def put_servers_node(source: SourceCluster, kept: KeptSubscription) -> None:
+def put_servers_node(source: SourceCluster, record: SubscriptionRecord) -> None:
     def attempt() -> None:
-        if source.store.get(kept.paths.rs) is None:
-            source.store.commit([Create(kept.paths.rs, b"")])
+        if source.store.get(record.paths.rs) is None:
+            source.store.commit([Create(record.paths.rs, b"")])
 
     retrying(attempt)
 
 
-def put_peer(source: SourceCluster, kept: KeptSubscription) -> None:
+def put_peer(source: SourceCluster, record: SubscriptionRecord) -> None:
     """Raises AlreadyExists where HBase has a peer of that name which is not ours."""
-    wanted = wanted_peer(kept.subscription)
-    check_cluster_id(source, kept)
-    peer = source.master.peers().get(kept.name)
+    wanted = wanted_peer(record.subscription)
+    check_cluster_id(source, record)
+    peer = source.master.peers().get(record.name)
     if peer is None:
         source.master.add_peer(wanted)
-    elif not is_peer_of(peer, kept.name):
+    elif not is_peer_of(peer, record.name):
         raise AlreadyExists(
-            f"HBase has another peer {kept.name}",
+            f"HBase has another peer {record.name}",
             expected=f"none, or one of {wanted.cluster_key}",
             found=peer.cluster_key,
             action="give the subscription another name",
         )
     elif peer.cluster_key != wanted.cluster_key:  # of an earlier one; HBase changes it for no peer
-        source.master.remove_peer(kept.name)
+        source.master.remove_peer(record.name)
         source.master.add_peer(wanted)
     elif not is_as_wanted(peer, wanted):
         source.master.update_peer(wanted)
 
 
-def enable_peer(source: SourceCluster, kept: KeptSubscription) -> None:
-    source.master.enable_peer(kept.name)
+def enable_peer(source: SourceCluster, record: SubscriptionRecord) -> None:
+    source.master.enable_peer(record.name)
 
 
-def mark_created(source: SourceCluster, kept: KeptSubscription) -> None:
+def mark_created(source: SourceCluster, record: SubscriptionRecord) -> None:
     """Raises Refused where it was dropped meanwhile; then nothing of it is left."""
-    if not set_phase(source.store, kept.name, "created", expected=("creating", "created")):
-        remove(source, kept.name)
-        raise Refused(f"the subscription {kept.name} was dropped while it was created")
+    if not set_phase(source.store, record.name, "created", expected=("creating", "created")):
+        remove(source, record.name)
+        raise Refused(f"the subscription {record.name} was dropped while it was created")
 
 
-CREATION: tuple[Callable[[SourceCluster, KeptSubscription], None], ...] = (
+CREATION: tuple[Callable[[SourceCluster, SubscriptionRecord], None], ...] = (
     put_definition,
     put_cluster_id,
     put_servers_node,
@@ -123,7 +123,7 @@ def mark_dropping(source: SourceCluster, name: str) -> None:
 
 
 def remove_peer(source: SourceCluster, name: str) -> None:
-    """Another's peer of the same name stays."""
+    """Remove the subscription's peer. A peer of the same name that ships elsewhere stays."""
     peer = source.master.peers().get(name)
     if peer is None or not is_peer_of(peer, name):
         return
@@ -134,7 +134,7 @@ def remove_peer(source: SourceCluster, name: str) -> None:
 
 
 def wait_for_consumers(source: SourceCluster, name: str) -> None:
-    """Whoever has not left by then is not waited for: its nodes go with the others."""
+    """Wait until the consumers have left, up to `consumers_leave_s`. Later ones lose their nodes."""
     paths = SubscriptionPaths(name)
     deadline_s = time.monotonic() + source.consumers_leave_s
     while time.monotonic() < deadline_s:
@@ -144,10 +144,10 @@ def wait_for_consumers(source: SourceCluster, name: str) -> None:
 
 
 def delete_journal(source: SourceCluster, name: str) -> None:
-    """A consumer that was killed has left it behind; one that ends deletes it itself."""
-    read = kept_subscriptions.find(source.store, name)
+    """Delete the journal. A consumer that ends deletes it itself; a killed one leaves it behind."""
+    read = records.find(source.store, name)
     if read is not None:
-        source.delete_journal(read.kept.subscription, read.kept.cluster_id)
+        source.delete_journal(read.record.subscription, read.record.cluster_id)
 
 
 def remove_nodes(source: SourceCluster, name: str) -> None:
@@ -181,9 +181,9 @@ REMOVAL: tuple[Callable[[SourceCluster, str], None], ...] = (
 )
 
 
-def create(source: SourceCluster, kept: KeptSubscription) -> None:
+def create(source: SourceCluster, record: SubscriptionRecord) -> None:
     for step in CREATION:
-        step(source, kept)
+        step(source, record)
 
 
 def remove(source: SourceCluster, name: str) -> None:
@@ -196,32 +196,32 @@ def set_phase(store: MetadataStore, name: str, phase: Phase, *, expected: tuple[
     """Set the phase. Return False if the subscription is gone, or in an unexpected phase."""
 
     def attempt() -> bool:
-        read = kept_subscriptions.find(store, name)
-        if read is None or read.kept.phase not in expected:
+        read = records.find(store, name)
+        if read is None or read.record.phase not in expected:
             return False
-        if read.kept.phase != phase:
-            changed = msgspec.structs.replace(read.kept, phase=phase)
+        if read.record.phase != phase:
+            changed = msgspec.structs.replace(read.record, phase=phase)
             store.commit([Put(SubscriptionPaths(name).definition, changed.encode(), read.version)])
         return True
 
     return retrying(attempt)
 
 
-def check_cluster_id(source: SourceCluster, kept: KeptSubscription) -> None:
+def check_cluster_id(source: SourceCluster, record: SubscriptionRecord) -> None:
     """Raises Refused unless the node holds the subscription's own UUID, as a region server reads it."""
-    path = kept.paths.hbaseid
+    path = record.paths.hbaseid
     node = source.store.get(path)
     try:
         found = None if node is None else str(parse_cluster_id(node.data))
     except Corrupted as error:
         found = str(error.found)
     own = str(source.cluster_id())
-    if found != kept.cluster_id or found == own:
+    if found != record.cluster_id or found == own:
         raise Refused(
             f"{path} is not the subscription's: region servers that read it may abort",
-            expected=f"{kept.cluster_id}, and not the cluster's own {own}",
+            expected=f"{record.cluster_id}, and not the cluster's own {own}",
             found=found or "no node",
-            action=f"drop it: rtolap sep drop {kept.name}",
+            action=f"drop it: rtolap sep drop {record.name}",
         )
 
 
@@ -232,12 +232,12 @@ def _tree(store: MetadataStore, path: str) -> list[str]:
 
 
 def is_peer_of(peer: Peer, name: str) -> bool:
-    """Return True if it ships to the subscription's node, whatever the servers of ZooKeeper are called."""
+    """Return True if the peer ships to the subscription's node, by whatever names of ZooKeeper's servers."""
     return peer.cluster_key.endswith(f":{SubscriptionPaths(name).root}")
 
 
 def wanted_peer(subscription: Subscription) -> Peer:
-    """Disabled: it is enabled once it is known to be right."""
+    """Return the peer that the subscription needs, disabled. It is enabled once it is known to be right."""
     return Peer(
         id=subscription.name,
         cluster_key=cluster_key(subscription.source.zookeeper, SubscriptionPaths(subscription.name).root),

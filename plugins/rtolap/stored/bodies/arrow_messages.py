@@ -26,7 +26,7 @@ class Chunks(io.RawIOBase):
 
     def __init__(self, chunks: Iterator[bytes], message_bytes_max: int) -> None:
         self._chunks, self._bytes_max = chunks, message_bytes_max
-        self._held = bytearray()
+        self._buffered = bytearray()
         self.taken = 0
         self.failure: BaseException | None = None
 
@@ -36,7 +36,7 @@ class Chunks(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         if size > self._bytes_max:
             raise _too_long(self._bytes_max, size)
-        while size < 0 or len(self._held) < size:
+        while size < 0 or len(self._buffered) < size:
             try:
                 chunk = next(self._chunks, b"")
             except BaseException as error:
@@ -45,12 +45,12 @@ class Chunks(io.RawIOBase):
             if not chunk:
                 break
             self.taken += len(chunk)
-            self._held += chunk
-            if len(self._held) > self._bytes_max + len(chunk):
+            self._buffered += chunk
+            if len(self._buffered) > self._bytes_max + len(chunk):
                 raise _too_long(self._bytes_max, None)
-        count = len(self._held) if size < 0 else size
-        data = bytes(self._held[:count])
-        del self._held[:count]
+        count = len(self._buffered) if size < 0 else size
+        data = bytes(self._buffered[:count])
+        del self._buffered[:count]
         return data
 
 
@@ -62,7 +62,7 @@ class Messages(io.RawIOBase):
     def __init__(self, chunks: Chunks, message_bytes_max: int, expect: Callable[[int], None]) -> None:
         self._chunks, self._bytes_max, self._expect = chunks, message_bytes_max, expect
         self._reader: pa.ipc.MessageReader | None = None
-        self._held: deque[pa.Buffer] = deque()
+        self._buffered: deque[pa.Buffer] = deque()
         self._ended = False
 
     def readable(self) -> bool:
@@ -75,13 +75,13 @@ class Messages(io.RawIOBase):
         """Return the next `size` bytes as a buffer. Arrow calls it in place of `read`: nothing is copied
         then.
         """
-        while not self._ended and (size < 0 or sum(len(part) for part in self._held) < size):
+        while not self._ended and (size < 0 or sum(len(part) for part in self._buffered) < size):
             self._take()
         parts: list[pa.Buffer] = []
-        while self._held and size != 0:
-            first = self._held.popleft()
+        while self._buffered and size != 0:
+            first = self._buffered.popleft()
             if 0 <= size < len(first):
-                self._held.appendleft(first.slice(size))
+                self._buffered.appendleft(first.slice(size))
                 first = first.slice(0, size)
             parts.append(first)
             size -= len(first) if size > 0 else 0
@@ -99,10 +99,10 @@ class Messages(io.RawIOBase):
         if size > self._bytes_max:
             raise _too_long(self._bytes_max, size)
         self._expect(size)
-        self._held.append(pa.py_buffer(struct.pack("<iI", -1, message.metadata.size)))
-        self._held.append(message.metadata)
+        self._buffered.append(pa.py_buffer(struct.pack("<iI", -1, message.metadata.size)))
+        self._buffered.append(message.metadata)
         if message.body is not None and message.body.size:
-            self._held.append(message.body)
+            self._buffered.append(message.body)
 
 
 def unpacked_bytes(metadata: pa.Buffer, body: pa.Buffer | None) -> int:

@@ -22,9 +22,12 @@ TEXT_CHARS_MAX = 1024  # of a refused row: what the error log shows of it
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """`rows` as in REJECTED, in the order of the body: number in the body (from 1), the row's text, why not.
+    """Refused rows of a body.
 
-    Texts and reasons are kept up to a bound; `count` counts all of them.
+    Attributes:
+        rows: by the schema REJECTED, in the order of the body: the row's number from 1, its text, the reason.
+            The number of these rows is bounded.
+        count: the number of all refused rows.
     """
 
     rows: pa.RecordBatch
@@ -37,12 +40,12 @@ class Refusals:
     def __init__(self, rows_max: int) -> None:
         self.count = 0
         self._rows_max = rows_max
-        self._kept: list[tuple[int, str, str]] = []
+        self._shown: list[tuple[int, str, str]] = []
 
     @property
     def room(self) -> int:
-        """Return how many more rows are kept."""
-        return max(self._rows_max - len(self._kept), 0)
+        """Return how many more rows may be reported."""
+        return max(self._rows_max - len(self._shown), 0)
 
     def add_rejected(
         self, numbers: Longs, texts: Callable[[Longs], list[str]], at: Longs, reasons: list[str]
@@ -50,13 +53,13 @@ class Refusals:
         """Rows `at` of those that `numbers` and `texts` know; `reasons` of at least the first `room`."""
         self.count += len(at)
         at = at[: self.room]
-        kept = zip(numbers[at].tolist(), texts(at), reasons, strict=False)
-        self._kept += [(number, text[:TEXT_CHARS_MAX], reason) for number, text, reason in kept]
+        shown = zip(numbers[at].tolist(), texts(at), reasons, strict=False)
+        self._shown += [(number, text[:TEXT_CHARS_MAX], reason) for number, text, reason in shown]
 
     def rejected(self) -> Rejected | None:
         if not self.count:
             return None
-        columns = [list(column) for column in zip(*sorted(self._kept), strict=True)] or [[], [], []]
+        columns = [list(column) for column in zip(*sorted(self._shown), strict=True)] or [[], [], []]
         rows = pa.RecordBatch.from_arrays(
             [pa.array(column, kind.type) for column, kind in zip(columns, REJECTED, strict=True)],
             schema=REJECTED,
@@ -65,7 +68,7 @@ class Refusals:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceRows:
     """Rows as they were read.
 
     Attributes:

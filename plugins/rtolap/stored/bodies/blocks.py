@@ -12,20 +12,20 @@ T = TypeVar("T")
 
 def blocks(chunks: Iterator[bytes], size_bytes: int) -> Iterator[bytes]:
     """Yield blocks of `size_bytes` each. The last one may be shorter; none is empty."""
-    held: list[bytes] = []
+    buffered: list[bytes] = []
     count = 0
     for chunk in chunks:
         at = 0
         while len(chunk) - at >= size_bytes - count:
-            held.append(chunk[at : at + size_bytes - count])
+            buffered.append(chunk[at : at + size_bytes - count])
             at += size_bytes - count
-            yield b"".join(held)
-            held, count = [], 0
+            yield b"".join(buffered)
+            buffered, count = [], 0
         if at < len(chunk):
-            held.append(chunk[at:] if at else chunk)
+            buffered.append(chunk[at:] if at else chunk)
             count += len(chunk) - at
-    if held:
-        yield b"".join(held)
+    if buffered:
+        yield b"".join(buffered)
 
 
 def whole_records(
@@ -41,23 +41,23 @@ def whole_records(
     record that is longer than `record_bytes_max`.
     """
     parts: list[bytes] = []
-    held = wanted = 0
+    buffered = wanted = 0
     for block in blocks(chunks, size_bytes):
         parts.append(block)
-        held += len(block)
-        if held >= wanted:
+        buffered += len(block)
+        if buffered >= wanted:
             data = b"".join(parts)
             consumed, result = take(data, False)
             if consumed:
                 yield result
             unfinished = data[consumed:]
-            parts, held = [unfinished] if unfinished else [], len(unfinished)
-            wanted = 2 * held
-        if held > record_bytes_max:
+            parts, buffered = [unfinished] if unfinished else [], len(unfinished)
+            wanted = 2 * buffered
+        if buffered > record_bytes_max:
             raise TooLarge(
                 "a record is too long",
                 expected=f"at most {record_bytes_max} bytes",
-                found=f"no end within {held} bytes",
+                found=f"no end within {buffered} bytes",
             )
     if parts:
         yield take(b"".join(parts), True)[1]

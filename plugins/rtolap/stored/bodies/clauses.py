@@ -80,7 +80,7 @@ class Expression(NamedTuple):
         return frozenset(str(column.name) for column in self.tree.find_all(exp.Column))
 
 
-class Columns(NamedTuple):
+class ColumnsClause(NamedTuple):
     """The header `columns`.
 
     Attributes:
@@ -92,7 +92,7 @@ class Columns(NamedTuple):
     computed: dict[str, Expression]
 
 
-def parse_columns(text: str) -> Columns:
+def parse_columns(text: str) -> ColumnsClause:
     """Raises DefinitionError naming the header and the item."""
     _check_length("columns", text)
     sources: list[str] = []
@@ -114,7 +114,7 @@ def parse_columns(text: str) -> Columns:
                 )
     if len(set(sources)) != len(sources):
         raise DefinitionError("header columns", expected="every name once", found=", ".join(sources))
-    return Columns(tuple(sources), computed)
+    return ColumnsClause(tuple(sources), computed)
 
 
 def parse_expression(header: str, text: str) -> Expression:

@@ -18,7 +18,7 @@ from rtolap.stored.bodies.options import Compression
 from rtolap.stored.bodies.settings import BodySettings
 
 _PIECE_BYTES = 1 << 20
-_ANY_WRAPPER = 47  # gzip or zlib, told by the first bytes
+_ANY_WRAPPER = 47  # gzip or zlib, recognised by the first bytes
 
 
 def unpacked(
@@ -137,26 +137,26 @@ _SNAPPY_HEAD = b"\xff\x06\x00\x00sNaPpY"
 def _snappy(source: _Counted) -> Iterator[bytes]:
     """Unpack the framing format. Its blocks unpack to at most 64 KiB each."""
     codec = pa.Codec("snappy")
-    held = source.next()
-    if not held:
+    buffered = source.next()
+    if not buffered:
         return
 
     def read_exactly(count: int) -> bytes:
-        nonlocal held
-        while len(held) < count:
+        nonlocal buffered
+        while len(buffered) < count:
             chunk = source.next()
             if not chunk:
                 raise EOFError("it ends within a block")
-            held += chunk
-        data, held = held[:count], held[count:]
+            buffered += chunk
+        data, buffered = buffered[:count], buffered[count:]
         return data
 
     if read_exactly(len(_SNAPPY_HEAD)) != _SNAPPY_HEAD:
         raise ValueError("it does not begin as framed snappy does")
     while True:
-        if not held:
-            held = source.next()
-            if not held:
+        if not buffered:
+            buffered = source.next()
+            if not buffered:
                 return
         head = read_exactly(4)
         kind, size = head[0], int.from_bytes(head[1:4], "little")

@@ -21,7 +21,7 @@ from rtolap.stored.bodies.json.reader import JsonReader
 from rtolap.stored.bodies.options import LoadOptions
 from rtolap.stored.bodies.plan import LoadPlan, load_plan
 from rtolap.stored.bodies.settings import BodySettings
-from rtolap.stored.bodies.target import Target
+from rtolap.stored.bodies.target import BodyTarget
 
 _DEFAULTS = BodySettings()
 
@@ -38,22 +38,22 @@ def decode_body(
     takes the body to see). Corrupted: the body is not what its headers say. TooLarge: it is larger than it
     may be. Nothing of a body that raises may be loaded. Close the iterator when it is not read to its end.
     """
-    with ExitStack() as held:
+    with ExitStack() as opened:
 
         @cache
         def engine() -> Engine:
             engine_of_load = Engine(settings.expression_memory_bytes_max, options.timezone)
-            held.callback(engine_of_load.close)
+            opened.callback(engine_of_load.close)
             return engine_of_load
 
         plan = load_plan(options, schema)
         packed = unpacked(chunks, options.compression, settings)
         if options.format in ("parquet", "orc", "arrow"):
-            body = held.enter_context(open_file(packed, options.format, settings))
+            body = opened.enter_context(open_file(packed, options.format, settings))
             plan = load_plan(options, schema, body.schema.names)
-            yield from _typed(body, plan, Target(plan, options, engine, _types(plan, body.schema)))
+            yield from _typed(body, plan, BodyTarget(plan, options, engine, _types(plan, body.schema)))
             return
-        target = Target(plan, options, engine, dict.fromkeys(plan.sources, pa.string()))
+        target = BodyTarget(plan, options, engine, dict.fromkeys(plan.sources, pa.string()))
         if options.format == "json":
             sources = JsonReader(_paths(plan, options), options, engine, settings).read(packed)
         else:
@@ -62,7 +62,7 @@ def decode_body(
             yield target.batch(source)
 
 
-def _typed(body: FileBody, plan: LoadPlan, target: Target) -> Iterator[DecodedBatch]:
+def _typed(body: FileBody, plan: LoadPlan, target: BodyTarget) -> Iterator[DecodedBatch]:
     """Return typed columns. Only columns that are used are read."""
     own = {name.lower(): name for name in body.schema.names}
     wanted = {name: own[name.lower()] for name in plan.used}

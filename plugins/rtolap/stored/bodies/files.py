@@ -20,7 +20,7 @@ import pyarrow.parquet
 from rtolap.base.errors import Corrupted, DefinitionError, TooLarge, Unavailable
 from rtolap.columnar.chunks import single_chunk
 from rtolap.stored.bodies.arrow_messages import Chunks, Messages
-from rtolap.stored.bodies.batches import Longs, Refusals, Source
+from rtolap.stored.bodies.batches import Longs, Refusals, SourceRows
 from rtolap.stored.bodies.casting import shown
 from rtolap.stored.bodies.file_sizes import (
     Allowance,
@@ -65,7 +65,7 @@ class FileBody:
         self._batches, self._allowance, self._settings = batches, allowance, settings
         self._stream = stream
 
-    def read(self, names: Collection[str]) -> Iterator[Source]:
+    def read(self, names: Collection[str]) -> Iterator[SourceRows]:
         """Raises Corrupted for damaged files, TooLarge for what unpacks to too much."""
         rows = 0
         with _damaged(self._stream):
@@ -78,7 +78,7 @@ class FileBody:
                     yield self._source(batch, rows)
                     rows += batch.num_rows
 
-    def _source(self, batch: pa.RecordBatch, rows: int) -> Source:
+    def _source(self, batch: pa.RecordBatch, rows: int) -> SourceRows:
         def texts(places: Longs) -> list[str]:
             chosen = batch.take(pa.array(places))
             values = zip(*(shown(column) for column in chosen.columns), strict=True)
@@ -88,7 +88,7 @@ class FileBody:
         columns = {name: _decoded(single_chunk(batch.column(name))) for name in names}
         numbers = np.arange(rows + 1, rows + batch.num_rows + 1)
         refused = Refusals(self._settings.rejected_rows_max)
-        return Source(columns, numbers, texts, refused, batch.num_rows)
+        return SourceRows(columns, numbers, texts, refused, batch.num_rows)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

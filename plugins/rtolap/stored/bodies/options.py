@@ -93,9 +93,16 @@ class JsonOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`columns`, `where` and `delete` are as they were written; `decode_body` checks them against the table.
+    """The options of a load. `decode_body` checks `columns`, `where` and `delete` against the table.
 
-    `partitions` (empty: all) and `max_filter_ratio` are for whoever routes and counts the rows.
+    Attributes:
+        columns: the clause as it was written; None for the table's columns in their order.
+        where: the condition as it was written; None for all rows.
+        partitions: the partitions that take rows; empty for all. The router applies it.
+        merge_type: whether rows are written or deleted.
+        delete: the condition of MERGE, as it was written.
+        max_filter_ratio: the largest part of rows that may be refused. The load applies it.
+        timezone: the zone of times without one.
     """
 
     format: Format = "csv"

@@ -8,7 +8,7 @@ import msgspec
 
 from rtolap.base.errors import DefinitionError
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema
-from rtolap.stored.bodies.clauses import Columns, Expression, parse_columns, parse_expression
+from rtolap.stored.bodies.clauses import ColumnsClause, Expression, parse_columns, parse_expression
 from rtolap.stored.bodies.options import LoadOptions
 from rtolap.stored.engine.rows.columns import check_partial, needed_for_new
 
@@ -77,7 +77,7 @@ def load_plan(
 
     Raises DefinitionError when headers and table do not go together.
     """
-    written = Columns((), {}) if options.columns is None else parse_columns(options.columns)
+    written = ColumnsClause((), {}) if options.columns is None else parse_columns(options.columns)
     sources = written.sources
     if not sources:
         sources = tuple(body_names) if body_names is not None else schema.names
@@ -130,21 +130,21 @@ def _missing(column: SchemaColumn) -> Missing:
 def _sequence_source(
     options: LoadOptions, schema: StoredSchema, sources: tuple[str, ...], hidden: frozenset[str]
 ) -> str | None:
-    asked = options.sequence_column
-    if asked is None and HIDDEN_SEQUENCE in hidden and schema.sequence is not None:
-        asked = HIDDEN_SEQUENCE
-    if asked is None:
+    requested = options.sequence_column
+    if requested is None and HIDDEN_SEQUENCE in hidden and schema.sequence is not None:
+        requested = HIDDEN_SEQUENCE
+    if requested is None:
         return None
     if schema.sequence is None:
         raise DefinitionError(
             "header function_column.sequence_col", expected="a table with a sequence column"
         )
-    if asked in sources:
-        return asked
-    if asked == schema.by_id(schema.sequence).name:
+    if requested in sources:
+        return requested
+    if requested == schema.by_id(schema.sequence).name:
         return None  # computed, or a default
     raise DefinitionError(
-        "header function_column.sequence_col", expected=f"one of {', '.join(sources)}", found=asked
+        "header function_column.sequence_col", expected=f"one of {', '.join(sources)}", found=requested
     )
 
 

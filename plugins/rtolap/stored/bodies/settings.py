@@ -18,7 +18,7 @@ class BodySettings(msgspec.Struct, frozen=True, kw_only=True):
         ratio_max: a body that unpacks to more than so many times its size ends the load.
         ratio_free_bytes: below this much unpacked, `ratio_max` is not looked at.
         spool_bytes_max: of a file for parquet and orc, which are read from their end.
-        rejected_rows_max: refused rows of one batch that are kept with text and reason.
+        rejected_rows_max: the most refused rows of one batch that are reported with text and reason.
         orc_memory_bytes_max: of the process that unpacks an ORC body, stripe by stripe.
         expression_memory_bytes_max: of the engine of `columns`, `where` and `delete`.
     """

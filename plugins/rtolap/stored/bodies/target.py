@@ -16,7 +16,7 @@ from rtolap.columnar.murmur3 import hash_strings_32
 from rtolap.columnar.schema import arrow_type
 from rtolap.columnar.sketches import bitmaps_of
 from rtolap.model.stored.schema import SchemaColumn
-from rtolap.stored.bodies.batches import DecodedBatch, Longs, Mask, Source
+from rtolap.stored.bodies.batches import DecodedBatch, Longs, Mask, SourceRows
 from rtolap.stored.bodies.casting import convert, convertible, shown
 from rtolap.stored.bodies.clauses import Expression
 from rtolap.stored.bodies.expressions import Computed, Engine
@@ -29,7 +29,7 @@ _WHERE, _DELETE = "where", "delete"
 LG_K = 12  # of sketches that `hll_hash` makes
 
 
-class Target:
+class BodyTarget:
     """The target rows of one load. `types`: those of the body's columns. Raises DefinitionError when they
     cannot be the table's.
     """
@@ -63,7 +63,7 @@ class Target:
                 _check_type(target.column, self._made.types[target.column.name], "as computed")
         self._conditions = Computed(engine(), conditions, known | self._types) if conditions else None
 
-    def batch(self, source: Source) -> DecodedBatch:
+    def batch(self, source: SourceRows) -> DecodedBatch:
         rows = _Rows(source, self._options)
         targets = self._plan.targets
         columns: dict[str, pa.Array] = {}
@@ -116,7 +116,7 @@ class Target:
 class _Rows:
     """The rows of one batch on their way: which are still accepted."""
 
-    def __init__(self, source: Source, options: LoadOptions) -> None:
+    def __init__(self, source: SourceRows, options: LoadOptions) -> None:
         self._source, self._options = source, options
         self.count = len(source.numbers)
         self.accepted = np.ones(self.count, bool)
@@ -152,8 +152,8 @@ class _Rows:
 
     def refuse_deletes(self, name: str) -> None:
         """Refuse the rows with a delete sign, for a table without deletes, rather than add them."""
-        asked = np.asarray(self.signs(name).to_numpy(zero_copy_only=False))
-        self._refuse(asked, lambda _: f"column({name}) asks for a delete, which the table does not allow")
+        requested = np.asarray(self.signs(name).to_numpy(zero_copy_only=False))
+        self._refuse(requested, lambda _: f"column({name}) asks for a delete, which the table does not allow")
 
     def made(self, target: Made, values: pa.Array) -> pa.Array:
         """Conversions of what an expression gives are never strict."""

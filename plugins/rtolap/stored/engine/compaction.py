@@ -22,7 +22,7 @@ from rtolap.stored.engine.loading import open_writer
 from rtolap.stored.engine.rows.columns import DELETE_SIGN, file_column, stored_type
 from rtolap.stored.engine.rows.keys import Longs
 from rtolap.stored.engine.rows.reduce import merge
-from rtolap.stored.engine.scan import LiveRows, Snapshot, View, with_defaults
+from rtolap.stored.engine.scan import LiveRows, TabletSnapshot, View, with_defaults
 from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.engine.state import Compacted, FileMeta, Rowset, apply
 from rtolap.stored.engine.steps import (
@@ -85,7 +85,7 @@ class Moved(NamedTuple):
         return BitMap(self.new[at[known]].astype(np.uint32))
 
 
-class Outcome(NamedTuple):
+class CompactionOutcome(NamedTuple):
     """The result of a compaction.
 
     Attributes:
@@ -98,7 +98,7 @@ class Outcome(NamedTuple):
 
 def run(
     views: Sequence[View], schema: StoredSchema, disk: Disk, folder: Path, settings: TabletSettings
-) -> Outcome:
+) -> CompactionOutcome:
     """Merges views, in order of version, into one file in `folder`. OSError as the disk raises it."""
     unique = schema.model == "unique"
     # A deleting row has done its work when it was published; only an older sequence could still come.
@@ -122,9 +122,11 @@ def run(
         writer.close()
     if not footer.rows:
         disk.remove(path)
-        return Outcome((), tuple(Moved(np.zeros(0, np.int64), np.zeros(0, np.int64)) for _ in views))
+        return CompactionOutcome(
+            (), tuple(Moved(np.zeros(0, np.int64), np.zeros(0, np.int64)) for _ in views)
+        )
     meta = FileMeta(path.name, footer.rows, path.stat().st_size)
-    return Outcome((meta,), _moves(places, len(views)) if unique else ())
+    return CompactionOutcome((meta,), _moves(places, len(views)) if unique else ())
 
 
 def _tables(
@@ -186,7 +188,7 @@ def _moves(places: list[pa.Table], files: int) -> tuple[Moved, ...]:
 # -- steps of a run ----------------------------------------------------------------------------------------
 
 
-def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot) -> None:
+def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: TabletSnapshot) -> None:
     """Puts one rowset in the place of `chosen`, neighbours of the snapshot; under `compacting`."""
     name = compacted_rowset(core.state.serial)
     attempted = f"compacting {chosen[0].id} to {chosen[-1].id}"
@@ -197,9 +199,9 @@ def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot) -> None:
     output = Rowset(name, chosen[0].first, chosen[-1].last, outcome.files)
     with core.writing:
         core.check_running(attempted)
-        kept = core.deletes.without([rowset.id for rowset in chosen], snapshot.version)
-        _carry(core.deletes, kept, inputs, output, outcome, snapshot.version)
-        entries = kept.entries()
+        remaining = core.deletes.without([rowset.id for rowset in chosen], snapshot.version)
+        _carry(core.deletes, remaining, inputs, output, outcome, snapshot.version)
+        entries = remaining.entries()
         try:
             meta = core.write_deletes(name, entries) if entries else None  # step 11
         except OSError as error:
@@ -212,7 +214,7 @@ def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot) -> None:
             core.move(folder, rowset_folder(core.root, name))  # step 13
         core.files.put(name, files)
         with core.seeing:
-            core.deletes = kept
+            core.deletes = remaining
             core.state = apply(core.state, record)
         for old in stale:
             core.remove(deletes_file(core.root, old.name))
@@ -222,7 +224,9 @@ def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot) -> None:
     core.files.retire(rowset.id for rowset in chosen)  # step 14
 
 
-def _merge(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot, name: str, attempted: str) -> Outcome:
+def _merge(
+    core: Core, chosen: tuple[Rowset, ...], snapshot: TabletSnapshot, name: str, attempted: str
+) -> CompactionOutcome:
     """Run steps 9 and 10."""
     folder = compacting_folder(core.root, name)
     views = [view for rowset, file_views in snapshot.by_rowset() if rowset in chosen for view in file_views]
@@ -242,7 +246,12 @@ def _merge(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot, name: str
 
 
 def _carry(
-    known: Deletes, kept: Deletes, inputs: list[FileId], output: Rowset, outcome: Outcome, version: int
+    known: Deletes,
+    remaining: Deletes,
+    inputs: list[FileId],
+    output: Rowset,
+    outcome: CompactionOutcome,
+    version: int,
 ) -> None:
     """Deletes that were published while a compaction ran, from its inputs to its output."""
     if not outcome.files:
@@ -253,4 +262,4 @@ def _carry(
         for delete_version, rows in known.since(file_id, version):
             by_version.setdefault(delete_version, BitMap()).update(moved.carry(rows))
     for delete_version in sorted(by_version):
-        kept.add_deleted(delete_version, {target: by_version[delete_version]})
+        remaining.add_deleted(delete_version, {target: by_version[delete_version]})

@@ -182,15 +182,15 @@ def complete(
     """Ends what `write_whole` began: with the transactions that are prepared in the tablet whose place it
     takes, as far as they are not among its versions. Its vote for them was given and must stay."""
     known = {txn for _, txn in state.history}
-    kept = {txn: each for txn, each in prepared.items() if txn not in known}
-    for txn, each in kept.items():
+    remaining = {txn: each for txn, each in prepared.items() if txn not in known}
+    for txn, each in remaining.items():
         folder = pending_folder(root, txn)
         disk.make_folder(folder)
         for meta in each.files:
             disk.link(pending_folder(prepared_in, txn) / meta.name, folder / meta.name)
         disk.sync_folder(folder)
     disk.sync_folder(root / PENDING)
-    log.create(disk, root, msgspec.structs.replace(state, prepared=kept), log_bytes_max)
+    log.create(disk, root, msgspec.structs.replace(state, prepared=remaining), log_bytes_max)
 
 
 def _single_versions(state: TabletState, after: int) -> tuple[CopiedVersion, ...] | None:

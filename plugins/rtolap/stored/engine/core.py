@@ -29,9 +29,12 @@ Entry = tuple[str, str, int, bytes]
 
 
 class Core:
-    """`state`, `files` and `deletes` belong together: whoever reads several of them holds `seeing`.
+    """The parts of a tablet. `state`, `files` and `deletes` change together.
 
-    begun: transactions that are being loaded
+    Whoever reads several of them holds `seeing`.
+
+    Attributes:
+        begun: the transactions that are being loaded, by id.
     """
 
     def __init__(

@@ -54,9 +54,9 @@ class Deletes:
         ]
 
     def without(self, rowsets: Iterable[str], floor: int) -> Deletes:
-        """Less what belongs to some rowsets, and with everything up to `floor` as one."""
+        """Return the deletes without those of the `rowsets`, and with everything up to `floor` merged."""
         gone = set(rowsets)
-        kept = Deletes()
+        remaining = Deletes()
         for file, known in self._by_file.items():
             if file[0] in gone:
                 continue
@@ -64,11 +64,11 @@ class Deletes:
                 _NONE, *(rows for made_version, rows in known if made_version <= floor)
             )
             versions = [(floor, below)] if below else []
-            kept._by_file[file] = versions + [
+            remaining._by_file[file] = versions + [
                 (made_version, rows) for made_version, rows in known if made_version > floor
             ]
-            kept._now[file] = self._now[file]
-        return kept
+            remaining._now[file] = self._now[file]
+        return remaining
 
     def entries(self) -> list[_Entry]:
         return [

@@ -58,7 +58,7 @@ class Routing:
         those of the batches. Raises DefinitionError for a table without partitions."""
         if not partitions:
             raise DefinitionError(f"table {definition.qualified_name} has no partition to route to")
-        # Columns are told by their ids: a rename changes neither partition nor bucket.
+        # Columns are known by their ids: a rename changes neither partition nor bucket.
         first = initial_schema(definition)
         self._unit: PartitionUnit | None = None
         self._time: SchemaColumn | None = None

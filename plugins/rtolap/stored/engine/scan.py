@@ -52,7 +52,7 @@ def scan(
     predicate: Predicate | None,
     settings: TabletSettings,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the named columns of the rows that are kept, in batches without an order among them.
+    """Yield the named columns of the selected rows, in batches without an order among them.
 
     NotFound for an unknown column, QueryError for values that do not compare with theirs.
     """
@@ -72,9 +72,9 @@ def scan(
         views = [view for view in views if view.file.may_contain(hashes).any()]
     tables = _merged(views, schema, wanted, before, settings) if merging else _plain(views, wanted, predicate)
     for table in tables:
-        kept = table if predicate is None else table.filter(mask(table, predicate))
-        if kept.num_rows:
-            yield from kept.select(names).combine_chunks().to_batches()
+        selected = table if predicate is None else table.filter(mask(table, predicate))
+        if selected.num_rows:
+            yield from selected.select(names).combine_chunks().to_batches()
 
 
 def _plain(
@@ -174,7 +174,7 @@ def _row_range(file: SortedFile, blocks: Blocks) -> tuple[int, int]:
     ) * file.footer.block_rows
 
 
-class Snapshot(Closeable):
+class TabletSnapshot(Closeable):
     """A pinned version of a tablet: as long as it is open, nothing that it reads is deleted.
 
     Reads as often as wanted, by several threads; `close` unpins. A context manager.
@@ -206,7 +206,7 @@ class Snapshot(Closeable):
         predicate: Predicate | None = None,
         schema: StoredSchema | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are kept, merged by the model; batches without an order among them.
+        """Yield the selected rows, merged by the model, in batches without an order among them.
 
         `schema`: of this table, older or newer, whose names and columns count; by default the tablet's own.
         NotFound for an unknown column, QueryError for values that do not compare with theirs.
@@ -222,7 +222,7 @@ class Snapshot(Closeable):
 
 
 def _point_hashes(predicate: Predicate | None, schema: StoredSchema) -> Hashes | None:
-    """Return hashes of all keys that can be kept, where the predicate names a value for every key column;
+    """Return hashes of all keys that can be selected, where the predicate names a value for every key column;
     None when they are not few.
     """
     if predicate is None or not schema.keys:

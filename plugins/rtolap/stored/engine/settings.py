@@ -8,13 +8,19 @@ from rtolap.stored.engine.files.writer import BLOCK_ROWS, Compression
 
 
 class TabletSettings(msgspec.Struct, frozen=True):
-    """Memory: a load holds `memtable_bytes_max` and, while it is flushed, about twice that again. Merging
-    (compaction, reading aggregate tables) holds `merge_rows_max` rows, or fewer where these are more than
-    `memtable_bytes_max`, and a block of every file.
+    """The settings of tablets.
 
-    `compaction_bytes_max` bounds what one run reads; what is larger by itself is left alone. A run begins
-    with `compaction_files_min` files of like size, or with one that has `rewrite_deleted_ppm` deleted rows.
-    A log longer than `log_bytes_max`, and than twice its first record, starts over.
+    Attributes:
+        memtable_bytes_max: the rows that a load holds in memory. While they are flushed, it takes about three
+            times as much.
+        merge_rows_max: the rows that compactions and reads of aggregate tables merge at once; fewer where
+            they exceed `memtable_bytes_max`. A block of every file is in memory too.
+        compaction_bytes_max: the most bytes that one compaction reads. A larger file is not compacted.
+        compaction_files_min: the number of files of like size that start a compaction.
+        rewrite_deleted_ppm: the part of deleted rows, per million, from which a single file is compacted.
+        log_bytes_max: a log that is longer than this, and than twice its first record, is started again.
+        load_compression: the compression of files that loads write; None for none.
+        compaction_compression: the compression of files that compactions write; None for none.
     """
 
     memtable_bytes_max: int = 64 << 20

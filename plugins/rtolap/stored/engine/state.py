@@ -53,9 +53,15 @@ class PreparedTxn(msgspec.Struct, frozen=True):
 
 
 class TabletState(msgspec.Struct, frozen=True, kw_only=True):
-    """`version` is visible, and those down to `floor` can still be read. `rowsets` in order of version.
+    """The state of a tablet.
 
-    `history`: (version, transaction) of the last publishes, newest last; `serial` names the next compaction.
+    Attributes:
+        version: the visible version.
+        floor: the lowest version that can still be read.
+        rowsets: in the order of their versions.
+        prepared: the prepared transactions, by id.
+        history: version and transaction of the last publishes, the newest last.
+        serial: the number of the next compaction; it names its files.
     """
 
     schema: StoredSchema
@@ -90,7 +96,12 @@ class Aborted(msgspec.Struct, frozen=True, tag="aborted"):
 
 
 class Compacted(msgspec.Struct, frozen=True, tag="compacted"):
-    """`output` takes the place of `inputs` for versions from `floor` on. `deletes` replaces all deletes."""
+    """The result of a compaction.
+
+    Attributes:
+        output: replaces `inputs` for versions from `floor` on.
+        deletes: replaces all deletes.
+    """
 
     inputs: tuple[str, ...]
     output: Rowset
@@ -203,8 +214,8 @@ def check_schema(state: TabletState, schema: StoredSchema) -> bool:
 def check_same_table(now: StoredSchema, schema: StoredSchema) -> None:
     """Raises DefinitionError for a schema that is neither an earlier nor a later one of the same table."""
     same = (schema.model, schema.keys, schema.sequence) == (now.model, now.keys, now.sequence)
-    kept = {column.id: column.definition.column_type for column in now.columns}
-    typed = all(kept.get(c.id, c.definition.column_type) == c.definition.column_type for c in schema.columns)
+    types = {column.id: column.definition.column_type for column in now.columns}
+    typed = all(types.get(c.id, c.definition.column_type) == c.definition.column_type for c in schema.columns)
     if not same or not typed:
         raise DefinitionError(
             "the schema is another table's",

@@ -22,7 +22,7 @@ from rtolap.stored.engine.core import Core, FolderLock
 from rtolap.stored.engine.disk import Disk, RealDisk, disk_error
 from rtolap.stored.engine.publishing import decide_prepared, publish
 from rtolap.stored.engine.recovery import tidy
-from rtolap.stored.engine.scan import Snapshot, View
+from rtolap.stored.engine.scan import TabletSnapshot, View
 from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.engine.state import (
     Aborted,
@@ -159,7 +159,7 @@ class Tablet:
             stopped=self._core.log.stopped,
         )
 
-    def pin(self, version: int | None = None) -> Snapshot:
+    def pin(self, version: int | None = None) -> TabletSnapshot:
         """Return a version to read, by default the visible one.
 
         NotYet: it is not visible. StaleSnapshot: compaction has passed it, and nobody had it pinned.
@@ -184,7 +184,7 @@ class Tablet:
             names = [rowset.id for rowset in seen]
             self._core.files.pin(names)
         unpin = functools.partial(self._core.files.unpin, names)
-        return Snapshot(wanted, state.schema, seen, views, self._core.settings, unpin)
+        return TabletSnapshot(wanted, state.schema, seen, views, self._core.settings, unpin)
 
     def read(
         self,
@@ -192,7 +192,7 @@ class Tablet:
         columns: Sequence[str] | None = None,
         predicate: Predicate | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """`pin` and `Snapshot.read`; unpinned when the batches end or the iterator is closed."""
+        """`pin` and `TabletSnapshot.read`; unpinned when the batches end or the iterator is closed."""
         with self.pin(version) as snapshot:
             yield from snapshot.read(columns, predicate)
 

@@ -50,8 +50,13 @@ _NODE_CALLS_MAX = 16
 
 
 class FrontendOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`label_keep_s`, `label_count_max`: of labels that nobody acknowledges; None keeps them.
-    `node_calls_max`: at once, of all commits and publications."""
+    """The options of a front end.
+
+    Attributes:
+        label_keep_s: how long labels that nobody acknowledges are retained; None for ever.
+        label_count_max: how many of these labels are retained; None for all.
+        node_calls_max: the most calls to nodes at a time, over all commits and publications.
+    """
 
     lease_ms: int = LEASE_MS
     loads_max: int = RUNNING_MAX

@@ -61,7 +61,12 @@ class Mastership:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """`url`: where loads are requested; `body_url`: where their bodies go. Neither ends in a slash."""
+    """The addresses of a front end. Neither ends in a slash.
+
+    Attributes:
+        url: where loads are requested.
+        body_url: where their bodies are sent.
+    """
 
     url: str
     body_url: str
@@ -101,10 +106,10 @@ class Election:
             return lease.until_ms > self._ledger.now_ms(connection)
 
         lease = self._leases.current(MASTER)
-        held = lease is not None and self._ledger.read(
+        is_running = lease is not None and self._ledger.read(
             "see whether the lease still runs", lambda connection: running(connection, lease)
         )
-        self._master = Endpoint.of(lease.owner) if lease is not None and held else None
+        self._master = Endpoint.of(lease.owner) if lease is not None and is_running else None
         return False
 
     def master(self) -> Endpoint:

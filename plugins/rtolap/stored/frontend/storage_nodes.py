@@ -88,7 +88,7 @@ class StorageNodes(Closeable):
         with self._lock:
             known = self._known.get(name)
             if known is not None and not (known.alive and known.address == beat.address):
-                self._known_until_s = 0.0  # it is back: asked again at once
+                self._known_until_s = 0.0  # it is back: look at once
         return HeartbeatAnswer(self._lease_ms)
 
     def alive(self, connection: Connection) -> tuple[str, ...]:
@@ -118,13 +118,17 @@ class StorageNodes(Closeable):
             raise Unavailable(f"storage node {name} has never sent a heartbeat")
         if is_any_alive and not known_node.alive:
             raise Unavailable(f"storage node {name} has sent no heartbeat for {self._lease_ms / 1000:g} s")
-        if not self._asked(name):
+        if not self._is_callable(name):
             raise _still(name)
         return known_node.address
 
     def addresses(self) -> dict[str, str]:
         """Return the addresses by name of nodes that are alive and not suspended."""
-        return {node.name: node.address for node in self.all_nodes() if node.alive and self._asked(node.name)}
+        return {
+            node.name: node.address
+            for node in self.all_nodes()
+            if node.alive and self._is_callable(node.name)
+        }
 
     def client(self, name: str) -> StorageNode:
         return self._clients.at(self.address(name))
@@ -182,14 +186,14 @@ class StorageNodes(Closeable):
             return False
         with self._lock:
             living = [node for node in self._known.values() if node.alive and node.name != name]
-            asked = [node for node in living if node.name not in self._still]
-        return sum(self._calls.map(self._answers, asked)) > (len(living) + 1) // 2
+            callable_nodes = [node for node in living if node.name not in self._still]
+        return sum(self._calls.map(self._answers, callable_nodes)) > (len(living) + 1) // 2
 
     def _ended(self, name: str) -> None:
         with self._lock:
             self._given_up[name] -= 1
 
-    def _asked(self, name: str) -> bool:
+    def _is_callable(self, name: str) -> bool:
         """Return True if a node may be called. One that stood still is pinged again in the background, not by
         the caller.
         """

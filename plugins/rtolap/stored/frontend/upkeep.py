@@ -57,7 +57,7 @@ class Upkeep:
         return True
 
     def forget_changes(self) -> int:
-        """Delete old answers to changes of tables; their number, in bounded steps."""
+        """Delete old answers to changes of tables, in bounded steps; return their number."""
 
         def work(connection: Connection) -> int:
             return table_changes.forget(connection, self._mastership.fence(connection) - CHANGES_KEPT_MS)
@@ -65,7 +65,7 @@ class Upkeep:
         return self._ledger.write("forget the answers to old changes", int, work)
 
     def abort_overdue(self) -> int:
-        """Abort what is past its deadline; the number of transactions."""
+        """Abort transactions that are past their deadline; return their number."""
 
         def late(connection: Connection) -> tuple[Transaction, ...]:
             return rows.overdue(connection, self._ledger.now_ms(connection))
@@ -74,7 +74,7 @@ class Upkeep:
         return sum(self._manager.abort_overdue(each.db, each.txn_id) for each in overdue)
 
     def forget_labels(self) -> int:
-        """Delete finished transactions whose labels need not be kept; their number, in bounded steps."""
+        """Delete finished transactions whose labels may go, in bounded steps; return their number."""
 
         def work(connection: Connection) -> int:
             now_ms = self._mastership.fence(connection)
@@ -93,9 +93,10 @@ class Upkeep:
 
 
 class PartitionUpkeep:
-    """Partitions in time: made ahead of it, dropped behind it, by whoever is master.
+    """Creates partitions ahead of time and drops old ones, on the master.
 
-    One table that cannot be kept up hinders no other; a master that is none any more stops."""
+    A table that fails hinders no other. A front end that is no longer master stops.
+    """
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -114,17 +115,17 @@ class PartitionUpkeep:
             except NotLeader:
                 raise
             except RtolapError as error:  # tried again with the next round
-                log.warning("the partitions of %s are not kept up: %s", table.qualified_name, error)
+                log.warning("the partitions of %s are not up to date: %s", table.qualified_name, error)
         self._catalogue.settle()
         return created, dropped
 
 
 class PeriodicTask:
-    """A thread that does `work` every `every_s`, and at once after `wake`, until it is stopped.
+    """A thread that calls `work` every `every_s`, and at once after `wake`, until it is stopped.
 
-    What the tree of errors names (a node or the ledger is away, another front end is master) is reported and
-    tried again with the next round. Anything else is a fault of the program: the thread ends, and `broken`
-    is called.
+    An error of the product's own tree (a node or the ledger is away, another front end is master) is
+    reported, and the next round tries again. Any other exception is a fault of the program: it ends the
+    thread and calls `broken`.
     """
 
     def __init__(
@@ -155,7 +156,7 @@ class PeriodicTask:
         try:
             while not self._stopping:
                 self._woken.clear()
-                if self._stopping:  # told so between the two
+                if self._stopping:  # set between the two
                     return
                 self.run_once()
                 self._woken.wait(self._every_s)

@@ -35,7 +35,7 @@ class Committer:
         ownership: Ownership,
         sink: Sink,
         *,
-        labels_kept: bool,
+        labels_retained: bool,
         visible: Visible,
         left: LeftLabels | None = None,
     ) -> None:
@@ -43,9 +43,9 @@ class Committer:
         self._records = records
         self._ownership = ownership
         self._sink = sink
-        self._labels_kept = labels_kept
+        self._labels_retained = labels_retained
         self._visible = visible
-        self._left = left if labels_kept else None
+        self._left = left if labels_retained else None
 
     def run_once(self, now_ms: int) -> int | None:
         """Commit the row once, and return the number of its last batch.
@@ -60,7 +60,7 @@ class Committer:
         if not row[-1].committed:
             self._records.commit(lease, keep_from=row[0].sequence_id)
         self._visible.poll()
-        witness = None if self._labels_kept else witness_of_all(records)
+        witness = None if self._labels_retained else witness_of_all(records)
         ripe = list(
             takewhile(
                 lambda record: (
@@ -72,7 +72,7 @@ class Committer:
         )
         for first in range(0, len(ripe), LABELS_MAX):
             part = ripe[first : first + LABELS_MAX]
-            if self._labels_kept and (sent := [record.label for record in part if record.attempts]):
+            if self._labels_retained and (sent := [record.label for record in part if record.attempts]):
                 self._give_back(sent)
             self._records.commit(lease, keep_from=part[-1].sequence_id + 1)
         if self._left is not None and self._is_past(self._left.loaded_at_ms, now_ms):

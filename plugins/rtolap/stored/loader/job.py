@@ -32,10 +32,12 @@ class LeftLabels(msgspec.Struct, frozen=True):
 
 
 class JobConfig(msgspec.Struct, frozen=True):
-    """The configuration of a job as the ledger keeps it.
+    """The configuration of a job in the ledger.
 
-    `start_at`: where a job that was reset begins, in every partition, not as its definition says, and
-    `start_topic_id` in which topic; `left`: what the incarnation before has left to it.
+    Attributes:
+        start_at: where a job that was reset begins, in every partition; None to begin as its definition says.
+        left: the labels that the earlier incarnation left to this one; None for no labels.
+        start_topic_id: the topic in which `start_at` counts; None where it is not known.
     """
 
     loader: Loader

@@ -44,8 +44,8 @@ class EventTimes:
                 for partition, latest_ms in self._waiting.pop(ready).items():
                     self._latest[partition] = max(latest_ms, self._latest.get(partition, latest_ms))
 
-    def loaded_ms(self, loaded: Offsets, log_ends: Offsets | None, asked_ms: int) -> int | None:
-        """`log_ends` as they were at `asked_ms` or later; None where that, or a time, is not known."""
+    def loaded_ms(self, loaded: Offsets, log_ends: Offsets | None, read_ms: int) -> int | None:
+        """`log_ends` as they were at `read_ms` or later; None where that, or a time, is not known."""
         if log_ends is None:
             return None
         behind = [partition for partition, end in log_ends.items() if loaded.get(partition, 0) < end]
@@ -53,7 +53,7 @@ class EventTimes:
             if any(partition not in self._latest for partition in behind):
                 return None
             # another record of the same millisecond may be among those that are left
-            return min([asked_ms, *(self._latest[partition] - 1 for partition in behind)])
+            return min([read_ms, *(self._latest[partition] - 1 for partition in behind)])
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Shown:
 
 
 @dataclass
-class Progress:
+class JobProgress:
     """Thread-safe. Rates are over the last minute."""
 
     counts: Counts = field(default_factory=Counts)

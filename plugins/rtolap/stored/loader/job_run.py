@@ -34,11 +34,11 @@ from rtolap.protocols.stream_load.messages import LoadState
 from rtolap.stored.loader.commit import Committer
 from rtolap.stored.loader.cut_batches import take_back
 from rtolap.stored.loader.job import JobConfig, JobResources, Ownership, label_of, read_config
-from rtolap.stored.loader.job_progress import Progress
-from rtolap.stored.loader.settle import Outcome, Settler
-from rtolap.stored.loader.source import Source
+from rtolap.stored.loader.job_progress import JobProgress
+from rtolap.stored.loader.settle import AttemptOutcome, Settler
+from rtolap.stored.loader.source import BatchSource
 from rtolap.stored.loader.states import TRUNCATED_ACTION, StopCause, Stopped
-from rtolap.stored.loader.target import Columns
+from rtolap.stored.loader.target import SinkColumns
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.loader.window import Pending, Window
 from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobEvent, LoadJobState
@@ -63,8 +63,8 @@ class LoadJobRun:
         self.job = job
         self.loader: Loader = config.loader
         self.ownership = ownership
-        self.progress = Progress()
-        self.columns = Columns(sink, self.loader)
+        self.progress = JobProgress()
+        self.columns = SinkColumns(sink, self.loader)
         self.clock = clock
         self._config = config
         self._jobs = resources.jobs
@@ -72,7 +72,7 @@ class LoadJobRun:
         self._sink = sink
         self._resources = resources
         _of_sink(self.columns.refresh)
-        self._labels_kept = _of_sink(sink.keeps_labels)
+        self._labels_retained = _of_sink(sink.keeps_labels)
         self.window = Window(
             self.loader.parallel + 1, ordered=lambda: self.columns.target.ordered, now_s=clock.monotonic_s
         )
@@ -82,7 +82,7 @@ class LoadJobRun:
             records,
             ownership,
             sink,
-            labels_kept=self._labels_kept,
+            labels_retained=self._labels_retained,
             visible=self.visible,
             left=config.left,
         )
@@ -97,7 +97,7 @@ class LoadJobRun:
             self.columns,
             self.progress,
             self.visible,
-            labels_kept=self._labels_kept,
+            labels_retained=self._labels_retained,
         )
 
     def settle_once(
@@ -106,7 +106,7 @@ class LoadJobRun:
         timeout_s: float = 0.0,
         choose: Callable[[list[int]], int] = min,
         pause_s: Callable[[int], float] = lambda tries: 0.0,
-    ) -> Outcome | None:
+    ) -> AttemptOutcome | None:
         """Attempt to settle a batch, and return the outcome; None when no batch is due.
 
         `pause_s` takes the number of attempts in a row that did not settle the batch, and returns the pause
@@ -115,12 +115,12 @@ class LoadJobRun:
         pending = self.window.take_batch(timeout_s, choose)
         if pending is None:
             return None
-        outcome = Outcome.AGAIN
+        outcome = AttemptOutcome.AGAIN
         try:
             self.progress.attempted()
             outcome = settler.attempt(pending)
         finally:
-            if outcome is Outcome.SETTLED:
+            if outcome is AttemptOutcome.SETTLED:
                 self.window.settled(pending)
             else:
                 self.window.give_back(pending, pause_s(pending.tries))
@@ -145,14 +145,14 @@ class LoadJobRun:
     def _open_consumer(self) -> StreamConsumer:
         return self._resources.open_consumer(self.loader)
 
-    def _begin(self) -> Source:
+    def _begin(self) -> BatchSource:
         records = self._still_there(self._records.all(self.job.job_id)) or (self._origin(),)
         for record in records:
             if not record.loaded:
                 self.window.add_batch(Pending(record, None, must_ask=True), recovered=True)
         last = records[-1]
         consumer = self._open_consumer()
-        source = Source(
+        source = BatchSource(
             self.loader,
             self.job.incarnation,
             consumer,
@@ -272,7 +272,7 @@ def _of_sink(call: Callable[[], T]) -> T:
     except RtolapError as error:
         raise Stopped(
             StopCause.SINK_REFUSES,
-            "the sink refuses to be asked",
+            "the sink refuses a request",
             found=str(error),
             action="mend it, and start the loader again",
         ) from error

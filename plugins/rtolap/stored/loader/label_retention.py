@@ -61,7 +61,7 @@ def sent_when(
 ) -> Sent:
     """Return when `record` was sent, for a label that has just been found unknown.
 
-    `records` are all of the job. `state_of` asks the sink, after it was asked for the label of `record`: a
+    `records` are all of the job. `state_of` reads from the sink, after the label of `record` was read: a
     witness that is known then was known before.
     """
     if record.attempts == 0:

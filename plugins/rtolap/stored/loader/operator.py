@@ -42,7 +42,7 @@ class Operator:
         generation: int,
         visible: Visible,
         log_ends: Callable[[], Offsets | None],
-        trouble: Callable[[], str] = lambda: "",
+        problem: Callable[[], str] = lambda: "",
     ) -> None:
         self._client = client
         self._application = application
@@ -50,20 +50,20 @@ class Operator:
         self._generation = generation
         self._visible = visible
         self._log_ends = log_ends
-        self._trouble = trouble
-        self._held = OldestWorkTracker()
-        self._say(self._held.oldest_ms)
+        self._problem = problem
+        self._oldest_work = OldestWorkTracker()
+        self._say(self._oldest_work.oldest_ms)
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Return why the coordinator does not take the reports; "" if it does."""
-        return self._trouble()
+        return self._problem()
 
     def run_once(self) -> None:
         """Raises the ledger's errors and Unavailable; the unit holds meanwhile."""
         input_ms = self._client.input_watermark(self._application.level)
-        self._held.observe(input_ms, self._log_ends())
-        self._say(self._held.readable(self._visible.poll()))
+        self._oldest_work.observe(input_ms, self._log_ends())
+        self._say(self._oldest_work.readable(self._visible.poll()))
 
     def _say(self, oldest_ms: int) -> None:
         application = self._application
@@ -74,13 +74,13 @@ class Operator:
 
 def operator_of(work: LoadJobRun, application: LoaderApplication, client: WatermarkClient) -> Operator:
 
-    def trouble() -> str:
+    def problem() -> str:
         if client.problem:
             return f"watermarks: {client.problem}"
         return "; ".join(f"watermarks: {refusal.what}: {refusal.why}" for refusal in client.last_refused)
 
     epoch = work.ownership.lease.epoch
-    return Operator(client, application, work.loader.name, epoch, work.visible, work.log_ends, trouble)
+    return Operator(client, application, work.loader.name, epoch, work.visible, work.log_ends, problem)
 
 
 EVERYTHING_MS = 0  # no event is older: nothing is promised

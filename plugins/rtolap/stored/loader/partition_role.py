@@ -39,17 +39,21 @@ _PAUSE_S, _PAUSE_MAX_S = 0.5, 60.0
 _SPREAD = 0.1  # of the interval, so that many loaders do not ask at once
 
 
-class Session(Protocol):
+class PartitionSession(Protocol):
     def partitions(self, db: str, table: str) -> Sequence[KnownPartition]: ...
 
     def add_partition(self, db: str, table: str, part: PartitionRange, *, has_time: bool) -> None: ...
 
 
-OpenSession = Callable[[], AbstractContextManager[Session]]  # to the sink's MySQL endpoint
+OpenSession = Callable[[], AbstractContextManager[PartitionSession]]  # to the sink's MySQL endpoint
 
 
-class PartitionKeeper:
-    """`run` is for one thread, the rest for any. `target`: the table's columns as they are now."""
+class PartitionRole:
+    """Ensures the partitions of the target table. `run` is for one thread, all else for any.
+
+    Args:
+        target: returns the table's current columns.
+    """
 
     def __init__(
         self,
@@ -73,15 +77,15 @@ class PartitionKeeper:
         self._made_count = 0
         self._until_ms: int | None = None
         self._checked_ms: int | None = None
-        self._trouble = ""
+        self._last_error = ""
 
     @property
     def status(self) -> PartitionsStatus:
         with self._lock:
-            state = "failing" if self._trouble else "starting" if self._checked_ms is None else "kept"
+            state = "failing" if self._last_error else "starting" if self._checked_ms is None else "kept"
             return PartitionsStatus(
                 state=state,
-                last_error=self._trouble,
+                last_error=self._last_error,
                 made=tuple(self._made),
                 made_count=self._made_count,
                 until_ms=self._until_ms,
@@ -108,31 +112,32 @@ class PartitionKeeper:
                 return
 
     def run_once(self) -> bool:
-        """Make what is missing; whether all is there now. What is wrong stands in the status."""
+        """Create missing partitions; return True if all exist now. The status has the error."""
         try:
             problem = self._make_missing()
         except RtolapError as error:
             problem = str(error)
-        except Exception as error:  # nothing here may end the loader; it is told, and tried again
+        except Exception as error:  # nothing here may end the loader; it is reported and retried
             log.exception("the partitions of %s cannot be kept", self._loader.table)
             problem = f"unexpected: {error!r}"
         with self._lock:
-            if problem and problem != self._trouble:
+            if problem and problem != self._last_error:
                 log.error("partitions of %s.%s: %s", self._loader.database, self._loader.table, problem)
-            self._trouble = problem
+            self._last_error = problem
             if not problem:
                 self._checked_ms = self._clock.now_ms()
         self._tried.set()
         return not problem
 
     def _make_missing(self) -> str:
-        """Make the missing partitions; return what is wrong with those that could not be made, "" if all are
-        there. A failure hinders no other.
+        """Create the missing partitions. Return the errors of those that failed; "" if all exist.
+
+        A failure hinders no other partition.
         """
         wanted = near(self._wanted.unit, self._clock.now_ms(), self._wanted.behind, self._wanted.ahead)
         has_time = self._has_time()
         db, table = self._loader.database, self._loader.table
-        troubles: list[str] = []
+        problems: list[str] = []
         present: list[PartitionRange] = []
         with self._open_session() as session:
             known = session.partitions(db, table)
@@ -141,13 +146,13 @@ class PartitionKeeper:
                     try:
                         session.add_partition(db, table, part, has_time=has_time)
                     except Refused as error:  # this one; others may be taken
-                        troubles.append(str(error))
+                        problems.append(str(error))
                         continue
                     self._note_made(part)
                 present.append(part)
         with self._lock:
             self._until_ms = end_of_row(present, self._clock.now_ms())
-        return "; ".join(dict.fromkeys(troubles))
+        return "; ".join(dict.fromkeys(problems))
 
     def _note_made(self, part: PartitionRange) -> None:
         log.info("partition %s of %s.%s is made", part.name, self._loader.database, self._loader.table)

@@ -26,7 +26,7 @@ from rtolap.stored.loader.states import (
     recreated,
     truncated,
 )
-from rtolap.stored.loader.target import Columns, Target
+from rtolap.stored.loader.target import SinkColumns, Target
 from rtolap.stored.loader.window import Pending, SinkError
 from rtolap.watermark.records.columns import batch_statements
 
@@ -44,7 +44,7 @@ class Preparer:
     def __init__(
         self,
         loader: Loader,
-        columns: Columns,
+        columns: SinkColumns,
         open_consumer: Callable[[], StreamConsumer],
         box: RejectBox,
         clock: Clock,
@@ -71,7 +71,7 @@ class Preparer:
         return pending.content
 
     def rows(self, content: Content) -> Decoded:
-        """Returns, or stops, when all that is refused is kept."""
+        """Return once all refused records are stored."""
         statements = batch_statements(content.batch)
         decoded = self._decoder_now().decode(
             content.batch.values, None if statements is None else statements.control
@@ -164,7 +164,7 @@ def _read_range(
                 raise Unavailable(
                     f"{consumer.topic} does not give a recorded range",
                     expected=f"offsets up to {end}",
-                    found=f"position {position}; {consumer.broker_error or 'no trouble is known'}",
+                    found=f"position {position}; {consumer.broker_error or 'no error is known'}",
                 )
         _check_topic(consumer, topic_id, epochs)
         return content_of(batches, end)

@@ -29,7 +29,7 @@ from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPP
 from rtolap.stored.loader.job import LEASE_MS
 from rtolap.stored.loader.job_run import LoadJobRun
 from rtolap.stored.loader.operator import Operator
-from rtolap.stored.loader.partition_role import PartitionKeeper
+from rtolap.stored.loader.partition_role import PartitionRole
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.metastore.load_jobs import LoadJobEvent, LoadJobState
 
@@ -63,7 +63,7 @@ def retrying(stopping: threading.Event) -> Retrying:
 
 
 def pause_s(tries: int) -> float:
-    """Between two attempts at one batch, whichever thread makes them; tries: those before, in a row."""
+    """Return the pause between two attempts at a batch. `tries`: the attempts before, in a row."""
     return random.uniform(0.0, min(_PAUSE_MAX_S, _PAUSE_S * 2 ** min(tries, 16)))
 
 
@@ -76,7 +76,7 @@ class LoaderProcess:
         *,
         commit_s: float = COMMIT_S,
         operator: Operator | None = None,
-        partitions: PartitionKeeper | None = None,
+        partitions: PartitionRole | None = None,
         report_s: float = REPORT_S,
     ) -> None:
         self.work = work
@@ -103,11 +103,11 @@ class LoaderProcess:
         return "loading"
 
     def stop(self) -> None:
-        """End; what is under way is finished or left to recovery. The job stays as it is wanted."""
+        """End the process. Requests under way finish, or are left to recovery. The job's state stays."""
         self._end(EXIT_STOPPED)
 
     def want(self, event: LoadJobEvent) -> None:
-        """Note in the ledger what is wanted of the job, and do it. Raises IllegalTransition."""
+        """Write the requested state to the ledger, and follow it. Raises IllegalTransition."""
         self.work.change_state(event, f"asked to {event.lower()}")
         self.follow()
 
@@ -134,7 +134,7 @@ class LoaderProcess:
             # a request that is under way may last longer: its batch is left to recovery
             thread.join(max(0.0, deadline_s - self.work.clock.monotonic_s()))
         self._last_words()
-        assert self._code is not None, "told when stopping was set"
+        assert self._code is not None, "set before stopping was"
         return self._code
 
     def _last_words(self) -> None:
@@ -180,7 +180,7 @@ class LoaderProcess:
     def _report(self, operator: Operator) -> None:
         while True:
             self._passing(operator.run_once)
-            if problem := operator.trouble:
+            if problem := operator.problem:
                 self.work.progress.error(problem)
             if self._stopping.wait(self._report_s):
                 return
@@ -206,7 +206,7 @@ class LoaderProcess:
             self.work.progress.error(str(error))
 
     def follow(self) -> None:
-        """Do what is wanted of the job now."""
+        """Follow the state that the ledger requests now."""
         match self.work.wanted():
             case LoadJobState.RUNNING:
                 self._paused.clear()
@@ -255,7 +255,7 @@ class LoaderProcess:
         try:
             self.work.fail(stopped)
         except NotLeader as error:
-            # one that has lost the job may see what it cannot understand; its word does not count
+            # a process that has lost the job may see anything; its finding does not count
             log.error("the job is somebody else's: %s", error)
             self._end(EXIT_OWNED)
             return

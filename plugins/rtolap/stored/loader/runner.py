@@ -28,7 +28,7 @@ from rtolap.stored.loader.http import make_app
 from rtolap.stored.loader.job import LEASE_MS, JobResources
 from rtolap.stored.loader.job_run import LoadJobRun, begin
 from rtolap.stored.loader.operator import operator_of
-from rtolap.stored.loader.partition_role import OpenSession, PartitionKeeper
+from rtolap.stored.loader.partition_role import OpenSession, PartitionRole
 from rtolap.stored.loader.process import LoaderProcess, retrying
 from rtolap.stored.loader.states import Stopped
 from rtolap.stored.loader.status import status_of
@@ -94,8 +94,8 @@ def run(
         process = LoaderProcess(work, operator=operator, partitions=_partitions(work, partition_session))
 
         def status() -> LoaderStatus:
-            asked_ms, log_now = clock.now_ms(), work.log()
-            return status_of(jobs.get(job_id), records.all(job_id), log_now, process, asked_ms)
+            read_ms, log_now = clock.now_ms(), work.log()
+            return status_of(jobs.get(job_id), records.all(job_id), log_now, process, read_ms)
 
         metrics = Metrics("loader")
         measure(metrics, process, status)
@@ -118,12 +118,12 @@ def run(
 
 def _partitions(
     work: LoadJobRun, session: Callable[[LoaderSink, SinkPartitions], OpenSession]
-) -> PartitionKeeper | None:
+) -> PartitionRole | None:
     sink = work.loader.sink
     if sink.partitions is None:
         return None
     opened = session(sink, sink.partitions)
-    return PartitionKeeper(work.loader, sink.partitions, opened, lambda: work.columns.target, work.clock)
+    return PartitionRole(work.loader, sink.partitions, opened, lambda: work.columns.target, work.clock)
 
 
 def _taken(stopping: threading.Event, take: Callable[[], LoadJobRun]) -> LoadJobRun | None:
@@ -160,7 +160,7 @@ def _served(app: object, connections: HttpConnections, listening: socket.socket)
 
 
 def measure(metrics: Metrics, process: LoaderProcess, status: Callable[[], LoaderStatus]) -> None:
-    """Called at every scrape; the lag is left out while the topic does not give its ends."""
+    """Add the metrics of a loader. The lag is left out while the topic does not return its ends."""
 
     def sample() -> Iterable[Family]:
         work = process.work

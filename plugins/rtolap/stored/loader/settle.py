@@ -2,7 +2,7 @@
 
 1. request the label's state; `states.ACTIONS` says what follows
 2. read the range again, if it is not at hand; it must read as it did
-3. decode; keep what is refused          crash: kept twice, under one key
+3. decode; store refused records         crash: stored twice, under one key
 4. note the request (`mark_sent`)        crash: recovery takes it for made, and does 1
 5. the request                           crash, no answer, failure: the label's state decides
 6. commit the second phase, if there is one
@@ -19,16 +19,16 @@ from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.model.loader import Loader
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState, SendOptions
 from rtolap.stored.loader.job import JobResources, Ownership
-from rtolap.stored.loader.job_progress import Progress
+from rtolap.stored.loader.job_progress import JobProgress
 from rtolap.stored.loader.label_retention import sent_when
 from rtolap.stored.loader.preparing import Preparer
 from rtolap.stored.loader.records.content import Content
 from rtolap.stored.loader.records.decode import Decoded
 from rtolap.stored.loader.records.encode import HEADERS, encode
 from rtolap.stored.loader.states import ACTIONS, Action, Sent, StopCause, Stopped, Verdict, verdict
-from rtolap.stored.loader.target import Columns
+from rtolap.stored.loader.target import SinkColumns
 from rtolap.stored.loader.visible import Visible
-from rtolap.stored.loader.window import SILENT_S, Pending, RetryBudget, SinkError
+from rtolap.stored.loader.window import SILENT_S, BatchRetryBudget, Pending, SinkError
 from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord
 
 T = TypeVar("T")
@@ -36,14 +36,15 @@ T = TypeVar("T")
 LOG_TRIES_MAX = 5
 
 
-class Outcome(StrEnum):
+class AttemptOutcome(StrEnum):
     SETTLED = "SETTLED"
     AGAIN = "AGAIN"
 
 
 class Settler:
-    """Settler of batches; of one thread, because the decoder is. Raises Stopped; NotLeader and the ledger's
-    errors as they are: after those the same attempt is due again.
+    """Settles batches, in one thread, because the decoder is for one.
+
+    Raises Stopped. NotLeader and the ledger's errors pass through: then the same attempt is due again.
     """
 
     def __init__(
@@ -51,11 +52,11 @@ class Settler:
         loader: Loader,
         resources: JobResources,
         ownership: Ownership,
-        columns: Columns,
-        progress: Progress,
+        columns: SinkColumns,
+        progress: JobProgress,
         visible: Visible,
         *,
-        labels_kept: bool,
+        labels_retained: bool,
         silent_s: float = SILENT_S,
     ) -> None:
         self._loader = loader
@@ -64,22 +65,24 @@ class Settler:
         self._columns = columns
         self._progress = progress
         self._visible = visible
-        self._labels_kept = labels_kept
-        self._retry_budget = RetryBudget(self._clock, timeout_ms=loader.sink.timeout_ms, silent_s=silent_s)
+        self._labels_retained = labels_retained
+        self._retry_budget = BatchRetryBudget(
+            self._clock, timeout_ms=loader.sink.timeout_ms, silent_s=silent_s
+        )
         self._preparer = Preparer(
             loader, columns, lambda: resources.open_consumer(loader), resources.box, resources.clock
         )
 
-    def attempt(self, pending: Pending) -> Outcome:
+    def attempt(self, pending: Pending) -> AttemptOutcome:
         try:
             if pending.fails > pending.fails_seen:  # the columns may have changed: that would explain it
                 self._of_sink(self._columns.refresh)
                 pending.fails_seen = pending.fails
-            outcome = self._asked(pending) if pending.must_ask else self._send(pending)
-        except SinkError as trouble:
-            self._progress.error(str(trouble))
-            self._retry_budget.troubled(pending, trouble)
-            return Outcome.AGAIN
+            outcome = self._resolve(pending) if pending.must_ask else self._send(pending)
+        except SinkError as error:
+            self._progress.error(str(error))
+            self._retry_budget.note_error(pending, error)
+            return AttemptOutcome.AGAIN
         pending.silent_since_s = None
         return outcome
 
@@ -91,7 +94,7 @@ class Settler:
         except RtolapError as error:
             raise SinkError(error) from error
 
-    def _asked(self, pending: Pending) -> Outcome:
+    def _resolve(self, pending: Pending) -> AttemptOutcome:
         record = pending.record
         state = self._state(record.label)
         sent = self._sent(record, state)
@@ -108,7 +111,7 @@ class Settler:
                 return self._second_phase(pending, pending.said or Loaded(record.txn_id, record.row_count))
             case Action.WAIT:
                 self._retry_budget.in_prepare(pending)
-                return Outcome.AGAIN
+                return AttemptOutcome.AGAIN
             case Action.STOP_FOREIGN:
                 raise Stopped(
                     StopCause.LABEL_FOREIGN,
@@ -133,12 +136,12 @@ class Settler:
     def _sent(self, record: OffsetsRecord, state: LoadState) -> Sent:
         if record.attempts == 0:
             return Sent.NEVER
-        if self._labels_kept or state is not LoadState.UNKNOWN:
+        if self._labels_retained or state is not LoadState.UNKNOWN:
             return Sent.LATELY  # the label is remembered
         records = self._records.all(self._ownership.lease.name)
         return sent_when(record, records, self._clock.now_ms(), self._loader.sink, self._state)
 
-    def _send(self, pending: Pending) -> Outcome:
+    def _send(self, pending: Pending) -> AttemptOutcome:
         self._retry_budget.before_trying(pending)
         content = self._preparer.content(pending)
         decoded = self._preparer.rows(content)
@@ -160,7 +163,7 @@ class Settler:
             )
         )
         sent = decoded.rows.num_rows if options.max_filter_ratio == 0 else None
-        loaded = _told(answer, len(decoded.rejects), sent)
+        loaded = _as_recorded(answer, len(decoded.rejects), sent)
         match verdict(answer, two_phase=two_phase):
             case Verdict.LOADED:
                 pending.said = loaded
@@ -174,7 +177,7 @@ class Settler:
                 if answer.status == "Fail":
                     self._progress.error(answer.message)
                     self._retry_budget.failed(pending, _words(answer))
-                return Outcome.AGAIN
+                return AttemptOutcome.AGAIN
 
     def _noted(self, pending: Pending, content: Content) -> OffsetsRecord:
         try:
@@ -198,21 +201,21 @@ class Settler:
             columns=tuple(decoded.rows.schema.names),
             timeout_s=sink.timeout_ms // 1000,
             max_filter_ratio=max(0.0, allowed) / decoded.rows.num_rows,
-            keep_label=self._labels_kept,
+            keep_label=self._labels_retained,
             not_after_ms=self._clock.now_ms() + sink.timeout_ms,
             headers=HEADERS[sink.format],
         )
 
-    def _second_phase(self, pending: Pending, loaded: Loaded) -> Outcome:
+    def _second_phase(self, pending: Pending, loaded: Loaded) -> AttemptOutcome:
         label = pending.record.label
         answer = self._of_sink(lambda: self._sink.commit_label(self._loader.database, label))
         if answer.status != "Success":  # it may be committed already: its state tells
             self._progress.error(answer.msg)
             self._retry_budget.failed(pending, answer.msg)
-            return Outcome.AGAIN
+            return AttemptOutcome.AGAIN
         return self._loaded(pending, loaded)
 
-    def _loaded(self, pending: Pending, loaded: Loaded) -> Outcome:
+    def _loaded(self, pending: Pending, loaded: Loaded) -> AttemptOutcome:
         if loaded.error_url is not None:
             self._keep_filtered(pending, loaded.error_url)
         elif loaded.row_count is None and self._loader.rejects.tolerance_percent:
@@ -221,10 +224,10 @@ class Settler:
         self._progress.loaded(pending, loaded, self._clock)
         self._progress.times.settled(pending.sequence, pending.content.latest_ms if pending.content else {})
         pending.content = None
-        return Outcome.SETTLED
+        return AttemptOutcome.SETTLED
 
     def _keep_filtered(self, pending: Pending, url: str) -> None:
-        """Its address stays in the record in any case; a front end that is away for good has it alone."""
+        """Store the rows that the sink filtered. Their address stays in the record, even if they are lost."""
         try:
             text = self._sink.error_log(url)
         except RtolapError as error:
@@ -236,9 +239,11 @@ class Settler:
         self._preparer.keep_filtered(pending, url, text)
 
 
-def _told(answer: LoadAnswer, refused: int, sent: int | None) -> Loaded:
-    """Return a response as it is recorded. For a label that was taken before it has no numbers: all rows that
-    were `sent` are in, unless the sink was free to filter some (None).
+def _as_recorded(answer: LoadAnswer, refused: int, sent: int | None) -> Loaded:
+    """Return the record of a response.
+
+    A response for a label that was used before has no numbers: then all `sent` rows are loaded, unless the
+    sink could filter some (None).
     """
     txn_id = answer.txn_id if answer.txn_id >= 0 else None
     url = answer.error_url if isinstance(answer.error_url, str) else None

@@ -37,12 +37,13 @@ class Sink(Protocol):
         """NotFound where there is no such table."""
 
     def keeps_labels(self) -> bool:
-        """Return True if labels stay until they are acknowledged."""
+        """Return True if labels are retained until they are acknowledged."""
 
     def error_log(self, url: str) -> str:
         """Return the beginning of what a load has rejected, with reasons. NotFound when it is gone."""
 
     def acknowledge(self, db: str, labels: Iterable[str]) -> None:
-        """Only where labels are kept. Refused while one of them is not visible yet: nothing is lost by a
-        retry with all of them.
+        """Release labels, where the sink retains them.
+
+        Raises Refused while one of them is not visible. Nothing is lost by a retry with all of them.
         """

@@ -58,10 +58,13 @@ class _Sealed:
     content: Content
 
 
-class Source:
-    """Source of batches, of one thread. `positions`: where the last record ends, of all partitions that were
-    known then, in the topic of `topic_id` (None: in the one that is there). `epochs`: of what was read up to
-    them.
+class BatchSource:
+    """Reads a topic and cuts it into batches, for one thread.
+
+    Args:
+        positions: the offset behind the last record, of all partitions that were known then.
+        topic_id: the topic of `positions`; None for the topic that exists.
+        epochs: the leader epochs of what was read up to `positions`.
     """
 
     def __init__(
@@ -88,8 +91,8 @@ class Source:
         self._clock = clock
         self._start = dict(positions)
         self._sequence = next_sequence
-        self._held: list[Batch] = []
-        self._held_rows = self._held_bytes = 0
+        self._buffered: list[Batch] = []
+        self._buffered_rows = self._buffered_bytes = 0
         self._first_s: float | None = None  # when the batch that is being made began
         self._sealed: _Sealed | None = None
         self._next_check_s = clock.monotonic_s()
@@ -110,8 +113,10 @@ class Source:
         return label_of(self._loader.name, self._incarnation, self._sequence)
 
     def step(self, timeout_s: float) -> bool:
-        """Do a little, waiting no longer than this; whether anything was done. Raises Stopped, NotLeader, and
-        Unavailable or CommitUnknown, after which the same step is due again."""
+        """Do one step, waiting no longer than `timeout_s`. Return True if anything was done.
+
+        Raises Stopped and NotLeader; Unavailable or CommitUnknown, after which the same step is due again.
+        """
         try:
             return self._step(timeout_s)
         except LogTruncated as error:
@@ -125,8 +130,8 @@ class Source:
         self._poll(min(timeout_s, self._left_s()))
         if self._is_due():
             end = self._consumer.position()
-            self._sealed = _Sealed(dict(self._start), end, content_of(self._held))
-            self._held, self._held_rows, self._held_bytes, self._first_s = [], 0, 0, None
+            self._sealed = _Sealed(dict(self._start), end, content_of(self._buffered))
+            self._buffered, self._buffered_rows, self._buffered_bytes, self._first_s = [], 0, 0, None
             return self._hand_over(self._sealed, 0.0)
         return self._first_s is not None
 
@@ -139,7 +144,7 @@ class Source:
             ranges = {each: self._consumer.log_range(each) for each in self._consumer.partitions()}
             return TopicLog(self._consumer.topic_id(), ranges)
         except (NotFound, Unavailable):
-            return None  # who asks is told by the consumer's errors what is wrong
+            return None  # the consumer's errors report the reason
 
     def log_ends(self) -> Offsets | None:
         """Return the ends of the topic that is loaded; None too where another one is there."""
@@ -155,7 +160,7 @@ class Source:
         batch = self._loader.batch
         try:
             polled = self._consumer.poll(
-                batch.rows - self._held_rows, timeout_s, bytes_max=batch.bytes - self._held_bytes
+                batch.rows - self._buffered_rows, timeout_s, bytes_max=batch.bytes - self._buffered_bytes
             )
         except OffsetsGone as error:
             self._confirm_topic()
@@ -178,13 +183,13 @@ class Source:
             self._first_s = self._clock.monotonic_s()
         if len(polled):
             self._epochs = continued(self._epochs, polled.epochs)
-            self._held.append(polled)
-            self._held_rows += len(polled)
-            self._held_bytes += sum(map(len, filter(None, polled.values)))
+            self._buffered.append(polled)
+            self._buffered_rows += len(polled)
+            self._buffered_bytes += sum(map(len, filter(None, polled.values)))
 
     def _is_due(self) -> bool:
         batch = self._loader.batch
-        return self._held_rows >= batch.rows or self._held_bytes >= batch.bytes or self._left_s() <= 0
+        return self._buffered_rows >= batch.rows or self._buffered_bytes >= batch.bytes or self._left_s() <= 0
 
     def _has_passed_offsets(self) -> bool:
         """Offsets without records, those of aborted transactions say, are loaded too: as an empty range."""
@@ -202,7 +207,7 @@ class Source:
         self._sealed = None
         self._start = sealed.end
         self._sequence += 1
-        # asked for before it is sent: once that is noted, a load of somebody else would pass for ours
+        # look the label up before sending: after the note, a load of somebody else would pass for ours
         self._window.add_batch(Pending(record, sealed.content, must_ask=True))
         return True
 
@@ -221,25 +226,26 @@ class Source:
             raise truncated(error) from error
         records = self._records.all(self._ownership.lease.name)
         first = first_beyond(records, error)
-        if first is not None and not self._window.hold_from(first):
+        if first is not None and not self._window.freeze_from(first):
             raise Unavailable(
                 f"{error.message}: a batch of it is being tried", action="it is taken back once that is over"
             )
         records = take_back(self._records, self._ownership, records, error)
-        self._window.withdraw_held()
+        self._window.withdraw_frozen()
         log.error("%s; what was read beyond is dropped", error)
         last = records[-1]
         self._start = {**dict.fromkeys(self._start, 0), **last.end_offsets}
         self._sequence = last.sequence_id + 1
         self._epochs = dict(last.end_epochs)
-        self._held, self._held_rows, self._held_bytes = [], 0, 0
+        self._buffered, self._buffered_rows, self._buffered_bytes = [], 0, 0
         self._sealed = self._first_s = None
         self._identity.truncation_settled()
         self._consumer.assign(dict(self._start))
 
     def _confirm_topic(self) -> str | None:
-        """Return the topic's id, requested now; None of a broker that gives none. Stopped where another topic
-        is there by now, or none for long; Unavailable while that is not known.
+        """Return the topic's id, requested now; None where the broker gives none.
+
+        Raises Stopped where another topic has its name, or none for long; Unavailable while it is unknown.
         """
         try:
             topic_id = self._identity.confirm()
@@ -268,7 +274,7 @@ class Source:
                 end_epochs=self._epochs,
             )
         except CommitConflict:
-            # our own insert, of which we were not told that it stands; nobody else can have made it
+            # our own insert, whose answer was lost; nobody else can have made it
             for record in self._records.all(lease.name):
                 if record.sequence_id == self._sequence and record.epoch == lease.epoch:
                     assert (record.start_offsets, record.end_offsets) == (sealed.start, sealed.end)
@@ -276,7 +282,7 @@ class Source:
             raise
 
     def _look_for_partitions(self) -> None:
-        """New ones are read from offset 0, not from where their log begins: what retention took is missed."""
+        """Add new partitions from offset 0, not from the start of their log: a gap must be noticed."""
         now_s = self._clock.monotonic_s()
         if now_s < self._next_check_s or self._window.is_recovering:
             return  # what an earlier process has sent is settled first, whatever the topic is by now
@@ -286,7 +292,7 @@ class Source:
         except NotFound as error:
             raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
         except Unavailable:
-            return  # the broker's trouble is told by the consumer; the next look comes
+            return  # the consumer reports the broker's error; the next look comes
         self._confirm_topic()
         if gone := sorted(self._start.keys() - present):
             raise Stopped(StopCause.TOPIC_GONE, f"{self._consumer.topic} has no partitions {gone} any more")

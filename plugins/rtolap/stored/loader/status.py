@@ -17,9 +17,9 @@ def status_of(
     records: tuple[OffsetsRecord, ...],
     log: TopicLog | None,
     process: LoaderProcess | None,
-    asked_ms: int = 0,
+    read_ms: int = 0,
 ) -> LoaderStatus:
-    """`log`, as it was at `asked_ms` or later, is None where the topic does not answer; `process` where it is
+    """`log`, as it was at `read_ms` or later, is None where the topic does not answer; `process` where it is
     not this one.
 
     What was loaded of a topic that was deleted is nothing of the one that is there under its name now."""
@@ -39,7 +39,7 @@ def status_of(
     if process is not None:
         times = process.work.progress.times
         times.contiguous(sequence)
-        event_ms = times.loaded_ms(loaded, log_ends, asked_ms)
+        event_ms = times.loaded_ms(loaded, log_ends, read_ms)
         shown = process.work.progress.shown(process.work.clock)
         error, rows_per_s, bytes_per_s = shown.last_error, shown.rows_per_s, shown.bytes_per_s
         rows, filtered = shown.counts.rows_loaded, shown.counts.rows_rejected

@@ -47,7 +47,11 @@ _LATEST_WINS = ("REPLACE", "REPLACE_IF_NOT_NULL")
 
 
 class TargetColumn(NamedTuple):
-    """`default` is the text of it; it stands in where the record has nothing and the column takes no null."""
+    """A column of the target table.
+
+    Attributes:
+        default: the default value as text. It replaces a missing value in a column that takes no null.
+    """
 
     name: str
     type: ColumnType
@@ -57,7 +61,11 @@ class TargetColumn(NamedTuple):
 
 
 class Target(NamedTuple):
-    """`ordered`: batches must come one after the other, because the latest row of a key wins."""
+    """The table that a loader fills.
+
+    Attributes:
+        ordered: True if batches must be loaded one after the other, because the latest row of a key wins.
+    """
 
     columns: tuple[TargetColumn, ...]
     ordered: bool
@@ -107,7 +115,7 @@ def _unusable(loader: Loader, reason: str) -> Stopped:
     )
 
 
-class Columns:
+class SinkColumns:
     """The table's columns as they are now: looked at again and again, so that changes need no restart.
 
     Thread-safe. `refresh` raises the sink's errors, and Stopped for a table that cannot be loaded.

@@ -20,7 +20,12 @@ _READABLE = (LoadState.VISIBLE, LoadState.UNKNOWN)
 
 
 class Visible:
-    """Thread-safe. All batches up to `sequence` are known to be visible; `ends`: where that one does."""
+    """Tracks which batches are visible. Thread-safe.
+
+    Attributes:
+        sequence: all batches up to this one are known to be visible; -1 before the first.
+        ends: the end offsets of that batch.
+    """
 
     def __init__(self, loader: Loader, job: str, records: OffsetsRecords, sink: Sink) -> None:
         self.sequence = -1
@@ -29,13 +34,13 @@ class Visible:
         self._job = job
         self._records = records
         self._sink = sink
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
         self._lock, self._looking = threading.Lock(), threading.Lock()
 
     def note_visible(self, sequence: int) -> None:
         """Note the sink's word that this batch is visible."""
         with self._lock:
-            self._told.add(sequence)
+            self._reported.add(sequence)
 
     def poll(self) -> Offsets:
         """Return the end of the longest row of visible batches. Raises the ledger's errors, and Unavailable
@@ -49,14 +54,14 @@ class Visible:
                     break
                 self.ends, self.sequence = record.end_offsets, record.sequence_id
                 with self._lock:
-                    self._told.discard(record.sequence_id)
+                    self._reported.discard(record.sequence_id)
             return self.ends
 
     def _is_visible(self, record: OffsetsRecord) -> bool:
         if record.attempts == 0:
             return True  # it had no rows
         with self._lock:
-            if record.sequence_id in self._told:
+            if record.sequence_id in self._reported:
                 return True
         try:
             return self._sink.state(self._database, record.label) in _READABLE

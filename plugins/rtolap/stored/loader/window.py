@@ -22,11 +22,21 @@ _FILTERED = "too many filtered rows"
 
 @dataclass
 class Pending:
-    """`content` is None where the range has to be read again. `must_ask`: a request may have been made, so
-    that the state of the label comes first. `fails` counts refusals since `failing_since_s`, `fails_seen`
-    those after which the columns were looked at; `silent_since_s`: since when the sink has not answered;
-    `tries`: attempts in a row that did not settle it, `due_s`: when the next one may be; `said`: what the
-    sink answered when it took the rows, `log_tries`: how often it did not give those that it refused."""
+    """A batch that is not loaded yet. Times are those of the window's clock.
+
+    Attributes:
+        content: the records; None where the range must be read again.
+        must_ask: True if a request may have been made, so that the label's state must be read first.
+        fails: the number of refusals since `failing_since_s`.
+        fails_seen: the value of `fails` at which the columns were read last.
+        failing_since_s: the time of the first refusal; None where there is none.
+        silent_since_s: since when the sink has not answered; None while it answers.
+        waiting_since_s: since when the batch waits; None while it does not.
+        tries: the attempts in a row that did not settle the batch.
+        due_s: the earliest time of the next attempt.
+        said: the sink's answer when it accepted the rows; None before.
+        log_tries: how often the sink did not return the rows that it refused.
+    """
 
     record: OffsetsRecord
     content: Content | None
@@ -48,9 +58,11 @@ class Pending:
 
 
 class Window:
-    """Bounded: who seals batches waits while it is full. Thread-safe.
+    """The bounded set of batches that are not loaded. Sealing a batch waits while it is full. Thread-safe.
 
-    `ordered`: one batch at a time, the oldest. `now_s`: the clock of `due_s`.
+    Args:
+        ordered: returns True if batches are loaded one at a time, the oldest first.
+        now_s: the clock of `Pending.due_s`.
     """
 
     def __init__(self, size: int, *, ordered: Callable[[], bool], now_s: Callable[[], float]) -> None:
@@ -60,7 +72,7 @@ class Window:
         self._waiting: dict[int, Pending] = {}
         self._taken: dict[int, Pending] = {}
         self._recovering: set[int] = set()
-        self._held_from = math.inf
+        self._frozen_from = math.inf
         self._changed = threading.Condition()
 
     def add_batch(self, pending: Pending, *, recovered: bool = False) -> None:
@@ -95,18 +107,18 @@ class Window:
             self._waiting[pending.sequence] = self._taken.pop(pending.sequence)
             self._changed.notify_all()
 
-    def hold_from(self, first: int) -> bool:
-        """Give out none from number `first` on; return True when none of them is taken any more."""
+    def freeze_from(self, first: int) -> bool:
+        """Freeze the batches from number `first` on. Return True once none of them is being settled."""
         with self._changed:
-            self._held_from = first
+            self._frozen_from = first
             return not any(sequence >= first for sequence in self._taken)
 
-    def withdraw_held(self) -> None:
-        """Forget those that are held: they are recorded no more."""
+    def withdraw_frozen(self) -> None:
+        """Remove the frozen batches: the ledger no longer has them."""
         with self._changed:
-            kept = {number: one for number, one in self._waiting.items() if number < self._held_from}
-            self._waiting, self._held_from = kept, math.inf
-            self._recovering &= kept.keys() | self._taken.keys()
+            remaining = {number: one for number, one in self._waiting.items() if number < self._frozen_from}
+            self._waiting, self._frozen_from = remaining, math.inf
+            self._recovering &= remaining.keys() | self._taken.keys()
             self._changed.notify_all()
 
     def settled(self, pending: Pending) -> None:
@@ -128,7 +140,7 @@ class Window:
         return not self._recovering and len(self._waiting) + len(self._taken) < self._size
 
     def _candidates(self) -> list[Pending]:
-        waiting = [self._waiting[number] for number in sorted(self._waiting) if number < self._held_from]
+        waiting = [self._waiting[number] for number in sorted(self._waiting) if number < self._frozen_from]
         if not self._ordered():
             return waiting
         return waiting[:1] if not self._taken else []
@@ -150,10 +162,14 @@ class SinkError(Exception):
         self.silent = isinstance(error, Unavailable)
 
 
-class RetryBudget:
-    """Retry budget of a batch before its loader stops: for a sink that is silent, refuses, or does not end.
+class BatchRetryBudget:
+    """The retry budget of a batch, for a sink that does not answer, refuses the batch or does not finish.
 
-    `timeout_ms`: of a request to the sink. Every method raises Stopped once it is over.
+    Every method raises Stopped once the budget is spent.
+
+    Args:
+        timeout_ms: the timeout of a request to the sink.
+        silent_s: how long the sink may give no answer.
     """
 
     def __init__(self, clock: Clock, *, timeout_ms: int, silent_s: float) -> None:
@@ -161,7 +177,7 @@ class RetryBudget:
         self._timeout_ms = timeout_ms
         self._silent_s = silent_s
 
-    def troubled(self, pending: Pending, error: SinkError) -> None:
+    def note_error(self, pending: Pending, error: SinkError) -> None:
         if not error.silent:
             self.failed(pending, str(error))
             return
@@ -185,7 +201,7 @@ class RetryBudget:
             pending.failing_since_s = self._clock.monotonic_s()
 
     def before_trying(self, pending: Pending) -> None:
-        """Called when it is certain that the batch is not in the table."""
+        """Check the budget. The caller is certain that the batch is not in the table."""
         if pending.failing_since_s is None:
             return
         failing_s = self._clock.monotonic_s() - pending.failing_since_s

@@ -68,7 +68,7 @@ class Ledger(Closeable):
     ) -> None:
         self._engine = engine
         self._dialect = dialect
-        self._retry_budget = RetryBudget(dialect, retry_budget_s, sleep)
+        self._retry_budget = LedgerRetryBudget(dialect, retry_budget_s, sleep)
         self._new_key = new_key
         one_connection = isinstance(engine.pool, sa.pool.StaticPool)
         self._one_at_a_time = RLock() if one_connection else nullcontext()
@@ -131,7 +131,7 @@ class Ledger(Closeable):
         self, purpose: str, kind: type[R], work: Callable[[sa.Connection], R], *, key: str | None = None
     ) -> R:
         """Return the work's result, committed exactly once for its key; a write with a key that was applied
-        before returns what it returned then. `kind`: how the result is kept (msgspec, JSON).
+        before returns what it returned then. `kind`: the type of the stored result (msgspec, JSON).
 
         The work may be done more than once, but not more than one of these stands. CommitConflict: a unique
         key of its tables is taken.
@@ -241,11 +241,8 @@ class Transient(Exception):
         self.lost = error.connection_invalidated
 
 
-class RetryBudget:
-    """An attempt on the database, repeated until it is known to stand, or given up with its reason.
-
-    The budget of a ledger, and the errors that it takes for passing. Thread-safe.
-    """
+class LedgerRetryBudget:
+    """Repeats an attempt on the database until it succeeds, or until the budget is spent. Thread-safe."""
 
     def __init__(self, dialect: Dialect, retry_budget_s: float, sleep: Callable[[float], None]) -> None:
         self._dialect = dialect

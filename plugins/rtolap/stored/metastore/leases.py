@@ -21,7 +21,12 @@ from rtolap.stored.metastore.schema import checked_name
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """An ownership: `owner` of `name`, in `epoch`, until `until_ms` by the database's clock."""
+    """An ownership with an end.
+
+    Attributes:
+        epoch: grows with each new owner.
+        until_ms: the end, by the database's clock.
+    """
 
     name: str
     owner: str

@@ -85,7 +85,13 @@ def transition(job_id: str, state: LoadJobState, event: LoadJobEvent, *, reason:
 
 
 class LoadJob(msgspec.Struct, frozen=True):
-    """`config` is JSON, the loader's own; `reason` says why it is in its state."""
+    """A load job.
+
+    Attributes:
+        config: the loader's own JSON.
+        reason: why the job is in its state.
+        lease_until_ms: the end of the owner's lease, by the database's clock.
+    """
 
     job_id: str
     incarnation: int

@@ -32,9 +32,13 @@ _NO_EPOCHS: PartitionEpochs = {}
 
 
 class OffsetsRecord(msgspec.Struct, frozen=True):
-    """Partition -> offset, of all partitions of the topic: those in [start, end) are this batch. `topic_id`:
-    the topic in which they count; None where that is not known. `end_epochs`: leader epochs of what was read
-    up to `end_offsets`, of partitions of which they are known."""
+    """A batch of a job: the offsets in [start, end) of all partitions of the topic.
+
+    Attributes:
+        payload_sha256: the checksum of the sent rows; None before they are sent.
+        topic_id: the topic in which the offsets count; None where it is not known.
+        end_epochs: the leader epochs of what was read up to `end_offsets`, where they are known.
+    """
 
     job_id: str
     sequence_id: int

@@ -30,8 +30,8 @@ def create(connection: sa.Connection, partition: Partition, nodes: Mapping[int, 
     connection.execute(sa.insert(_p).values(**key, committed_version=0, visible_version=0))
     rows = [
         {**key, "bucket": bucket, "node": checked_name("node", node), "version": 0}
-        for bucket, kept_by in nodes.items()
-        for node in kept_by
+        for bucket, replica_nodes in nodes.items()
+        for node in replica_nodes
     ]
     connection.execute(sa.insert(_r), rows)
 
@@ -105,8 +105,8 @@ def databases(connection: sa.Connection) -> tuple[str, ...]:
 
 def nodes_of(connection: sa.Connection, db: str, tables: Collection[str]) -> tuple[str, ...]:
     """Return all that keep anything of these tables."""
-    kept = sa.select(_r.c.node).where(_r.c.db == db, _r.c.tbl.in_(tables)).distinct()
-    return tuple(sorted(connection.scalars(kept)))
+    storing = sa.select(_r.c.node).where(_r.c.db == db, _r.c.tbl.in_(tables)).distinct()
+    return tuple(sorted(connection.scalars(storing)))
 
 
 def reached(

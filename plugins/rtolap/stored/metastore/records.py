@@ -9,7 +9,7 @@ import msgspec
 
 
 class TransactionState(StrEnum):
-    """The state of a transaction, as it is kept and as responses give it. Legal transitions:
+    """The state of a transaction, in the ledger and in responses. Legal transitions:
     `stored.frontend.transactions.states`."""
 
     PREPARE = "PREPARE"
@@ -25,11 +25,13 @@ FINAL = (TransactionState.VISIBLE, TransactionState.ABORTED)
 
 
 class Transaction(msgspec.Struct, frozen=True):
-    """A load. Instants in ms by the database's clock; `deadline_ms` is when it may be aborted unasked.
+    """A load's transaction. Times are in milliseconds by the database's clock.
 
-    `keep_until_acknowledged`: its label stays until its loader says that it needs it no more.
-    `abort_pending`: it is ABORTED and not all nodes are known to have dropped what they hold of it.
-    `user_name`: whose it is; None for a group of several, and where it was begun before this was noted.
+    Attributes:
+        keep_until_acknowledged: True if the label is retained until its loader acknowledges it.
+        abort_pending: True if the transaction is ABORTED and some nodes may still hold its rows.
+        deadline_ms: when the transaction may be aborted without a request.
+        user_name: its owner; None for a group of several users, and for transactions of older versions.
     """
 
     txn_id: int

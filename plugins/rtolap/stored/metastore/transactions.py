@@ -22,7 +22,7 @@ from rtolap.stored.metastore.schema import load_replica as _r
 from rtolap.stored.metastore.schema import load_transaction as _t
 from rtolap.stored.metastore.schema import transaction_partition as _parts
 
-_KEPT = tuple(column for column in _t.c if column.name != "live")
+_COLUMNS = tuple(column for column in _t.c if column.name != "live")
 _AT_ONCE = 1000  # rows of one statement, to hold few locks
 LIKE_MAX = 1000  # what one look at labels shows
 
@@ -40,7 +40,7 @@ def insert(
     timeout_ms: int,
     user_name: str | None = None,
 ) -> Transaction:
-    """A new one in PREPARE. A label that is held is an integrity error: CommitConflict of the write."""
+    """Insert a transaction in PREPARE. If the label is in use, the write raises CommitConflict."""
     for field, name in (("database", db), ("label", label), ("request id", request_id)):
         checked_name(field, name)
     values = {
@@ -73,18 +73,18 @@ def insert(
 
 
 def find(connection: sa.Connection, db: str, txn_id: int) -> Transaction | None:
-    return _one(connection, sa.select(*_KEPT).where(_t.c.txn_id == txn_id, _t.c.db == db))
+    return _one(connection, sa.select(*_COLUMNS).where(_t.c.txn_id == txn_id, _t.c.db == db))
 
 
 def find_live(connection: sa.Connection, db: str, label: str) -> Transaction | None:
     """Return the one that holds the label, if any does: an aborted one that does closes it."""
-    held = sa.select(*_KEPT).where(_t.c.db == db, _t.c.label == label, _t.c.live == 1)
-    return _one(connection, held)
+    live = sa.select(*_COLUMNS).where(_t.c.db == db, _t.c.label == label, _t.c.live == 1)
+    return _one(connection, live)
 
 
 def find_latest(connection: sa.Connection, db: str, label: str) -> Transaction | None:
     """Return the one that holds the label, or the latest of those that were aborted."""
-    tried = sa.select(*_KEPT).where(_t.c.db == db, _t.c.label == label)
+    tried = sa.select(*_COLUMNS).where(_t.c.db == db, _t.c.label == label)
     # an aborted one was begun before the one that holds the label
     return _one(connection, tried.order_by(_t.c.txn_id.desc()).limit(1))
 
@@ -92,7 +92,7 @@ def find_latest(connection: sa.Connection, db: str, label: str) -> Transaction |
 def find_like(connection: sa.Connection, db: str, pattern: str) -> tuple[Transaction, ...]:
     """Return the transactions whose labels are LIKE the pattern, the latest first, at most `LIKE_MAX`; case
     counts."""
-    alike = sa.select(*_KEPT).where(_t.c.db == db, _t.c.label.like(pattern, escape="\\"))
+    alike = sa.select(*_COLUMNS).where(_t.c.db == db, _t.c.label.like(pattern, escape="\\"))
     return _many(connection, alike.order_by(_t.c.txn_id.desc()).limit(LIKE_MAX))
 
 
@@ -126,13 +126,13 @@ def committed(connection: sa.Connection) -> tuple[Transaction, ...]:
     """Return the committed transactions of all databases. All of them: there are no more than the limits of
     running ones allow.
     """
-    query = sa.select(*_KEPT).where(_t.c.state == TransactionState.COMMITTED.value)
+    query = sa.select(*_COLUMNS).where(_t.c.state == TransactionState.COMMITTED.value)
     return _many(connection, query.order_by(_t.c.committed_at_ms, _t.c.txn_id))
 
 
 def overdue(connection: sa.Connection, now_ms: int) -> tuple[Transaction, ...]:
-    """Return those that may be aborted unasked."""
-    late = sa.select(*_KEPT).where(_t.c.state.in_(ABORTABLE), _t.c.deadline_ms <= now_ms)
+    """Return the transactions that may be aborted without a request."""
+    late = sa.select(*_COLUMNS).where(_t.c.state.in_(ABORTABLE), _t.c.deadline_ms <= now_ms)
     return _many(connection, late.order_by(_t.c.txn_id).limit(_AT_ONCE))
 
 
@@ -140,11 +140,11 @@ def owing_abort(connection: sa.Connection) -> tuple[Transaction, ...]:
     """Return the transactions whose abort is owed, the latest first: older ones may wait for an absent
     node.
     """
-    owing = sa.select(*_KEPT).where(_t.c.abort_pending == 1)
+    owing = sa.select(*_COLUMNS).where(_t.c.abort_pending == 1)
     return _many(connection, owing.order_by(_t.c.txn_id.desc()).limit(_AT_ONCE))
 
 
-def abort_is_told(connection: sa.Connection, txn_id: int) -> None:
+def clear_abort_pending(connection: sa.Connection, txn_id: int) -> None:
     connection.execute(sa.update(_t).where(_t.c.txn_id == txn_id).values(abort_pending=0))
 
 
@@ -155,21 +155,21 @@ def acknowledge(connection: sa.Connection, db: str, label: str) -> None:
 
 
 def acknowledged(connection: sa.Connection) -> tuple[Transaction, ...]:
-    """Return final ones whose loader needs them no more."""
-    return _many(connection, _finished(kept=1).where(_t.c.acknowledged == 1).limit(_AT_ONCE))
+    """Return the final transactions that their loaders have acknowledged."""
+    return _many(connection, _finished(retained=1).where(_t.c.acknowledged == 1).limit(_AT_ONCE))
 
 
 def finished_before(connection: sa.Connection, before_ms: int) -> tuple[Transaction, ...]:
-    """Return final ones that nobody acknowledges, by the classic limit of time."""
-    old = _finished(kept=0).where(_t.c.finished_at_ms < before_ms)
+    """Return final transactions that nobody acknowledges and that ended before the limit of time."""
+    old = _finished(retained=0).where(_t.c.finished_at_ms < before_ms)
     return _many(connection, old.order_by(_t.c.finished_at_ms).limit(_AT_ONCE))
 
 
 def finished_beyond(connection: sa.Connection, db: str, count_max: int) -> tuple[Transaction, ...]:
-    """Return final ones that nobody acknowledges, beyond the latest of the database: the classic limit of
-    count.
-    """
-    beyond = _finished(kept=0).where(_t.c.db == db).order_by(_t.c.finished_at_ms.desc(), _t.c.txn_id.desc())
+    """Return final transactions that nobody acknowledges, beyond the `count_max` latest of the database."""
+    beyond = (
+        _finished(retained=0).where(_t.c.db == db).order_by(_t.c.finished_at_ms.desc(), _t.c.txn_id.desc())
+    )
     return _many(connection, beyond.limit(_AT_ONCE).offset(count_max))
 
 
@@ -219,16 +219,17 @@ def of_versions(connection: sa.Connection, partition: Partition, after: int, unt
     return {row.version: row.txn_id for row in rows}
 
 
-def _finished(*, kept: int) -> sa.Select[Any]:
-    """Return final ones of which no node lacks anything: a node that has missed a version still needs its
-    transaction.
+def _finished(*, retained: int) -> sa.Select[Any]:
+    """Return the query of final transactions that every node has.
+
+    A node that misses a version still needs its transaction.
     """
     same = (_r.c.db == _parts.c.db) & (_r.c.tbl == _parts.c.tbl) & (_r.c.part == _parts.c.part)
     behind = sa.select(_r.c.node).join(_parts, same)
     behind = behind.where(_parts.c.txn_id == _t.c.txn_id, _r.c.version < _parts.c.version)
-    return sa.select(*_KEPT).where(
+    return sa.select(*_COLUMNS).where(
         _t.c.state.in_(FINAL),
-        _t.c.keep_until_acknowledged == kept,
+        _t.c.keep_until_acknowledged == retained,
         _t.c.abort_pending == 0,
         ~behind.exists(),
     )

@@ -22,8 +22,9 @@ log = logging.getLogger(__name__)
 class LoadMemory:
     """The memory of rows that are in no file yet, over all loads of a node. Thread-safe.
 
-    A load that adds while all together are over `bytes_max` writes files until it is down to
-    its share; so there are never more than twice `bytes_max`, and nobody waits for anybody."""
+    While all loads together exceed `bytes_max`, a load that adds rows writes files until it is down to its
+    share. So memory never exceeds twice `bytes_max`, and no load waits for another.
+    """
 
     def __init__(self, bytes_max: int, loads_max: int) -> None:
         self._bytes_max = bytes_max

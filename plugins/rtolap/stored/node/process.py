@@ -37,11 +37,11 @@ _HEARTBEAT_TIMEOUT_S = 5.0
 
 
 class StorageService:
-    """Serves from `start` to `stop`; a context manager that does both. `address` is the one given to
-    endpoints.
+    """The service of a storage node, from `start` to `stop`; a context manager that calls both.
 
-    `drained`: whether no call was open any more when it had stopped; see
-    `servers.flight_server.shut_down`.
+    Attributes:
+        address: the address that endpoints get.
+        drained: True if no call was open when it had stopped; see `servers.flight_server.shut_down`.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Heartbeats:
             self.failure = str(error)
             return
         except Exception as error:  # of the program, or of the disk: a node that goes silent looks dead
-            log.exception("no front end is told that this node lives")
+            log.exception("no front end gets heartbeats of this node")
             self.failure = str(error)
             return
         if self.failure is not None:
@@ -157,10 +157,11 @@ class Heartbeats:
 
 
 class HeartbeatClient:
-    """Heartbeats of a storage node to a front end; any of them will do. For one thread.
+    """Sends the heartbeats of a storage node to any front end. For one thread.
 
-    `urls`: base URLs of endpoints; one that responded is tried first the next time. `ca`: PEM whom to trust;
-    None: the system's.
+    Args:
+        urls: base URLs of endpoints. The one that answered last is tried first.
+        ca: the PEM file of trusted authorities; None for the system's.
     """
 
     def __init__(self, urls: Sequence[str], token: str, *, ca: Path | None = None) -> None:

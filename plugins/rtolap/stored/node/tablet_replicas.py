@@ -28,7 +28,7 @@ _Name = tuple[str, str, str, int]
 class TabletReplica:
     """The place of one tablet on this node: opened, reopened after its disk failed, replaced by a copy.
 
-    For several threads. `changing` is held by whoever opens, replaces or closes the tablet."""
+    For several threads. Whoever opens, replaces or closes the tablet holds the lock `changing`."""
 
     def __init__(self, id: TabletId, place: Path, settings: TabletSettings, disk: Disk) -> None:
         self.id, self.place = id, place
@@ -52,7 +52,7 @@ class TabletReplica:
         """
         with self.changing:
             if self._closed:
-                raise Unavailable(f"tablet {self.id} is kept here no more")
+                raise Unavailable(f"tablet {self.id} is no longer on this node")
             if self._tablet is not None and self._tablet.status().stopped is not None:
                 log.warning("tablet %s is reopened: %s", self.id, self._tablet.status().stopped)
                 self._tablet.close()

@@ -101,17 +101,17 @@ def _cut_enclosed(data: bytes, text: Bytes, options: CsvOptions, final: bool) ->
     if len(marks) & 1:
         return None  # the last field never ends
     first = np.searchsorted(marks, fields.starts)
-    held = np.searchsorted(marks, fields.ends) - first
-    enclosed = held > 0
+    quotes = np.searchsorted(marks, fields.ends) - first
+    enclosed = quotes > 0
     if not enclosed.any():
         return fields
     at, until = fields.starts[enclosed], fields.ends[enclosed]
-    first, held = first[enclosed], held[enclosed]
-    whole = (marks[first] == at) & (marks[first + held - 1] == until - 1) & (held % 2 == 0)
+    first, quotes = first[enclosed], quotes[enclosed]
+    whole = (marks[first] == at) & (marks[first + quotes - 1] == until - 1) & (quotes % 2 == 0)
     # between the first and the last, they must come in pairs of neighbours
     inner = np.ones(len(marks), bool)
     inner[first] = False
-    inner[first + held - 1] = False
+    inner[first + quotes - 1] = False
     pairs = marks[inner]
     if not whole.all() or (pairs[1::2] - pairs[::2] != 1).any():
         return None

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rtolap.stored.bodies.batches import Longs, Mask, Refusals, Source
+from rtolap.stored.bodies.batches import Longs, Mask, Refusals, SourceRows
 from rtolap.stored.bodies.blocks import whole_records
 from rtolap.stored.bodies.csv.cut import Fields, cut, trimmed
 from rtolap.stored.bodies.options import CsvOptions, Format
@@ -32,7 +32,7 @@ class CsvReader:
         self._to_skip = options.skip_lines + _HEADER_LINES.get(layout, 0)
         self._lines = self._rows = 0
 
-    def read(self, chunks: Iterator[bytes]) -> Iterator[Source]:
+    def read(self, chunks: Iterator[bytes]) -> Iterator[SourceRows]:
         yield from whole_records(
             chunks,
             self._take,
@@ -40,7 +40,7 @@ class CsvReader:
             record_bytes_max=self._settings.record_bytes_max,
         )
 
-    def _take(self, data: bytes, final: bool) -> tuple[int, Source]:
+    def _take(self, data: bytes, final: bool) -> tuple[int, SourceRows]:
         offset = len(_BOM) if self._lines == 0 and data.startswith(_BOM) else 0
         data = data[offset:] if offset else data
         fields = cut(data, self._options, final)
@@ -53,7 +53,7 @@ class CsvReader:
         self._lines += len(fields.counts)
         return fields.consumed + offset, self._source(data, fields, wanted)
 
-    def _source(self, data: bytes, fields: Fields, wanted: Mask) -> Source:
+    def _source(self, data: bytes, fields: Fields, wanted: Mask) -> SourceRows:
         text = np.frombuffer(data, np.uint8)
         numbers = self._rows + np.cumsum(wanted)
         total = int(np.count_nonzero(wanted))
@@ -85,7 +85,7 @@ class CsvReader:
             fields = trimmed(text, fields)
         lines = np.flatnonzero(wanted)
         columns = self._columns(data, fields, wanted)
-        return Source(columns, numbers[lines], lambda rows: texts(lines[rows]), refused, total)
+        return SourceRows(columns, numbers[lines], lambda rows: texts(lines[rows]), refused, total)
 
     def _refuse_counts(
         self, fields: Fields, wanted: Mask, numbers: Longs, texts: object, refused: Refusals

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rtolap.base.undecodable import UNDECODABLE
-from rtolap.stored.bodies.batches import Longs, Mask, Refusals, Source
+from rtolap.stored.bodies.batches import Longs, Mask, Refusals, SourceRows
 from rtolap.stored.bodies.expressions import Engine
 from rtolap.stored.bodies.json.paths import pointer, value_at
 from rtolap.stored.bodies.json.records import Records, records
@@ -51,12 +51,12 @@ class JsonReader:
         self._exists = f"SELECT json_exists(c0, [{written}]) FROM rows"
         self._rows = 0
 
-    def read(self, chunks: Iterator[bytes]) -> Iterator[Source]:
+    def read(self, chunks: Iterator[bytes]) -> Iterator[SourceRows]:
         for chunk_records in records(chunks, self._options.json, self._options.csv, self._settings):
             if chunk_records.texts:
                 yield self._source(chunk_records)
 
-    def _source(self, chunk_records: Records) -> Source:
+    def _source(self, chunk_records: Records) -> SourceRows:
         refused = Refusals(self._settings.rejected_rows_max)
         numbers = self._rows + np.arange(1, len(chunk_records.texts) + 1)
         self._rows += len(chunk_records.texts)
@@ -83,11 +83,11 @@ class JsonReader:
         empty = ~named.any(axis=1)
         if empty.any():
             refuse(dict.fromkeys(places[empty].tolist(), _NO_FIELD))
-            kept = pa.array(~empty)
-            columns = {name: values.filter(kept) for name, values in columns.items()}
+            nonempty = pa.array(~empty)
+            columns = {name: values.filter(nonempty) for name, values in columns.items()}
             places, named = places[~empty], named[~empty]
         absent = {name: ~named[:, at] for at, name in enumerate(columns) if not named[:, at].all()}
-        return Source(
+        return SourceRows(
             columns,
             numbers[places],
             lambda rows: texts(places[rows]),
@@ -112,8 +112,8 @@ class JsonReader:
         doubtful = np.flatnonzero(_any_null(columns, len(texts)))
         if len(doubtful):
             documents = pa.array([texts[row] for row in doubtful.tolist()], pa.string())
-            asked = self._engine().query(self._exists, [documents])[0]
-            named[doubtful] = np.asarray(asked.flatten().to_numpy(zero_copy_only=False)).reshape(-1, width)
+            found = self._engine().query(self._exists, [documents])[0]
+            named[doubtful] = np.asarray(found.flatten().to_numpy(zero_copy_only=False)).reshape(-1, width)
         self._patch(columns, texts)
         return columns, named
 

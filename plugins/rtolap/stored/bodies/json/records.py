@@ -27,7 +27,12 @@ NO_ROOT = "the JSON root is not there"
 
 
 class Records(NamedTuple):
-    """Records of a body. `refused`: places in `texts` of what holds no record, with the reason."""
+    """The records of a body.
+
+    Attributes:
+        texts: the records.
+        refused: the places in `texts` that hold no record, with the reasons.
+    """
 
     texts: list[bytes]
     refused: dict[int, str]

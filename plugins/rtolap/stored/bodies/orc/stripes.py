@@ -25,9 +25,10 @@ _ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", 
 
 
 class OrcStripes:
-    """`schema` of the file, then its `batches`, once. A context manager: it ends the process.
+    """An ORC file that a process of its own reads; a context manager that ends the process.
 
-    Raises OSError for what is no ORC file, TooLarge for a stripe that takes more memory than is allowed.
+    Read `schema`, then `batches`, once. Raises OSError for a file that is not ORC, TooLarge for a stripe that
+    takes more memory than is allowed.
     """
 
     def __init__(self, spool: IO[bytes], settings: BodySettings) -> None:

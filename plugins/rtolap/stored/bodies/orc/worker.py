@@ -46,12 +46,12 @@ def _bound(more_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (mapped + more_bytes, mapped + more_bytes))
 
 
-def _unpack(source: pa.NativeFile, asked: IO[bytes], answers: IO[bytes], message_bytes: int) -> None:
+def _unpack(source: pa.NativeFile, requests: IO[bytes], answers: IO[bytes], message_bytes: int) -> None:
     file = pa.orc.ORCFile(source)
     message = file.schema.serialize().to_pybytes()
     answers.write(len(message).to_bytes(8, "little") + message)
     answers.flush()
-    line = asked.readline()
+    line = requests.readline()
     if not line:
         return  # nobody wants the rows
     names = json.loads(line)

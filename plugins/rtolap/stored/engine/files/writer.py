@@ -86,7 +86,7 @@ class _Sink:
 
 
 class FileWriter:
-    """`append` sorted file columns, then `finish`; or `close` to give up. OSError as the disk raises it."""
+    """Writes a file: `append` sorted columns, then `finish`; or `close` to give up. Raises OSError."""
 
     def __init__(
         self,

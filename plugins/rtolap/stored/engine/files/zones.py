@@ -50,7 +50,7 @@ class Zones:
         self._rows = rows
 
     def candidates(self, predicate: Predicate | None, columns: Sequence[SchemaColumn]) -> Blocks:
-        """Return False only for blocks in which no row is kept.
+        """Return False only for blocks in which no row is selected.
 
         `columns`: those that the predicate can name.
         """

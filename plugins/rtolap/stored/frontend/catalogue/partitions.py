@@ -36,10 +36,11 @@ Wanted = Callable[[DefinedTable, int, Sequence[PartitionRange]], Sequence[Partit
 
 
 class Partitions:
-    """All calls are thread-safe, and raise NotLeader where somebody else is master.
+    """The partitions of tables. Thread-safe; every call raises NotLeader on a front end that is not master.
 
-    `nodes`: the names of the storage nodes that new tablets may go to; `lately`: those with a
-    recent heartbeat, living or not. Both are read with the given connection.
+    Args:
+        nodes: returns the names of the storage nodes that accept new tablets.
+        lately: returns the nodes with a recent heartbeat, living or not. Both read with the given connection.
     """
 
     def __init__(
@@ -87,19 +88,19 @@ class Partitions:
         return self._make(db, name, wanted)
 
     def add_partition(
-        self, connection: Connection, now_ms: int, db: str, name: str, asked: AddPartition
+        self, connection: Connection, now_ms: int, db: str, name: str, requested: AddPartition
     ) -> DefinedTable:
         """Add a partition within a write of the caller's, who sends the nodes their tasks; return its table.
 
-        Raises as `asked_partition` and `ensure`; Refused where it is there already and may not be."""
+        Raises what `requested_partition` and `ensure` do; Refused where the partition exists and may not."""
 
         def wanted(
             table: DefinedTable, now_ms: int, existing: Sequence[PartitionRange]
         ) -> list[PartitionRange]:
             known = {part.name for part in existing}
-            if asked.name in known and asked.if_not_exists:
+            if requested.name in known and requested.if_not_exists:
                 return []
-            partition = asked_partition(table.definition, existing, asked)
+            partition = requested_partition(table.definition, existing, requested)
             if partition.name in known:
                 raise PartitionExists(f"partition {partition.name} of {db}.{name} is there already")
             return [partition]
@@ -189,34 +190,34 @@ class Partitions:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def asked_partition(
-    table: StoredTable, existing: Iterable[PartitionRange], asked: AddPartition
+def requested_partition(
+    table: StoredTable, existing: Iterable[PartitionRange], requested: AddPartition
 ) -> PartitionRange:
     """Raises DefinitionError where the table has no partitions, or none with these bounds and this name;
     Refused for one without a lower bound where none ends below it."""
     policy = table.partitions
     if policy is None:
-        raise _unpartitioned(table, f"partition {asked.name} cannot be added")
-    start_ms = asked.start_ms
+        raise _unpartitioned(table, f"partition {requested.name} cannot be added")
+    start_ms = requested.start_ms
     if start_ms is None:
-        start_ms = max((part.end_ms for part in existing if part.end_ms < asked.end_ms), default=None)
+        start_ms = max((part.end_ms for part in existing if part.end_ms < requested.end_ms), default=None)
     if start_ms is None:
         raise Refused(
-            f"partition {asked.name} of {table.qualified_name} has no lower bound",
+            f"partition {requested.name} of {table.qualified_name} has no lower bound",
             expected='a partition that ends before it, or both bounds: VALUES [("…"), ("…"))',
         )
     range_of_start = partition_of(start_ms, policy.unit)
-    if (range_of_start.start_ms, range_of_start.end_ms) != (start_ms, asked.end_ms):
+    if (range_of_start.start_ms, range_of_start.end_ms) != (start_ms, requested.end_ms):
         raise DefinitionError(
-            f"partition {asked.name} of {table.qualified_name} is not one {policy.unit}",
+            f"partition {requested.name} of {table.qualified_name} is not one {policy.unit}",
             expected=f"such as {_text(range_of_start.start_ms)} to {_text(range_of_start.end_ms)}",
-            found=f"{_text(start_ms)} to {_text(asked.end_ms)}",
+            found=f"{_text(start_ms)} to {_text(requested.end_ms)}",
         )
-    if range_of_start.name != asked.name:
+    if range_of_start.name != requested.name:
         raise DefinitionError(
-            f"partition {asked.name} of {table.qualified_name} has another name than its time says",
+            f"partition {requested.name} of {table.qualified_name} has another name than its time says",
             expected=range_of_start.name,
-            found=asked.name,
+            found=requested.name,
         )
     return range_of_start
 

@@ -35,8 +35,12 @@ _REFUSALS = (DefinitionError, NotFound, Refused)
 
 
 class Made(msgspec.Struct, frozen=True):
-    """The result of a change. `owing`: the tables whose pending tasks are to be sent; `table`: as it is
-    afterwards, None where there is none; `refused`: the error, as `RtolapError.to_dict`.
+    """The result of a change.
+
+    Attributes:
+        owing: the tables whose pending tasks must be sent.
+        table: the table after the change; None where there is none.
+        refused: the error, as `RtolapError.to_dict` returns it; None after a success.
     """
 
     owing: tuple[int, ...] = ()
@@ -45,20 +49,24 @@ class Made(msgspec.Struct, frozen=True):
 
 
 class ChangeRequest(msgspec.Struct, frozen=True):
-    """`fingerprint`: that of the whole request."""
+    """The identity of a change.
+
+    Attributes:
+        fingerprint: the checksum of the whole request.
+    """
 
     request_id: str
     fingerprint: str
 
     @classmethod
-    def of(cls, request_id: str | None, *asked: object) -> ChangeRequest | None:
+    def of(cls, request_id: str | None, *arguments: object) -> ChangeRequest | None:
         """Return the identity of the request; None without an id.
 
         A repetition without an id is a change of its own.
         """
         if request_id is None:
             return None
-        return cls(request_id, sha256(msgspec.json.encode(asked)).hexdigest())
+        return cls(request_id, sha256(msgspec.json.encode(arguments)).hexdigest())
 
 
 class TableChanges:
@@ -87,18 +95,19 @@ class TableChanges:
                 f"note the refusal of: {purpose}", request, lambda connection, now_ms: refused
             )
         for table_id in outcome.owing:
-            self._tell(table_id)
+            self._send_tasks(table_id)
         if outcome.refused is not None:
             raise from_dict(outcome.refused)
         return outcome.table
 
-    def _tell(self, table_id: int) -> None:
-        """The change stands: what goes wrong here is no word about it. Above all it must not send the caller
-        to the next master, where a request without an id would be made a second time."""
+    def _send_tasks(self, table_id: int) -> None:
+        """Send the tasks. An error here must not reach the caller, because the change is already made: at the
+        next master, a request without an id would be made a second time.
+        """
         try:
             self._dispatcher.of_table(table_id)
         except RtolapError as error:
-            log.warning("nodes are told of table %d later: %s", table_id, error)
+            log.warning("the tasks of table %d are sent later: %s", table_id, error)
 
     def _write(
         self, purpose: str, request: ChangeRequest | None, work: Callable[[Connection, int], Made]

@@ -40,13 +40,15 @@ RESERVED = ("rtolap", "information_schema")  # SQL has cubes and lookups in the 
 
 
 class Catalogue:
-    """All calls are thread-safe; those that change something raise NotLeader where somebody else is master.
+    """The databases and tables. Thread-safe; changes raise NotLeader on a front end that is not master.
 
-    `request_id`: a change that comes again under the id of its first time is not made again, and is answered
-    as it was then; Refused where the id was another change's.
+    A change with a `request_id` is made once: a repetition gets the first answer. It is Refused where the id
+    belongs to another change.
 
-    `nodes`: the names of the storage nodes that new tablets may go to; `lately`: those with a recent
-    heartbeat, which get replicas where too few are up. Both are read with the given connection.
+    Args:
+        nodes: returns the names of the storage nodes that accept new tablets.
+        lately: returns the nodes with a recent heartbeat, which get replicas where too few nodes are up. Both
+            read with the given connection.
     """
 
     def __init__(
@@ -131,8 +133,8 @@ class Catalogue:
                 raise AlreadyExists(f"database {name} is there already")
             return Made()
 
-        asked = ChangeRequest.of(request_id, "create database", name, if_not_exists)
-        self._changes.make(f"create database {name}", asked, work)
+        change = ChangeRequest.of(request_id, "create database", name, if_not_exists)
+        self._changes.make(f"create database {name}", change, work)
 
     def drop_database(self, name: str, *, request_id: str | None = None) -> None:
         """Raises NotFound; Refused while tables are in it."""
@@ -148,8 +150,8 @@ class Catalogue:
             rows.delete_database(connection, name)
             return Made()
 
-        asked = ChangeRequest.of(request_id, "drop database", name)
-        self._changes.make(f"drop database {name}", asked, work)
+        change = ChangeRequest.of(request_id, "drop database", name)
+        self._changes.make(f"drop database {name}", change, work)
 
     def create_table(
         self, definition: StoredTable, *, if_not_exists: bool = False, request_id: str | None = None
@@ -174,8 +176,8 @@ class Catalogue:
             self.partitions.place(connection, table, first_partitions(definition, now_ms))
             return _made(connection, table)
 
-        asked = ChangeRequest.of(request_id, "create", definition, if_not_exists)
-        return _present(self._changes.make(f"create table {definition.qualified_name}", asked, work))
+        change = ChangeRequest.of(request_id, "create", definition, if_not_exists)
+        return _present(self._changes.make(f"create table {definition.qualified_name}", change, work))
 
     def change_columns(
         self, db: str, name: str, changes: Sequence[ColumnChange], *, request_id: str | None = None
@@ -192,8 +194,8 @@ class Catalogue:
             tasks.add_tasks(connection, owed)
             return _made(connection, rows.get(connection, db, name))
 
-        asked = ChangeRequest.of(request_id, "columns", db, name, changes)
-        return _present(self._changes.make(f"change columns of {db}.{name}", asked, work))
+        change = ChangeRequest.of(request_id, "columns", db, name, changes)
+        return _present(self._changes.make(f"change columns of {db}.{name}", change, work))
 
     def drop_table(self, db: str, name: str, *, request_id: str | None = None) -> None:
         """Raises NotFound; NotYet while a load that has written to it runs."""
@@ -203,8 +205,8 @@ class Catalogue:
             end_table(connection, table)
             return Made((table.table_id,))
 
-        asked = ChangeRequest.of(request_id, "drop", db, name)
-        self._changes.make(f"drop table {db}.{name}", asked, work)
+        change = ChangeRequest.of(request_id, "drop", db, name)
+        self._changes.make(f"drop table {db}.{name}", change, work)
 
     def truncate(self, db: str, name: str, *, request_id: str | None = None) -> TableInfo:
         """An empty table in the place of this one: a new id, the same columns. Raises as `drop_table`."""
@@ -216,8 +218,8 @@ class Catalogue:
             self.partitions.place(connection, recreated, first_partitions(table.definition, now_ms))
             return _made(connection, recreated, also_owing=table.table_id)
 
-        asked = ChangeRequest.of(request_id, "truncate", db, name)
-        return _present(self._changes.make(f"truncate table {db}.{name}", asked, work))
+        change = ChangeRequest.of(request_id, "truncate", db, name)
+        return _present(self._changes.make(f"truncate table {db}.{name}", change, work))
 
     def ensure_partitions(self, db: str, name: str, instants_ms: Collection[int]) -> TableEntry:
         """The partitions that these instants are in exist, if its loads make any; the table as it is then,
@@ -236,15 +238,15 @@ class Catalogue:
         return self.table_to_load(db, name)
 
     def add_partition(
-        self, db: str, name: str, asked: AddPartition, *, request_id: str | None = None
+        self, db: str, name: str, requested: AddPartition, *, request_id: str | None = None
     ) -> TableInfo:
         """Raises as `Partitions.add_partition`."""
 
         def work(connection: Connection, now_ms: int) -> Made:
-            return _made(connection, self.partitions.add_partition(connection, now_ms, db, name, asked))
+            return _made(connection, self.partitions.add_partition(connection, now_ms, db, name, requested))
 
-        request = ChangeRequest.of(request_id, "add partition", db, name, asked)
-        return _present(self._changes.make(f"add partition {asked.name} to {db}.{name}", request, work))
+        request = ChangeRequest.of(request_id, "add partition", db, name, requested)
+        return _present(self._changes.make(f"add partition {requested.name} to {db}.{name}", request, work))
 
     def drop_partition(
         self,

@@ -61,7 +61,7 @@ class TaskDispatcher:
             except RtolapError as error:
                 if isinstance(error, Unavailable):
                     silent.add(task.node)
-                log.warning("node %s is told of %s.%s later: %s", task.node, task.db, task.tbl, error)
+                log.warning("node %s gets the task of %s.%s later: %s", task.node, task.db, task.tbl, error)
         return completed
 
     def _tell_one(self, task: PendingTabletTask) -> bool:
@@ -82,7 +82,7 @@ class TaskDispatcher:
                 if task.kind == "drop" or _schema_of(connection, task) in (None, schema):
                     tasks.complete(connection, task)
 
-            self._ledger.write("note what a node was told", type(None), work)
+            self._ledger.write("note which tasks a node has done", type(None), work)
         return True
 
     def _ask(self, task: PendingTabletTask, schema: StoredSchema | None) -> None:
@@ -109,8 +109,8 @@ def without_majority(replicas: Collection[Replica], owed: Collection[PendingTabl
     Pure.
     """
     parts = {task.part for task in owed if task.kind == "create"}
-    asked = [replica for replica in replicas if replica.tablet.partition.name in parts]
-    return not on_majority(asked, owed, {replica.node for replica in asked})
+    requested = [replica for replica in replicas if replica.tablet.partition.name in parts]
+    return not on_majority(requested, owed, {replica.node for replica in requested})
 
 
 def on_majority(

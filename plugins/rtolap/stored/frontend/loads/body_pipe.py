@@ -17,7 +17,12 @@ BYTES_MAX = 4 << 20
 
 
 class BodyPipe:
-    """`put`, `end` and `fail` belong to the loop, `chunks` and `close` to one thread."""
+    """A bounded queue of body bytes: the event loop calls `put`, `end` and `fail`, one thread the rest.
+
+    Attributes:
+        received_bytes: the bytes that were put.
+        waited_s: how long the thread waited for bytes.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, bytes_max: int = BYTES_MAX) -> None:
         self._loop = loop

@@ -10,7 +10,7 @@ from rtolap.base.errors import IllegalTransition, NotFound, RtolapError
 from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.frontend import messages
 from rtolap.stored.frontend.loads.distribution import Writer
-from rtolap.stored.frontend.loads.load_statistics import Phase, Progress
+from rtolap.stored.frontend.loads.load_statistics import LoadProgress, Phase
 from rtolap.stored.frontend.loads.request import LoadRequest
 from rtolap.stored.frontend.transactions.publishing import Visibility
 from rtolap.stored.frontend.transactions.requests import TransactionManager
@@ -49,7 +49,7 @@ class Committing:
         )
 
     def commit(
-        self, transaction: Transaction, written: Collection[Partition], progress: Progress
+        self, transaction: Transaction, written: Collection[Partition], progress: LoadProgress
     ) -> LoadAnswer:
         """Commit a load and return its answer. After a failure the state is read: it may have been committed
         all the same.

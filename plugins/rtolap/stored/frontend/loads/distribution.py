@@ -67,7 +67,12 @@ class Tables:
 
 @dataclass(frozen=True)
 class UnroutableRows:
-    """`count` rows that no partition takes; the first of them as (values, why)."""
+    """Rows that no partition takes.
+
+    Attributes:
+        count: their number.
+        shown: the first of them, as (values, reason).
+    """
 
     count: int
     shown: list[tuple[str, str]]
@@ -75,7 +80,11 @@ class UnroutableRows:
 
 @dataclass(frozen=True)
 class Distributed:
-    """`unroutable` is None where all rows have found a tablet."""
+    """Rows with their tablets.
+
+    Attributes:
+        unroutable: None where every row has a tablet.
+    """
 
     parts: tuple[RoutedPart, ...]
     unroutable: UnroutableRows | None
@@ -123,7 +132,7 @@ class Distribution:
 
     def _split(self, rows: pa.RecordBatch) -> RoutedBatch:
         routed = self._routing.split(rows)
-        wanted = () if self._only else self._kept(routed.absent)
+        wanted = () if self._only else self._worth_creating(routed.absent)
         if not wanted:
             return routed
         table = self._table.definition
@@ -157,7 +166,7 @@ class Distribution:
     def _until_s(self) -> float:
         return min(self._deadline_s, time.monotonic() + NODES_WAIT_S)
 
-    def _kept(self, absent: tuple[PartitionRange, ...]) -> tuple[PartitionRange, ...]:
+    def _worth_creating(self, absent: tuple[PartitionRange, ...]) -> tuple[PartitionRange, ...]:
         """Return the absent partitions that are worth looking up: retention would not drop them at once."""
         policy = self._table.definition.partitions
         if policy is None or not absent:

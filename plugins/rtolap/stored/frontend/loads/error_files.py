@@ -78,7 +78,7 @@ class ErrorFile:
                 self._file = open(self._folder / name, "xb")  # noqa: SIM115 – closed by `close`
                 self.name = name
             self._file.write(lines)
-            self._file.flush()  # a full disk is met here, where it can be told
+            self._file.flush()  # a full disk shows here, where it can be reported
         except OSError as error:
             raise Unavailable("rejected rows cannot be kept", found=error.strerror) from error
 
@@ -113,10 +113,10 @@ class ErrorFiles:
             return 0
         files = sorted(_looked_at(self._folder.iterdir()))
         too_much = sum(size for _, size, _ in files) - self._bytes_max
-        oldest_kept_s = time.time() - self._keep_s
+        retained_from_s = time.time() - self._keep_s
         gone = 0
         for modified_s, size, path in files:
-            if modified_s >= oldest_kept_s and too_much <= 0:
+            if modified_s >= retained_from_s and too_much <= 0:
                 break
             path.unlink(missing_ok=True)
             too_much -= size

@@ -31,7 +31,7 @@ from rtolap.stored.frontend.catalogue.read_views import TableEntry
 from rtolap.stored.frontend.loads.body_pipe import BodyPipe
 from rtolap.stored.frontend.loads.distribution import Distribution, Writer
 from rtolap.stored.frontend.loads.load import LoadServices
-from rtolap.stored.frontend.loads.load_statistics import Phase, Progress
+from rtolap.stored.frontend.loads.load_statistics import LoadProgress, Phase
 from rtolap.stored.frontend.loads.request import LoadRequest
 
 INTERVAL_S = 0.2
@@ -44,7 +44,11 @@ _Key = tuple[int, int, str]
 
 @dataclass
 class _Group:
-    """`table`: as its rows were read and routed for; all of the group have the same."""
+    """The loads that share a transaction.
+
+    Attributes:
+        table: the table for which the rows were read and routed; the same for the whole group.
+    """
 
     table: TableEntry
     parts: list[RoutedPart] = field(default_factory=list)
@@ -64,13 +68,13 @@ class GroupCommit:
         self._changed = Condition()
 
     def run(self, request: LoadRequest, pipe: BodyPipe) -> LoadAnswer:
-        progress = Progress("", request.comment)
+        progress = LoadProgress("", request.comment)
         deadline_s = time.monotonic() + request.timeout_ms / 1000
         reading = self._services.reading(request, pipe, progress, deadline_s)
         try:
             table = self._tables.catalogue.table_to_load(request.db, request.table)
             distribution = Distribution(self._tables.catalogue, table, request.options, deadline_s)
-            parts = _held(reading.parts(distribution))
+            parts = _collected(reading.parts(distribution))
             check_ratio(progress.counts, request.options.max_filter_ratio)
         except RtolapError as error:
             reading.close()
@@ -110,8 +114,8 @@ class GroupCommit:
 
     def _carry_out(self, request: LoadRequest, group: _Group) -> LoadAnswer:
         label = f"group_commit_{uuid.uuid4().hex}"
-        progress = Progress(label)
-        # what one of them has asked for, a timeout say, is not for all
+        progress = LoadProgress(label)
+        # the options of a single load, such as its timeout, are not for all
         own = LoadRequest(db=request.db, table=request.table, label=label)
         try:
             table = group.table.with_partitions_of(
@@ -136,13 +140,13 @@ class GroupCommit:
         return self._committing.commit(transaction, written, progress)
 
 
-def _held(batches: Iterator[tuple[RoutedPart, ...]]) -> list[RoutedPart]:
+def _collected(batches: Iterator[tuple[RoutedPart, ...]]) -> list[RoutedPart]:
     """Return all rows of one load. Raises TooLarge when they are too large to wait in memory."""
     parts: list[RoutedPart] = []
-    held = 0
+    collected_bytes = 0
     for batch in batches:
-        held += sum(part.rows.nbytes for part in batch)
-        if held > GROUP_BYTES_MAX:
+        collected_bytes += sum(part.rows.nbytes for part in batch)
+        if collected_bytes > GROUP_BYTES_MAX:
             raise TooLarge(
                 "a load is too large for group commit",
                 expected=f"at most {GROUP_BYTES_MAX} bytes of rows",

@@ -28,7 +28,7 @@ from rtolap.stored.frontend.loads.body_pipe import BodyPipe
 from rtolap.stored.frontend.loads.committing import Committing
 from rtolap.stored.frontend.loads.distribution import Distribution, Tables, Writer
 from rtolap.stored.frontend.loads.error_files import ErrorFile, ErrorFiles
-from rtolap.stored.frontend.loads.load_statistics import Phase, Progress
+from rtolap.stored.frontend.loads.load_statistics import LoadProgress, Phase
 from rtolap.stored.frontend.loads.request import LoadRequest
 
 
@@ -42,7 +42,7 @@ class Reading:
         self,
         request: LoadRequest,
         pipe: BodyPipe,
-        progress: Progress,
+        progress: LoadProgress,
         error_files: ErrorFiles,
         settings: BodySettings,
         deadline_s: float,
@@ -90,8 +90,10 @@ class LoadServices:
     error_files: ErrorFiles
     body_settings: BodySettings = field(default_factory=BodySettings)
 
-    def reading(self, request: LoadRequest, pipe: BodyPipe, progress: Progress, deadline_s: float) -> Reading:
-        """Close it."""
+    def reading(
+        self, request: LoadRequest, pipe: BodyPipe, progress: LoadProgress, deadline_s: float
+    ) -> Reading:
+        """Return the reading of a request's body. The caller closes it."""
         return Reading(request, pipe, progress, self.error_files, self.body_settings, deadline_s)
 
 
@@ -105,7 +107,7 @@ class Loads:
 
     def run(self, request: LoadRequest, pipe: BodyPipe) -> LoadAnswer:
         """Always an answer, except for errors of the program, which leave an aborted transaction behind."""
-        progress = Progress(request.label, request.comment, request.two_phase)
+        progress = LoadProgress(request.label, request.comment, request.two_phase)
         deadline_s = time.monotonic() + request.timeout_ms / 1000
         reading = self._services.reading(request, pipe, progress, deadline_s)
         try:
@@ -114,7 +116,7 @@ class Loads:
             reading.close()
 
     def _answered(
-        self, request: LoadRequest, reading: Reading, progress: Progress, deadline_s: float
+        self, request: LoadRequest, reading: Reading, progress: LoadProgress, deadline_s: float
     ) -> LoadAnswer:
         try:
             with progress.measured(Phase.PUT):

@@ -25,7 +25,7 @@ class Phase(StrEnum):
 
 
 @dataclass
-class Progress:
+class LoadProgress:
     """Progress of one load, filled in while it runs; its thread's own. `spent_s`: phase -> seconds."""
 
     label: str

@@ -32,9 +32,14 @@ class RowNodes(Protocol):
 
 
 class NodeSender:
-    """`offer` rows, then `end`; or `cancel`. `failure`: why the node is left behind, `answer`: what it has.
+    """Sends rows to a node: call `offer` with rows, then `end`; or `cancel`.
 
-    A single batch may be larger than `bytes_max`: it is then alone in the queue.
+    Attributes:
+        failure: why the node is left out; None while it is not.
+        answer: what the node has stored; None before its answer.
+
+    Args:
+        bytes_max: the bound of the queue. A single larger batch is alone in the queue.
     """
 
     def __init__(
@@ -84,7 +89,7 @@ class NodeSender:
                 took_s = time.monotonic()
             elif time.monotonic() - took_s >= self._stall_s:
                 self.cancel(f"it has taken no rows for {self._stall_s:g} s")
-            elif self._nodes.stands_still(self._node):  # asked without the lock: the sender may go on
+            elif self._nodes.stands_still(self._node):  # called without the lock: the sender may go on
                 self.cancel("it stands still")
 
     def end(self, end: PutEnd) -> None:
@@ -98,7 +103,7 @@ class NodeSender:
             self._changed.wait_for(lambda: not self.busy, timeout_s)
 
     def cancel(self, reason: str) -> None:
-        """Harmless once the node has finished."""
+        """Cancel the sending. It does nothing once the node has finished."""
         with self._changed:
             if self.answer is None:
                 self._fail(Unavailable(f"node {self._node}: {reason}"))

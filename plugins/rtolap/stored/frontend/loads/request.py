@@ -22,9 +22,14 @@ _MODES: tuple[GroupCommitMode, ...] = ("off_mode", "sync_mode", "async_mode")
 
 
 class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`keep_label`: its loader acknowledges the label, which stays until then. One that was not given is made
-    up; a load that joins a group has the group's. `not_after_ms`: since the epoch; later it is not begun.
-    `user_name`: who sends it."""
+    """A request to load.
+
+    Attributes:
+        label: the given label, or a generated one; a load that joins a group has the group's.
+        keep_label: True if the label is retained until its loader acknowledges it.
+        not_after_ms: the load is not begun later than this time (since 1970); None for no limit.
+        user_name: the name of the sender; None where it is not known.
+    """
 
     db: str
     table: str

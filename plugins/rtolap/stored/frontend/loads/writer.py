@@ -122,19 +122,19 @@ class LoadWriter:
             ends[replica.node].append(TabletRows(self._id(replica.tablet), rows))
         for node, tablets in ends.items():
             self._sender(node).end(PutEnd(tuple(tablets)))
-        began_s = asked_s = time.monotonic()
+        began_s = pinged_s = time.monotonic()
         while any(self._sender(node).busy for node in ends):
             self._raise_refusals()
             now_s = time.monotonic()
             if now_s - began_s > self._settings.finish_s:
                 break
             if (
-                now_s - asked_s > self._settings.ping_after_s
+                now_s - pinged_s > self._settings.ping_after_s
                 and shortfall(replicas, self._prepared()) is None
             ):
                 if now_s - began_s > self._settings.stall_s or self._stand_still(ends):
                     break  # the rest catches up
-                asked_s = time.monotonic()
+                pinged_s = time.monotonic()
             self._wait_for_any(ends)
         for sender in self._senders.values():
             sender.cancel("it was slower than the others, or stood still")

@@ -32,7 +32,11 @@ R = TypeVar("R")
 
 
 class MissedVersion(msgspec.Struct, frozen=True, order=True):
-    """`txn_id` is None where the transaction is forgotten already: only another node can give the version."""
+    """A version that a replica has missed.
+
+    Attributes:
+        txn_id: None where the transaction is already forgotten; then only another node can give the version.
+    """
 
     version: int
     txn_id: int | None

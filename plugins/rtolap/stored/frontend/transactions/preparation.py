@@ -38,7 +38,7 @@ class Preparation:
         self._note(transaction, partitions)
         txn_id = transaction.txn_id
         replicas = self._ledger.read(
-            "read where partitions are kept",
+            "read which nodes store the partitions",
             lambda connection: partition_rows.replicas(connection, sorted(rows.touched(connection, txn_id))),
         )
         asking = NodeCalls()
@@ -48,8 +48,8 @@ class Preparation:
 
         def ask(node: str) -> frozenset[Tablet]:
             wanted = frozenset(tablets[node])
-            held = asking.ask(node, "prepare", lambda: self._participants.prepare(node, txn_id, wanted))
-            return held or frozenset()  # a node that does not answer holds nothing; the majority decides
+            prepared = asking.ask(node, "prepare", lambda: self._participants.prepare(node, txn_id, wanted))
+            return prepared or frozenset()  # a node that does not answer holds nothing; the majority decides
 
         nodes = sorted(tablets)
         return shortfall(replicas, dict(zip(nodes, self._for_each(ask, nodes), strict=True)))

@@ -1,5 +1,5 @@
-"""Decided transactions carried out on the nodes: versions published in order and waited for, laggards caught
-up, aborts sent.
+"""Carries decided transactions out on the nodes: publishes versions in order, catches up replicas that lag,
+sends aborts.
 
 Publishing one transaction, numbered by what a crash after each step leaves behind:
 
@@ -45,7 +45,7 @@ class _Plan:
 
 
 class Publisher:
-    """A thread of the master calls these, again and again. Raises NotLeader once somebody else is master."""
+    """Publishes transactions, for a thread of the master. Raises NotLeader once another is master."""
 
     def __init__(
         self, ledger: Ledger, mastership: Mastership, participants: Participants, *, for_each: ForEach = map
@@ -54,11 +54,13 @@ class Publisher:
         self._mastership = mastership
         self._participants = participants
         self._for_each = for_each
-        self._told: dict[int, set[str]] = {}  # aborts that are owed: nodes that need not be told again
+        self._acknowledged: dict[int, set[str]] = {}  # pending aborts: the nodes that have answered
 
     def publish_committed(self) -> tuple[int, ...]:
-        """Make visible what can be: the ids of the transactions. Some may have to wait for nodes; one that
-        cannot be published holds up no other partition's."""
+        """Make visible what can be, and return the ids of these transactions.
+
+        Some must wait for nodes. A transaction that cannot be published delays no other partition's.
+        """
         published: list[int] = []
         while True:
             asking = NodeCalls()
@@ -69,7 +71,7 @@ class Publisher:
             published += step
 
     def catch_up(self) -> int:
-        """Have nodes take what they have missed; the number of replicas that have come further."""
+        """Make nodes copy what they have missed; return the number of replicas that have moved on."""
         moved: list[tuple[Replica, int]] = []
         asking = NodeCalls()
         for replica, visible in self._ledger.read("read which replicas lag", partition_rows.lagging):
@@ -92,11 +94,11 @@ class Publisher:
         return len(moved)
 
     def tell_aborts(self) -> int:
-        """Have nodes drop what was aborted; the number of transactions of which all have answered."""
-        owed = self._ledger.read("read whose abort is to be told", rows.owing_abort)
-        self._told = {each.txn_id: self._told.get(each.txn_id, set()) for each in owed}
+        """Make nodes drop aborted rows; return the number of transactions that every node has dropped."""
+        owed = self._ledger.read("read the pending aborts", rows.owing_abort)
+        self._acknowledged = {each.txn_id: self._acknowledged.get(each.txn_id, set()) for each in owed}
         asking = NodeCalls()
-        return sum(self._tell_abort(transaction, asking) for transaction in owed)
+        return sum(self._send_abort(transaction, asking) for transaction in owed)
 
     def _published(self, transaction: Transaction, asking: NodeCalls) -> bool:
         try:
@@ -124,12 +126,12 @@ class Publisher:
                 if any(tablet.partition == partition for tablet in tablets[node])
             }
             own_tablets = frozenset(tablets[node])
-            held = asking.ask(
+            published = asking.ask(
                 node,
                 "publish",
                 lambda: self._participants.publish(node, transaction.txn_id, wanted, own_tablets),
             )
-            return held or frozenset()  # it is caught up when it is back
+            return published or frozenset()  # it is caught up when it is back
 
         nodes = sorted(tablets)
         holders = dict(zip(nodes, self._for_each(ask, nodes), strict=True))
@@ -165,7 +167,7 @@ class Publisher:
         now_ms = self._mastership.fence(connection)
         present = rows.find(connection, transaction.db, transaction.txn_id)
         if present is None or done_before(present, TransactionEvent.PUBLISH):
-            return False  # the master before had done it and was told so late
+            return False  # the earlier master had done it and got its answer late
         after = transition(present, TransactionEvent.PUBLISH)
         for partition, version in plan.versions.items():
             if not partition_rows.make_visible(connection, partition, version):
@@ -175,9 +177,9 @@ class Publisher:
                     found=partition_rows.versions(connection, partition),
                 )
         rows.move(connection, present.txn_id, TransactionState.COMMITTED, after, finished_at_ms=now_ms)
-        for node, held in holders.items():
+        for node, published in holders.items():
             for partition, version in plan.versions.items():
-                buckets = [tablet.bucket for tablet in held if tablet.partition == partition]
+                buckets = [tablet.bucket for tablet in published if tablet.partition == partition]
                 if buckets:
                     partition_rows.reached(connection, node, partition, buckets, version)
         return True
@@ -205,11 +207,11 @@ class Publisher:
             f"catch {replica.tablet} up",
             lambda: self._participants.catch_up(replica.node, replica.tablet, missed, sources),
         )
-        return replica.version if reached is None else reached  # asked again with the next round
+        return replica.version if reached is None else reached  # the next round requests it again
 
-    def _tell_abort(self, transaction: Transaction, asking: NodeCalls) -> bool:
+    def _send_abort(self, transaction: Transaction, asking: NodeCalls) -> bool:
         nodes = self._ledger.read(
-            "read where tables are kept",
+            "read which nodes store the tables",
             lambda connection: partition_rows.nodes_of(connection, transaction.db, transaction.tables),
         )
 
@@ -217,27 +219,30 @@ class Publisher:
             self._participants.abort(node, transaction.txn_id)
             return True
 
-        # All of them, whoever does not answer, because rows that nobody needs take room; but each only once,
-        # because one node may be away for long.
-        told_nodes = self._told[transaction.txn_id]
+        # All nodes get the abort, even if some do not answer, because unneeded rows take room. Each gets it
+        # once, because a node may be away for long.
+        acknowledged = self._acknowledged[transaction.txn_id]
         for node in nodes:
-            if node not in told_nodes and asking.ask(node, "abort", functools.partial(abort_on, node)):
-                told_nodes.add(node)
-        if not told_nodes.issuperset(nodes):
-            return False  # owed, and told again with the next round
+            if node not in acknowledged and asking.ask(node, "abort", functools.partial(abort_on, node)):
+                acknowledged.add(node)
+        if not acknowledged.issuperset(nodes):
+            return False  # still pending: the next round sends it again
 
         def work(connection: Connection) -> None:
             self._mastership.fence(connection)
-            rows.abort_is_told(connection, transaction.txn_id)
+            rows.clear_abort_pending(connection, transaction.txn_id)
 
-        self._ledger.write("note that an abort was told", type(None), work)
+        self._ledger.write("note that an abort is acknowledged", type(None), work)
         return True
 
 
 class Visibility:
     """Waiting until what is committed can be seen.
 
-    `publish` belongs to one thread; any number may `wait`. `wake`: have that thread publish now.
+    `publish` belongs to one thread; any number may `wait`.
+
+    Attributes:
+        wake: makes that thread publish now.
     """
 
     def __init__(self, manager: TransactionManager, publisher: Publisher) -> None:
@@ -256,7 +261,7 @@ class Visibility:
         """Wait until a transaction is VISIBLE; return False after the time, when it will be later."""
         deadline_s = time.monotonic() + timeout_s
         self.wake()
-        with self._published:  # what is published from now on is noticed, and what was before is asked for
+        with self._published:  # later publications are noticed; earlier ones are looked up
             while self._manager.get(db, txn_id).state is not TransactionState.VISIBLE:
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0:

@@ -19,12 +19,17 @@ from rtolap.stored.metastore.records import Replica, Tablet
 
 log = logging.getLogger(__name__)
 
-_Held = Mapping[str, Mapping[Tablet, int]]  # node that answers -> what it has
+_StoredVersions = Mapping[str, Mapping[Tablet, int]]  # node that answers -> what it has
 
 
 class Rebuilding:
-    """`names`: the nodes that live, read with the given connection. Harmless where another front end is
-    master: a node that has a version already changes nothing."""
+    """Replaces replicas that nodes have lost.
+
+    It is harmless on a front end that is not master: a node that has a version already changes nothing.
+
+    Args:
+        names: returns the names of the living nodes, read with the given connection.
+    """
 
     def __init__(
         self, ledger: Ledger, participants: Participants, names: Callable[[Connection], Collection[str]]
@@ -32,35 +37,37 @@ class Rebuilding:
         self._ledger, self._participants, self._names = ledger, participants, names
 
     def run_once(self) -> int:
-        """Have all copied that can be; how many tablets are whole again. One that no other node has stays as
-        it is: its bytes may be all there is."""
+        """Copy every lost replica that can be copied, and return the number of tablets that are whole again.
+
+        A tablet that no other node has stays as it is: its bytes may be the only ones left.
+        """
 
         def work(connection: Connection) -> tuple[Replica, ...]:
             return partition_rows.on_nodes(connection, self._names(connection))
 
         # Before the nodes are asked: a version never falls, so who has less now has lost something.
         replicas = self._ledger.read("read what nodes are to have", work)
-        held = self._ask({replica.node for replica in replicas})
+        stored = self._ask({replica.node for replica in replicas})
         lost = [
             replica
             for replica in replicas
-            if replica.node in held and held[replica.node].get(replica.tablet, 0) < replica.version
+            if replica.node in stored and stored[replica.node].get(replica.tablet, 0) < replica.version
         ]
-        return sum(self._rebuild(replica, held) for replica in lost)
+        return sum(self._rebuild(replica, stored) for replica in lost)
 
-    def _ask(self, nodes: Collection[str]) -> _Held:
+    def _ask(self, nodes: Collection[str]) -> _StoredVersions:
         asking = NodeCalls()
-        held = {
+        stored = {
             node: asking.ask(node, "what it has", functools.partial(self._participants.versions, node))
             for node in sorted(nodes)
         }
-        return {node: versions for node, versions in held.items() if versions is not None}
+        return {node: versions for node, versions in stored.items() if versions is not None}
 
-    def _rebuild(self, replica: Replica, held: _Held) -> bool:
+    def _rebuild(self, replica: Replica, stored: _StoredVersions) -> bool:
         node, tablet = replica.node, replica.tablet
         sources = [
             other
-            for other, versions in held.items()
+            for other, versions in stored.items()
             if other != node and versions.get(tablet, 0) >= replica.version
         ]
         if not sources:

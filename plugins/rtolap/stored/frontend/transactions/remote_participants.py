@@ -23,15 +23,15 @@ class RemoteParticipants:
     def prepare(self, node: str, txn_id: int, tablets: Collection[Tablet]) -> frozenset[Tablet]:
         ids = self._ids(tablets)
         request = wire.Prepare(txn_id, tuple(ids.values()))
-        held = self._nodes.ask(node, lambda storage_node: storage_node.prepare(request))
-        return _held(ids, held)
+        answer = self._nodes.ask(node, lambda storage_node: storage_node.prepare(request))
+        return _tablets_done(ids, answer)
 
     def publish(
         self, node: str, txn_id: int, versions: Mapping[Partition, int], tablets: Collection[Tablet]
     ) -> frozenset[Tablet]:
         ids = self._ids(tablets)
         wanted = tuple((tablet_id, versions[tablet.partition]) for tablet, tablet_id in ids.items())
-        return _held(
+        return _tablets_done(
             ids,
             self._nodes.ask(node, lambda storage_node: storage_node.publish(wire.Publish(txn_id, wanted))),
         )
@@ -111,6 +111,6 @@ def _id(table_id: int, tablet: Tablet) -> wire.TabletId:
     return wire.TabletId(table_id, partition.db, partition.table, partition.name, tablet.bucket)
 
 
-def _held(ids: Mapping[Tablet, wire.TabletId], held: wire.TabletsDone) -> frozenset[Tablet]:
-    held_ids = set(held.tablets)
-    return frozenset(tablet for tablet, tablet_id in ids.items() if tablet_id in held_ids)
+def _tablets_done(ids: Mapping[Tablet, wire.TabletId], answer: wire.TabletsDone) -> frozenset[Tablet]:
+    done_ids = set(answer.tablets)
+    return frozenset(tablet for tablet, tablet_id in ids.items() if tablet_id in done_ids)

@@ -310,8 +310,10 @@ class TransactionManager:
             )
 
     def _prepared(self, transaction: Transaction, partitions: Collection[Partition]) -> None:
-        """Have the nodes prepare it. Without a majority, one that is still in PREPARE is aborted, and this
-        raises Unavailable."""
+        """Make the nodes prepare the transaction.
+
+        Without a majority, one that is still in PREPARE is aborted, and this raises Unavailable.
+        """
         missing = self._preparation.shortfall(transaction, partitions)
         if missing is not None:
             reason = messages.no_majority(

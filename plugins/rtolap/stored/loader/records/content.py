@@ -53,8 +53,8 @@ def content_of(batches: Sequence[Batch], end: Offsets | None = None) -> Content:
         statements = None if statements is None else list(_taken(statements, order.tolist()))
         partitions, offsets = partitions[order], offsets[order]
     size = sum(map(len, filter(None, values)))
-    kept = Batch(values, partitions.astype(np.int32), offsets.astype(np.int64), statements=statements)
-    return Content(kept, size, _latest_ms(batches))
+    accepted = Batch(values, partitions.astype(np.int32), offsets.astype(np.int64), statements=statements)
+    return Content(accepted, size, _latest_ms(batches))
 
 
 def _latest_ms(batches: Sequence[Batch]) -> dict[int, int]:

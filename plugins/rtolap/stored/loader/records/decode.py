@@ -30,8 +30,13 @@ _SHOWN_CHARS_MAX = 80
 
 
 class Decoded(NamedTuple):
-    """`rows` in the order of the records, with the table's columns in its order. `events`: how many records
-    are no control records, refused ones among them."""
+    """Decoded records.
+
+    Attributes:
+        rows: the rows in the order of the records, with the table's columns in its order.
+        rejects: the refused records.
+        events: the number of records that are no control records, refused ones among them.
+    """
 
     rows: pa.RecordBatch
     rejects: Rejects
@@ -107,8 +112,8 @@ class RecordDecoder:
         places = np.flatnonzero(is_event & (lengths >= 0) & (lengths <= self._bytes_max))
         if len(places) == len(values):
             return [value for value in values if value is not None], places
-        kept = [value for place in places.tolist() if (value := values[place]) is not None]
-        return kept, places
+        present = [value for place in places.tolist() if (value := values[place]) is not None]
+        return present, places
 
     def _leaf(self, column: TargetColumn) -> Leaf:
         kind = column.type

@@ -1,4 +1,4 @@
-"""Refused records are kept, with where they came from and why, before their batch counts as loaded.
+"""Stores refused records, with their source and the reason, before their batch counts as loaded.
 
 A batch that is sent again keeps them again: the key `topic/partition/offset` makes the copies one.
 """

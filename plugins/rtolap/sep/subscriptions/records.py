@@ -1,7 +1,7 @@
-"""A subscription as it is kept, in nodes of the source's ZooKeeper outside of HBase's own.
+"""The record of a subscription: nodes of the source's ZooKeeper, outside of HBase's own.
 
 /rtolap/sep/<name>/                 the root node of the cluster that HBase takes us for
-/rtolap/sep/<name>/definition       the subscription as it was created: a `KeptSubscription`
+/rtolap/sep/<name>/definition       the subscription as it was created: a `SubscriptionRecord`
 /rtolap/sep/<name>/hbaseid          the UUID of that cluster, as text
 /rtolap/sep/<name>/rs/<server>      its region servers: our ports, ephemeral; nothing else may be in there
 /rtolap/sep/<name>/delivery         how delivery stands, ephemeral, by the process that leads
@@ -56,11 +56,14 @@ class SubscriptionPaths(msgspec.Struct, frozen=True):
         return f"{self.root}/leader"
 
 
-class KeptSubscription(msgspec.Struct, frozen=True, kw_only=True):
-    """`cluster_id`: the UUID in `hbaseid`. `start_ms`: edits written before it are not delivered.
+class SubscriptionRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A subscription as ZooKeeper stores it.
 
-    `phase`: `creating` and `dropping` are half done; the next command finishes or undoes them. A consumer
-    serves those that are `created`.
+    Attributes:
+        cluster_id: the UUID in the node `hbaseid`.
+        start_ms: edits written before it are not delivered.
+        phase: consumers serve a subscription that is `created`. The next command finishes or undoes one that
+            is `creating` or `dropping`.
     """
 
     subscription: Subscription
@@ -80,27 +83,33 @@ class KeptSubscription(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self)
 
 
-class Read(msgspec.Struct, frozen=True):
-    """`version`: of the node that it was read from."""
+class VersionedRecord(msgspec.Struct, frozen=True):
+    """A subscription that was read.
 
-    kept: KeptSubscription
+    Attributes:
+        version: the version of its node.
+    """
+
+    record: SubscriptionRecord
     version: int
 
 
 def names(store: MetadataStore) -> tuple[str, ...]:
-    """Return all subscriptions of the cluster whose ZooKeeper `store` is, paths absolute."""
+    """Return the names of all subscriptions. `store` has absolute paths."""
     return tuple(
         name for name in store.children(ROOT) if store.get(SubscriptionPaths(name).definition) is not None
     )
 
 
-def find(store: MetadataStore, name: str) -> Read | None:
-    """Raises Corrupted where another program, or a later version, wrote the node."""
+def find(store: MetadataStore, name: str) -> VersionedRecord | None:
+    """Return the record; None where there is none. Raises Corrupted where another program or a later version
+    wrote the node.
+    """
     node = store.get(SubscriptionPaths(name).definition)
     if node is None:
         return None
     try:
-        return Read(msgspec.json.decode(node.data, type=KeptSubscription), node.version)
+        return VersionedRecord(msgspec.json.decode(node.data, type=SubscriptionRecord), node.version)
     except msgspec.DecodeError as error:
         raise Corrupted(
             f"the subscription {name} cannot be read",
@@ -109,8 +118,8 @@ def find(store: MetadataStore, name: str) -> Read | None:
         ) from error
 
 
-def load(store: MetadataStore, name: str) -> KeptSubscription:
-    """Raises NotFound and Corrupted."""
+def load(store: MetadataStore, name: str) -> SubscriptionRecord:
+    """Return the record. Raises NotFound and Corrupted."""
     read = find(store, name)
     if read is None:
         known = ", ".join(names(store)) or "none"
@@ -119,4 +128,4 @@ def load(store: MetadataStore, name: str) -> KeptSubscription:
             expected=f"one of {known}",
             action="`rtolap sep create` makes one",
         )
-    return read.kept
+    return read.record
