@@ -30,7 +30,7 @@ from rtolap.fleet.isolation.registry import HostRegistry, read_registry
 from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife
-from rtolap.fleet.moves.kept import KeptFleet
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.operations.cluster import OpenedFleet
 from rtolap.fleet.operations.drains import PlannedDrains
 from rtolap.fleet.planning.plan import Plan
@@ -74,7 +74,7 @@ class CaredFleet:
     brokers: Brokers
     world: World
     opened: OpenedFleet
-    kept: KeptFleet
+    kept: FleetStore
     topic: str
     pinned: str
 
@@ -180,7 +180,7 @@ def fleet(airflow: Any, java: JavaArtifacts, server_folder: Path) -> Iterator[Ca
             HostRegistry(include, "default"),
         )
         mover_settings = {**settings, "RTOLAP_KAFKA": brokers.cluster.servers}
-        cared = CaredFleet(airflow, brokers, world, opened, KeptFleet(store, cluster_id), topic, pinned)
+        cared = CaredFleet(airflow, brokers, world, opened, FleetStore(store, cluster_id), topic, pinned)
         registry = cared.register(1, 2)
         try:
             with MoverProcess(mover_settings, folder / "mover.log"):

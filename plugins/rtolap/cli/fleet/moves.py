@@ -26,12 +26,12 @@ from rtolap.cli.fleet.access import (
 )
 from rtolap.cli.fleet.moves_text import print_audit, print_status, status_document
 from rtolap.cli.output import JsonOption, print_json, success
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.records import Hours
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.standing import standing
 from rtolap.fleet.moves.status import plan_status
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.moves.window import PlanMoves
 from rtolap.fleet.operations.plans import check_approved, submit_plan
@@ -76,7 +76,7 @@ def submit(
     def open_requests() -> Iterator[MoverRequests]:
         who = operator(settings, by)
         with open_metadata(settings) as store:
-            yield MoverRequests(KeptFleet(store, loaded.cluster_id), clock, settings.token(), who)
+            yield MoverRequests(FleetStore(store, loaded.cluster_id), clock, settings.token(), who)
 
     with open_administration(cluster) as administration:
         plan_id = submit_plan(
@@ -102,25 +102,25 @@ def moves(
     as_json: JsonOption = False,
 ) -> None:
     """Show how far a plan is: what moves, what stalls, who is last."""
-    with _opened(cluster) as (kept, administration):
+    with _opened(cluster) as (fleet_store, administration):
         if audit:
-            print_audit(kept, as_json)
+            print_audit(fleet_store, as_json)
             return
-        current = kept.current()
-        known = kept.plans()
+        current = fleet_store.current()
+        known = fleet_store.plans()
         chosen = next((each for each in known if each.plan_id == plan_id), None) if plan_id else None
         record = chosen or (current.record if current else known[-1] if known else None)
         if plan_id and chosen is None:
             raise DefinitionError(f"there is no plan {plan_id}", expected=", ".join(r.plan_id for r in known))
         if record is None:
             if as_json:
-                print_json({"plan": None, "mover": kept.working_mover()})
+                print_json({"plan": None, "mover": fleet_store.working_mover()})
             else:
                 success("no plan was submitted")
             return
-        planned = PlanMoves.of(kept.read_moves(record.plan_id, record.moves_digest))
+        planned = PlanMoves.of(fleet_store.read_moves(record.plan_id, record.moves_digest))
         now_ms = SystemClock().now_ms()
-        stands = standing(kept, administration, record, planned, now_ms)
+        stands = standing(fleet_store, administration, record, planned, now_ms)
     status = plan_status(record, planned, now_ms, MoverSettings())
     if as_json:
         print_json(status_document(status, stands))
@@ -204,11 +204,11 @@ def parse_partition(text: str) -> tuple[str, int]:
 
 
 @contextmanager
-def _opened(cluster: str) -> Iterator[tuple[KeptFleet, FleetAdministration]]:
+def _opened(cluster: str) -> Iterator[tuple[FleetStore, FleetAdministration]]:
     with open_administration(cluster) as administration:
         cluster_id = administration.describe_cluster().cluster_id
         with open_metadata(Settings()) as store:
-            yield KeptFleet(store, cluster_id), administration
+            yield FleetStore(store, cluster_id), administration
 
 
 def _ask(
@@ -223,8 +223,8 @@ def _ask(
 ) -> None:
     settings = Settings()
     who = operator(settings, by)
-    with _opened(cluster) as (kept, _):
-        requests = MoverRequests(kept, SystemClock(), settings.token(), who)
+    with _opened(cluster) as (fleet_store, _):
+        requests = MoverRequests(fleet_store, SystemClock(), settings.token(), who)
         answer = requests.ask(kind, reason=reason, partitions=partitions, rate_bytes_per_s=rate_bytes_per_s)
     if as_json:
         print_json({"asked": kind, "answer": answer.message, "at_ms": answer.at_ms})

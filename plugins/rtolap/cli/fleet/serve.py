@@ -27,11 +27,11 @@ from rtolap.cli.fleet.looking import SourcesOption, declared_sources
 from rtolap.cli.serving import service_settings
 from rtolap.fleet.monitoring.collect import StageLook, StageReader
 from rtolap.fleet.monitoring.stages import RequestType, Stage, between
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.metrics import MoverMetrics
 from rtolap.fleet.moves.mover import Mover
 from rtolap.fleet.moves.produce_latency import ProduceReader, ProduceReading
 from rtolap.fleet.moves.settings import MoverSettings
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.metadata import paths
 from rtolap.metadata.store import MetadataStore
@@ -145,7 +145,7 @@ def _move(
     try:
         mover = Mover(
             administration,
-            KeptFleet(store, cluster_id),
+            FleetStore(store, cluster_id),
             election.fence,
             SystemClock(),
             settings.token(),

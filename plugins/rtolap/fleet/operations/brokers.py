@@ -12,7 +12,7 @@ from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
 from rtolap.fleet.lifecycle.observations import adopted_state, host_of, replicas_of, stopped_by
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife, BrokerRecord, legal
-from rtolap.fleet.moves.kept import KeptFleet
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.operations.drains import PlannedDrains
 from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Plan
 from rtolap.fleet.snapshot.collect import collect_snapshot
@@ -112,7 +112,7 @@ class FleetBrokers:
         snapshot = collect_snapshot(self.administration, self.clock)
         drains = PlannedDrains(
             self.administration,
-            KeptFleet(self.metadata, snapshot.cluster_id),
+            FleetStore(self.metadata, snapshot.cluster_id),
             self.clock,
             self.token,
             registered_of=self.registered_of,
