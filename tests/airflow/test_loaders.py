@@ -349,7 +349,7 @@ def test_a_loader_that_does_not_run_is_waited_for_and_an_unknown_one_is_named(ag
 
 @pytest.mark.parametrize("asked", [{}, {"until": "2026-01-01", "offsets": {0: 1}}, {"offsets": {"a": 1}}])
 def test_up_to_what_must_be_said(asked: dict[str, Any], loader: Loader) -> None:
-    with pytest.raises(AirflowFailException, match="loaded up to what"):
+    with pytest.raises(AirflowFailException, match="the end of the wait is not given"):
         LoadedSensor(task_id="t", loader=NAME, **asked).execute({})
 
 

@@ -279,7 +279,7 @@ def test_a_broker_is_drained_as_a_person_has_approved(
     fleet: CaredFleet, java: JavaArtifacts, tmp_path: Path
 ) -> None:
     with fleet.recounted():
-        plan = fleet.approved(DRAIN, "Move everything away from a broker?", broker=2)
+        plan = fleet.approved(DRAIN, "Move all replicas away from a broker?", broker=2)
     view = fleet.opened.brokers.view(2)
     assert (view.state, view.replicas) == (BrokerLife.DRAINED, 0)
     assert fleet.brokers_of(fleet.topic) == {1, 3}
@@ -292,7 +292,7 @@ def test_a_broker_is_emptied_retired_and_forgotten_as_a_person_has_approved(flee
     take_back(fleet, 2, Partition(fleet.topic, 0))
     airflow = fleet.airflow
     run_id, question = fleet.asked(RETIRE, broker=2)
-    assert question["subject"] == "Move everything away from a broker, and retire it?"
+    assert question["subject"] == "Move all replicas away from a broker, and retire it?"
     fleet.answer("ada", RETIRE, run_id, "Approve").raise_for_status()
     for task_id in ("submit", "watch", "retire"):
         airflow.until_task(RETIRE, run_id, "success", task_id=task_id)
@@ -314,7 +314,7 @@ def test_a_broker_is_stopped_repaired_and_serves_again_as_a_person_has_approved(
     fleet.answer("ada", REPAIR, run_id, "Approve").raise_for_status()
     airflow.until_task(REPAIR, run_id, "success", task_id="repair")
     assert fleet.opened.brokers.view(3).state is BrokerLife.REPAIRING
-    assert fleet.question(REPAIR, run_id)["subject"] == "Is the machine well again?"
+    assert fleet.question(REPAIR, run_id)["subject"] == "Is the machine repaired?"
     fleet.brokers.servers[3].stop()
     fleet.answer("ada", REPAIR, run_id, "Approve", "well_again").raise_for_status()
     airflow.until_task(REPAIR, run_id, "success", task_id="repaired")

@@ -46,16 +46,18 @@ def audit(
     snapshot: Annotated[
         list[str] | None,
         typer.Option(
-            help="Look at this file instead of the cluster: FILE of the one --cluster, or CLUSTER=FILE."
+            help="Read this snapshot instead of the cluster: FILE of the one --cluster, or CLUSTER=FILE."
         ),
     ] = None,
     registry: RegistryOption = None,
-    fail_on: Annotated[Severity, typer.Option(help="End with 3 from this severity on.")] = Severity.WARNING,
+    fail_on: Annotated[
+        Severity, typer.Option(help="Exit with 3 for findings of this severity or a higher one.")
+    ] = Severity.WARNING,
     as_json: JsonOption = False,
 ) -> None:
-    """Find what differs from the registry: racks, placement, replicas, owners, roles, reserves, quotas.
+    """Find differences from the registry: racks, placement, replicas, owners, roles, reserves, quotas.
 
-    Tables, loaders and subscriptions that the same files declare are held against it too."""
+    Tables, loaders and subscriptions of the same files are checked too."""
     fleet, clients = read_registry(registry, Settings()), read_clients(registry, Settings())
     names = [fleet.declared_name(name) for name in cluster] if cluster else list(fleet.clusters)
     silent: dict[str, str] = {}
@@ -88,7 +90,9 @@ def _loaded(fleet: KafkaFleet, names: list[str], files: list[str]) -> dict[str, 
         if not equals:
             if len(names) != 1:
                 raise DefinitionError(
-                    f"whose snapshot is {file}?", expected="CLUSTER=FILE, or one --cluster", found=file
+                    f"the cluster of snapshot {file} is not given",
+                    expected="CLUSTER=FILE, or one --cluster",
+                    found=file,
                 )
             name, path = names[0], file
         fleet.cluster(name)

@@ -43,9 +43,9 @@ _MOVES_SHOWN = 20
 AUDIT_COLUMNS = ("number", "at_ms", "by", "operation", "before", "after", "why")
 
 BrokerArgument = Annotated[int, typer.Argument(help="Id of the broker.")]
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it stays in the broker's history.")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Reason, stored in the broker's history.")]
 ThrottleOption = Annotated[
-    int, typer.Option("--throttle", min=1, help="Bytes a second that a broker sends and takes at most.")
+    int, typer.Option("--throttle", min=1, help="Maximum bytes per second that a broker sends and receives.")
 ]
 
 
@@ -70,10 +70,13 @@ def open_brokers(
 
 
 def brokers(
-    broker: Annotated[int | None, typer.Argument(help="The changes of this one, instead of all.")] = None,
+    broker: Annotated[
+        int | None,
+        typer.Argument(help="Id of a broker whose history is shown. Default: the state of all brokers."),
+    ] = None,
     note: Annotated[
         bool,
-        typer.Option("--note", help="Record what happened by itself, and go on with what is pending."),
+        typer.Option("--note", help="Record observed changes, and continue pending actions."),
     ] = False,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
@@ -134,13 +137,15 @@ def join(
     reason: ReasonOption,
     host: Annotated[
         str | None,
-        typer.Option("--host", help="The machine; by default the one from which the broker has registered."),
+        typer.Option(
+            "--host", help="Name of the machine. Default: the one from which the broker has registered."
+        ),
     ] = None,
     by: ByOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Record a new machine whose broker is about to join; it serves once it is seen."""
+    """Record a new machine whose broker is about to join. It serves once it is seen."""
     who = operator(Settings(), by)
     with open_brokers(cluster) as opened:
         record = opened.known().get(broker)
@@ -156,7 +161,7 @@ def cordon(
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a broker take no new replicas; what it has stays."""
+    """Stop the placement of new replicas on a broker. Its replicas stay."""
     _one(broker, BrokerEvent.CORDON, by, reason, cluster, as_json)
 
 
@@ -167,7 +172,7 @@ def uncordon(
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a broker take new replicas again."""
+    """Allow the placement of new replicas on a broker again."""
     _one(broker, BrokerEvent.UNCORDON, by, reason, cluster, as_json)
 
 
@@ -175,9 +180,9 @@ def drain(
     broker: BrokerArgument,
     reason: ReasonOption,
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="Stop a drain; the broker stays cordoned.")
+        bool, typer.Option("--cancel", help="Cancel a drain. The broker stays cordoned.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     throttle: ThrottleOption = THROTTLE_BYTES_PER_S,
     registry: RegistryOption = None,
     cluster_name: ClusterNameOption = None,
@@ -208,13 +213,16 @@ def repair(
     broker: BrokerArgument,
     reason: ReasonOption,
     done: Annotated[
-        bool, typer.Option("--done", help="The machine is well again: its broker may be started.")
+        bool, typer.Option("--done", help="The machine is repaired. Its broker may be started.")
     ] = False,
     by: ByOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a broker be stopped and its machine repaired. Refused while writing would end without it."""
+    """Begin the repair of a broker, after which it may be stopped.
+
+    Refused while partitions could not be written without it.
+    """
     event = BrokerEvent.REPAIRED if done else BrokerEvent.REPAIR
     _one(broker, event, by, reason, cluster, as_json)
 
@@ -226,7 +234,7 @@ def retire(
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Give an empty broker's machine back. Refused while it holds a replica."""
+    """Retire an empty broker. Refused while it has a replica."""
     _one(broker, BrokerEvent.RETIRE, by, reason, cluster, as_json)
 
 

@@ -54,10 +54,10 @@ def clients(
     sources: SourcesOption = None,
     endpoint: Annotated[
         list[str] | None,
-        typer.Option(help="A process's page of metrics, http://host:port/metrics; may be repeated."),
+        typer.Option(help="Metrics page of a process, http://host:port/metrics. Repeatable."),
     ] = None,
-    threshold: Annotated[str, typer.Option(help="A 99th percentile above it is slow.")] = "300ms",
-    slow_only: Annotated[bool, typer.Option("--slow", help="Slow ones alone.")] = False,
+    threshold: Annotated[str, typer.Option(help="A 99th percentile above this is slow.")] = "300ms",
+    slow_only: Annotated[bool, typer.Option("--slow", help="Show slow ones only.")] = False,
     snapshot: SnapshotOption = None,
     cluster: SharesOfOption = None,
     every: EveryOption = "5s",

@@ -41,21 +41,26 @@ from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it stays with the request.")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Reason, stored with the request.")]
 
 
 def submit(
     plan: Annotated[Path, typer.Argument(help="File of the plan.")],
     throttle: Annotated[
         int | None,
-        typer.Option(help="Bytes a second that a broker sends and takes at most; 0: no throttle.", min=0),
+        typer.Option(
+            help="Maximum bytes per second that a broker sends and receives. 0: no throttle.", min=0
+        ),
     ] = None,
-    hours: Annotated[str, typer.Option(help="Moves begin only then, UTC, as in 22:00-06:00.")] = "",
+    hours: Annotated[
+        str, typer.Option(help="Hours in which moves may begin, UTC, such as 22:00-06:00.")
+    ] = "",
     undo: Annotated[
-        bool, typer.Option("--undo", help="Undo at the end of the hours what is not done; it begins again.")
+        bool,
+        typer.Option("--undo", help="Undo unfinished moves at the end of the hours. They begin again later."),
     ] = False,
     digest: Annotated[
-        str, typer.Option(help="Digest that was approved: another plan is refused. Its beginning will do.")
+        str, typer.Option(help="Digest that was approved, or its beginning. Another plan is refused.")
     ] = "",
     reason: ReasonOption = "",
     by: ByOption = None,
@@ -64,8 +69,11 @@ def submit(
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a plan carried out. It must have been made of this cluster as it still is, and keep to the
-    placement rules that the registry declares now."""
+    """Submit a plan to the mover.
+
+    The cluster must not have changed since, and the plan has to follow the present placement rules of the
+    registry.
+    """
     loaded = load_plan(plan)
     if digest:
         check_approved(loaded, digest, f"{plan} is not the plan that was approved")
@@ -94,10 +102,8 @@ def submit(
 
 
 def moves(
-    plan_id: Annotated[
-        str, typer.Argument(help="A plan; else the one that is carried out, or the last.")
-    ] = "",
-    audit: Annotated[bool, typer.Option("--audit", help="Who asked for what, instead.")] = False,
+    plan_id: Annotated[str, typer.Argument(help="Id of a plan. Default: the current one, or the last.")] = "",
+    audit: Annotated[bool, typer.Option("--audit", help="Show the audit of requests instead.")] = False,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
@@ -132,7 +138,9 @@ def throttle(
     rate: Annotated[
         int,
         typer.Argument(
-            metavar="BYTES", help="Bytes a second that a broker sends and takes at most; 0: none.", min=0
+            metavar="BYTES",
+            help="Maximum bytes per second that a broker sends and receives. 0: no throttle.",
+            min=0,
         ),
     ],
     reason: ReasonOption = "",
@@ -140,7 +148,7 @@ def throttle(
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Change the throttle of the plan while its moves run; it goes with the plan's end, as the first one."""
+    """Change the throttle of the plan while its moves run. It is removed at the end of the plan."""
     _ask(RequestKind.THROTTLE, cluster, by, reason, as_json=as_json, rate_bytes_per_s=rate or None)
 
 
@@ -150,7 +158,7 @@ def pause(
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Let no further move begin; those that are under way go on."""
+    """Pause the plan: no further move begins. Active moves go on."""
     _ask(RequestKind.PAUSE, cluster, by, reason, as_json=as_json)
 
 
@@ -160,7 +168,7 @@ def resume(
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Let moves begin again."""
+    """Resume the plan: moves begin again."""
     _ask(RequestKind.RESUME, cluster, by, reason, as_json=as_json)
 
 
@@ -168,13 +176,13 @@ def cancel(
     partitions: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC:P]...", help="Partitions of the plan.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="The whole plan.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Cancel the whole plan.")] = False,
     reason: ReasonOption = "",
     by: ByOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Cancel moves: what is not complete is as it was before, disks of one broker too."""
+    """Cancel moves. Incomplete ones are undone, also between disks of one broker."""
     if bool(partitions) == everything:
         raise DefinitionError("name partitions, or say --all", expected="TOPIC:P …, or --all")
     named = tuple(parse_partition(text) for text in partitions or ())

@@ -42,19 +42,21 @@ from rtolap.fleet.snapshot.model import Snapshot
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 SnapshotOption = Annotated[
-    Path | None, typer.Option("--snapshot", help="Plan for this recorded fleet, not the cluster as it is.")
+    Path | None, typer.Option("--snapshot", help="Plan for this saved snapshot instead of the cluster.")
 ]
-OutOption = Annotated[Path | None, typer.Option("--out", help="Keep the plan in this file.")]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Write the plan to this file.")]
 PlotOption = Annotated[
-    Path | None, typer.Option("--plot", help="Draw disks before and after: a name ending in .svg or .png.")
+    Path | None, typer.Option("--plot", help="Draw disks before and after. The name ends in .svg or .png.")
 ]
 LimitOption = Annotated[
-    float, typer.Option("--disk-limit", min=0.01, max=1.0, help="No disk gets more than this share of it.")
+    float, typer.Option("--disk-limit", min=0.01, max=1.0, help="Maximum share of a disk that may be used.")
 ]
 ThrottleOption = Annotated[
-    int, typer.Option("--throttle", min=1, help="Bytes a second and broker, by which time is told.")
+    int, typer.Option("--throttle", min=1, help="Bytes per second and broker, for the estimate of the time.")
 ]
-MovesOption = Annotated[int, typer.Option("--moves", min=0, help="List so many, the largest first.")]
+MovesOption = Annotated[
+    int, typer.Option("--moves", min=0, help="Number of moves to list, the largest first.")
+]
 
 
 LEFT_OUT_EXIT = 3

@@ -35,14 +35,13 @@ COLUMNS = (
 
 def snapshot(
     file: Annotated[
-        Path | None, typer.Option("--save", help="Write it to this file, which plans are made of.")
+        Path | None, typer.Option("--save", help="Write the snapshot to this file, for plans.")
     ] = None,
     sources: SourcesOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Take a snapshot: what is where, how full disks are, what moves, what is written and read, and what
-    could not be read off the cluster."""
+    """Take a snapshot: replicas, disks, running moves, rates, and the facts that could not be read."""
     rates = rate_reader(sources)
     with open_administration(cluster) as administration:
         taken = collect_snapshot(administration, SystemClock(), rates)

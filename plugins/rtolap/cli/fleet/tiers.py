@@ -45,12 +45,15 @@ PARTITION_COLUMNS = (
 
 def tiers(
     topics: Annotated[
-        list[str] | None, typer.Argument(help="Their partitions; by default all tiered topics, in sums.")
+        list[str] | None,
+        typer.Argument(help="Topics whose partitions are shown. Default: sums of all tiered topics."),
     ] = None,
     behind: Annotated[
         int,
         typer.Option(
-            "--behind", min=1, help="So many closed segments of a partition that are not copied are a lag."
+            "--behind",
+            min=1,
+            help="Number of closed segments of a partition, not copied yet, from which it lags.",
         ),
     ] = SEGMENTS_BEHIND,
     sources: SourcesOption = None,

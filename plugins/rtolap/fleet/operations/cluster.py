@@ -154,5 +154,5 @@ def _planner(kind: str, broker: int | None) -> Planner:
     if kind == Kind.DRAIN and broker is not None:
         return DrainPlanner((broker,))
     raise DefinitionError(
-        "what is to be planned?", expected="disks, rack, or drain with a broker", found=kind
+        "the kind of plan is unknown", expected="disks, rack, or drain with a broker", found=kind
     )

@@ -79,7 +79,7 @@ class PlannedDrains:
                     continue  # whoever asked is gone, and no mover takes it any more
                 raise Unavailable(
                     f"no mover has answered request {request.request_id}",
-                    action="is `rtolap fleet serve` running for this cluster?",
+                    action="check that `rtolap fleet serve` runs for this cluster",
                 )
             if not request.answer.code:
                 return request
