@@ -102,13 +102,15 @@ def forced(entries: Iterable[QueueEntry]) -> dict[QueueEntry, Window]:
     }
 
 
-def held(coordinator: CoordinatorClient, entries: Iterable[QueueEntry]) -> dict[QueueEntry, Explanation]:
+def waiting_for_approval(
+    coordinator: CoordinatorClient, entries: Iterable[QueueEntry]
+) -> dict[QueueEntry, Explanation]:
     """Return those of the forced entries whose window may not close even now."""
     explanations: dict[Window, Explanation] = {}
-    held_entries: dict[QueueEntry, Explanation] = {}
+    waiting: dict[QueueEntry, Explanation] = {}
     for entry, window in forced(entries).items():
         if window not in explanations:
             explanations[window] = explain(coordinator, window)
         if not explanations[window].may_close:
-            held_entries[entry] = explanations[window]
-    return held_entries
+            waiting[entry] = explanations[window]
+    return waiting

@@ -105,7 +105,7 @@ def start(job: JobArgument, wait_s: WaitOption = 0.0, as_json: JsonOption = Fals
     """Have the agent of this host run the loader. Failed batches are tried again."""
     with job_access(Settings()) as access:
         access.start(job)
-        _told(access, job, wait_s, lambda status: status.alive, "runs", as_json=as_json)
+        _report(access, job, wait_s, lambda status: status.alive, "runs", as_json=as_json)
 
 
 @app.command()
@@ -113,7 +113,7 @@ def stop(job: JobArgument, wait_s: WaitOption = 60.0, as_json: JsonOption = Fals
     """Stop the loader. It finishes its active batches and loses nothing."""
     with job_access(Settings()) as access:
         access.stop(job, "stopped by command")
-        _told(access, job, wait_s, lambda status: not status.alive, "is stopped", as_json=as_json)
+        _report(access, job, wait_s, lambda status: not status.alive, "is stopped", as_json=as_json)
 
 
 @app.command()
@@ -121,7 +121,7 @@ def pause(job: JobArgument, as_json: JsonOption = False) -> None:
     """Pause reading. The loader's process goes on running."""
     with job_access(Settings()) as access:
         access.jobs.change_state(job, LoadJobEvent.PAUSE, "paused by command")
-        _told(access, job, 0.0, lambda status: True, "is paused", as_json=as_json)
+        _report(access, job, 0.0, lambda status: True, "is paused", as_json=as_json)
 
 
 @app.command()
@@ -129,7 +129,7 @@ def resume(job: JobArgument, as_json: JsonOption = False) -> None:
     """Continue reading after a pause."""
     with job_access(Settings()) as access:
         access.jobs.change_state(job, LoadJobEvent.RESUME, "")
-        _told(access, job, 0.0, lambda status: True, "goes on", as_json=as_json)
+        _report(access, job, 0.0, lambda status: True, "goes on", as_json=as_json)
 
 
 @app.command()
@@ -137,7 +137,7 @@ def restart(job: JobArgument, wait_s: WaitOption = 60.0, as_json: JsonOption = F
     """Stop the loader, and start it again."""
     with job_access(Settings()) as access:
         access.restart(job, "restarted by command", wait_s)
-        _told(access, job, wait_s, lambda status: status.alive, "runs", as_json=as_json)
+        _report(access, job, wait_s, lambda status: status.alive, "runs", as_json=as_json)
 
 
 @app.command()
@@ -175,7 +175,7 @@ def reset(
         if not yes:
             typer.confirm(f"Load {loader.topic} again from {start}? Its rows stay.", abort=True)
         access.define_again(job, start_at, go_on=go_on, abandon=abandon)
-        _told(access, job, 0.0, lambda status: True, f"starts over at {start}", as_json=as_json)
+        _report(access, job, 0.0, lambda status: True, f"starts over at {start}", as_json=as_json)
 
 
 @app.command()
@@ -192,7 +192,7 @@ def settle(
     with job_access(Settings()) as access:
         access.settle(job, batch, loaded=loaded)
         words = f"takes batch {batch} as {'loaded' if loaded else 'not loaded'}"
-        _told(access, job, 0.0, lambda status: True, words, as_json=as_json)
+        _report(access, job, 0.0, lambda status: True, words, as_json=as_json)
 
 
 @app.command()
@@ -223,8 +223,8 @@ def status(
             ],
         )
         for loader in statuses:
-            for trouble in _troubles(loader):
-                console.print(f"{loader.job}: {trouble}", highlight=False, soft_wrap=True, markup=False)
+            for failure in _failures(loader):
+                console.print(f"{loader.job}: {failure}", highlight=False, soft_wrap=True, markup=False)
     _exit_by(statuses)
 
 
@@ -246,7 +246,7 @@ def lag(job: JobArgument, as_json: JsonOption = False) -> None:
     _exit_by((status,))
 
 
-def _troubles(status: LoaderStatus) -> Iterator[str]:
+def _failures(status: LoaderStatus) -> Iterator[str]:
     """Yield the troubles that a row of the table has no space for."""
     if status.reason:
         yield status.reason
@@ -264,7 +264,7 @@ def _troubles(status: LoaderStatus) -> Iterator[str]:
         yield f"partitions: {status.partitions.state}: {status.partitions.last_error}"
 
 
-def _told(
+def _report(
     access: JobAccess,
     job: str,
     wait_s: float,

@@ -152,6 +152,6 @@ def _summary(found: HistoryCacheReport) -> str:
     if found.complete_from_ms is not None:
         since = instant_text(found.complete_from_ms)
         complete = f"all that ends after {since}"
-    held = f"{size_text(found.cached_bytes)} of {size_text(found.bytes_max)}"
-    size = f"{found.cached_files} files, {held} in {found.folder}"
+    cached = f"{size_text(found.cached_bytes)} of {size_text(found.bytes_max)}"
+    size = f"{found.cached_files} files, {cached} in {found.folder}"
     return f"{found.state}: {size}; {complete} is on the disk"

@@ -36,7 +36,7 @@ from rtolap.fleet.operations.drains import PlannedDrains
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import kafka_json, plan_from, plan_json
 from rtolap.fleet.snapshot.collect import collect_snapshot
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.kafka.administration.values import Partition
 from rtolap.object_store.store import open_store
 from rtolap.stack.artifacts import JavaArtifacts
@@ -84,7 +84,7 @@ class CaredFleet:
         cluster = {"cluster": "shop", "cluster_id": self.snapshot().cluster_id, "roles": "combined"}
         return registered(self.opened.registry.folder, rule, **cluster)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> FleetSnapshot:
         return collect_snapshot(self.world.administration, SystemClock())
 
     def findings(self) -> set[tuple[FindingKind, str]]:

@@ -24,7 +24,7 @@ from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.operations.drains import PlannedDrains
 from rtolap.fleet.snapshot.collect import collect_snapshot
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.kafka.administration.values import Partition
 from rtolap.metadata.store import Create
 from rtolap.stack.artifacts import JavaArtifacts
@@ -61,7 +61,7 @@ def test_a_broker_is_drained_repaired_and_serves_again(lived: Brokers, unique_na
     clock, store = SystemClock(), MemoryStore(MemoryEnsemble())
     store.commit([Create(FENCE, b"")])
 
-    def look() -> Snapshot:
+    def look() -> FleetSnapshot:
         return collect_snapshot(world.administration, clock)
 
     cluster_id = look().cluster_id

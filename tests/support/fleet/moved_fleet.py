@@ -23,7 +23,7 @@ from rtolap.fleet.moves.window import PlanMoves
 from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.snapshot.collect import collect_snapshot
-from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, FleetSnapshot
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.kafka.administration.values import ALL_BROKERS, ConfigKind, ConfigResource, Partition
 
@@ -54,7 +54,7 @@ class MovedFleet:
     env: dict[str, str]
     folder: Path
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> FleetSnapshot:
         """As if each log directory were a small disk of its own: here all of them share one."""
         taken = self.whole_snapshot()
         replicas, log_dirs = taken.replicas, taken.log_dirs
@@ -63,9 +63,9 @@ class MovedFleet:
         disks = replace(log_dirs, total_bytes=total, usable_bytes=total - used)
         return replace(taken, log_dirs=disks)
 
-    def whole_snapshot(self) -> Snapshot:
+    def whole_snapshot(self) -> FleetSnapshot:
         """Brokers that have just made a replica may not tell of it yet."""
-        taken: list[Snapshot] = []
+        taken: list[FleetSnapshot] = []
 
         def is_whole() -> bool:
             taken.append(collect_snapshot(self.world.administration, SystemClock()))

@@ -77,7 +77,7 @@ async def task_state(task: WaitingTask) -> str | None:
     return None if state is None else str(getattr(state, "value", state))
 
 
-async def is_asked(ti_id: UUID) -> bool:
+async def has_question(ti_id: UUID) -> bool:
     """Return True if there is a question to a person by that task. Raises Unavailable."""
     try:
         await _ask(f"the question of task {ti_id}", GetHITLDetailResponse(ti_id=ti_id))

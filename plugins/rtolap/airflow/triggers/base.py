@@ -4,6 +4,7 @@
 # (Airflow's trigger classes carry no annotations.)
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -14,6 +15,21 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
+
+LOG_EVERY_S = 60.0
+
+
+class ProgressLog:
+    """Writes the progress of a wait to the task's log, at once and then at most every `LOG_EVERY_S`."""
+
+    def __init__(self, log: Any, last_s: float = -LOG_EVERY_S) -> None:
+        self._log = log
+        self._last_s = last_s
+
+    def info(self, text: str) -> None:
+        if time.monotonic() - self._last_s > LOG_EVERY_S:
+            self._last_s = time.monotonic()
+            self._log.info("%s", text)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

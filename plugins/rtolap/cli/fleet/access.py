@@ -21,7 +21,7 @@ from rtolap.fleet.isolation.registry import (
     registered_cluster,
 )
 from rtolap.fleet.isolation.registry import read_registry as read_declared_fleet
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.metadata.cluster_store import open_cluster_store
@@ -81,7 +81,7 @@ def read_cluster(name: str, paths: list[Path] | None, settings: Settings) -> Reg
 
 
 def find_cluster(
-    snapshot: Snapshot,
+    snapshot: FleetSnapshot,
     kafka_cluster: str | None,
     name: str | None,
     paths: list[Path] | None,

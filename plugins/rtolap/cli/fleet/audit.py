@@ -25,7 +25,7 @@ from rtolap.fleet.isolation.topic_users import CollectedUsers, collect_users
 from rtolap.fleet.isolation.topics import misplaced_topics
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.model.fleet import KafkaFleet
 from rtolap.model.quantities import instant_text
 
@@ -83,8 +83,8 @@ def audit(
         success(f"{', '.join(snapshots)}: as declared")
 
 
-def _loaded(fleet: KafkaFleet, names: list[str], files: list[str]) -> dict[str, Snapshot]:
-    found: dict[str, Snapshot] = {}
+def _loaded(fleet: KafkaFleet, names: list[str], files: list[str]) -> dict[str, FleetSnapshot]:
+    found: dict[str, FleetSnapshot] = {}
     for file in files:
         name, equals, path = file.partition("=")
         if not equals:
@@ -102,12 +102,12 @@ def _loaded(fleet: KafkaFleet, names: list[str], files: list[str]) -> dict[str, 
 
 def _collected(
     fleet: KafkaFleet, names: list[str]
-) -> tuple[dict[str, Snapshot], dict[str, CollectedUsers], dict[str, str]]:
+) -> tuple[dict[str, FleetSnapshot], dict[str, CollectedUsers], dict[str, str]]:
     """Collect snapshots and the users of misplaced topics by cluster, and the reasons for missing snapshots.
 
     A cluster that is away does not hide the problems of others.
     """
-    found: dict[str, Snapshot] = {}
+    found: dict[str, FleetSnapshot] = {}
     users: dict[str, CollectedUsers] = {}
     silent: dict[str, str] = {}
     for name in names:

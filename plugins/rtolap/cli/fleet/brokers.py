@@ -35,7 +35,7 @@ from rtolap.fleet.operations.plans import make_plan
 from rtolap.fleet.planning.drain import DrainPlanner
 from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Plan
 from rtolap.fleet.snapshot.collect import collect_snapshot
-from rtolap.fleet.snapshot.model import BrokerState, Snapshot
+from rtolap.fleet.snapshot.model import BrokerState, FleetSnapshot
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 COLUMNS = ("broker", "host", "rack", "kafka", "state", "replicas", "pending", "since_ms", "by", "why")
@@ -111,7 +111,7 @@ def brokers(
             warn(f"broker {document['broker']}: {document['observed']} is not noted yet: --note does")
 
 
-def broker_document(broker: int, record: BrokerRecord | None, snapshot: Snapshot) -> dict[str, Any]:
+def broker_document(broker: int, record: BrokerRecord | None, snapshot: FleetSnapshot) -> dict[str, Any]:
     ids = snapshot.brokers.ids.tolist()
     row = ids.index(broker) if broker in ids else None
     last = record.last if record else None

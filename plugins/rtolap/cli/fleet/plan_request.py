@@ -38,7 +38,7 @@ from rtolap.fleet.planning.plan_file import kafka_json, save_plan
 from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 SnapshotOption = Annotated[
@@ -107,7 +107,7 @@ class PlanOutput:
     plot: PlotOption = None
     as_json: JsonOption = False
 
-    def read_snapshot(self, cluster: str) -> Snapshot:
+    def read_snapshot(self, cluster: str) -> FleetSnapshot:
         """cluster: where the fleet is not recorded."""
         if self.snapshot is not None:
             return load(self.snapshot)
@@ -170,7 +170,7 @@ class PlacementOptions(PlanOutput):
         registered = read_cluster(name, self.registry, Settings())
         self.plan(planner, self.read_snapshot(registered.kafka_cluster), registered)
 
-    def plan(self, planner: Planner, snapshot: Snapshot, registered: RegisteredCluster | None) -> None:
+    def plan(self, planner: Planner, snapshot: FleetSnapshot, registered: RegisteredCluster | None) -> None:
         plan = make_plan(
             *(planner, snapshot, registered),
             disk_limit=self.disk_limit,

@@ -16,7 +16,7 @@ from rtolap.cli.local.stack import ProgressView
 from rtolap.cli.output import JsonOption, console, error_console, print_json, success, warn
 from rtolap.demo.airflow_api import AirflowApi
 from rtolap.demo.flights import DAYS_MAX, ReplayPlan
-from rtolap.demo.journal import Journal, Outcome, outcome
+from rtolap.demo.journal import DemoOutcome, Journal, outcome
 from rtolap.demo.moments import Moment
 from rtolap.demo.run import Demo, DemoPlan
 from rtolap.demo.screen import Screen, answers_table
@@ -110,7 +110,7 @@ def _what_next(stack: Stack, state: StackState) -> None:
     console.print(f"Stop      rtolap stack down --dir {stack.layout.root}", highlight=False, soft_wrap=True)
 
 
-def report(result: Outcome) -> None:
+def report(result: DemoOutcome) -> None:
     """The answers, and what became of the malformed records, for people."""
     console.print(answers_table(result.answers))
     if result.missing_moments:

@@ -122,16 +122,16 @@ def describe(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOptio
     """Show a subscription: its definition, its state, and the tables that HBase does not ship."""
     with open_source(source_of(cluster)) as source:
         state = states.state(source, name)
-        kept = state.kept
-        warnings = commands.scope_warnings(source, kept.subscription) if kept else []
+        stored = state.kept
+        warnings = commands.scope_warnings(source, stored.subscription) if stored else []
     if as_json:
         print_json({**_document(state), "warnings": warnings})
     else:
         console.print(f"[bold]subscription {state.name}[/bold]  {state.state}", highlight=False)
         rows = [("ports", ", ".join(state.ports) or "none")]
-        if kept is not None:
-            rows += [("cluster id", kept.cluster_id), ("start", instant_text(kept.start_ms))]
-            values = msgspec.to_builtins(kept.subscription)
+        if stored is not None:
+            rows += [("cluster id", stored.cluster_id), ("start", instant_text(stored.start_ms))]
+            values = msgspec.to_builtins(stored.subscription)
             rows += [(key, msgspec.json.encode(value).decode()) for key, value in values.items()]
         if state.delivery is not None:
             values = msgspec.to_builtins(state.delivery)
@@ -187,16 +187,16 @@ def _report(state: SubscriptionState, as_json: bool) -> None:
 
 
 def _document(state: SubscriptionState) -> dict[str, object]:
-    kept = state.kept
+    stored = state.kept
     return {
         "name": state.name,
         "state": state.state,
         "problem": state.problem,
         "ports": state.ports,
-        "cluster_id": None if kept is None else kept.cluster_id,
-        "start_ms": None if kept is None else kept.start_ms,
+        "cluster_id": None if stored is None else stored.cluster_id,
+        "start_ms": None if stored is None else stored.start_ms,
         "delivery": None if state.delivery is None else msgspec.to_builtins(state.delivery),
-        "definition": None if kept is None else msgspec.to_builtins(kept.subscription),
+        "definition": None if stored is None else msgspec.to_builtins(stored.subscription),
     }
 
 

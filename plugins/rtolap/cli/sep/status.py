@@ -131,15 +131,15 @@ def _looks(
 ) -> Iterator[tuple[ReplicationStatus, ReplicationStatus | None]]:
     """Each look, and the oldest that is kept beside it: two in all, or without end."""
     clock = SystemClock()
-    kept: deque[ReplicationStatus] = deque(maxlen=_LOOKS_KEPT)
+    recent: deque[ReplicationStatus] = deque(maxlen=_LOOKS_KEPT)
     begun_s = time.monotonic()
-    while watch or len(kept) < 2:
-        if kept:
+    while watch or len(recent) < 2:
+        if recent:
             time.sleep(max(0.0, begun_s + every_s - time.monotonic()))
             begun_s = time.monotonic()
-        now = collect(sources, clock.now_ms(), only=only, before=kept[-1] if kept else None)
-        yield now, kept[0] if kept else None
-        kept.append(now)
+        now = collect(sources, clock.now_ms(), only=only, before=recent[-1] if recent else None)
+        yield now, recent[0] if recent else None
+        recent.append(now)
 
 
 def _serve(opened: ExitStack, port: int) -> ReplicationMetrics:

@@ -66,7 +66,7 @@ def verify(
             QueryClient(settings.query_url(), token=settings.token(), ca_file=settings.query_ca)
         )
         verifier = _verifier(opened, source, subscription, client)
-        progress = _Progress(as_json)
+        progress = _VerifyProgress(as_json)
         found: list[Difference] = []
         for difference in verifier.differences(_row(from_row), _row(to_row), on_rows=progress.add):
             found.append(difference)
@@ -94,7 +94,7 @@ def verify(
         raise typer.Exit(EXIT_DIFFERENT)
 
 
-class _Progress:
+class _VerifyProgress:
     def __init__(self, quiet: bool) -> None:
         self.rows = 0
         self._shows = not quiet and console.is_terminal

@@ -18,7 +18,12 @@ from rtolap.model.yaml_files import Definitions
 
 @dataclass(frozen=True)
 class DeclaredClient:
-    """what: as in "loader flights". kafka_cluster: the name by which hosts reach its cluster."""
+    """A declared reader or writer of a topic.
+
+    Attributes:
+        what: Kind and name, such as "loader flights".
+        kafka_cluster: Name of the cluster on hosts.
+    """
 
     what: str
     does: Literal["reads", "writes"]

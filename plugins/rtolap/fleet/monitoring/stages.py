@@ -96,9 +96,16 @@ class StageTimes:
 
 @dataclass(frozen=True, eq=False)
 class RequestStages:
-    """brokers: ids; requests: of `RequestType`. The matrices have a column for each `Stage`; counts: of
-    requests, -1 where not known; mean_ms is of all of them since the broker started, percentiles of late
-    ones. Counts of stages differ by the requests that finished while they were read."""
+    """Times of request stages. The matrices have a column for each `Stage`.
+
+    Counts of stages differ by the requests that finished while they were read.
+
+    Attributes:
+        brokers: Ids of brokers.
+        requests: Values of `RequestType`.
+        counts: Number of requests. -1 where not known.
+        mean_ms: Mean of all requests since the broker started. The percentiles are of late ones.
+    """
 
     brokers: Int32s
     requests: Int8s
@@ -152,11 +159,14 @@ def from_times(times: Mapping[tuple[int, RequestType, Stage], StageTimes]) -> Re
 
 @dataclass(frozen=True, eq=False)
 class StageWindow:
-    """Return what happened between two looks, by broker and request type, in the rows of the later one.
+    """The time between two looks, by broker and request type, in the rows of the later look.
 
-    counts: requests, -1 where not known. mean_ms: of exactly those, NaN without any. p99_ms: the histogram's,
-    NaN where no request came, and at most what those requests' mean allows, so that an old p99 does not
-    outlive its requests. histogram_p99_ms: without that bound.
+    Attributes:
+        counts: Number of requests. -1 where not known.
+        mean_ms: Mean of those requests. NaN without any.
+        p99_ms: The histogram's percentile, bounded by what the mean allows, so that an old percentile does
+            not outlive its requests. NaN without requests.
+        histogram_p99_ms: The percentile without that bound.
     """
 
     from_ms: int

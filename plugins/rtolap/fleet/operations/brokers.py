@@ -16,7 +16,7 @@ from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.operations.drains import PlannedDrains
 from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Plan
 from rtolap.fleet.snapshot.collect import collect_snapshot
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.metadata.store import MetadataStore
 
@@ -47,7 +47,7 @@ class BrokerView:
 class OpenedBrokers:
     """A cluster at one moment, and what is recorded of its brokers."""
 
-    snapshot: Snapshot
+    snapshot: FleetSnapshot
     operations: BrokerOperations
 
     def known(self) -> dict[int, BrokerRecord | None]:

@@ -18,10 +18,10 @@ from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
 from rtolap.fleet.planning.refusals import broker_rows
 from rtolap.fleet.planning.transfers import Transfers
-from rtolap.fleet.snapshot.model import Floats, Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot, Floats
 
 
-def plan_add(snapshot: Snapshot, broker_ids: list[int], *, limits: Limits = Limits()) -> Plan:
+def plan_add(snapshot: FleetSnapshot, broker_ids: list[int], *, limits: Limits = Limits()) -> Plan:
     """Raises NotFound for a broker that is not there, ImpossiblePlan where one has no disk that takes
     replicas or nobody has any to give."""
     refuse_missing(snapshot, Kind.ADD)
@@ -79,5 +79,5 @@ class AdditionPlanner:
     moves_replicas: ClassVar = True
     brokers: Sequence[int]
 
-    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
         return plan_add(snapshot, list(self.brokers), limits=limits)

@@ -19,9 +19,16 @@ NEEDED_TIMES = 2  # of what is written: a copy then takes as long as at rest und
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """Columns by copy: the partition's row, the broker that takes it, its bytes, and whether it stays on its
-    broker. By partition: leaders: broker ids; replicas: how many it has before; bytes_in_per_s: what is
-    written to it, NaN where that is not known, which counts as nothing."""
+    """The copies of a plan, in columns by copy and by partition.
+
+    Attributes:
+        partitions: Row of the partition, by copy.
+        to_brokers: Broker that receives the copy.
+        between_disks: The copy stays on its broker.
+        leaders: Broker ids, by partition.
+        replicas: Number of replicas before the plan, by partition.
+        bytes_in_per_s: Bytes written to the partition. NaN where not known, which counts as 0.
+    """
 
     partitions: Int32s
     to_brokers: Int32s
@@ -34,9 +41,15 @@ class Copies:
 
 @dataclass(frozen=True, eq=False)
 class CopyTime:
-    """expected_s: of the broker that has most to do, None where copies would never end. outpaced: rows of the
-    partitions for which the throttle leaves nothing. needed_bytes_per_s: the least throttle that would do for
-    them. written_bytes_per_s: to all partitions that are copied; unknown: of how many it is not known."""
+    """The time that copies take.
+
+    Attributes:
+        expected_s: Time of the busiest broker. None where copies would never end.
+        outpaced: Rows of the partitions for which the throttle leaves nothing.
+        needed_bytes_per_s: Lowest throttle that would do for them.
+        written_bytes_per_s: Bytes written to all copied partitions.
+        unknown: Number of partitions for which that is not known.
+    """
 
     expected_s: int | None
     outpaced: Int64s

@@ -75,7 +75,11 @@ def read_copies(view: TierView, sources: FleetSources, *, timeout_s: float = TIM
         if isinstance(answer, RtolapError):
             missing.append(MissingTier(f"bytes in remote storage at broker {broker}", str(answer)))
             continue
-        rows += [(topic_rows[told.topic], broker, told.values) for told in answer if told.topic in topic_rows]
+        rows += [
+            (topic_rows[reported.topic], broker, reported.values)
+            for reported in answer
+            if reported.topic in topic_rows
+        ]
     rows.sort()
     columns = [np.array([values[at] for _, _, values in rows], np.int64) for at in range(len(_METRICS))]
     copies = CopyReadings(
