@@ -143,9 +143,9 @@ def main() -> None:
         for times, listed in RUNS:
             found = moved_under(brokers, administration, times, listed, arguments.seconds)
             figures.append(found)
-            log_dirs = "no end" if found["seconds"] is None else f"{found['seconds']:.1f} s"
+            duration = "no end" if found["seconds"] is None else f"{found['seconds']:.1f} s"
             print(
-                f"throttle {times} x what is written, {listed:5} listed: {log_dirs},"
+                f"throttle {times} x what is written, {listed:5} listed: {duration},"
                 f" {found['lacking_mb']:.2f} MB lacking",
                 flush=True,
             )

@@ -56,8 +56,8 @@ def fleet_dag(dag_id: str, kind: str, subject: str, doc_md: str | None, *, of_br
 
 
 def repair_dag(dag_id: str, doc_md: str | None) -> DAG:
-    """Return a DAG that lets a broker be stopped, and takes it back when a person says that its machine is
-    well.
+    """Return a DAG that stops a broker for repair, and restores it when a person confirms that its machine is
+    repaired.
     """
     with _dag(dag_id, doc_md, of_broker=True) as dag:
         nothing_moves = NoMovesRunningSensor(task_id="nothing_moves", **_LOOKS)

@@ -27,8 +27,14 @@ from rtolap.cli.output import EXIT_ERROR, console, end_now, errors, warn
 
 @dataclass(frozen=True)
 class Mount:
-    """`module`'s typer application, or one command of it; `adopt`: serve a running local stack by default;
-    `asks`: it cannot do without a cluster."""
+    """The place of a command.
+
+    Attributes:
+        module: Module with the typer application.
+        command: One command of that application. None for all of it.
+        adopt: Serve a running local stack by default.
+        asks: The command cannot do without a cluster.
+    """
 
     module: str
     help: str

@@ -18,7 +18,7 @@ Place = tuple[int, int]  # partition, offset
 
 
 class Refusals(msgspec.Struct, frozen=True):
-    """`by_reason` counts each kept record once, however many receivers reported it."""
+    """Refused records. `by_reason` counts each stored record once, however many receivers reported it."""
 
     sent: int
     by_reason: dict[str, int]

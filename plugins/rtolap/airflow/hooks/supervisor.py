@@ -51,7 +51,7 @@ async def connection(conn_id: str) -> Connection | None:
 
 
 async def loaded_connection(conn_id: str, log: Any) -> Connection | None:
-    """Return `connection`, asked for until Airflow answers. Each failure is in `log`."""
+    """Return `connection`, and repeat the request until Airflow answers. Each failure is logged."""
     while True:
         try:
             return await connection(conn_id)

@@ -34,9 +34,10 @@ class ProgressLog:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FieldTrigger(BaseTrigger):
-    """A trigger whose arguments are its fields: declared once, they are taken, kept and serialized.
+    """A trigger whose arguments are its fields: declared once, stored and serialized.
 
-    Subclasses are dataclasses of the same kind. `task_id` is no name for a field: Airflow sets it."""
+    Subclasses are dataclasses of the same kind. `task_id` is no name for a field: Airflow sets it.
+    """
 
     def __post_init__(self) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""`rtolap fleet audit`: clusters held against the registry.
+"""`rtolap fleet audit`: compares clusters with the registry.
 
-Exit codes: 0 nothing as severe as `--fail-on` was found; 1 an error, or a cluster that could not be looked
-at; 3 something was found.
+Exit codes: 0 no finding as severe as `--fail-on`; 1 an error, or a cluster that could not be read; 3 a
+finding.
 """
 
 from __future__ import annotations

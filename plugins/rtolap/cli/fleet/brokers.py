@@ -58,9 +58,12 @@ def open_brokers(
     registered_of: RegisteredOf | None = None,
     throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S,
 ) -> Iterator[OpenedBrokers]:
-    """`changing`: operations follow, which the cluster's token signs; who only looks needs none.
-    `approved`: the plan of a drain, held against the cluster first. `registered_of`: by default, the cluster
-    that this host's registry declares it as."""
+    """Open the brokers of a cluster.
+
+    `changing`: operations follow, which the cluster's token signs. `approved`: the plan of a drain, which is
+    checked against the cluster first. `registered_of`: returns the registry's cluster of a snapshot. Default:
+    by this host's registry.
+    """
     settings = Settings()
     token = settings.token() if changing else ""
     registered_of = registered_of or HostRegistry(settings.include_dir, cluster).cluster_of

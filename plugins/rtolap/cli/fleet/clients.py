@@ -41,8 +41,12 @@ COLUMNS = ("client", "topic", "broker", "requests", "rtt", "outbuf", "throttle",
 
 
 class Behind(msgspec.Struct, frozen=True):
-    """The cause behind a slow client. stage: of the broker; None where the client can tell itself, and where
-    the broker's own times are good, or not read."""
+    """The cause of a slow client.
+
+    Attributes:
+        stage: Stage at the broker. None where the client itself reports the cause, and where the broker's own
+            times are good or unknown.
+    """
 
     text: str
     stage: str | None = None

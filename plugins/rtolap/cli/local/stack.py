@@ -93,7 +93,7 @@ def _ports(items: list[str]) -> dict[str, int]:
 
 
 def started_ports(state: StackState) -> dict[str, int]:
-    """Return the ports of parts that were started; the others' are kept for them only."""
+    """Return the ports of the parts that were started. Ports of other parts are only reserved."""
     return {
         name: number
         for name, number in state.ports.items()

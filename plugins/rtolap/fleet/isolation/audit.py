@@ -1,4 +1,4 @@
-"""The audit: a registry held against snapshots of its clusters. A pure function."""
+"""The audit: compares a registry with snapshots of its clusters. A pure function."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class CollectedUsers:
 def collect_users(
     administration: FleetAdministration, snapshot: FleetSnapshot, topics: Sequence[str]
 ) -> CollectedUsers:
-    """`topics`: of the snapshot. Nobody is asked where there are none."""
+    """Return the users of these topics of a snapshot. Without topics, no broker is queried."""
     if not topics:
         return CollectedUsers({})
     missing: list[str] = []

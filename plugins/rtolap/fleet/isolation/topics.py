@@ -21,7 +21,7 @@ from rtolap.model.fleet import KafkaFleet, first_matches
 
 
 def misplaced_topics(fleet: KafkaFleet, name: str, topics: Iterable[str]) -> tuple[str, ...]:
-    """Return the topics that somebody owns and the cluster `name` does not take, by name."""
+    """Return the topics, by name, that have an owner and that the cluster `name` does not take."""
     names = sorted(topics)
     owners = first_matches(names, [owner.match for owner in fleet.topics])
     takes = fleet.clusters[name].takes

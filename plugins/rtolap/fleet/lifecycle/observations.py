@@ -73,7 +73,7 @@ def partly_cordoned(broker: int, snapshot: FleetSnapshot) -> bool:
 
 
 def adopted_state(broker: int, snapshot: FleetSnapshot) -> BrokerLife:
-    """Return the state of a broker that nobody recorded yet, as the cluster shows it."""
+    """Return the state of a broker without a record, as the cluster shows it."""
     if broker_state(broker, snapshot) is not BrokerState.ALIVE:
         return BrokerLife.FAILED
     return BrokerLife.CORDONED if cordoned(broker, snapshot) else BrokerLife.SERVING

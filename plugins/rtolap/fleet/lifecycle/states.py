@@ -50,7 +50,7 @@ class BrokerLife(StrEnum):
 
 
 class BrokerEvent(StrEnum):
-    """The operations, which somebody asks for, and behind them what is observed."""
+    """The operations that people request, and the events that are observed."""
 
     ADD = "ADD"
     JOIN = "JOIN"

@@ -96,7 +96,9 @@ def _renamed(path: Path, position: LogPosition) -> BinaryIO | None:
 
 
 def _piece(file: BinaryIO, position: LogPosition, bytes_max: int, *, finished: bool = False) -> LogPiece:
-    """`finished`: nobody writes to it any more, so its last line is whole."""
+    """Return the piece of a log. `finished` means that nothing more is written to it, so that its last line
+    is whole.
+    """
     file.seek(position.offset)
     data = file.read(bytes_max)
     at_end = len(data) < bytes_max

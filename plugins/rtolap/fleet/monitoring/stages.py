@@ -138,7 +138,7 @@ class RequestStages:
 
 
 def from_times(times: Mapping[tuple[int, RequestType, Stage], StageTimes]) -> RequestStages:
-    """Return columns of what sources tell of brokers."""
+    """Return the columns of what sources report about brokers."""
     rows = sorted({(broker, request) for broker, request, _ in times})
     index = {row: number for number, row in enumerate(rows)}
     shape = (len(rows), len(Stage))
@@ -203,6 +203,6 @@ def between(before: RequestStages, before_ms: int, now: RequestStages, now_ms: i
 
 
 def _sums(stages: RequestStages) -> Floats:
-    """Return milliseconds of all requests: whole numbers, of which the histogram tells the quotient."""
+    """Return the milliseconds of all requests: whole numbers, whose quotient the histogram reports."""
     sums: Floats = np.rint(stages.mean_ms * stages.counts)
     return np.where(stages.counts == 0, 0.0, sums)

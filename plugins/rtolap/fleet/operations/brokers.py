@@ -96,8 +96,8 @@ class FleetBrokers:
     """The brokers of one cluster, and operations on them.
 
     Attributes:
-        token: of the cluster of rtolap, which signs requests to the mover; "" for one that only looks.
-        registered_of: tells which cluster of the registry it is.
+        token: Token of the cluster, which signs requests to the mover. Empty where no operation follows.
+        registered_of: Returns the registry's cluster of a snapshot.
     """
 
     administration: FleetAdministration

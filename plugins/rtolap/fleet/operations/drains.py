@@ -22,8 +22,11 @@ from rtolap.kafka.administration.interface import FleetAdministration
 
 
 class PlannedDrains:
-    """Implements `lifecycle.actions.Drains`. `approved`: the plan that somebody has seen and agreed to.
-    `registered_of`: tells which cluster of the registry it is."""
+    """Implements `lifecycle.actions.Drains`.
+
+    `approved` is the plan that a person has approved. `registered_of` returns the registry's cluster of a
+    snapshot.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""The time that copies take under a throttle, while their partitions are written on.
+"""The time that copies take under a throttle while producers write to their partitions.
 
-A throttle bounds what a broker sends and takes of the partitions that move. What producers write to such a
-partition goes through it too: to each replica that is added, and to those that are in sync, which are not
-held back but count. Copies get the rest. Where nothing is left they never end, whatever the time.
+A throttle bounds what a broker sends and receives of the moving partitions. It also covers what producers
+write to such a partition: the writes to each new replica, and those to replicas in sync, which are not
+delayed but count. The copies get the rest. If nothing is left, they never end.
 """
 
 from __future__ import annotations

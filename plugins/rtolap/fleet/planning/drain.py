@@ -79,8 +79,10 @@ def plan_remove_disk(
 
 
 def _on_disk(placement: Placement, broker: int, log_dir: int) -> Int64s:
-    """Return replicas of the directory; of a failed one, which tells nothing, those of its broker that nobody
-    has seen and that are not in sync.
+    """Return the replicas of the directory.
+
+    A failed directory reports none: then they are those of its broker without a known directory and out of
+    sync.
     """
     snapshot = placement.snapshot
     replicas, dirs = snapshot.replicas, snapshot.log_dirs

@@ -23,9 +23,11 @@ def refuse_unmovable(placement: Placement, partitions: Int64s, goal: str) -> Non
 def unmovable(
     placement: Placement, partitions: Int64s, goal: str
 ) -> list[tuple[Int64s, NotYet | IncompleteSnapshot | ImpossiblePlan]]:
-    """Return those of the partitions of which no copy can be planned, by the reason: NotYet where one is
-    being moved already, ImpossiblePlan where nobody leads it, so that nothing can be copied, and
-    IncompleteSnapshot where its size is not known."""
+    """Return partitions that cannot be copied, by the reason.
+
+    The reason is NotYet for a running move, ImpossiblePlan for a missing leader, and IncompleteSnapshot for
+    an unknown size.
+    """
     found: list[tuple[Int64s, NotYet | IncompleteSnapshot | ImpossiblePlan]] = []
     fixed = partitions[placement.fixed[partitions]]
     if fixed.size:

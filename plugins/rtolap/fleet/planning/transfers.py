@@ -32,7 +32,9 @@ class Transfers:
         self.leading_max = int(placement.leading.max(initial=0))
 
     def run(self, sources: Int64s, down_bytes: Int64s, targets: Int64s, up_bytes: Int64s) -> None:
-        """Bring sources down and targets up to so many bytes, as far as rules and whole replicas allow."""
+        """Move bytes from sources to targets down and up to the given numbers, as far as rules and whole
+        replicas allow.
+        """
         after = self.placement.after_bytes()
         total = np.maximum(self.placement.total_bytes, 1)
         order = np.lexsort((sources, -(after[sources] / total[sources])))

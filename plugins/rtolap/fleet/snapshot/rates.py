@@ -99,8 +99,8 @@ def read_rates(
 def divided(
     reported: TopicRates, brokers: Brokers, topics: Topics, partitions: Partitions, replicas: Replicas
 ) -> tuple[Floats, Floats]:
-    """Return bytes a second in and out of every partition; NaN where its leader does not tell, and without
-    one.
+    """Return bytes per second in and out of every partition. NaN without a leader, or where it reports
+    nothing.
     """
     answered = np.isin(brokers.ids, np.array(sorted(reported.answered), np.int32))
     rows = np.flatnonzero(np.append(answered, False)[partitions.leaders])  # UNKNOWN is the last
@@ -138,9 +138,7 @@ def _shares(group: Int64s, sizes: Int64s, known: Flags) -> Floats:
 
 
 def _reported_keys(reported: TopicRates, brokers: Brokers, topics: Topics) -> Int64s:
-    """Return the numbers of the rows that were told; UNKNOWN for a topic or broker that the snapshot has
-    not.
-    """
+    """Return the numbers of the reported rows. UNKNOWN for a topic or broker that is not in the snapshot."""
     topic_rows = {name: row for row, name in enumerate(topics.names)}
     of_topic = np.array([topic_rows.get(name, UNKNOWN) for name in reported.topics], np.int64)
     of_broker = np.searchsorted(brokers.ids, reported.brokers)
@@ -149,7 +147,7 @@ def _reported_keys(reported: TopicRates, brokers: Brokers, topics: Topics) -> In
 
 
 def _rows_of(reported: Int64s, wanted: Int64s) -> Int64s:
-    """Return rows of `told` that have these numbers, and its length where none has."""
+    """Return the rows of `reported` that have these numbers. Its length stands for a missing one."""
     order = np.argsort(reported, kind="stable")
     place = np.searchsorted(reported[order], wanted)
     found = np.append(reported[order], UNKNOWN)[place] == wanted

@@ -1,8 +1,8 @@
-"""The tiers of a running cluster, by what its brokers say.
+"""Reads the tiers of a running cluster from its brokers.
 
-Who is in the cluster, its topics and their configs are needed; what else is not told is `missing`. The four
-offsets of a partition only ever grow, so they are asked for from the smallest to the largest: what happens
-between two questions cannot turn them round.
+The brokers, topics and their configurations are required. Other facts that are not reported are `missing`.
+The four offsets of a partition only grow, so they are read from the smallest to the largest: a change between
+two requests cannot reverse their order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Readings of the copying by brokers' Jolokia agents: one bulk read a broker, all of them at once.
+"""Reads the progress of copying from brokers' Jolokia agents: one bulk read per broker, all of them at once.
 
-Kafka counts by topic, of the partitions that a broker leads; a Prometheus exporter by its usual rules has
-other names, so only agents are asked.
+Kafka counts by topic, over the partitions that a broker leads. A Prometheus exporter with its usual rules has
+other names, so only agents are queried.
 """
 
 from __future__ import annotations

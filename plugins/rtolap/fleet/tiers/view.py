@@ -128,7 +128,7 @@ NO_READINGS = CopyReadings(_NO_ROWS, _NO_ROWS, _NO_COUNTS, _NO_COUNTS, _NO_COUNT
 
 @dataclass(frozen=True)
 class MissingTier:
-    """A fact that was not told, and why."""
+    """A fact that was not reported, and why."""
 
     fact: str
     reason: str
