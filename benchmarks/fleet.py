@@ -58,7 +58,7 @@ from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import plan_json
 from rtolap.fleet.planning.rules import check_applies
 from rtolap.fleet.snapshot.file import load, save
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.fleet.snapshot.rates import TopicRates, divided
 
 from benchmarks import catch_up
@@ -74,7 +74,7 @@ BACKLOG, LIVE_S = 400_000, 5.0
 ONE_BROKER, SLOW_BROKER = "one broker", "one of two slow"
 DIVIDE = "rates"
 PARTS = ("plans", "growth", "rates", "window", "catch-up")
-PLANNERS: dict[str, Callable[[Snapshot], Plan]] = {
+PLANNERS: dict[str, Callable[[FleetSnapshot], Plan]] = {
     "disks": plan_disks,
     "drain": lambda fleet: plan_drain(fleet, [17]),
     "add": lambda fleet: plan_add(fleet, fleet.brokers.ids[-NEW_BROKERS:].tolist()),
@@ -130,7 +130,7 @@ def divide_recorded(path: Path) -> dict[str, Any]:
     keys, rows = np.unique(
         partitions.leaders.astype(np.int64) * topics + partitions.topics, return_inverse=True
     )
-    told = TopicRates(
+    rates = TopicRates(
         fleet.brokers.ids[keys // topics],
         tuple(fleet.topics.names[topic] for topic in (keys % topics).tolist()),
         np.bincount(rows, partitions.bytes_in_per_s).astype(np.float64),
@@ -139,7 +139,7 @@ def divide_recorded(path: Path) -> dict[str, Any]:
         {},
     )
     before_kb, started_s = _peak_kb(), time.process_time()
-    into, _ = divided(told, fleet.brokers, fleet.topics, partitions, fleet.replicas)
+    into, _ = divided(rates, fleet.brokers, fleet.topics, partitions, fleet.replicas)
     done_s = time.process_time()
     assert np.isclose(into.sum(), partitions.bytes_in_per_s.sum())
     return {

@@ -39,14 +39,13 @@ import httpx
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import psutil
 from confluent_kafka import Producer
-from rtolap.cubes.format.fragment import SUFFIX as FRAGMENT_SUFFIX
 from rtolap.model.cube import Schema
 
 from benchmarks import events, sampled
 from benchmarks.answer_transport import switched
 from benchmarks.command_line import new_parser
+from benchmarks.process_figures import CpuWatch, memory_mb, written_since
 from benchmarks.servers import create_topic, fill, kafka, zookeeper
 from tests.support.cubes.services import Services, wait_for
 
@@ -56,7 +55,6 @@ BASE_EVENTS = 200_000  # sent over and over
 SLICE_S = 0.01
 WARM_UP_S = 3.0
 IDLE_ROUNDS = 200
-CPU_NOTED_S = 0.25
 SETTLE_S = 5.0
 P50_MS_MAX, P99_MS_MAX = 100.0, 500.0
 PEER_P50_MS, PEER_P99_MS = 30.0, 72.0  # the best peer measured on such a machine, at 106 k events/s
@@ -211,75 +209,6 @@ def answering(asker: Asker) -> bool:
     except httpx.HTTPError:  # the cluster starts; what does not pass ends in the time-out of the wait
         return False
     return True
-
-
-def service_process(word: str) -> psutil.Process:
-    """The service of ours whose command line says `word serve`."""
-    return next(
-        child for child in psutil.Process().children() if f"{word} serve" in " ".join(child.cmdline())
-    )
-
-
-def cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
-class CpuWatch:
-    """Notes, again and again until `stop`, the processor time that services have used."""
-
-    def __init__(self, words: tuple[str, ...]) -> None:
-        self._processes = {word: service_process(word) for word in words}
-        self._at_ns: list[int] = []
-        self._used_s: dict[str, list[float]] = {word: [] for word in words}
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-        self._note()
-
-    def share(self, word: str, from_ns: int, until_ns: int) -> float:
-        """Seconds of one processor for each second between these times, of `time.monotonic_ns`."""
-        first, last = np.interp([from_ns, until_ns], self._at_ns, self._used_s[word])
-        return float((last - first) / ((until_ns - from_ns) / 1e9))
-
-    def _run(self) -> None:
-        while not self._stopping.wait(CPU_NOTED_S):
-            self._note()
-
-    def _note(self) -> None:
-        self._at_ns.append(time.monotonic_ns())
-        for word, process in self._processes.items():
-            self._used_s[word].append(cpu_s(process))
-
-
-def memory_mb(word: str) -> dict[str, float]:
-    """The memory of a service: resident, of that its own and that of mapped files, and the peak."""
-    process = Path("/proc") / str(service_process(word).pid)
-    lines = ((process / "smaps_rollup").read_text() + (process / "status").read_text()).splitlines()
-    kb = {line.split()[0].rstrip(":"): int(line.split()[1]) for line in lines if line.endswith(" kB")}
-    own = kb["Anonymous"]
-    figures = {"held": kb["Rss"], "own": own, "mapped": kb["Rss"] - own, "peak": kb["VmHWM"]}
-    return {f"{word}_{name}_mb": figure / 1024 for name, figure in figures.items()}
-
-
-def written_since(folder: Path, started_ns: int) -> dict[str, float]:
-    """Return how many files of fragments, and of uploaded segments, were written since and are still
-    there."""
-    fragments = uploaded = 0
-    for path in folder.rglob("*"):
-        try:
-            is_new = path.is_file() and path.stat().st_mtime_ns >= started_ns
-        except FileNotFoundError:  # merges replace files all the time
-            continue
-        if not is_new:
-            continue
-        uploaded += path.is_relative_to(folder / "store")
-        fragments += path.suffix == FRAGMENT_SUFFIX
-    return {"fragments_written": fragments, "files_uploaded": uploaded}
 
 
 def ask_others(asker: Asker, stopping: threading.Event, rest_s: float) -> None:

@@ -120,10 +120,10 @@ def moved_under(
 
 def lacking_bytes(administration: KafkaAdministration, partition: Partition) -> int:
     """Return what the copy lacks of the leader's replica."""
-    told = administration.describe_log_dirs([BEFORE[0], AFTER[-1]], [partition])
+    log_dirs = administration.describe_log_dirs([BEFORE[0], AFTER[-1]], [partition])
     sizes = {
         broker: sum(replica.size_bytes for log_dir in of_broker.log_dirs for replica in log_dir.replicas)
-        for broker, of_broker in told.items()
+        for broker, of_broker in log_dirs.items()
     }
     return max(0, sizes[BEFORE[0]] - sizes[AFTER[-1]])
 
@@ -143,9 +143,9 @@ def main() -> None:
         for times, listed in RUNS:
             found = moved_under(brokers, administration, times, listed, arguments.seconds)
             figures.append(found)
-            told = "no end" if found["seconds"] is None else f"{found['seconds']:.1f} s"
+            duration = "no end" if found["seconds"] is None else f"{found['seconds']:.1f} s"
             print(
-                f"throttle {times} x what is written, {listed:5} listed: {told},"
+                f"throttle {times} x what is written, {listed:5} listed: {duration},"
                 f" {found['lacking_mb']:.2f} MB lacking",
                 flush=True,
             )

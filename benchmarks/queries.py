@@ -54,11 +54,10 @@ from benchmarks.freshness import (
     TOPIC,
     Asker,
     answering,
-    cpu_s,
     declare,
     preloaded,
-    service_process,
 )
+from benchmarks.process_figures import cpu_s, service_process
 from benchmarks.servers import create_topic, fill, kafka, zookeeper
 from tests.support.cubes.services import TOKEN, Services, wait_for
 

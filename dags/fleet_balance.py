@@ -14,5 +14,5 @@ rack_repair = fleet_dag(
     "rtolap_fleet_rack_repair", "rack", "Move replicas apart, to racks of their own?", __doc__
 )
 drain = fleet_dag(
-    "rtolap_fleet_drain", "drain", "Move everything away from a broker?", __doc__, of_broker=True
+    "rtolap_fleet_drain", "drain", "Move all replicas away from a broker?", __doc__, of_broker=True
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rtolap.airflow.operators import build_batch as batch
-from rtolap.airflow.operators.build_batch import Build, Outcome
+from rtolap.airflow.operators.build_batch import Build, BuildOutcome
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.coordinator.messages import QueueEntry, SegmentInfo
 
@@ -62,4 +62,4 @@ def test_the_log_says_what_was_built() -> None:
         'rtolap-progress: {"event":"verified","build_id":"b3"}\n'
         'rtolap-progress: {"event":"bui'
     )
-    assert batch.outcomes(log) == {"b1": Outcome(built=True), "b2": Outcome(error="no disk")}
+    assert batch.outcomes(log) == {"b1": BuildOutcome(built=True), "b2": BuildOutcome(error="no disk")}

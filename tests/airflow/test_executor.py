@@ -10,7 +10,7 @@ import pytest
 from airflow.executors.local_executor import LocalExecutor
 from airflow.models.taskinstancekey import TaskInstanceKey
 from airflow.utils.state import TaskInstanceState
-from rtolap.airflow.executor import HELD_S_MAX, OrderedLocalExecutor
+from rtolap.airflow.executor import IN_FLIGHT_S_MAX, OrderedLocalExecutor
 
 FIRST = TaskInstanceKey("d", "t", "r", 1, -1)
 OTHER = TaskInstanceKey("d", "other", "r", 1, -1)
@@ -65,9 +65,9 @@ def test_an_end_that_is_never_told_is_not_waited_for_without_end(
     executor = OrderedLocalExecutor()
     queue(executor, FIRST)
     queue(executor, FIRST)
-    now_s = HELD_S_MAX - 1
+    now_s = IN_FLIGHT_S_MAX - 1
     executor.trigger_tasks(4)
     assert started == [FIRST]
-    now_s = HELD_S_MAX
+    now_s = IN_FLIGHT_S_MAX
     executor.trigger_tasks(4)
     assert started == [FIRST, FIRST]

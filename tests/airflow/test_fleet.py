@@ -34,8 +34,8 @@ from rtolap.airflow.triggers.fleet import FleetTrigger
 from rtolap.base.errors import NotYet, PlanChanged, Refused, Unauthorized, Unavailable
 from rtolap.fleet.isolation.registry import HostRegistry
 from rtolap.fleet.lifecycle.states import BrokerLife
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.requests import RequestKind
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.operations.cluster import OpenedFleet
 from rtolap.fleet.snapshot.rates import TopicRates
@@ -144,7 +144,7 @@ def test_a_plan_knows_what_is_written_meanwhile_where_the_host_reads_the_brokers
 def test_without_somebodys_approval_nothing_is_submitted(lives: BrokerLives, answer: Any) -> None:
     with pytest.raises(AirflowFailException, match="nobody has approved"):
         submitted(planned(), answer)
-    assert KeptFleet(lives.store, CLUSTER_ID).requests() == ()
+    assert FleetStore(lives.store, CLUSTER_ID).requests() == ()
 
 
 def test_an_approved_drain_cordons_moves_once_and_ends(lives: BrokerLives) -> None:
@@ -167,7 +167,7 @@ def test_an_approved_drain_cordons_moves_once_and_ends(lives: BrokerLives) -> No
     assert looked(watch).result == {"done": 4}
     assert looked(NoMovesRunningSensor(task_id="none")).done
     assert looked(NoUnderReplicatedPartitionSensor(task_id="sync")).done
-    submits = [each for each in KeptFleet(lives.store, CLUSTER_ID).requests() if each.plan_id == plan_id]
+    submits = [each for each in FleetStore(lives.store, CLUSTER_ID).requests() if each.plan_id == plan_id]
     assert [each.by for each in submits] == ["ann"]
 
 
@@ -181,7 +181,7 @@ def test_a_plan_that_somebody_changed_or_that_is_outdated_is_refused(lives: Brok
     lives.finish_moves()
     with pytest.raises(AirflowFailException, match="no longer what the plan was made of"):
         submitted(plan)
-    assert KeptFleet(lives.store, CLUSTER_ID).requests() == ()
+    assert FleetStore(lives.store, CLUSTER_ID).requests() == ()
 
 
 @pytest.mark.parametrize("kind", ["rack", "drain"])
@@ -193,7 +193,7 @@ def test_a_plan_for_another_cluster_than_the_connection_names_is_refused(
     with pytest.raises(AirflowFailException, match="made for another cluster"):
         submitted(plan)
     for cluster_id in (CLUSTER_ID, "another"):
-        assert KeptFleet(lives.store, cluster_id).requests() == ()
+        assert FleetStore(lives.store, cluster_id).requests() == ()
 
 
 def test_a_replica_that_is_out_of_sync_is_waited_for(lives: BrokerLives) -> None:
@@ -209,13 +209,13 @@ def test_a_plan_that_was_cancelled_fails_its_run(lives: BrokerLives) -> None:
         plan_id = submitted(planned())
         watch = PlanEndedSensor(task_id="watch", plan_id=plan_id)
         assert not looked(watch).done
-        requests = MoverRequests(KeptFleet(lives.store, CLUSTER_ID), lives.clock, TOKEN, "bob")
+        requests = MoverRequests(FleetStore(lives.store, CLUSTER_ID), lives.clock, TOKEN, "bob")
         requests.ask(RequestKind.CANCEL, plan_id=plan_id)
 
         def ended() -> bool:
             lives.kafka.settle()
             lives.clock.advance_ms(1000)
-            return KeptFleet(lives.store, CLUSTER_ID).current() is None
+            return FleetStore(lives.store, CLUSTER_ID).current() is None
 
         until(ended, "the plan has ended", poll_s=0.01)
     assert "has ended with" in str(looked(watch).failed)

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import uvicorn
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, TaskDeferred
-from rtolap.airflow.completeness import CaughtUp, TableProgress, behind, complete_until_ms
+from rtolap.airflow.completeness import CaughtUp, LoadedTableProgress, behind, complete_until_ms
 from rtolap.airflow.declared import LOADERS, Completeness, RunningLoader, loader_labels
 from rtolap.airflow.hooks.kafka import KafkaClusterHook
 from rtolap.airflow.hooks.rtolap import RtolapHook
@@ -349,7 +349,7 @@ def test_a_loader_that_does_not_run_is_waited_for_and_an_unknown_one_is_named(ag
 
 @pytest.mark.parametrize("asked", [{}, {"until": "2026-01-01", "offsets": {0: 1}}, {"offsets": {"a": 1}}])
 def test_up_to_what_must_be_said(asked: dict[str, Any], loader: Loader) -> None:
-    with pytest.raises(AirflowFailException, match="loaded up to what"):
+    with pytest.raises(AirflowFailException, match="the end of the wait is not given"):
         LoadedSensor(task_id="t", loader=NAME, **asked).execute({})
 
 
@@ -402,7 +402,7 @@ def test_complete_is_what_the_watermark_has_passed_by_the_lateness_or_a_person_h
 
 
 def test_a_partition_is_announced_once_and_when_its_rows_are_loaded() -> None:
-    progress = TableProgress()
+    progress = LoadedTableProgress()
 
     def look(loaded: int, end: int, until_ms: int | None) -> list[str]:
         found = progress.observe(status({0: loaded}, {0: end}), "day", until_ms)

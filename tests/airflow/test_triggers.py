@@ -452,7 +452,7 @@ def test_a_question_that_is_not_answered_in_time_is_given_up(monkeypatch: pytest
     for question in (
         supervisor.task_state(task),
         supervisor.connection("x"),
-        supervisor.is_asked(UUID(int=7)),
+        supervisor.has_question(UUID(int=7)),
     ):
         with pytest.raises(Unavailable, match=r"within 0\.05 s"):
             asyncio.run(question)

@@ -193,9 +193,9 @@ def test_a_segment_waits_for_its_allowed_lateness_but_not_after_an_approval(
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ({"application": "logs"}, "which window"),
-        ({"cube": "hourly"}, "which window"),
-        ({"application": "logs", "window_end": END, "cube": "hourly"}, "which window"),
+        ({"application": "logs"}, "the window is not given"),
+        ({"cube": "hourly"}, "the window is not given"),
+        ({"application": "logs", "window_end": END, "cube": "hourly"}, "the window is not given"),
         ({"application": "logs", "window_end": "tomorrow"}, "not an instant"),
         ({"cube": "plain", "segment": SEGMENT}, "closes by no application"),
         ({"cube": "hourly", "segment": "s1"}, "not a segment name"),

@@ -91,7 +91,7 @@ def test_a_window_that_waits_is_explained_and_let_go_with_a_record(reported: Clu
     [approval] = reported.client.application(NAME).approvals
     assert (approval.by, approval.reason) == ("ann", "c is gone")
     assert "approved by ann" in run(watermark, "explain", NAME, end).stdout
-    assert "were let go" in run(watermark, "show", NAME).stdout
+    assert "were approved" in run(watermark, "show", NAME).stdout
 
 
 def test_an_application_is_described_and_dropped(reported: Cluster) -> None:

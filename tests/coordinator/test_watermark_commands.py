@@ -226,7 +226,7 @@ def test_hosts_of_a_source_without_a_list_are_none(logs: Cluster) -> None:
 
 
 def test_hosts_that_are_gone_leave_by_command(own_logs: Cluster) -> None:
-    refused(DefinitionError, "remove", "logs", "host-b", "--yes", match="which source")
+    refused(DefinitionError, "remove", "logs", "host-b", "--yes", match="source is not given|which source")
     web = ("--level", "web")
     refused(NotFound, "remove", "logs", "host-x", *web, "--yes", match="host-x")
     run("remove", "logs", "host-b", *web, code=1, answer="n\n")

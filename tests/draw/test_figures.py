@@ -37,7 +37,7 @@ def test_the_picture_names_levels_holders_and_who_let_a_window_go(lag: bool) -> 
     assert "web-17" in said  # beside its line
     assert UNIT in said
     assert "held by c (never seen), web-17 (5m1s)" in said
-    assert "let go by ann" in said
+    assert "approved by ann" in said
     assert any(re.fullmatch(r"\d+ windows could close, \d+s after their end .*", line) for line in said)
     assert ("behind the clock" in said) == lag
 

@@ -38,7 +38,7 @@ class Processors(msgspec.Struct, frozen=True):
 
 
 def host_processors(system: Path = SYSTEM) -> Processors:
-    """Return the processors of this host, as Linux tells them."""
+    """Return the processors of this host, as Linux reports them."""
     usable = frozenset(os.sched_getaffinity(0))
     cores = {}
     for cpu in usable:

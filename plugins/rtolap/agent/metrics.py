@@ -26,7 +26,7 @@ class AgentMetrics:
         self._kinds: set[str] = set()
 
     def follow(self, processes: Callable[[], Iterable[ProcessRecord]]) -> None:
-        """`processes` is asked at each scrape, from any thread, and answers from memory."""
+        """Read `processes` at each scrape, from any thread. It answers from memory."""
 
         def sample() -> Iterator[Family]:
             states: Counter[tuple[str, str]] = Counter()

@@ -12,15 +12,16 @@ from rtolap.base.errors import DefinitionError
 
 
 class Host(msgspec.Struct, frozen=True):
-    """The parts of this host that a request may touch: the agent's own settings, never the caller's.
+    """The parts of this host that a request may use: the agent's own settings, never the caller's.
 
-    jobs_dir       Spark jobs that may run
-    data_dir       receivers keep their data below it
-    object_store   the one whose segments are built
-    spark_master   where builds run, beside `local`
-    spark_host     address of this host at which drivers of Spark listen and are called back; empty: as the
-                   host's spark-defaults.conf says
-    fleet_sources  the file of sources of brokers' metrics; None where the host declares none
+    Attributes:
+        jobs_dir: Folder of the Spark jobs that may run.
+        data_dir: Folder below which receivers store their data.
+        object_store: URI of the store whose segments are built.
+        spark_master: Master on which builds run, besides `local`.
+        spark_host: Address of this host at which Spark drivers listen and are called back. Empty: as the
+            host's spark-defaults.conf says.
+        fleet_sources: File of the sources of brokers' metrics. None where the host declares none.
     """
 
     jobs_dir: Path

@@ -191,10 +191,10 @@ class Processes:
                 return
         except FileNotFoundError:
             return
-        kept = self.log_bytes(key, generation, LOG_FILE_BYTES_MAX // 2)
+        tail = self.log_bytes(key, generation, LOG_FILE_BYTES_MAX // 2)
         with path.open("r+b") as log:
             log.truncate(0)
-            log.write(b"[older lines were dropped]\n" + kept)
+            log.write(b"[older lines were dropped]\n" + tail)
 
     def remove_files(self, key: str, generation: int) -> None:
         self.log_path(key, generation).unlink(missing_ok=True)

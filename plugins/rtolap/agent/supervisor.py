@@ -118,7 +118,9 @@ class Supervisor:
             return self._status(await self._life.stop(record, "stopped by request"))
 
     async def acknowledge(self, key: str, generation: int) -> ProcessStatus:
-        """The caller has read the result; only the generation (and the log, for people) is kept."""
+        """Note that the caller has read the result. Only the generation, and the log for people, are
+        retained.
+        """
         async with self._locks[key]:
             record = self._ledger.owned(key, generation, "acknowledge")
             if record.state not in FINAL:

@@ -64,7 +64,7 @@ def behind(status: LoaderStatus, ends: Mapping[int, int]) -> dict[int, int]:
     }
 
 
-class TableProgress:
+class LoadedTableProgress:
     """The progress of one table, between two looks. Pure but for what it remembers."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow.executors.workloads import ExecutorWorkload
     from airflow.executors.workloads.types import WorkloadKey, WorkloadState
 
-HELD_S_MAX = 120.0  # the end of an execution whose worker was killed is never told
+IN_FLIGHT_S_MAX = 120.0  # Airflow never reports the end of an execution whose worker was killed
 
 
 class OrderedLocalExecutor(LocalExecutor):
@@ -28,7 +28,7 @@ class OrderedLocalExecutor(LocalExecutor):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._executing: set[WorkloadKey] = set()
-        self._held_since_s: dict[WorkloadKey, float] = {}
+        self._waiting_since_s: dict[WorkloadKey, float] = {}
 
     def _process_workloads(self, workload_list: Sequence[ExecutorWorkload]) -> None:
         ready = [workload for workload in workload_list if self._may_start(workload.key)]
@@ -43,12 +43,12 @@ class OrderedLocalExecutor(LocalExecutor):
 
     def _may_start(self, key: WorkloadKey) -> bool:
         if key not in self._executing:
-            self._held_since_s.pop(key, None)
+            self._waiting_since_s.pop(key, None)
             return True
         now_s = time.monotonic()
-        held_s = now_s - self._held_since_s.setdefault(key, now_s)
-        if held_s < HELD_S_MAX:
+        waited_s = now_s - self._waiting_since_s.setdefault(key, now_s)
+        if waited_s < IN_FLIGHT_S_MAX:
             return False
-        self.log.warning("the end of %s was not told within %d s, so it is started again", key, held_s)
-        del self._held_since_s[key]
+        self.log.warning("the end of %s was not reported within %d s, so it is started again", key, waited_s)
+        del self._waiting_since_s[key]
         return True

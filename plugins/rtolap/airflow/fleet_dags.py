@@ -56,8 +56,8 @@ def fleet_dag(dag_id: str, kind: str, subject: str, doc_md: str | None, *, of_br
 
 
 def repair_dag(dag_id: str, doc_md: str | None) -> DAG:
-    """Return a DAG that lets a broker be stopped, and takes it back when a person says that its machine is
-    well.
+    """Return a DAG that stops a broker for repair, and restores it when a person confirms that its machine is
+    repaired.
     """
     with _dag(dag_id, doc_md, of_broker=True) as dag:
         nothing_moves = NoMovesRunningSensor(task_id="nothing_moves", **_LOOKS)
@@ -72,7 +72,7 @@ def repair_dag(dag_id: str, doc_md: str | None) -> DAG:
         )
         well_again = ApprovalOperator(
             task_id="well_again",
-            subject="Is the machine well again?",
+            subject="Is the machine repaired?",
             body="Broker {{ params.broker }} may be stopped now. Approve when it may serve, then start it.",
         )
         repaired = BrokerOperationOperator(
@@ -88,7 +88,7 @@ def retire_dag(dag_id: str, doc_md: str | None) -> DAG:
     """Return a DAG that empties a broker, retires it, and ends when the cluster has forgotten it."""
     with _dag(dag_id, doc_md, of_broker=True, throttle_bytes_per_s=_THROTTLE) as dag:
         nothing_moves = NoMovesRunningSensor(task_id="nothing_moves", **_LOOKS)
-        subject = "Move everything away from a broker, and retire it?"
+        subject = "Move all replicas away from a broker, and retire it?"
         plan, approve, submit, watch = _moved("drain", subject, of_broker=True, may_be_empty=True)
         empty = BrokerMayRetireSensor(task_id="empty", broker=_BROKER, **_LOOKS)
         again = NoUnderReplicatedPartitionSensor(task_id="in_sync_again", **_LOOKS)

@@ -39,5 +39,5 @@ class WindowLink(BaseOperatorLink):
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         names = ("application", "window_end", "lateness_ms", "cube", "segment")
-        asked = {name: str(value) for name in names if (value := getattr(operator, name, None)) is not None}
-        return f"{_base()}/dags/{quote(ti_key.dag_id, safe='')}/window?{urlencode(asked)}"
+        named = {name: str(value) for name in names if (value := getattr(operator, name, None)) is not None}
+        return f"{_base()}/dags/{quote(ti_key.dag_id, safe='')}/window?{urlencode(named)}"

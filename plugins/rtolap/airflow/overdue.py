@@ -1,4 +1,4 @@
-"""Windows that a person is asked about: those that hold a cube's segments, or their builds, for too long."""
+"""Windows that need a person's approval: they delay a cube's segments, or their builds, for too long."""
 
 from __future__ import annotations
 
@@ -102,13 +102,15 @@ def forced(entries: Iterable[QueueEntry]) -> dict[QueueEntry, Window]:
     }
 
 
-def held(coordinator: CoordinatorClient, entries: Iterable[QueueEntry]) -> dict[QueueEntry, Explanation]:
-    """Return those of the forced entries whose window may not close even now."""
+def waiting_for_approval(
+    coordinator: CoordinatorClient, entries: Iterable[QueueEntry]
+) -> dict[QueueEntry, Explanation]:
+    """Return the forced entries whose window may not close even now, each with the explanation."""
     explanations: dict[Window, Explanation] = {}
-    held_entries: dict[QueueEntry, Explanation] = {}
+    waiting: dict[QueueEntry, Explanation] = {}
     for entry, window in forced(entries).items():
         if window not in explanations:
             explanations[window] = explain(coordinator, window)
         if not explanations[window].may_close:
-            held_entries[entry] = explanations[window]
-    return held_entries
+            waiting[entry] = explanations[window]
+    return waiting

@@ -49,13 +49,13 @@ class Window(NamedTuple):
         """Return what holds for this window: `explanation` is of `due_ms`, people may have approved it."""
         if explanation.may_close or approved_until_ms is None or approved_until_ms < self.end_ms:
             return explanation.model_copy(update={"window_end_ms": self.end_ms})
-        let_go = f"let go up to {iso(approved_until_ms)}"
+        approval = f"approved up to {iso(approved_until_ms)}"
         return explanation.model_copy(
             update={
                 "window_end_ms": self.end_ms,
                 "may_close": True,
                 "approved": True,
-                "reasons": (let_go, *explanation.reasons),
+                "reasons": (approval, *explanation.reasons),
             }
         )
 
@@ -95,7 +95,7 @@ def named_window(
         return Window(application, instant_ms(window_end), int(lateness_ms))
     if cube is None or segment is None or application is not None or window_end is not None:
         raise DefinitionError(
-            "which window?",
+            "the window is not given",
             expected="application and window_end, or cube and segment",
             found=f"{application=}, {window_end=}, {cube=}, {segment=}",
         )

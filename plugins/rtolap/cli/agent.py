@@ -35,7 +35,7 @@ def serve(
         bool, typer.Option("--stop-on-exit", help="Stop all processes when the agent ends.")
     ] = False,
 ) -> None:
-    """Run the agent until SIGTERM; its processes live on unless --stop-on-exit."""
+    """Run the agent until SIGTERM. Its processes go on unless --stop-on-exit is given."""
     settings = service_settings()
     server.run(
         server.serve(
@@ -76,7 +76,7 @@ def list_processes(as_json: JsonOption = False) -> None:
 def show_log(
     key: str,
     bytes_max: Annotated[
-        int, typer.Option("--bytes", min=1, max=1 << 20, help="So many bytes from its end.")
+        int, typer.Option("--bytes", min=1, max=1 << 20, help="Number of bytes from its end.")
     ] = 65_536,
 ) -> None:
     """Print the end of a process's log."""
@@ -86,7 +86,7 @@ def show_log(
 
 @app.command("stop")
 def stop_process(key: str) -> None:
-    """Stop a process; Airflow starts it again if its task has retries left."""
+    """Stop a process. Airflow starts it again if its task has retries left."""
     with _client(Settings()) as client:
         status = client.stop(key, client.get(key).generation)
     success(f"{status.key} generation {status.generation}: {status.state} ({status.reason})")
@@ -108,7 +108,7 @@ def sleep(
     seconds: Annotated[float, typer.Option(min=0, help="Seconds to sleep.")] = 3600.0,
     exit_code: Annotated[int, typer.Option(min=0, max=125, help="Exit code at the end.")] = 0,
 ) -> None:
-    """Do nothing for a while: tries out an agent, a lease or a DAG without any load."""
+    """Sleep for a while. It tries out an agent, a lease or a DAG without load."""
     typer.echo(f"sleeping for {seconds:g} s, then exit code {exit_code}")
     time.sleep(seconds)
     raise typer.Exit(exit_code)

@@ -59,7 +59,7 @@ def apply(
     file: Annotated[Path, typer.Argument(help="A file in the format of airflow_settings.yaml.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Create or replace what the file names; leave everything else as it is."""
+    """Create or replace the entries of the file. Everything else stays as it is."""
     settings = read_settings(file)
     import_into(settings, run_airflow)
     names = {
@@ -76,7 +76,7 @@ def apply(
 
 @app.command("dags-folder")
 def dags_folder() -> None:
-    """Print the folder of rtolap's DAGs, for a DAG bundle of an Airflow that is there already."""
+    """Print the folder of rtolap's DAGs, for a DAG bundle of an existing Airflow."""
     print(shipped("dags"))
 
 

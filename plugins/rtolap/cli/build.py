@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True, help="Builds of closed segments.")
 
 @app.command()
 def queue(as_json: JsonOption = False) -> None:
-    """Segments that wait for a build, in order."""
+    """List the segments that wait for a build, in order."""
     with coordinator_client() as client:
         entries = client.queue().entries
     if as_json:
@@ -34,7 +34,7 @@ def queue(as_json: JsonOption = False) -> None:
 def status(
     cube: Annotated[str, typer.Argument(help="Name of the cube.")], as_json: JsonOption = False
 ) -> None:
-    """The newest build of each segment of a cube."""
+    """Show the newest build of each segment of a cube."""
     with coordinator_client() as client:
         built = [segment for segment in client.segments(cube) if segment.build is not None]
     if as_json:

@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True, help="The coordinator: cubes, segments, 
 
 @app.command()
 def serve() -> None:
-    """Run a coordinator until SIGTERM; start several, one of them leads."""
+    """Run a coordinator until SIGTERM. Of several coordinators, one leads."""
     settings = service_settings()
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     run(settings, kafka_connections(settings, "rtolap-coordinator").admin)
@@ -30,12 +30,14 @@ def serve() -> None:
 
 @app.command()
 def protect(
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only show.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Close and sign them. Without it, only show them.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Close the nodes in ZooKeeper of a cluster that was made when they were anybody's, and sign them.
+    """Restrict and sign the ZooKeeper nodes of a cluster that was created without protection.
 
-    What stands there now is trusted by that: stop all services first, and look at what is shown.
+    The present content is trusted by that, so stop all services first, and check what is shown.
     """
     settings = Settings()
     store = open_zookeeper(settings)
@@ -63,7 +65,7 @@ def _print_result(nodes: int, applied: bool) -> None:
 
 @app.command()
 def status(as_json: JsonOption = False) -> None:
-    """Show which coordinator leads, and what the cluster holds."""
+    """Show the leading coordinator, and the content of the cluster."""
     with coordinator_client() as client:
         rows: list[tuple[object, ...]] = []
         for url in Settings().coordinator_urls():

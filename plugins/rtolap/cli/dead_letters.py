@@ -22,11 +22,11 @@ COLUMNS = ("topic", "partition", "offset", "reason", "detail", "value")
 @app.command("list")
 def list_records(
     table: Annotated[str, typer.Argument(help="The table whose topic refused them.")],
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the oldest first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number, the oldest first.")] = 50,
     reason: Annotated[str | None, typer.Option(help="Only those with this reason.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List them, each once, however many receivers reported it."""
+    """List refused records, each once, however many receivers reported it."""
     with coordinator_client() as client:
         declared = msgspec.convert(client.table(table), Table)
     cluster = kafka_cluster(Settings(), declared.kafka_cluster)

@@ -33,7 +33,7 @@ app = typer.Typer(no_args_is_help=True, help="Tables, cubes, lookups and stored 
 
 PathsArgument = Annotated[
     list[Path] | None,
-    typer.Argument(help="YAML files, or folders of them; by default RTOLAP_INCLUDE_DIR."),
+    typer.Argument(help="YAML files, or folders of them. Default: RTOLAP_INCLUDE_DIR."),
 ]
 NameArgument = Annotated[str, typer.Argument(help="Name of a table, cube or lookup.")]
 
@@ -43,11 +43,13 @@ def validate(
     paths: PathsArgument = None,
     elsewhere: Annotated[
         bool,
-        typer.Option("--elsewhere", help="Their processes run on other hosts: look for no password files."),
+        typer.Option(
+            "--elsewhere", help="Do not look for password files, because the processes run on other hosts."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check definitions and the files that they name; each problem is shown with its file and line."""
+    """Check definitions and the files that they name. Each problem is shown with its file and line."""
     sources = paths or [Settings().include_dir]
     definitions = read_definitions(*sources) if elsewhere else read_definitions(*sources, also=file_problems)
     rows = [("table", name, f"topic {table.topic}") for name, table in definitions.tables.items()]
@@ -82,12 +84,14 @@ def create(
     paths: PathsArgument = None,
     enable: Annotated[bool, typer.Option("--enable", help="Start consuming at once.")] = False,
     change: Annotated[
-        bool, typer.Option("--change", help="Applications that exist get the definition of the files.")
+        bool, typer.Option("--change", help="Change existing applications to the definitions in the files.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Create what the files define, in the order of their needs. Repeating it changes nothing; what fails
-    leaves nothing behind."""
+    """Create what the files define, each after what it needs.
+
+    Repeating it changes nothing, and a failure leaves nothing behind.
+    """
     definitions = read_definitions(*(paths or [Settings().include_dir]))
     if paths and definitions.subscriptions:
         warn(f"not created here: subscription {', '.join(definitions.subscriptions)}; use rtolap sep create")
@@ -107,7 +111,7 @@ def create(
 
 @app.command()
 def describe(name: NameArgument, as_json: JsonOption = False) -> None:
-    """Show a definition as the cluster has it; a stored table by DATABASE.TABLE."""
+    """Show a definition of the cluster. A stored table is named DATABASE.TABLE."""
     if "." in name:
         show_table(name, as_json)
         return
@@ -142,11 +146,11 @@ def describe(name: NameArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def drop(
     name: NameArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     disable: Annotated[bool, typer.Option("--disable", help="Stop a cube's receivers first.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Drop a cube, an application, a lookup, a table that no cube uses, or DATABASE.TABLE, a stored one."""
+    """Drop a cube, an application, a lookup, an unused table, or a stored table DATABASE.TABLE."""
     if "." in name:
         drop_table(name, yes, as_json)
         return

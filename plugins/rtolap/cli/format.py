@@ -13,17 +13,17 @@ from rtolap.cubes.format import inspect
 app = typer.Typer(no_args_is_help=True, help="Fragments, staged parts and history.")
 
 Place = Annotated[
-    str, typer.Argument(help="A .fragment file, a folder of fragments or with a manifest, or such a URI.")
+    str, typer.Argument(help="A .fragment file, a folder of fragments or with a manifest, or the URI of one.")
 ]
 
 
 @app.command()
 def dump(
     place: Place,
-    rows: Annotated[int, typer.Option(min=0, help="First rows of a fragment to show.")] = 20,
+    rows: Annotated[int, typer.Option(min=0, help="Number of first rows of a fragment to show.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Show header or manifest, and of fragments the first rows."""
+    """Show the header or manifest, and the first rows of a fragment."""
     dumps = [
         {"kind": item.kind, "where": item.where} | inspect.dump(item, rows_max=rows)
         for item in inspect.find(place)
@@ -40,7 +40,7 @@ def dump(
 
 @app.command()
 def verify(place: Place, as_json: JsonOption = False) -> None:
-    """Compare every byte with checksums, lengths and counts; exit code 1 when something is damaged."""
+    """Check every byte against checksums, lengths and counts. Exits with 1 for damage."""
     results: list[dict[str, Any]] = []
     for item in inspect.find(place):
         try:

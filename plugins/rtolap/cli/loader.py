@@ -36,7 +36,7 @@ from rtolap.watermark_client.client import WatermarkClient
 app = typer.Typer(no_args_is_help=True, help="Loaders: topics into tables, exactly once.")
 
 JobArgument = Annotated[str, typer.Argument(help="Name of the loader.")]
-WaitOption = Annotated[float, typer.Option("--wait-s", help="Wait so long until it is so.")]
+WaitOption = Annotated[float, typer.Option("--wait-s", help="Seconds to wait until it is done.")]
 
 
 @app.command()
@@ -44,7 +44,7 @@ def create(
     path: Annotated[Path, typer.Argument(help="Definition file, or a folder of them.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Declare loaders; one that is there gets what is new in its definition for its further batches."""
+    """Create loaders. An existing loader uses a changed definition for its next batches."""
     loaders = read_definitions(path).loaders
     if not loaders:
         raise DefinitionError(f"no loaders in {path}", expected="documents of kind: loader")
@@ -62,9 +62,9 @@ def run(
     job: JobArgument,
     port: Annotated[int, typer.Option(help="Port of its endpoint; 0 takes a free one.")] = 0,
 ) -> None:
-    """Load, in this process, until the job is stopped or fails.
+    """Load in this process until the job is stopped or fails.
 
-    Brings a job back that was stopped or has failed; an agent that starts a crashed process again does not.
+    It also starts a job that was stopped or has failed. The agent's restart of a crashed process does not.
     """
     settings = service_settings()
     keep_blocks()
@@ -103,68 +103,72 @@ def run(
 
 @app.command()
 def start(job: JobArgument, wait_s: WaitOption = 0.0, as_json: JsonOption = False) -> None:
-    """Have the agent of this host run it; what had failed is tried again."""
+    """Have the agent of this host run the loader. Failed batches are tried again."""
     with job_access(Settings()) as access:
         access.start(job)
-        _told(access, job, wait_s, lambda status: status.alive, "runs", as_json=as_json)
+        _report(access, job, wait_s, lambda status: status.alive, "runs", as_json=as_json)
 
 
 @app.command()
 def stop(job: JobArgument, wait_s: WaitOption = 60.0, as_json: JsonOption = False) -> None:
-    """End it; what is under way is finished, and nothing is forgotten."""
+    """Stop the loader. It finishes its active batches and loses nothing."""
     with job_access(Settings()) as access:
         access.stop(job, "stopped by command")
-        _told(access, job, wait_s, lambda status: not status.alive, "is stopped", as_json=as_json)
+        _report(access, job, wait_s, lambda status: not status.alive, "is stopped", as_json=as_json)
 
 
 @app.command()
 def pause(job: JobArgument, as_json: JsonOption = False) -> None:
-    """Read no more; its process keeps the job."""
+    """Pause reading. The loader's process goes on running."""
     with job_access(Settings()) as access:
         access.jobs.change_state(job, LoadJobEvent.PAUSE, "paused by command")
-        _told(access, job, 0.0, lambda status: True, "is paused", as_json=as_json)
+        _report(access, job, 0.0, lambda status: True, "is paused", as_json=as_json)
 
 
 @app.command()
 def resume(job: JobArgument, as_json: JsonOption = False) -> None:
-    """Go on after a pause."""
+    """Continue reading after a pause."""
     with job_access(Settings()) as access:
         access.jobs.change_state(job, LoadJobEvent.RESUME, "")
-        _told(access, job, 0.0, lambda status: True, "goes on", as_json=as_json)
+        _report(access, job, 0.0, lambda status: True, "goes on", as_json=as_json)
 
 
 @app.command()
 def restart(job: JobArgument, wait_s: WaitOption = 60.0, as_json: JsonOption = False) -> None:
-    """Stop it, and start it again."""
+    """Stop the loader, and start it again."""
     with job_access(Settings()) as access:
         access.restart(job, "restarted by command", wait_s)
-        _told(access, job, wait_s, lambda status: status.alive, "runs", as_json=as_json)
+        _report(access, job, wait_s, lambda status: status.alive, "runs", as_json=as_json)
 
 
 @app.command()
 def reset(
     job: JobArgument,
     at: Annotated[
-        str, typer.Option("--at", help="Where to begin, in every partition, such as 0=120,1=90.")
+        str, typer.Option("--at", help="Offset to begin at in every partition, such as 0=120,1=90.")
     ] = "",
     go_on: Annotated[
         bool,
-        typer.Option("--go-on", help="Begin behind what is loaded, or where the topic begins by now."),
+        typer.Option(
+            "--go-on", help="Begin after the loaded records, or at the present beginning of the topic."
+        ),
     ] = False,
     abandon: Annotated[
         bool,
         typer.Option(
-            "--abandon", help="Even if batches were sent and their rows may be in the table, or come yet."
+            "--abandon", help="Reset even if rows of sent batches may be in the table or may still arrive."
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Forget what it has loaded: the next incarnation, with labels of its own. Rows in the table stay.
+    """Begin a new incarnation of the loader, with new labels. Rows in the table stay.
 
-    It begins as its definition says, and loads again what it has loaded, unless --at or --go-on is given."""
+    It begins where its definition says, so that it loads records again, unless --at or --go-on is given."""
     if at and go_on:
-        raise DefinitionError("begin where?", expected="--at or --go-on", found="both")
+        raise DefinitionError(
+            "the loader needs one place to begin at", expected="--at or --go-on", found="both"
+        )
     start_at = _offsets(at) if at else None
     with job_access(Settings()) as access:
         loader = read_config(access.jobs.get(job)).loader
@@ -172,7 +176,7 @@ def reset(
         if not yes:
             typer.confirm(f"Load {loader.topic} again from {start}? Its rows stay.", abort=True)
         access.define_again(job, start_at, go_on=go_on, abandon=abandon)
-        _told(access, job, 0.0, lambda status: True, f"starts over at {start}", as_json=as_json)
+        _report(access, job, 0.0, lambda status: True, f"starts over at {start}", as_json=as_json)
 
 
 @app.command()
@@ -185,16 +189,16 @@ def settle(
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Tell a loader that stopped as label_forgotten whether a batch is in the table. Then start it."""
+    """State whether a batch is in the table, for a loader that stopped as label_forgotten, and start it."""
     with job_access(Settings()) as access:
         access.settle(job, batch, loaded=loaded)
         words = f"takes batch {batch} as {'loaded' if loaded else 'not loaded'}"
-        _told(access, job, 0.0, lambda status: True, words, as_json=as_json)
+        _report(access, job, 0.0, lambda status: True, words, as_json=as_json)
 
 
 @app.command()
 def status(
-    job: Annotated[str | None, typer.Argument(help="Name of the loader; all without it.")] = None,
+    job: Annotated[str | None, typer.Argument(help="Name of the loader. Default: all.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the state of loaders: liveness, lag, throughput, the last error, why one has stopped."""
@@ -220,8 +224,8 @@ def status(
             ],
         )
         for loader in statuses:
-            for trouble in _troubles(loader):
-                console.print(f"{loader.job}: {trouble}", highlight=False, soft_wrap=True, markup=False)
+            for failure in _failures(loader):
+                console.print(f"{loader.job}: {failure}", highlight=False, soft_wrap=True, markup=False)
     _exit_by(statuses)
 
 
@@ -243,7 +247,7 @@ def lag(job: JobArgument, as_json: JsonOption = False) -> None:
     _exit_by((status,))
 
 
-def _troubles(status: LoaderStatus) -> Iterator[str]:
+def _failures(status: LoaderStatus) -> Iterator[str]:
     """Yield the troubles that a row of the table has no space for."""
     if status.reason:
         yield status.reason
@@ -261,7 +265,7 @@ def _troubles(status: LoaderStatus) -> Iterator[str]:
         yield f"partitions: {status.partitions.state}: {status.partitions.last_error}"
 
 
-def _told(
+def _report(
     access: JobAccess,
     job: str,
     wait_s: float,

@@ -27,8 +27,14 @@ from rtolap.cli.output import EXIT_ERROR, console, end_now, errors, warn
 
 @dataclass(frozen=True)
 class Mount:
-    """`module`'s typer application, or one command of it; `adopt`: serve a running local stack by default;
-    `asks`: it cannot do without a cluster."""
+    """The place of a command.
+
+    Attributes:
+        module: Module with the typer application.
+        command: One command of that application. None for all of it.
+        adopt: Serve a running local stack by default.
+        asks: The command cannot do without a cluster.
+    """
 
     module: str
     help: str
@@ -45,18 +51,18 @@ MOUNTS: dict[str, Mount] = {
     "demo": Mount(
         "rtolap.cli.local.demo", "Replay real events and compare every answer.", "demo", adopt=False
     ),
-    "stack": Mount("rtolap.cli.local.stack", "Start, stop and look at the local stack.", adopt=False),
+    "stack": Mount("rtolap.cli.local.stack", "Start, stop and show the local stack.", adopt=False),
     "validate": Mount(
         "rtolap.cli.definitions", "Check definitions without a cluster.", "validate", asks=False
     ),
     "create": Mount("rtolap.cli.definitions", "Create tables, lookups and cubes.", "create"),
     "describe": Mount("rtolap.cli.definitions", "Show a table, lookup or cube.", "describe"),
     "drop": Mount("rtolap.cli.definitions", "Drop a table, lookup or cube.", "drop"),
-    "sql": Mount("rtolap.cli.sql", "Ask SQL: interactively, or with -e.", "sql"),
+    "sql": Mount("rtolap.cli.sql", "Run SQL statements, interactively or with -e.", "sql"),
     "query": Mount("rtolap.cli.query", "Run the query service."),
     "produce": Mount("rtolap.cli.produce", "Send records to a topic.", "produce"),
     "dead-letters": Mount("rtolap.cli.dead_letters", "Records that were refused, and why."),
-    "dump": Mount("rtolap.cli.format", "Show what a fragment or manifest holds.", "dump", adopt=False),
+    "dump": Mount("rtolap.cli.format", "Show the content of a fragment or manifest.", "dump", adopt=False),
     "verify": Mount(
         "rtolap.cli.format", "Check every byte of a fragment or manifest.", "verify", adopt=False
     ),
@@ -66,16 +72,16 @@ MOUNTS: dict[str, Mount] = {
     "build": Mount("rtolap.cli.build", "Builds of closed segments."),
     "receivers": Mount("rtolap.cli.receivers", "Receivers and replica sets."),
     "loader": Mount("rtolap.cli.loader", "Loaders: topics into tables, exactly once."),
-    "sep": Mount("rtolap.cli.sep.commands", "HBase change capture: subscriptions and how far they are."),
-    "fleet": Mount("rtolap.cli.fleet.commands", "Care of the Kafka brokers: what is where, and moving it."),
+    "sep": Mount("rtolap.cli.sep.commands", "HBase change capture: subscriptions and their progress."),
+    "fleet": Mount("rtolap.cli.fleet.commands", "Kafka brokers: audit, plans, moves, monitoring."),
     "storage": Mount("rtolap.cli.storage", "Run a storage node of stored tables."),
     "receiver": Mount("rtolap.cli.receiver", "Run a receiver."),
     "watermark": Mount(
-        "rtolap.cli.watermark.commands", "Watermarks: who is how far, who holds it, pictures."
+        "rtolap.cli.watermark.commands", "Watermarks: progress, what holds them back, pictures."
     ),
     "tables": Mount("rtolap.cli.tables", "Stored tables: list, show, partitions, drop, truncate."),
-    "stream-load": Mount("rtolap.cli.stream_load", "The endpoint that takes loads of stored tables."),
-    "coordinator": Mount("rtolap.cli.coordinator", "Run a coordinator, or ask the leader."),
+    "stream-load": Mount("rtolap.cli.stream_load", "Run the HTTP endpoint for loads of stored tables."),
+    "coordinator": Mount("rtolap.cli.coordinator", "Run a coordinator, or show its state."),
 }
 
 

@@ -28,14 +28,14 @@ def produce(
         str | None, typer.Option(help="Topic to write; by default `flights`, or the file's stem.")
     ] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.1, help="Records per second; as fast as it goes.")
+        float | None, typer.Option(min=0.1, help="Records per second. Without it: no limit.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many records.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of records.")] = None,
     days: Annotated[int, typer.Option(min=1, max=DAYS_MAX, help="Days of the flights.")] = DAYS_MAX,
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="Create the topic, with so many, where there is none.")
+        int | None, typer.Option(min=1, help="Create a missing topic with this number of partitions.")
     ] = None,
-    cluster: Annotated[str, typer.Option(help="The Kafka cluster, by its name.")] = DEFAULT_KAFKA_CLUSTER,
+    cluster: Annotated[str, typer.Option(help="Name of the Kafka cluster.")] = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
     """Send records to a topic, and wait until they are stored."""

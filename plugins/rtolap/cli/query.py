@@ -32,14 +32,18 @@ def root() -> None:
 
 @app.command()
 def serve(
-    memory_mb: Annotated[int, typer.Option(min=64, help="Memory of queries; at most twice as much.")] = 1024,
+    memory_mb: Annotated[
+        int, typer.Option(min=64, help="Memory of queries. They never use more than twice as much.")
+    ] = 1024,
     threads: Annotated[int, typer.Option(min=1, help="Threads of the embedded engine.")] = 2,
     history_memory_mb: Annotated[
-        int, typer.Option(min=0, help="Memory for columns of history that are kept.")
+        int, typer.Option(min=0, help="Memory for cached columns of history.")
     ] = MemoryBounds().file_bytes >> 20,
-    queries_max: Annotated[int, typer.Option(min=1, help="Queries at a time; more are refused.")] = 16,
+    queries_max: Annotated[
+        int, typer.Option(min=1, help="Concurrent queries. Further ones are refused.")
+    ] = 16,
     queries_per_user_max: Annotated[
-        int, typer.Option(min=0, help="Queries of one user at a time; 0: three quarters.")
+        int, typer.Option(min=0, help="Concurrent queries of one user. 0: three quarters.")
     ] = 0,
     connection_memory_mb: Annotated[
         int, typer.Option(min=16, help="Memory of the service for one connection or request.")
@@ -50,14 +54,19 @@ def serve(
     users_memory_mb: Annotated[
         int, typer.Option(min=16, help="Memory of the service for all users together.")
     ] = BudgetLimits().total_bytes >> 20,
-    connections_max: Annotated[int, typer.Option(min=1, help="MySQL connections; more are refused.")] = 200,
+    connections_max: Annotated[
+        int, typer.Option(min=1, help="MySQL connections. Further ones are refused.")
+    ] = 200,
     connections_per_user_max: Annotated[
-        int, typer.Option(min=0, help="MySQL connections of one user; 0: three quarters.")
+        int, typer.Option(min=0, help="MySQL connections of one user. 0: three quarters.")
     ] = 0,
     login_timeout_s: Annotated[float, typer.Option(min=0.1, help="Time for a whole MySQL login.")] = 10.0,
-    idle_timeout_s: Annotated[float, typer.Option(min=1, help="Silent MySQL connections end.")] = 28_800.0,
+    idle_timeout_s: Annotated[
+        float, typer.Option(min=1, help="Time after which a silent MySQL connection ends.")
+    ] = 28_800.0,
     write_timeout_s: Annotated[
-        float, typer.Option(min=0.1, help="A MySQL client reads 64 KiB of its answer in this.")
+        float,
+        typer.Option(min=0.1, help="Time within which a MySQL client has to read 64 KiB of its answer."),
     ] = 60.0,
     tls_certificate: Annotated[
         Path | None, typer.Option(help="PEM chain of both endpoints. [RTOLAP_QUERY_TLS_CERTIFICATE]")
@@ -105,7 +114,10 @@ def serve(
 @app.command()
 def cache(
     versions_max: Annotated[
-        int, typer.Option("--versions", min=0, max=CACHED_VERSIONS_MAX, help="So many of the newest.")
+        int,
+        typer.Option(
+            "--versions", min=0, max=CACHED_VERSIONS_MAX, help="Number of versions to show, the newest first."
+        ),
     ] = 100,
     as_json: JsonOption = False,
 ) -> None:
@@ -140,6 +152,6 @@ def _summary(found: HistoryCacheReport) -> str:
     if found.complete_from_ms is not None:
         since = instant_text(found.complete_from_ms)
         complete = f"all that ends after {since}"
-    held = f"{size_text(found.cached_bytes)} of {size_text(found.bytes_max)}"
-    size = f"{found.cached_files} files, {held} in {found.folder}"
+    cached = f"{size_text(found.cached_bytes)} of {size_text(found.bytes_max)}"
+    size = f"{found.cached_files} files, {cached} in {found.folder}"
     return f"{found.state}: {size}; {complete} is on the disk"

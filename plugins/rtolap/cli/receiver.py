@@ -33,18 +33,21 @@ def root() -> None:
 @app.command()
 def serve(
     receiver_id: Annotated[str, typer.Option("--id", help="Unique name of this receiver.")],
-    replica_set: Annotated[str, typer.Option(help="Replica set it belongs to.")],
+    replica_set: Annotated[str, typer.Option(help="Replica set that it belongs to.")],
     port: Annotated[int | None, typer.Option(help="Flight port; 0 takes a free one.")] = None,
     metrics_port: Annotated[int, typer.Option(help="Port of /metrics; 0 takes a free one.")] = 0,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of its fragments and checkpoints.")] = None,
     flush_rows: Annotated[
-        int, typer.Option(min=1, help="Aggregated rows in memory at which they are written out.")
+        int, typer.Option(min=1, help="Aggregated rows in memory from which they are written out.")
     ] = _DEFAULTS.flush_rows,
     flush_bytes: Annotated[
-        int, typer.Option(min=1 << 20, help="Bytes in memory at which they are written out.")
+        int, typer.Option(min=1 << 20, help="Bytes in memory from which they are written out.")
     ] = _DEFAULTS.flush_bytes,
     checkpoint_interval_s: Annotated[
-        float, typer.Option(min=0.1, help="They are written out at least so often: bounds a replay.")
+        float,
+        typer.Option(
+            min=0.1, help="Interval at which they are written out at the latest. It bounds a replay."
+        ),
     ] = _DEFAULTS.checkpoint_interval_s,
     fragments_max: Annotated[
         int, typer.Option(min=1, help="Fragments of a segment before they are merged.")
@@ -59,7 +62,8 @@ def serve(
         int, typer.Option(min=0, help="Free bytes of the disk below which the consumer pauses.")
     ] = _DEFAULTS.disk_free_bytes_min,
     idle_after_s: Annotated[
-        float, typer.Option(min=0.1, help="Silence after which a partition holds no watermark.")
+        float,
+        typer.Option(min=0.1, help="Silence after which a partition no longer holds the watermark back."),
     ] = _DEFAULTS.idle_after_s,
 ) -> None:
     """Run a receiver until SIGTERM; it then writes a checkpoint and ends."""

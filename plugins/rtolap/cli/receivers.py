@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, help="Receivers and replica sets.")
 
 @app.command("list")
 def list_receivers(as_json: JsonOption = False) -> None:
-    """Receivers with their health: HEALTHY, WARN, UNREACHABLE or DOWN."""
+    """List receivers with their health: HEALTHY, WARN, UNREACHABLE or DOWN."""
     with coordinator_client() as client:
         receivers = client.receivers()
     if as_json:
@@ -54,7 +54,7 @@ def _standing(report: CubeReport) -> str:
 
 @app.command("replica-sets")
 def list_replica_sets(as_json: JsonOption = False) -> None:
-    """Replica sets, their receivers and leaders."""
+    """List replica sets, their receivers and leaders."""
     with coordinator_client() as client:
         replica_sets = client.replica_sets()
     if as_json:
@@ -72,7 +72,7 @@ def put_replica_set(
     receivers: Annotated[list[str], typer.Argument(help="Ids of its receivers.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Say which receivers form a replica set."""
+    """Define the receivers of a replica set."""
     with coordinator_client() as client:
         replica_set = client.put_replica_set(name, receivers)
     report(
@@ -85,16 +85,16 @@ def rebalance(
     cube: Annotated[str, typer.Argument(help="Name of the cube.")],
     over: Annotated[
         list[str] | None,
-        typer.Option("--over", help="A replica set to spread the partitions over; may be repeated."),
+        typer.Option("--over", help="Replica set over which partitions are spread. Repeatable."),
     ] = None,
     move: Annotated[
         list[str] | None,
-        typer.Option("--move", help="PARTITION=REPLICA_SET: move this one only; may be repeated."),
+        typer.Option("--move", help="PARTITION=REPLICA_SET: move only this partition. Repeatable."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     wait_s: Annotated[
-        float, typer.Option("--wait-s", help="Wait so long until the new owners have caught up.")
+        float, typer.Option("--wait-s", help="Seconds to wait until the new owners have caught up.")
     ] = 0.0,
     as_json: JsonOption = False,
 ) -> None:

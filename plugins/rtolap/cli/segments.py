@@ -26,9 +26,13 @@ Segment = Annotated[str, typer.Argument(help="Name of the segment: YYYYMMDDhhmms
 @app.command("list")
 def list_segments(
     cube: Cube,
-    state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
-    start: Annotated[str | None, typer.Option("--from", help="Only those that end after it.")] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Only those that begin before it.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only segments in this state.")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="Only segments that end after this instant.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", help="Only segments that begin before this instant.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List segments by event time."""
@@ -56,7 +60,7 @@ def list_segments(
 
 @app.command()
 def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
-    """Everything about one segment, with its state history."""
+    """Show a segment, with the history of its states."""
     with coordinator_client() as client:
         info = client.segment(cube, segment)
     if as_json:
@@ -84,7 +88,7 @@ def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
 
 @app.command()
 def close(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
-    """Close this segment and all before it now, without waiting for the watermark."""
+    """Close a segment and all earlier ones now, without waiting for the watermark."""
     with coordinator_client() as client:
         info = client.close_segment(cube, segment)
     report(info, f"the leaders are asked to close {cube} up to {segment} (now {info.state})", as_json=as_json)
@@ -92,7 +96,7 @@ def close(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
 
 @app.command()
 def requeue(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
-    """Rebuild a segment; what is lost or damaged of it is uploaded again by its receivers, a base cuboid
+    """Rebuild a segment. Its receivers upload lost or damaged files again, a base cuboid
     from Kafka."""
     with coordinator_client() as client:
         info = client.requeue(cube, segment)
@@ -109,11 +113,13 @@ def requeue(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
 def accept_loss(
     cube: Cube,
     segment: Segment,
-    reason: Annotated[str, typer.Option("--reason", help="Why; it is recorded.")],
-    by: Annotated[str | None, typer.Option("--by", help="Who; by default the user of this shell.")] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Reason, which is recorded.")],
+    by: Annotated[
+        str | None, typer.Option("--by", help="Name of the person. Default: the user of this shell.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let history go on without events that neither receivers nor Kafka hold any more; it is recorded."""
+    """Accept the loss of events that neither receivers nor Kafka have any more. The loss is recorded."""
     with coordinator_client() as client:
         info = client.accept_loss(cube, segment, by or getpass.getuser(), reason)
     report(info, f"{cube} goes on without what {segment} waited for; recorded", as_json=as_json)
@@ -122,11 +128,13 @@ def accept_loss(
 @app.command()
 def purge(
     cube: Cube,
-    before: Annotated[str, typer.Option(help="Instant; segments that end at or before it go for ever.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    before: Annotated[
+        str, typer.Option(help="Instant. Segments that end at or before it are deleted for good.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Drop old segments for ever: a replay does not bring them back."""
+    """Delete old segments for good. A replay does not restore them."""
     before_ms = instant_ms(before)
     if not yes:
         typer.confirm(f"Drop everything of {cube} before {instant_text(before_ms)} for ever?", abort=True)
@@ -137,7 +145,7 @@ def purge(
 
 @app.command()
 def cleanup(cube: Cube, as_json: JsonOption = False) -> None:
-    """Delete files in the object store that nothing needs any more."""
+    """Delete unneeded files in the object store."""
     with coordinator_client() as client:
         result = client.cleanup(cube)
     deleted = f"{len(result.folders)} folders and {len(result.records)} records are deleted"

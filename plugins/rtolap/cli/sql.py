@@ -48,11 +48,13 @@ _WORDS = [
 
 @app.command()
 def sql(
-    execute: Annotated[str | None, typer.Option("-e", "--execute", help="Run this and end.")] = None,
-    timeout_ms: Annotated[int, typer.Option(min=1, help="Time-out of one query.")] = 60_000,
+    execute: Annotated[
+        str | None, typer.Option("-e", "--execute", help="Run this statement and exit.")
+    ] = None,
+    timeout_ms: Annotated[int, typer.Option(min=1, help="Time-out of a query.")] = 60_000,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask the running query service, once with -e or from a pipe, else interactively."""
+    """Run statements at the query service: one with -e, those of a pipe, or interactively."""
     settings = Settings()
     with QueryClient(
         settings.query_url(), token=settings.token(), timeout_ms=timeout_ms, ca_file=settings.query_ca

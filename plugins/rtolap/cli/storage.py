@@ -25,24 +25,25 @@ def root() -> None:
 
 @app.command()
 def serve(
-    name: Annotated[str, typer.Option(help="Unique name of this node; it belongs to its data folder.")],
+    name: Annotated[str, typer.Option(help="Unique name of this node. The name belongs to its data folder.")],
     port: Annotated[int | None, typer.Option(help="Flight port; 0 takes a free one.")] = None,
     metrics_port: Annotated[int, typer.Option(help="Port of /metrics; 0 takes a free one.")] = 0,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of its tablets.")] = None,
     load_memory_bytes_max: Annotated[
-        int, typer.Option(min=1 << 20, help="Rows of all loads in memory before they are written out.")
+        int,
+        typer.Option(min=1 << 20, help="Bytes of rows of all loads in memory before they are written out."),
     ] = _DEFAULTS.load_memory_bytes_max,
     loads_max: Annotated[
-        int, typer.Option(min=1, help="Streams of rows at once; one more is told to come back.")
+        int, typer.Option(min=1, help="Concurrent streams of rows. A further one has to try again later.")
     ] = _DEFAULTS.loads_max,
     disk_free_bytes_min: Annotated[
-        int, typer.Option(min=0, help="Free bytes of the disk below which no load is begun.")
+        int, typer.Option(min=0, help="Free bytes of the disk below which no load begins.")
     ] = _DEFAULTS.disk_free_bytes_min,
     heartbeat_every_s: Annotated[
         float, typer.Option(min=0.1, help="Seconds between heartbeats to the front ends.")
     ] = _DEFAULTS.heartbeat_every_s,
     drain_s: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that open streams have to end after SIGTERM.")
+        float, typer.Option(min=0.0, help="Seconds within which open streams have to end after SIGTERM.")
     ] = _DEFAULTS.drain_s,
 ) -> None:
     """Run a storage node until SIGTERM."""

@@ -16,31 +16,41 @@ app = typer.Typer(help="The front end.")
 
 @app.callback()
 def root() -> None:
-    """Takes loads over HTTP, labelled and in transactions."""
+    """HTTP endpoint for loads, with labels and transactions."""
 
 
 @app.command()
 def serve(
-    loads_max: Annotated[int, typer.Option(min=1, help="Loads at a time; more are answered 429.")] = 64,
+    loads_max: Annotated[
+        int, typer.Option(min=1, help="Concurrent loads. Further ones are answered with 429.")
+    ] = 64,
     loads_per_user_max: Annotated[
-        int, typer.Option(min=0, help="Loads of one user at a time; 0: three quarters.")
+        int, typer.Option(min=0, help="Concurrent loads of one user. 0: three quarters.")
     ] = 0,
     transactions_max: Annotated[
-        int, typer.Option(min=1, help="Running transactions of one database; more are refused.")
+        int, typer.Option(min=1, help="Running transactions of one database. Further ones are refused.")
     ] = 100,
     replication: Annotated[int, typer.Option(min=1, help="Replicas of new partitions.")] = 3,
-    lease_s: Annotated[float, typer.Option(min=1, help="A dead master is replaced after this.")] = 10.0,
+    lease_s: Annotated[
+        float, typer.Option(min=1, help="Seconds after which a dead master is replaced.")
+    ] = 10.0,
     publish_timeout_s: Annotated[
-        float, typer.Option(min=0, help="A load waits so long for its rows to be visible.")
+        float, typer.Option(min=0, help="Seconds that a load waits until its rows are visible.")
     ] = 10.0,
     precommitted_timeout_s: Annotated[
-        int, typer.Option(min=1, help="The second phase comes within this, or the load is aborted.")
+        int,
+        typer.Option(
+            min=1, help="Seconds within which the second phase has to come; otherwise the load is aborted."
+        ),
     ] = 3600,
     label_keep_s: Annotated[
-        int, typer.Option(min=0, help="Labels that nobody acknowledges; 0: kept for ever.")
+        int,
+        typer.Option(
+            min=0, help="Seconds for which labels without an acknowledgement are stored. 0: for ever."
+        ),
     ] = 12 * 3600,
     label_count_max: Annotated[
-        int, typer.Option(min=0, help="Labels kept in each database; 0: no limit.")
+        int, typer.Option(min=0, help="Labels stored in each database. 0: no limit.")
     ] = 0,
 ) -> None:
     """Run a front end until SIGTERM; start several, one of them is master."""

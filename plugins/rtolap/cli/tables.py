@@ -18,7 +18,7 @@ from rtolap.protocols.stored_tables.messages import TableName
 app = typer.Typer(no_args_is_help=True, help="Stored tables: rows that are loaded in transactions.")
 
 NameArgument = Annotated[str, typer.Argument(help="DATABASE.TABLE")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def tables_client() -> StoredTablesClient:
@@ -29,7 +29,7 @@ def tables_client() -> StoredTablesClient:
 
 @app.command("list")
 def list_tables(as_json: JsonOption = False) -> None:
-    """All stored tables, with their model, columns and partitions."""
+    """List stored tables with their model, columns and partitions."""
     with tables_client() as client:
         tables = client.tables(retry=True)
     print_table(
@@ -50,7 +50,7 @@ def list_tables(as_json: JsonOption = False) -> None:
 
 @app.command()
 def show(name: NameArgument, as_json: JsonOption = False) -> None:
-    """The statement that makes the table as it is now."""
+    """Show the statement that creates the table as it is now."""
     with tables_client() as client:
         table = client.table(_name(name))
     if as_json:
@@ -62,7 +62,7 @@ def show(name: NameArgument, as_json: JsonOption = False) -> None:
 
 @app.command()
 def partitions(name: NameArgument, as_json: JsonOption = False) -> None:
-    """A table's partitions in the order of time, with their versions."""
+    """List a table's partitions in the order of time, with their versions."""
     with tables_client() as client:
         ranges = client.partitions(_name(name))
     print_table(
@@ -94,7 +94,7 @@ def drop(name: NameArgument, yes: YesOption = False, as_json: JsonOption = False
 
 @app.command()
 def truncate(name: NameArgument, yes: YesOption = False, as_json: JsonOption = False) -> None:
-    """Drop all rows of a table; its columns stay."""
+    """Delete all rows of a table. Its columns stay."""
     _confirm(f"Drop all rows of table {name}?", yes)
     with tables_client() as client:
         client.truncate(_name(name))

@@ -18,7 +18,7 @@ Place = tuple[int, int]  # partition, offset
 
 
 class Refusals(msgspec.Struct, frozen=True):
-    """`by_reason` counts each kept record once, however many receivers reported it."""
+    """Refused records. `by_reason` counts each stored record once, however many receivers reported it."""
 
     sent: int
     by_reason: dict[str, int]
@@ -148,7 +148,7 @@ class Journal:
         return 0 < self.asked == self.equal
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class DemoOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict, for people and for programs.
 
     Attributes:
@@ -172,12 +172,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     answers: tuple[Entry, ...]
 
 
-def outcome(journal: Journal, required: frozenset[Moment]) -> Outcome:
+def outcome(journal: Journal, required: frozenset[Moment]) -> DemoOutcome:
     missing = tuple(journal.missing(query.name for query in QUERIES))
     refusals = journal.refusals
-    is_kept = refusals is not None and refusals.all_kept
-    return Outcome(
-        is_shown=journal.all_equal and is_kept and not required.intersection(missing),
+    all_stored = refusals is not None and refusals.all_kept
+    return DemoOutcome(
+        is_shown=journal.all_equal and all_stored and not required.intersection(missing),
         asked=journal.asked,
         equal=journal.equal,
         asked_again=dict(journal.unanswered.most_common()),

@@ -109,10 +109,10 @@ class Demo:
     def _create_topics(self) -> None:
         """The topic starts empty, or the recount would not know what is in it."""
         if not self._admin.create_topic(TOPIC, self._plan.replay.partitions):
-            held = sum(self._admin.offsets(TOPIC, "latest").values())
-            if held:
+            stored_records = sum(self._admin.offsets(TOPIC, "latest").values())
+            if stored_records:
                 raise Refused(
-                    f"topic {TOPIC} holds {held} records already",
+                    f"topic {TOPIC} holds {stored_records} records already",
                     action="`rtolap demo --fresh` starts over with an empty stack",
                 )
         self._admin.create_topic(self._dead_letter_topic(), 1)

@@ -20,7 +20,7 @@ _LINE_S = 5.0  # how often a line is printed where there is no terminal
 
 
 @dataclass
-class Progress:
+class ReplayProgress:
     """Numbers of the present moment."""
 
     phase: str = "starting"
@@ -37,7 +37,7 @@ class Screen:
     """Live on a terminal; elsewhere a line now and then."""
 
     def __init__(self, console: Console, journal: Journal) -> None:
-        self.progress = Progress()
+        self.progress = ReplayProgress()
         self._console = console
         self._journal = journal
         self._printed_s = 0.0

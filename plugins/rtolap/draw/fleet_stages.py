@@ -103,8 +103,8 @@ def _draw_panel(
     right.set_ylabel("p99, ms")
     place.set_title(line.title, loc="left", fontsize=9, fontweight="bold")
     if known.size:
-        told = f"p99 at most {highest:.4g} ms, at last {float(known[-1]):.4g} ms"
-        place.set_title(told, loc="right", fontsize=8)
+        summary = f"p99 at most {highest:.4g} ms, at last {float(known[-1]):.4g} ms"
+        place.set_title(summary, loc="right", fontsize=8)
     drawn: dict[str, Any] = {}
     for axes in (place, right):
         handles, labels = axes.get_legend_handles_labels()

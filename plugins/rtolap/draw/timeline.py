@@ -22,13 +22,19 @@ Samples = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """A host, partition or unit in the samples that know it, `at` these positions.
+    """A host, partition or unit in the samples that know it.
 
-    `line_ms`: its progress, or its oldest work, in each of them. Where it `holds` the watermark it was up to
-    `behind_max_ms` behind the clock, at sample `worst`; None if it was never seen. From `from_ms` to
-    `until_ms` it held without a break, that sample or else the longest such time. `weight_ms`: how far behind
-    the clock the watermark was while this one held it, at most: many may hold it at once, some of them for
-    days.
+    Attributes:
+        at: Positions of those samples.
+        line_ms: Progress, or time of the oldest work, in each of them.
+        holds: It held the watermark in that sample.
+        behind_max_ms: Maximum distance from the clock while it held the watermark. None if it never held it.
+        from_ms: Begin of the unbroken time around `worst` in which it held the watermark, or of the longest
+            such time.
+        until_ms: End of that time.
+        worst: Sample at which it was furthest behind. None if it never held the watermark.
+        weight_ms: Maximum distance of the watermark from the clock while this one held it. Many may hold it
+            at once, some of them for days.
     """
 
     name: str
@@ -49,9 +55,12 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Panel:
-    """A level. Traces that held it come first, by `weight_ms`.
+    """A level.
 
-    `holding`: how many hosts held it when it was furthest behind.
+    Attributes:
+        hosts: Traces of hosts. Those that held the watermark back come first, by `weight_ms`.
+        units: Traces of units, in the same order.
+        holding: Number of hosts that held the watermark when it was furthest behind.
     """
 
     level: str
@@ -215,8 +224,11 @@ CLOSINGS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class WindowClosing:
-    """The window that ends at `end_ms` could close at `at_ms`. `by`: who approved it; None if it needed no
-    approval."""
+    """The time at which a window could close.
+
+    Attributes:
+        by: Person who approved it. None if it needed no approval.
+    """
 
     end_ms: int
     at_ms: int

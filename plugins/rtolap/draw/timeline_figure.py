@@ -116,7 +116,7 @@ def _draw_global(place: Axes, timeline: Timeline, lag: bool) -> None:
         place.text(
             approval.at_ms / DAY_MS,
             0.02,
-            f" let go by {_short(approval.by)}",
+            f" approved by {_short(approval.by)}",
             transform=place.get_xaxis_transform(),
             color=_HOST,
             fontsize=7,

@@ -1,7 +1,7 @@
-"""The common part of files of snapshots and of plans: they are read, told apart and found damaged here.
+"""The common part of the files of snapshots and plans: reading, versions and detection of damage.
 
-Each is, or holds, a JSON document of which `format` and `version` are looked at first, so that a file of a
-newer program is told by them alone.
+Each file is or contains a JSON document. Its `format` and `version` are checked first, so that they alone
+identify a file of a newer program.
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ class _Version(msgspec.Struct):
 
 @dataclass(frozen=True)
 class FileFormat:
-    """name, version: as they stand in the file. noun: what it holds, for messages."""
+    """A format of files.
+
+    Attributes:
+        name: The `format` of the document.
+        version: The `version` of the document.
+        noun: The content of a file, for messages.
+    """
 
     name: str
     version: int
@@ -48,8 +54,10 @@ class FileFormat:
             raise RtolapError(f"{path} cannot be read", found=error.strerror or str(error)) from error
 
     def decode(self, data: bytes, header: type[Header], file: str) -> Header:
-        """Return the JSON document. file: its name, for messages. Raises SchemaTooNew for a later version,
-        and Corrupted for any other document."""
+        """Return the JSON document of `file`, which messages name.
+
+        Raises SchemaTooNew for a later version, and Corrupted for any other document.
+        """
         try:
             found = msgspec.json.decode(data, type=_Version)
             if found.format == self.name and found.version > self.version:

@@ -215,10 +215,10 @@ def _run_ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path) -> No
         # two native jars of one module differ in nothing but their classifier
         *("-retrieve", str(work / "out" / "[conf]" / "[artifact]-[revision](-[classifier]).[ext]")),
     ]
-    told = work / "ivy.log"
-    code = _run_watched(command, what, told, ivy_cache)
+    log_file = work / "ivy.log"
+    code = _run_watched(command, what, log_file, ivy_cache)
     if code != 0 or not all(list((work / "out" / conf).glob("*.jar")) for conf in confs):
-        tail = "\n".join(told.read_text(errors="replace").splitlines()[-15:])
+        tail = "\n".join(log_file.read_text(errors="replace").splitlines()[-15:])
         raise ProcessFailed(
             f"the jars of {what} could not be fetched from Maven Central",
             found=f"exit code {code}:\n{tail}",
@@ -226,11 +226,11 @@ def _run_ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path) -> No
         )
 
 
-def _run_watched(command: Sequence[str], what: str, told: Path, ivy_cache: Path) -> int:
-    """Run Ivy, its output into the file `told`; report how much has come while it runs."""
+def _run_watched(command: Sequence[str], what: str, log_file: Path, ivy_cache: Path) -> int:
+    """Run Ivy, its output into `log_file`; report the fetched bytes while it runs."""
     report, before_bytes = _REPORT.get(), _folder_bytes(ivy_cache)
     deadline_s = time.monotonic() + _FETCH_TIMEOUT_S
-    with told.open("w") as log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as ivy:
+    with log_file.open("w") as log, subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT) as ivy:
         report(what, "fetching", "once, into the cache")
         shown_bytes = 0
         while True:

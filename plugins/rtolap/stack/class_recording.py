@@ -25,7 +25,7 @@ _TIMEOUT_S = 300.0
 
 
 def make_archives(tell: Callable[[str], None] = lambda text: None) -> None:
-    """Make those that are missing; some seconds each. `tell` hears of each beforehand.
+    """Make the missing archives, some seconds each. `tell` is called with a text before each of them.
 
     Raises ProcessFailed: a program ended with an error, or wrote no archive.
     """

@@ -181,8 +181,8 @@ class Stack:
                     action="rtolap stack down first",
                 )
             components |= set(old.components)
-            kept = old.ports
-            ports = self._claims.choose(self.layout, lambda taken: kept)
+            old_ports = old.ports
+            ports = self._claims.choose(self.layout, lambda taken: old_ports)
         else:
             usual = old.ports if old else DEFAULT_PORTS
             # those that were asked for choose first
@@ -254,7 +254,12 @@ _LOG_LINES = 8
 
 
 class PartStatus(msgspec.Struct, frozen=True):
-    """state: ready | starting (runs, does not answer) | crashed | stopped; `problem` says more."""
+    """The status of a component.
+
+    Attributes:
+        state: ready, starting (runs, but does not answer), crashed or stopped.
+        problem: Why it is not ready. Empty when it is.
+    """
 
     name: str
     state: str

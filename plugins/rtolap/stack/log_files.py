@@ -13,13 +13,15 @@ LOGS_KEPT = 3  # before the present one
 _PUMP = Path(__file__).with_name("log_pump.py")
 
 
-def start_pump(path: Path, bytes_max: int = LOG_BYTES_MAX, kept: int = LOGS_KEPT) -> subprocess.Popen[bytes]:
+def start_pump(
+    path: Path, bytes_max: int = LOG_BYTES_MAX, old_logs_max: int = LOGS_KEPT
+) -> subprocess.Popen[bytes]:
     """Start the process that copies its stdin to the log. It ends with the last holder of that end.
 
     Its environment is empty: without the stack's mark nobody ends it before it has written everything.
     """
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(_PUMP), str(path), str(bytes_max), str(kept)],
+        [sys.executable, "-I", "-S", str(_PUMP), str(path), str(bytes_max), str(old_logs_max)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -16,10 +16,10 @@ _CHUNK_BYTES = 64 * 1024
 
 
 class BoundedLog:
-    def __init__(self, path: str, bytes_max: int, kept: int) -> None:
+    def __init__(self, path: str, bytes_max: int, old_logs_max: int) -> None:
         self._path = path
         self._bytes_max = bytes_max
-        self._kept = kept
+        self._old_logs_max = old_logs_max
         self._file: int | None = None
 
     def write(self, chunk: bytes) -> None:
@@ -38,7 +38,7 @@ class BoundedLog:
 
     def _shift(self) -> None:
         """Rename the files, from the oldest on: a crash in between loses no newer file for an older one."""
-        for number in range(self._kept - 1, 0, -1):
+        for number in range(self._old_logs_max - 1, 0, -1):
             if os.path.exists(f"{self._path}.{number}"):
                 os.replace(f"{self._path}.{number}", f"{self._path}.{number + 1}")
         os.replace(self._path, f"{self._path}.1")

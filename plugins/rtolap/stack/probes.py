@@ -65,7 +65,9 @@ def _no_greeting(connection: socket.socket, where: str) -> str | None:
 
 
 def exchange(address: tuple[str, int], request: bytes, answer_bytes: int) -> bytes:
-    """Send a request on a socket; return the answer once it has so many bytes, or more. Raises OSError."""
+    """Send a request on a socket; return the answer once it has at least `answer_bytes` bytes. Raises
+    OSError.
+    """
     with socket.create_connection(address, timeout=_TIMEOUT_S) as connection:
         connection.sendall(request)
         answer = b""

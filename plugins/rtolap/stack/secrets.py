@@ -1,4 +1,4 @@
-"""Secrets of a stack: made once, kept in files that only their owner reads."""
+"""Secrets of a stack: made once, stored in files that only their owner reads."""
 
 from __future__ import annotations
 

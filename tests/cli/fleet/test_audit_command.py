@@ -94,7 +94,7 @@ def test_a_snapshot_of_nobody_and_a_registry_without_a_fleet_are_told(
     file = _recorded(tmp_path / "one.snapshot", [1, 3, 4])
     with pytest.raises(SystemExit), errors():
         app(["audit", "--registry", registry, "--snapshot", file], standalone_mode=False)
-    assert "whose snapshot is" in capsys.readouterr().err
+    assert "is not given" in capsys.readouterr().err
     (tmp_path / "none.yaml").write_text(
         "kind: table\nname: t\ntopic: t\ntime: {column: at}\ncolumns: [{name: at, type: bigint}]\n"
     )

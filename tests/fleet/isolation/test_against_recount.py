@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 import pytest
 from rtolap.fleet.isolation.audit import audit
 from rtolap.fleet.isolation.findings import FindingKind
-from rtolap.fleet.snapshot.model import BrokerState, ReplicaState, Snapshot
+from rtolap.fleet.snapshot.model import BrokerState, FleetSnapshot, ReplicaState
 from rtolap.model.fleet import BrokerPool, FleetCluster, KafkaFleet, PlacementRule, TopicOwner
 
 from tests.support.fleet.random_fleets import random_fleet
@@ -19,7 +19,7 @@ Told = dict[tuple[FindingKind, str], set[int]]
 K = FindingKind
 
 
-def recount(snapshot: Snapshot, pool: set[int], pooled: str) -> Told:
+def recount(snapshot: FleetSnapshot, pool: set[int], pooled: str) -> Told:
     brokers, replicas, told = snapshot.brokers, snapshot.replicas, defaultdict[tuple[K, str], set[int]](set)
     ids = brokers.ids.tolist()
     rack = dict(zip(ids, brokers.racks, strict=True))

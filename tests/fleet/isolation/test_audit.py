@@ -12,7 +12,7 @@ from rtolap.base.errors import Refused
 from rtolap.fleet.isolation.audit import QUOTAS_FACT, audit
 from rtolap.fleet.isolation.findings import Finding, FindingKind, Severity
 from rtolap.fleet.isolation.placement import placement_rules
-from rtolap.fleet.snapshot.model import UNKNOWN, MissingFact, Quota, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, FleetSnapshot, MissingFact, Quota
 from rtolap.fleet.snapshot.rates import FORBIDDEN_WITHOUT_RATES
 from rtolap.model.fleet import (
     BrokerPool,
@@ -36,11 +36,11 @@ def shop(**changes: Any) -> KafkaFleet:
     return KafkaFleet("f", {"one": cluster}, (TopicOwner(("*",), "shop"),))
 
 
-def found(fleet: KafkaFleet, snapshot: Snapshot) -> list[Finding]:
+def found(fleet: KafkaFleet, snapshot: FleetSnapshot) -> list[Finding]:
     return list(audit(fleet, {"one": snapshot}).findings)
 
 
-def only(fleet: KafkaFleet, snapshot: Snapshot) -> Finding:
+def only(fleet: KafkaFleet, snapshot: FleetSnapshot) -> Finding:
     (finding,) = found(fleet, snapshot)
     return finding
 

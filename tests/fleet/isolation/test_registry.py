@@ -16,7 +16,7 @@ from rtolap.fleet.isolation.registry import (
 )
 from rtolap.fleet.planning.drain import plan_drain
 from rtolap.fleet.planning.plan import Limits
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 
 from tests.support.fleet.hand_made import hand_made
 
@@ -39,7 +39,7 @@ def _registry(folder: Path, text: str = REGISTRY) -> Path:
     return folder
 
 
-def _snapshot(cluster_id: str = "elsewhere") -> Snapshot:
+def _snapshot(cluster_id: str = "elsewhere") -> FleetSnapshot:
     return hand_made(RACKS, {"paid": [[1, 2]]}, used_bytes={3: 100}, cluster_id=cluster_id)
 
 

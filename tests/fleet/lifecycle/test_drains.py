@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rtolap.base.errors import PlanOutdated, PlanRefused, RtolapError
 from rtolap.fleet.isolation.registry import HostRegistry
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.requests import RequestKind
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.operations.drains import PlannedDrains
 from rtolap.fleet.planning.drain import plan_drain
 from rtolap.kafka.administration.values import Partition
@@ -28,12 +28,16 @@ def lives() -> Iterator[BrokerLives]:
 
 def drains_of(lives: BrokerLives) -> PlannedDrains:
     return PlannedDrains(
-        lives.administration, KeptFleet(lives.store, CLUSTER_ID), lives.clock, TOKEN, registered_of=undeclared
+        lives.administration,
+        FleetStore(lives.store, CLUSTER_ID),
+        lives.clock,
+        TOKEN,
+        registered_of=undeclared,
     )
 
 
 def submits(lives: BrokerLives) -> list[str]:
-    requests = KeptFleet(lives.store, CLUSTER_ID).requests()
+    requests = FleetStore(lives.store, CLUSTER_ID).requests()
     return [request.reason for request in requests if request.kind is RequestKind.SUBMIT]
 
 
@@ -62,7 +66,7 @@ def test_a_plan_that_was_approved_is_refused_when_the_cluster_has_changed(lives:
     lives.finish_moves()
     drains = PlannedDrains(
         lives.administration,
-        KeptFleet(lives.store, CLUSTER_ID),
+        FleetStore(lives.store, CLUSTER_ID),
         lives.clock,
         TOKEN,
         registered_of=undeclared,
@@ -89,7 +93,7 @@ def test_a_cancelled_drain_leaves_replicas_where_they_were(lives: BrokerLives) -
         def ended() -> bool:
             lives.kafka.settle()
             lives.clock.advance_ms(1000)
-            return KeptFleet(lives.store, CLUSTER_ID).current() is None
+            return FleetStore(lives.store, CLUSTER_ID).current() is None
 
         until(ended, "the plan has ended", poll_s=0.01)
         drains_of(lives).cancel(2, "d1", "ann", "again")
@@ -105,7 +109,7 @@ def test_a_drain_that_no_mover_answers_is_withdrawn_and_no_later_mover_runs_it(
         with pytest.raises(RtolapError, match="no mover has answered"):
             drains_of(lives).submit(2, "d1", "ann", "because")
     assert submits(lives) == []
-    kept = KeptFleet(lives.store, CLUSTER_ID)
+    kept = FleetStore(lives.store, CLUSTER_ID)
     with mover_of(lives):
         monkeypatch.undo()
         drains_of(lives).submit(2, "d2", "ann", "later")
@@ -120,7 +124,7 @@ def test_a_drain_keeps_to_the_registry_and_refuses_an_approved_plan_that_does_no
     registry = HostRegistry(tmp_path, "default")
     plan = plan_drain(lives.snapshot(), [2])
     assert 5 in plan.after.brokers
-    kept = KeptFleet(lives.store, CLUSTER_ID)
+    kept = FleetStore(lives.store, CLUSTER_ID)
     approved = PlannedDrains(
         lives.administration,
         kept,

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rtolap.fleet.monitoring.causes import log_dir_shares
-from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, FleetSnapshot
 
 from tests.support.fleet.random_fleets import random_fleet
 
 
-def counted(snapshot: Snapshot, *, rates: bool) -> dict[tuple[int, str], float]:
+def counted(snapshot: FleetSnapshot, *, rates: bool) -> dict[tuple[int, str], float]:
     """The load of each directory, by broker's id and path."""
     loads: dict[tuple[int, str], float] = defaultdict(float)
     replicas, partitions = snapshot.replicas, snapshot.partitions

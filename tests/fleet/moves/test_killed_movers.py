@@ -56,8 +56,8 @@ def test_whatever_kills_it_every_move_ends_and_no_throttle_stays(seed: int) -> N
         _check_factor(world.cluster.partitions.items())
         _check_listed(world)
         world.pass_time()
-        kept = world.kept.plan("plan")
-        if kept is not None and kept.record.state is PlanState.ENDED:
+        stored = world.fleet_store.plan("plan")
+        if stored is not None and stored.record.state is PlanState.ENDED:
             break
         if second == cancel_at:
             world.ask(RequestKind.CANCEL)
@@ -87,9 +87,9 @@ def test_every_call_that_changes_something_was_met() -> None:
 
 def _check_listed(world: MoverWorld) -> None:
     """As long as a throttle is set, every copy is bound by it, and nothing that has not begun."""
-    kept = world.kept.plan("plan")
+    stored = world.fleet_store.plan("plan")
     is_set = LEADER_RATE in world.cluster.configs.get(ALL_BROKERS, {})
-    if kept is None or not is_set:
+    if stored is None or not is_set:
         return
     listed = {
         Partition(resource.name, int(entry.partition(":")[0]))
@@ -100,8 +100,8 @@ def _check_listed(world: MoverWorld) -> None:
     }
     copied = {known for known, at in world.cluster.partitions.items() if at.target}
     assert copied <= listed
-    moves = world.kept.read_moves("plan", kept.record.moves_digest)
-    assert not listed & {moves[number].partition for number in kept.record.pending()}
+    moves = world.fleet_store.read_moves("plan", stored.record.moves_digest)
+    assert not listed & {moves[number].partition for number in stored.record.pending()}
 
 
 def _check_factor(partitions) -> None:  # type: ignore[no-untyped-def]

@@ -35,7 +35,7 @@ class ShownWorld(MoverWorld):
         self.fence: str | None = FENCE
         self.metrics = MoverMetrics(self.clock, self.settings)
         self.mover = Mover(
-            *(self.administration, self.kept, lambda: self.fence, self.clock, TOKEN),
+            *(self.administration, self.fleet_store, lambda: self.fence, self.clock, TOKEN),
             settings=self.settings,
             metrics=self.metrics,
             stopping=ThreeLooks(),

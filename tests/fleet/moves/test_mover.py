@@ -234,7 +234,7 @@ def test_requests_without_the_token_are_refused_and_stay_as_a_trace(world: Mover
     request = world.submit([world.planned(partition, [2, 3])], token="guessed")
     world.run(2)
     assert world.answer(request) == "forbidden"
-    assert world.kept.current() is None
+    assert world.fleet_store.current() is None
     assert world.store.children("/fleet/id-fleet/plans") == ()
 
 
@@ -243,7 +243,7 @@ def test_a_node_that_is_no_request_hinders_nobody(world: MoverWorld) -> None:
     world.store.commit([Create("/fleet/id-fleet/requests/a", b"not a request")])
     world.submit([world.planned(partition, [2, 3])])
     assert world.run_until_ended().outcomes == "d"
-    assert len(world.kept.requests()) == 1
+    assert len(world.fleet_store.requests()) == 1
 
 
 def test_a_plan_by_a_name_that_no_node_can_have_is_refused(world: MoverWorld) -> None:
@@ -256,7 +256,7 @@ def test_old_requests_and_requests_for_other_clusters_are_refused(world: MoverWo
     old = world.ask(RequestKind.PAUSE)
     world.clock.advance_ms(2 * 3_600_000)
     other = MoveRequest("other", RequestKind.PAUSE, "elsewhere", world.clock.now_ms(), "ada")
-    world.kept.ask(signed(other, TOKEN))
+    world.fleet_store.ask(signed(other, TOKEN))
     world.run(1)
     assert world.answer(old) == "refused"
     assert world.answer("other") == "refused"
@@ -265,7 +265,7 @@ def test_old_requests_and_requests_for_other_clusters_are_refused(world: MoverWo
 def test_moves_that_were_changed_after_they_were_signed_are_refused(world: MoverWorld) -> None:
     partition = world.add("orders", 0, [1, 3])
     move = world.planned(partition, [2, 3])
-    world.kept.write_moves("plan", b"[]")
+    world.fleet_store.write_moves("plan", b"[]")
     request = world.ask(RequestKind.SUBMIT, plan_id="plan", moves_digest="of others")
     world.run(2)
     assert world.answer(request) == "corrupted"
@@ -293,7 +293,7 @@ def test_plans_that_do_not_fit_the_cluster_are_refused_before_anything_is_set(
     request = world.submit(moves)
     world.run(2)
     assert world.answer(request) == {"moved": "plan_outdated", "factor": "definition"}.get(what, _REFUSED)
-    assert world.kept.current() is None
+    assert world.fleet_store.current() is None
     assert not world.cluster.configs
 
 
@@ -311,10 +311,10 @@ def test_a_plan_for_which_a_right_is_missing_is_refused_before_anything_is_set(
     world.cluster.missing_rights.add(right)
     request = world.submit([world.planned(partition, [2, 3])])
     world.run(2)
-    answer = world.kept.request(request).answer
+    answer = world.fleet_store.request(request).answer
     assert answer.code == "forbidden"
     assert f"the rights {right}" in answer.message
-    assert world.kept.current() is None
+    assert world.fleet_store.current() is None
     assert not world.cluster.configs
     world.cluster.missing_rights.clear()
     world.submit([world.planned(partition, [2, 3])], plan_id="again")

@@ -198,7 +198,7 @@ def test_prometheus_is_shown_what_writes_take_and_how_many_moves_that_allows() -
     world, _ = world_of(told)
     metrics = MoverMetrics(world.clock, world.settings)
     world.mover = Mover(
-        *(world.administration, world.kept, lambda: FENCE, world.clock, TOKEN),
+        *(world.administration, world.fleet_store, lambda: FENCE, world.clock, TOKEN),
         settings=world.settings,
         metrics=metrics,
         produce=told,

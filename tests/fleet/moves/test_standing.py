@@ -7,11 +7,11 @@ import threading
 import pytest
 from rtolap.base.errors import CommitUnknown, Unanswered
 from rtolap.cli.fleet.moves_text import print_status, status_document
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.standing import LOOK_AGE_MS_MAX, Standing, standing
 from rtolap.fleet.moves.status import plan_status
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.moves.window import PlanMoves
 from rtolap.fleet.planning.disks import plan_disks
@@ -39,7 +39,7 @@ def _plan(world: MoverWorld) -> Plan:
 
 
 def _requests(world: MoverWorld, timeout_s: float) -> MoverRequests:
-    return MoverRequests(world.kept, world.clock, TOKEN, "ada", answer_timeout_s=timeout_s)
+    return MoverRequests(world.fleet_store, world.clock, TOKEN, "ada", answer_timeout_s=timeout_s)
 
 
 def _nodes(world: MoverWorld) -> list[str]:
@@ -56,21 +56,21 @@ def test_what_no_mover_answers_is_withdrawn_and_no_later_mover_does_it(world: Mo
         _requests(world, 0.05).submit(_plan(world), rate_bytes_per_s=None)
     assert _nodes(world) == []
     world.run(5)
-    assert world.kept.current() is None
+    assert world.fleet_store.current() is None
     assert {known: list(at.replicas) for known, at in world.cluster.partitions.items()} == before
 
 
 def test_a_request_whose_sender_has_died_is_refused_by_whoever_serves_next(world: MoverWorld) -> None:
     moves = [world.planned(partition, [2, 4]) for partition in sorted(world.cluster.partitions)]
     sender = MemoryStore(world.store.ensemble)
-    world.kept, kept = KeptFleet(sender, "fleet"), world.kept
+    world.fleet_store, fleet_store = FleetStore(sender, "fleet"), world.fleet_store
     request = world.submit(moves)
-    world.kept = kept
+    world.fleet_store = fleet_store
     sender.close()
     world.run(3)
     assert world.answer(request) == "refused"
-    assert kept.current() is None
-    assert kept.plans() == ()
+    assert fleet_store.current() is None
+    assert fleet_store.plans() == ()
 
 
 def test_a_sender_that_is_interrupted_withdraws_its_request(
@@ -104,12 +104,12 @@ def test_an_answer_that_comes_while_a_request_is_withdrawn_counts(world: MoverWo
 
     moves = [world.planned(partition, [2, 4]) for partition in sorted(world.cluster.partitions)]
     request = world.submit(moves)
-    answered = KeptFleet(Late(), "fleet").stop_waiting(request)  # type: ignore[arg-type]
-    current = world.kept.current()
+    answered = FleetStore(Late(), "fleet").stop_waiting(request)  # type: ignore[arg-type]
+    current = world.fleet_store.current()
     if answered is None:
         world.run(3)
-        assert world.kept.current() is None
-        assert world.kept.request(request) is None
+        assert world.fleet_store.current() is None
+        assert world.fleet_store.request(request) is None
     else:
         assert answered.answer is not None
         assert answered.answer.code == ""
@@ -121,7 +121,7 @@ def test_a_request_of_which_it_is_not_known_whether_it_was_kept_ends_with_its_se
     world: MoverWorld,
 ) -> None:
     sender = MemoryStore(world.store.ensemble)
-    requests = MoverRequests(KeptFleet(sender, "fleet"), world.clock, TOKEN, "ada", answer_timeout_s=0.05)
+    requests = MoverRequests(FleetStore(sender, "fleet"), world.clock, TOKEN, "ada", answer_timeout_s=0.05)
     world.store.ensemble.fault = lambda operations: (
         "after" if any("asking" in operation.path for operation in operations) else None
     )
@@ -130,18 +130,18 @@ def test_a_request_of_which_it_is_not_known_whether_it_was_kept_ends_with_its_se
     world.store.ensemble.fault = None
     sender.close()
     world.run(3)
-    assert world.kept.current() is None
+    assert world.fleet_store.current() is None
 
 
 def _standing(world: MoverWorld) -> Standing:
     record = world.record()
-    plan = PlanMoves.of(world.kept.read_moves("plan", record.moves_digest))
-    return standing(world.kept, world.administration, record, plan, world.clock.now_ms())
+    plan = PlanMoves.of(world.fleet_store.read_moves("plan", record.moves_digest))
+    return standing(world.fleet_store, world.administration, record, plan, world.clock.now_ms())
 
 
 def _text(world: MoverWorld, capsys: pytest.CaptureFixture[str]) -> str:
     record = world.record()
-    plan = PlanMoves.of(world.kept.read_moves("plan", record.moves_digest))
+    plan = PlanMoves.of(world.fleet_store.read_moves("plan", record.moves_digest))
     print_status(plan_status(record, plan, world.clock.now_ms(), MoverSettings()), _standing(world))
     told = capsys.readouterr()
     return " ".join((told.out + told.err).split())
@@ -157,7 +157,7 @@ def test_a_status_says_how_old_it_is_once_its_mover_is_dead(
     moves = [world.planned(partition, [2, 4]) for partition in sorted(world.cluster.partitions)]
     world.submit(moves)
     world.run(3)
-    world.mover.tell("")
+    world.mover.report("")
     stands = _standing(world)
     assert (stands.mover, stands.age_ms, stands.is_stale) == ("host:1", 0, False)
     assert "no mover serves" not in _text(world, capsys)
@@ -182,7 +182,7 @@ def test_a_mover_that_has_the_lease_and_does_not_look_is_noticed(world: MoverWor
     stands = Standing("host:1", "", 1, LOOK_AGE_MS_MAX + 1, (), ())
     assert stands.is_stale
     assert not Standing("host:1", "", 1, LOOK_AGE_MS_MAX, (), ()).is_stale
-    assert MoverSettings().tell_every_ms * 2 < LOOK_AGE_MS_MAX
+    assert MoverSettings().report_every_ms * 2 < LOOK_AGE_MS_MAX
 
 
 def test_a_status_names_brokers_that_are_away_and_partitions_that_are_gone(

@@ -31,7 +31,7 @@ def test_a_plan_of_the_planner_is_submitted_carried_out_and_balances(world: Move
     plan = plan_disks(collect_snapshot(world.administration, ManualClock(5)), runs=1)
     moves = planned_moves(plan)
     assert sum(move.size_bytes * len(move.coming()) for move in moves) == plan.moved_bytes
-    requests = MoverRequests(world.kept, world.clock, TOKEN, "ada")
+    requests = MoverRequests(world.fleet_store, world.clock, TOKEN, "ada")
     found: list[str] = []
     asking = threading.Thread(target=lambda: found.append(requests.submit(plan, rate_bytes_per_s=None)))
     asking.start()
@@ -49,7 +49,7 @@ def test_why_a_request_was_refused_comes_back_as_its_error(world: MoverWorld) ->
     plan = plan_disks(collect_snapshot(world.administration, ManualClock(5)), runs=1)
     moved = planned_moves(plan)[0].partition
     world.cluster.partitions[moved].replicas = [1, 5]
-    requests = MoverRequests(world.kept, world.clock, TOKEN, "ada")
+    requests = MoverRequests(world.fleet_store, world.clock, TOKEN, "ada")
     raised: list[BaseException] = []
 
     def submit() -> None:

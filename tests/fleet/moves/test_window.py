@@ -17,7 +17,7 @@ def move_of(number: int, before: tuple[int, ...], after: tuple[int, ...], size_b
 
 def look_of(brokers: int, usable_bytes: int = 10**15) -> Look:
     disks = {(b, "/d"): Disk(usable_bytes, usable_bytes, False, False) for b in range(brokers)}
-    return Look(dict.fromkeys(range(brokers)), {}, {}, disks=disks, told=frozenset(range(brokers)))
+    return Look(dict.fromkeys(range(brokers)), {}, {}, disks=disks, reporting=frozenset(range(brokers)))
 
 
 def record_of(moves: list[PlannedMove], rate: int | None = None) -> PlanRecord:

@@ -11,7 +11,7 @@ from rtolap.fleet.planning.disks import band_of_disks, plan_disks
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Limits
 from rtolap.fleet.planning.rules import check_applies
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 
 from tests.support.fleet.exact_disks import fewest_bytes
 from tests.support.fleet.hand_made import hand_made, state_after
@@ -22,7 +22,7 @@ TOLERANCE = 0.03
 FLEETS = so_many(10, 30)
 
 
-def _sized(fleet: Snapshot, sizes: list[int], totals: list[int]) -> Snapshot:
+def _sized(fleet: FleetSnapshot, sizes: list[int], totals: list[int]) -> FleetSnapshot:
     used = np.bincount(fleet.replicas.log_dirs, sizes, len(fleet.log_dirs)).astype(np.int64)
     total = np.maximum(np.array(totals, np.int64), used)
     return replace(
@@ -32,7 +32,7 @@ def _sized(fleet: Snapshot, sizes: list[int], totals: list[int]) -> Snapshot:
     )
 
 
-def _two_full_disks(third_bytes: int) -> Snapshot:
+def _two_full_disks(third_bytes: int) -> FleetSnapshot:
     """Disks of brokers 1 and 2 are 88 % and 80 % full, and only two small replicas for a large one bring both
     into the band; neither disk has room for either. The third has 84 %, in one replica that fits nowhere."""
     topics = {"t": [[1], [1], [2], [2], [2], [2], [3]]}
@@ -56,7 +56,7 @@ def test_where_no_order_fits_nothing_moves() -> None:
     assert not len(plan_disks(_two_full_disks(1000)))
 
 
-def _tight_fleet(seed: int) -> Snapshot:
+def _tight_fleet(seed: int) -> FleetSnapshot:
     """Five unequal disks, most of them near the limit, some above it, in two racks or none; some replicas are
     empty."""
     rng = np.random.default_rng(seed)

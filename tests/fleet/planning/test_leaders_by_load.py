@@ -11,7 +11,7 @@ from rtolap.fleet.planning.leaders_by_load import led_load, plan_leaders_by_load
 from rtolap.fleet.planning.plan import Kind, Plan
 from rtolap.fleet.planning.plan_file import plan_from, plan_json
 from rtolap.fleet.planning.rules import check_applies
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 
 from tests.support.fleet.exact_loads import least_busiest_load
 from tests.support.fleet.hand_made import hand_made
@@ -23,12 +23,12 @@ FLEETS = so_many(10, 20)
 RACKS = {1: "a", 2: "b", 3: "c"}
 
 
-def with_rates(snapshot: Snapshot, into: list[float], out: list[float]) -> Snapshot:
+def with_rates(snapshot: FleetSnapshot, into: list[float], out: list[float]) -> FleetSnapshot:
     rates = replace(snapshot.partitions, bytes_in_per_s=np.array(into), bytes_out_per_s=np.array(out))
     return replace(snapshot, partitions=rates)
 
 
-def loads_after(snapshot: Snapshot, plan: Plan, seed: int) -> dict[int, float]:
+def loads_after(snapshot: FleetSnapshot, plan: Plan, seed: int) -> dict[int, float]:
     """By broker that serves, counted replica by replica on a cluster that has carried out the plan."""
     cluster = SlowCluster(snapshot, disk_limit=plan.disk_limit)
     cluster.carry_out(plan, seed)

@@ -15,7 +15,7 @@ from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import load_plan, plan_from, plan_json
 from rtolap.fleet.planning.repairs import plan_racks
 from rtolap.fleet.snapshot.file import save
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from typer.testing import CliRunner
 
 from tests.support.fleet.hand_made import hand_made
@@ -93,7 +93,7 @@ def test_where_everything_is_left_out_the_plan_is_an_error() -> None:
         plan_racks(hand_made(RACKS, {"moving": [[2, 4]]}, removing=[("moving", 0, 4)]))
 
 
-def _saved(tmp_path: Path, fleet: Snapshot) -> str:
+def _saved(tmp_path: Path, fleet: FleetSnapshot) -> str:
     save(fleet, tmp_path / "fleet")
     return str(tmp_path / "fleet")
 

@@ -17,7 +17,7 @@ from rtolap.fleet.planning.factor import plan_factor
 from rtolap.fleet.planning.plan import Limits, Plan
 from rtolap.fleet.planning.repairs import plan_racks
 from rtolap.fleet.planning.rules import check_applies
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.model.fleet import BrokerPool, FleetCluster, PlacementRule
 
 from tests.support.fleet.hand_made import hand_made
@@ -27,7 +27,7 @@ RACKS = {1: "a", 2: "b", 3: "a", 4: "b", 5: "c", 6: "c"}
 VIP = (1, 4, 5)
 
 
-def _limits(snapshot: Snapshot, brokers: tuple[int, ...] = VIP, match: str = "vip") -> Limits:
+def _limits(snapshot: FleetSnapshot, brokers: tuple[int, ...] = VIP, match: str = "vip") -> Limits:
     """Topics of `match` stand on these brokers, and no other topic does."""
     cluster = FleetCluster(
         businesses=("shop",),
@@ -61,7 +61,7 @@ def _after(plan: Plan) -> list[list[int]]:
 )
 def test_a_replica_goes_to_the_idlest_broker_where_its_topic_may_stand(
     replicas: list[list[int]],
-    planner: Callable[[Snapshot, Limits], Plan],
+    planner: Callable[[FleetSnapshot, Limits], Plan],
     free: int,
     ruled: int,
 ) -> None:

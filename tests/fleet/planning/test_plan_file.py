@@ -32,7 +32,7 @@ from rtolap.fleet.planning.plan_file import (
     save_plan,
 )
 from rtolap.fleet.planning.rules import check_applies
-from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, FleetSnapshot
 
 from tests.support.fleet.hand_made import hand_made
 from tests.support.fleet.random_fleets import huge_fleet
@@ -41,7 +41,7 @@ RACKS = {1: "a", 2: "b", 3: "a", 4: "b"}
 TOPICS = {"orders": [[1, 2], [1, 2], [2, 1]], "shop": [[1, 2]]}
 
 
-def _fleet() -> Snapshot:
+def _fleet() -> FleetSnapshot:
     return huge_fleet(brokers=8, racks=4, replicas=900, topics=20)
 
 

@@ -19,7 +19,7 @@ from rtolap.fleet.planning.plan import Kind, Limits, Plan
 from rtolap.fleet.planning.plan_file import kafka_json
 from rtolap.fleet.planning.repairs import plan_racks
 from rtolap.fleet.planning.transfers import largest_first
-from rtolap.fleet.snapshot.model import MissingFact, Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot, MissingFact
 
 from tests.support.fleet.hand_made import DISK_BYTES, hand_made
 from tests.support.fleet.random_fleets import huge_fleet
@@ -33,7 +33,7 @@ def _replicas(plan: Plan) -> dict[str, list[int]]:
     return {f"{row['topic']}-{row['partition']}": row["replicas"] for row in found}
 
 
-def _sized(fleet: Snapshot, sizes: list[int]) -> Snapshot:
+def _sized(fleet: FleetSnapshot, sizes: list[int]) -> FleetSnapshot:
     """With replicas of these sizes, and disks that hold just them."""
     used = np.bincount(fleet.replicas.log_dirs, sizes, len(fleet.log_dirs)).astype(np.int64)
     return replace(
@@ -194,7 +194,9 @@ def test_what_could_not_be_read_forbids_the_plans_that_need_it() -> None:
     ],
     ids=["no topics", "nobody serves", "no disk works", "every disk is full", "one broker"],
 )
-def test_a_fleet_in_which_nothing_can_move_gets_plans_without_moves_or_the_reason(fleet: Snapshot) -> None:
+def test_a_fleet_in_which_nothing_can_move_gets_plans_without_moves_or_the_reason(
+    fleet: FleetSnapshot,
+) -> None:
     for still in (plan_disks(fleet), plan_leaders(fleet), plan_racks(fleet)):
         assert not len(still.moves)
         assert still.why

@@ -23,7 +23,7 @@ from rtolap.fleet.planning.plan import Limits, Plan
 from rtolap.fleet.planning.plan_file import plan_from, plan_json
 from rtolap.fleet.planning.repairs import plan_racks
 from rtolap.fleet.planning.rules import check_applies
-from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, ReplicaState, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, FleetSnapshot, ReplicaState
 
 from tests.support.fleet.exact_leaders import fewest_most_leading
 from tests.support.fleet.hand_made import hand_made
@@ -42,7 +42,7 @@ Planner = Callable[[], Plan]
 class Drawn:
     """may_stand: brokers by topic, where the fleet has placement rules; `limits` say the same."""
 
-    snapshot: Snapshot
+    snapshot: FleetSnapshot
     limits: Limits
     may_stand: dict[str, set[int]] | None
 

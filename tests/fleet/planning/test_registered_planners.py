@@ -14,7 +14,7 @@ from rtolap.fleet.planning.plan import Kind, Limits, Plan
 from rtolap.fleet.planning.plan_file import plan_digest
 from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.planning.planners import PLANNERS
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 
 from tests.support.fleet.hand_made import hand_made
 from tests.support.seeds import so_many
@@ -24,13 +24,13 @@ RACKS = {1: "a", 2: "b", 3: "a", 4: "b"}
 REFUSALS = (ImpossiblePlan, IncompleteSnapshot, NotYet)
 
 
-def _fleet(seed: int) -> Snapshot:
+def _fleet(seed: int) -> FleetSnapshot:
     """Return four brokers in two racks with topics of two replicas and of one, which stand anywhere."""
     drawn = random.Random(seed)
     return hand_made(RACKS, {"t": [drawn.sample(list(RACKS), 2) for _ in range(12)], "u": [[1], [2]]})
 
 
-def _arguments(kind: Kind, fleet: Snapshot) -> dict[str, Any]:
+def _arguments(kind: Kind, fleet: FleetSnapshot) -> dict[str, Any]:
     """Return what the planner of this kind needs to know beside the fleet."""
     first = int(fleet.log_dirs.brokers[0])
     broker = int(fleet.brokers.ids[first])
@@ -43,7 +43,7 @@ def _arguments(kind: Kind, fleet: Snapshot) -> dict[str, Any]:
     return arguments.get(kind, {})
 
 
-def _planner(kind: Kind, fleet: Snapshot) -> Planner:
+def _planner(kind: Kind, fleet: FleetSnapshot) -> Planner:
     return PLANNERS[kind](**_arguments(kind, fleet))
 
 
@@ -70,7 +70,7 @@ def test_a_plan_is_a_function_of_the_snapshot_and_says_which_decision_it_is(kind
 
 def test_placement_rules_are_asked_for_by_planners_that_move_replicas_alone() -> None:
     class Rules(RegisteredCluster):
-        def allowed_brokers(self, snapshot: Snapshot) -> Any:
+        def allowed_brokers(self, snapshot: FleetSnapshot) -> Any:
             raise Refused("the rules were read")
 
     fleet = _fleet(1)

@@ -24,7 +24,7 @@ from rtolap.fleet.planning.leaders_by_load import plan_leaders_by_load
 from rtolap.fleet.planning.plan import Limits, Plan
 from rtolap.fleet.planning.repairs import plan_placement, plan_racks
 from rtolap.fleet.planning.rules import check_applies
-from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, FleetSnapshot
 
 from tests.support.fleet.hand_made import state_after
 from tests.support.fleet.random_fleets import NONE, Oddities, random_fleet
@@ -34,10 +34,10 @@ from tests.support.seeds import so_many
 
 FLEETS = so_many(18, 40)
 REFUSALS = (ImpossiblePlan, IncompleteSnapshot, NotYet, DefinitionError)
-Planner = Callable[[Snapshot, Limits], Plan]
+Planner = Callable[[FleetSnapshot, Limits], Plan]
 
 
-def _first_disk(fleet: Snapshot) -> tuple[int, str]:
+def _first_disk(fleet: FleetSnapshot) -> tuple[int, str]:
     return int(fleet.brokers.ids[fleet.log_dirs.brokers[0]]), fleet.log_dirs.paths[0]
 
 
@@ -54,7 +54,7 @@ PLANNERS: dict[str, Planner] = {
 }
 
 
-def _fleet(seed: int) -> tuple[Snapshot, Limits]:
+def _fleet(seed: int) -> tuple[FleetSnapshot, Limits]:
     """Every third has placement rules; a third of the replicas of every other are empty."""
     odd = Oddities(0.1, 0.1, 0.05, 0.05, 0.1, 0.3) if seed % 4 == 0 else NONE
     fleet = random_fleet(seed, odd=odd, brokers_max=12, factor_max=3)

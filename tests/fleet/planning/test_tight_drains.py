@@ -10,7 +10,7 @@ import pytest
 from rtolap.base.errors import ImpossiblePlan
 from rtolap.fleet.planning.drain import plan_drain
 from rtolap.fleet.planning.rules import check_applies
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import lil_matrix
 
@@ -21,7 +21,7 @@ from tests.support.seeds import so_many
 FLEETS = so_many(24, 100)
 
 
-def _fleet(seed: int) -> Snapshot:
+def _fleet(seed: int) -> FleetSnapshot:
     """Broker 1 holds some replicas of one copy each; the room of the others is cut so that they just fit, or
     a byte less."""
     rng = np.random.default_rng(seed)
@@ -41,7 +41,7 @@ def _fleet(seed: int) -> Snapshot:
     )
 
 
-def _fits(fleet: Snapshot) -> bool:
+def _fits(fleet: FleetSnapshot) -> bool:
     sizes = fleet.replicas.size_bytes
     room = (0.9 * fleet.log_dirs.total_bytes).astype(np.int64)[1:] - (
         fleet.log_dirs.total_bytes - fleet.log_dirs.usable_bytes

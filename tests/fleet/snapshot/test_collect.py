@@ -3,7 +3,7 @@ import pytest
 from rtolap.base.errors import Forbidden
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import digest_of
-from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, ReplicaState, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, FleetSnapshot, ReplicaState
 from rtolap.kafka.administration.values import Partition, Replica
 
 from tests.support.twins.administered_cluster import MemoryCluster
@@ -22,11 +22,11 @@ def cluster() -> MemoryCluster:
     return made
 
 
-def collected(cluster: MemoryCluster) -> Snapshot:
+def collected(cluster: MemoryCluster) -> FleetSnapshot:
     return collect_snapshot(MemoryAdministration(cluster), ManualClock(1234))
 
 
-def facts(snapshot: Snapshot) -> set[str]:
+def facts(snapshot: FleetSnapshot) -> set[str]:
     return {missing.fact for missing in snapshot.missing} - {"rates of partitions"}
 
 

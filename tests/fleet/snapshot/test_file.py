@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rtolap.base.errors import Corrupted, NotFound, SchemaTooNew
 from rtolap.fleet.snapshot.file import digest_of, from_bytes, load, save, to_bytes
-from rtolap.fleet.snapshot.model import MissingFact, Quota, Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot, MissingFact, Quota
 
 from tests.support.fleet.random_fleets import random_fleet
 from tests.support.seeds import so_many
@@ -30,7 +30,7 @@ def _assert_equal(one: Any, other: Any) -> None:
             assert mine == yours
 
 
-def _with_words(snapshot: Snapshot) -> Snapshot:
+def _with_words(snapshot: FleetSnapshot) -> FleetSnapshot:
     return replace(
         snapshot,
         quotas=(Quota((("client-id", None), ("user", "ürs")), "producer_byte_rate", 1e6),),

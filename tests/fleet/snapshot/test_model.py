@@ -15,11 +15,11 @@ from rtolap.fleet.snapshot.file import save
 from rtolap.fleet.snapshot.model import (
     UNKNOWN,
     Brokers,
+    FleetSnapshot,
     LogDirs,
     Partitions,
     Quota,
     Replicas,
-    Snapshot,
     Topics,
 )
 
@@ -31,9 +31,9 @@ def _int32s(*values: int) -> np.ndarray:
     return np.array(values, np.int32)
 
 
-def _snapshot() -> Snapshot:
+def _snapshot() -> FleetSnapshot:
     """Brokers 1 and 2 with a log directory each; topic t with partitions 0 (two replicas) and 1 (one)."""
-    return Snapshot(
+    return FleetSnapshot(
         cluster_id="c",
         taken_at_ms=0,
         controller=1,

@@ -12,7 +12,7 @@ from rtolap.base.errors import IncompleteSnapshot
 from rtolap.fleet.planning.leaders_by_load import plan_leaders_by_load
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load, save
-from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, FleetSnapshot
 from rtolap.fleet.snapshot.rates import TopicRates, divided
 from rtolap.kafka.administration.values import Partition
 
@@ -35,7 +35,7 @@ def rates_of(told: Told, answered: Collection[int], missing: dict[int, str] | No
     )
 
 
-def one_by_one(snapshot: Snapshot, told: Told, answered: set[int]) -> list[tuple[float, float]]:
+def one_by_one(snapshot: FleetSnapshot, told: Told, answered: set[int]) -> list[tuple[float, float]]:
     partitions, replicas, first = (
         snapshot.partitions,
         snapshot.replicas,

@@ -30,13 +30,13 @@ from rtolap.fleet.isolation.registry import HostRegistry, read_registry
 from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife
-from rtolap.fleet.moves.kept import KeptFleet
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.operations.cluster import OpenedFleet
 from rtolap.fleet.operations.drains import PlannedDrains
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import kafka_json, plan_from, plan_json
 from rtolap.fleet.snapshot.collect import collect_snapshot
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.kafka.administration.values import Partition
 from rtolap.object_store.store import open_store
 from rtolap.stack.artifacts import JavaArtifacts
@@ -74,7 +74,7 @@ class CaredFleet:
     brokers: Brokers
     world: World
     opened: OpenedFleet
-    kept: KeptFleet
+    kept: FleetStore
     topic: str
     pinned: str
 
@@ -84,7 +84,7 @@ class CaredFleet:
         cluster = {"cluster": "shop", "cluster_id": self.snapshot().cluster_id, "roles": "combined"}
         return registered(self.opened.registry.folder, rule, **cluster)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> FleetSnapshot:
         return collect_snapshot(self.world.administration, SystemClock())
 
     def findings(self) -> set[tuple[FindingKind, str]]:
@@ -180,7 +180,7 @@ def fleet(airflow: Any, java: JavaArtifacts, server_folder: Path) -> Iterator[Ca
             HostRegistry(include, "default"),
         )
         mover_settings = {**settings, "RTOLAP_KAFKA": brokers.cluster.servers}
-        cared = CaredFleet(airflow, brokers, world, opened, KeptFleet(store, cluster_id), topic, pinned)
+        cared = CaredFleet(airflow, brokers, world, opened, FleetStore(store, cluster_id), topic, pinned)
         registry = cared.register(1, 2)
         try:
             with MoverProcess(mover_settings, folder / "mover.log"):
@@ -279,7 +279,7 @@ def test_a_broker_is_drained_as_a_person_has_approved(
     fleet: CaredFleet, java: JavaArtifacts, tmp_path: Path
 ) -> None:
     with fleet.recounted():
-        plan = fleet.approved(DRAIN, "Move everything away from a broker?", broker=2)
+        plan = fleet.approved(DRAIN, "Move all replicas away from a broker?", broker=2)
     view = fleet.opened.brokers.view(2)
     assert (view.state, view.replicas) == (BrokerLife.DRAINED, 0)
     assert fleet.brokers_of(fleet.topic) == {1, 3}
@@ -292,7 +292,7 @@ def test_a_broker_is_emptied_retired_and_forgotten_as_a_person_has_approved(flee
     take_back(fleet, 2, Partition(fleet.topic, 0))
     airflow = fleet.airflow
     run_id, question = fleet.asked(RETIRE, broker=2)
-    assert question["subject"] == "Move everything away from a broker, and retire it?"
+    assert question["subject"] == "Move all replicas away from a broker, and retire it?"
     fleet.answer("ada", RETIRE, run_id, "Approve").raise_for_status()
     for task_id in ("submit", "watch", "retire"):
         airflow.until_task(RETIRE, run_id, "success", task_id=task_id)
@@ -314,7 +314,7 @@ def test_a_broker_is_stopped_repaired_and_serves_again_as_a_person_has_approved(
     fleet.answer("ada", REPAIR, run_id, "Approve").raise_for_status()
     airflow.until_task(REPAIR, run_id, "success", task_id="repair")
     assert fleet.opened.brokers.view(3).state is BrokerLife.REPAIRING
-    assert fleet.question(REPAIR, run_id)["subject"] == "Is the machine well again?"
+    assert fleet.question(REPAIR, run_id)["subject"] == "Is the machine repaired?"
     fleet.brokers.servers[3].stop()
     fleet.answer("ada", REPAIR, run_id, "Approve", "well_again").raise_for_status()
     airflow.until_task(REPAIR, run_id, "success", task_id="repaired")

@@ -19,12 +19,12 @@ from rtolap.cli.main import app
 from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.mover import Mover
 from rtolap.fleet.moves.settings import MoverSettings
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.operations.drains import PlannedDrains
 from rtolap.fleet.snapshot.collect import collect_snapshot
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.kafka.administration.values import Partition
 from rtolap.metadata.store import Create
 from rtolap.stack.artifacts import JavaArtifacts
@@ -61,15 +61,20 @@ def test_a_broker_is_drained_repaired_and_serves_again(lived: Brokers, unique_na
     clock, store = SystemClock(), MemoryStore(MemoryEnsemble())
     store.commit([Create(FENCE, b"")])
 
-    def look() -> Snapshot:
+    def look() -> FleetSnapshot:
         return collect_snapshot(world.administration, clock)
 
     cluster_id = look().cluster_id
-    kept = KeptFleet(store, cluster_id)
-    drains = PlannedDrains(world.administration, kept, clock, TOKEN, registered_of=undeclared)
+    fleet_store = FleetStore(store, cluster_id)
+    drains = PlannedDrains(world.administration, fleet_store, clock, TOKEN, registered_of=undeclared)
     operations = BrokerOperations(store, cluster_id, ClusterActions(world.administration, drains), clock)
     mover = Mover(
-        world.administration, kept, lambda: FENCE, clock, TOKEN, settings=MoverSettings(look_every_s=0.2)
+        world.administration,
+        fleet_store,
+        lambda: FENCE,
+        clock,
+        TOKEN,
+        settings=MoverSettings(look_every_s=0.2),
     )
     thread = threading.Thread(target=mover.run)
     thread.start()

@@ -289,7 +289,7 @@ def test_moves_give_way_while_writes_take_longer_than_the_limit_and_come_back_wh
 
     def give_way() -> None:
         with fleet.another_mover(*options, "0.1") as mover:
-            # so slow that one move keeps a broker busy: others wait, however long the reading of times takes
+            # so slow that one move keeps a broker busy: others wait while times are read
             plan_id, _ = fleet.submit(SLOW // 10)
             falling: list[dict[int, int]] = []
             until(lambda: no_move_begins(note_windows(fleet, plan_id, falling)), lambda: falling)

@@ -19,7 +19,7 @@ from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.observations import cordoned
 from rtolap.fleet.planning.drain import plan_drain
 from rtolap.fleet.snapshot.collect import collect_snapshot
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.model.fleet import FleetCluster, KafkaFleet, TopicOwner
 from rtolap.stack.artifacts import JavaArtifacts
@@ -66,7 +66,7 @@ def create(six: Brokers, topic: str, replicas: list[list[int]] | None = None) ->
     create_topic(six.cluster.servers, new)
 
 
-def look(administration: KafkaAdministration) -> Snapshot:
+def look(administration: KafkaAdministration) -> FleetSnapshot:
     return collect_snapshot(administration, SystemClock())
 
 

@@ -5,7 +5,7 @@ import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import digest_of, load, save
-from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, ReplicaState, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, FleetSnapshot, ReplicaState
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.kafka.administration.values import Partition
 
@@ -15,11 +15,11 @@ from tests.support.fleet.brokers import Brokers
 pytestmark = pytest.mark.integration
 
 
-def collected(world: World) -> Snapshot:
+def collected(world: World) -> FleetSnapshot:
     return collect_snapshot(world.administration, SystemClock())
 
 
-def rows_of(snapshot: Snapshot, partition: Partition) -> range:
+def rows_of(snapshot: FleetSnapshot, partition: Partition) -> range:
     topic = snapshot.topics.names.index(partition.topic)
     at = next(
         row
@@ -30,7 +30,7 @@ def rows_of(snapshot: Snapshot, partition: Partition) -> range:
     return range(int(first[at]), int(first[at + 1]))
 
 
-def size_on_disk(brokers: Brokers, snapshot: Snapshot, row: int, partition: Partition) -> int:
+def size_on_disk(brokers: Brokers, snapshot: FleetSnapshot, row: int, partition: Partition) -> int:
     path = Path(snapshot.log_dirs.paths[snapshot.replicas.log_dirs[row]])
     broker = int(snapshot.brokers.ids[snapshot.replicas.brokers[row]])
     assert path in brokers.log_dirs(broker)

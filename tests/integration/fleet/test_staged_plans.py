@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.planning.disks import plan_disks
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.stack.artifacts import JavaArtifacts
 
 from tests.integration.fleet.conftest import world_of
@@ -39,7 +39,7 @@ def fleet(java: JavaArtifacts, zookeeper: str, unique_name: str, tmp_path: Path)
         yield made
 
 
-def _with_small_disks(taken: Snapshot) -> Snapshot:
+def _with_small_disks(taken: FleetSnapshot) -> FleetSnapshot:
     replicas, log_dirs = taken.replicas, taken.log_dirs
     used = np.bincount(replicas.log_dirs, replicas.size_bytes, minlength=len(log_dirs)).astype(np.int64)
     brokers = taken.brokers.ids[log_dirs.brokers]
@@ -79,7 +79,7 @@ def test_two_full_disks_exchange_replicas_stage_by_stage_while_records_are_writt
     fleet.check_nothing_left()
 
 
-def _brokers_of(state: Snapshot, topic: str) -> list[tuple[int, ...]]:
+def _brokers_of(state: FleetSnapshot, topic: str) -> list[tuple[int, ...]]:
     partitions = np.flatnonzero(state.partitions.topics == state.topics.names.index(topic))
     rows = state.partitions.first_replicas
     brokers = state.brokers.ids[state.replicas.brokers]

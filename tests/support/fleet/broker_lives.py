@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from rtolap.fleet.isolation.registry import RegisteredCluster
 from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.mover import Mover
 from rtolap.fleet.moves.settings import MoverSettings
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.snapshot.collect import collect_snapshot
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.kafka.administration.values import Partition
 from rtolap.metadata.store import Create
 
@@ -29,7 +29,7 @@ TOKEN = "token"
 _FENCE = "/fence"
 
 
-def undeclared(snapshot: Snapshot) -> RegisteredCluster | None:
+def undeclared(snapshot: FleetSnapshot) -> RegisteredCluster | None:
     """Stand for a registry without the cluster."""
     return None
 
@@ -94,7 +94,7 @@ class BrokerLives:
             lost_after_ms=LOST_AFTER_MS,
         )
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> FleetSnapshot:
         self.clock.advance_ms(1)
         return collect_snapshot(self.administration, self.clock)
 
@@ -110,10 +110,10 @@ class BrokerLives:
 def mover_of(lives: BrokerLives) -> Iterator[None]:
     """A mover that answers while the cluster's time goes on."""
     lives.store.commit([Create(_FENCE, b"")])
-    kept = KeptFleet(lives.store, CLUSTER_ID)
+    fleet_store = FleetStore(lives.store, CLUSTER_ID)
     mover = Mover(
         lives.administration,
-        kept,
+        fleet_store,
         lambda: _FENCE,
         lives.clock,
         TOKEN,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, ReplicaState, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, FleetSnapshot, ReplicaState
 
 
-def fewest_most_leading(snapshot: Snapshot) -> int:
+def fewest_most_leading(snapshot: FleetSnapshot) -> int:
     """Among brokers that serve. Partitions of which no replica can lead, and those under a running move, keep
     the preferred replica that they have."""
     replicas, first = snapshot.replicas, snapshot.partitions.first_replicas.tolist()

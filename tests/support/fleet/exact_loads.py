@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from rtolap.fleet.planning.leaders import eligible_replicas
 from rtolap.fleet.planning.placement import Placement
-from rtolap.fleet.snapshot.model import Floats, Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot, Floats
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import lil_matrix
 
@@ -17,7 +17,7 @@ TIME_LIMIT_S = 5.0
 GAP = 0.005
 
 
-def least_busiest_load(snapshot: Snapshot, loads: Floats) -> float:
+def least_busiest_load(snapshot: FleetSnapshot, loads: Floats) -> float:
     """Return a bound at most `GAP` below the optimum. Raises TimeoutError where the solver does not finish.
 
     Partitions of which no replica can lead, and those under a running move, count where they are now

@@ -11,13 +11,13 @@ from rtolap.fleet.snapshot.model import (
     UNKNOWN,
     Brokers,
     BrokerState,
+    FleetSnapshot,
     LogDirs,
     MissingFact,
     Partitions,
     Quota,
     Replicas,
     ReplicaState,
-    Snapshot,
     Topics,
 )
 
@@ -40,7 +40,7 @@ def hand_made(
     missing: Sequence[MissingFact] = (),
     controller: int = UNKNOWN,
     cluster_id: str = "c",
-) -> Snapshot:
+) -> FleetSnapshot:
     """`out_of_sync`, `removing`: replicas as (topic, partition, broker). Every broker has one disk of
     `DISK_BYTES`, whose directory is /d."""
     ids = sorted(racks)
@@ -53,7 +53,7 @@ def hand_made(
         for i in ids
     ]
     used = used_bytes or {}
-    found = Snapshot(
+    found = FleetSnapshot(
         cluster_id=cluster_id,
         taken_at_ms=0,
         controller=controller,
@@ -109,7 +109,7 @@ def hand_made(
     return found
 
 
-def state_after(plan: Plan, snapshot: Snapshot) -> Snapshot:
+def state_after(plan: Plan, snapshot: FleetSnapshot) -> FleetSnapshot:
     """Return the fleet of the snapshot when the plan, which was made of it, is done."""
     ids = snapshot.brokers.ids
     topics = {name: row for row, name in enumerate(snapshot.topics.names)}

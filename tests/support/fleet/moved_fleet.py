@@ -11,19 +11,19 @@ from pathlib import Path
 import numpy as np
 from confluent_kafka.admin import AdminClient
 from rtolap.base.clock import SystemClock
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.records import PlanRecord
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.moves.status import PlanStatus, plan_status
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.moves.throttles import LISTS, RATES
 from rtolap.fleet.moves.window import PlanMoves
 from rtolap.fleet.planning.disks import plan_disks
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.snapshot.collect import collect_snapshot
-from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, FleetSnapshot
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.kafka.administration.values import ALL_BROKERS, ConfigKind, ConfigResource, Partition
 
@@ -46,7 +46,7 @@ class MovedFleet:
 
     brokers: Brokers
     world: World
-    kept: KeptFleet
+    fleet_store: FleetStore
     mover: MoverProcess
     requests: MoverRequests
     topic: str
@@ -54,7 +54,7 @@ class MovedFleet:
     env: dict[str, str]
     folder: Path
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> FleetSnapshot:
         """As if each log directory were a small disk of its own: here all of them share one."""
         taken = self.whole_snapshot()
         replicas, log_dirs = taken.replicas, taken.log_dirs
@@ -63,9 +63,9 @@ class MovedFleet:
         disks = replace(log_dirs, total_bytes=total, usable_bytes=total - used)
         return replace(taken, log_dirs=disks)
 
-    def whole_snapshot(self) -> Snapshot:
+    def whole_snapshot(self) -> FleetSnapshot:
         """Brokers that have just made a replica may not tell of it yet."""
-        taken: list[Snapshot] = []
+        taken: list[FleetSnapshot] = []
 
         def is_whole() -> bool:
             taken.append(collect_snapshot(self.world.administration, SystemClock()))
@@ -87,13 +87,13 @@ class MovedFleet:
         self.requests.ask(RequestKind.THROTTLE, rate_bytes_per_s=rate)
 
     def record(self, plan_id: str) -> PlanRecord:
-        kept = self.kept.plan(plan_id)
-        assert kept is not None
-        return kept.record
+        stored = self.fleet_store.plan(plan_id)
+        assert stored is not None
+        return stored.record
 
     def status(self, plan_id: str) -> PlanStatus:
         record = self.record(plan_id)
-        moves = PlanMoves.of(self.kept.read_moves(plan_id, record.moves_digest))
+        moves = PlanMoves.of(self.fleet_store.read_moves(plan_id, record.moves_digest))
         return plan_status(record, moves, SystemClock().now_ms(), MoverSettings())
 
     def wait_moving(self) -> None:
@@ -177,12 +177,12 @@ def moved_fleet(
         "RTOLAP_SESSION_TIMEOUT_S": str(SESSION_TIMEOUT_S),
     }
     store = store_of(env, session_timeout_s=6.0)
-    kept = KeptFleet(store, world.administration.describe_cluster().cluster_id)
-    requests = MoverRequests(kept, SystemClock(), token.read_text(), "ada")
+    fleet_store = FleetStore(store, world.administration.describe_cluster().cluster_id)
+    requests = MoverRequests(fleet_store, SystemClock(), token.read_text(), "ada")
     log = folder / "mover.log"
     try:
         with MoverProcess(env, log) as mover:
-            yield MovedFleet(brokers, world, kept, mover, requests, topic, len(replicas), env, folder)
+            yield MovedFleet(brokers, world, fleet_store, mover, requests, topic, len(replicas), env, folder)
     finally:
         print(log.read_text()[-3000:])
         store.close()

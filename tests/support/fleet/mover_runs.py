@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.mover import Mover
 from rtolap.fleet.moves.planned import PlannedMove, digest_of_moves, encode_moves
 from rtolap.fleet.moves.produce_latency import ProduceReader
@@ -14,6 +13,7 @@ from rtolap.fleet.moves.records import Hours, PlanRecord
 from rtolap.fleet.moves.requests import MoveRequest, RequestKind, signed
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.states import PlanState
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.kafka.administration.values import Partition, Replica
 from rtolap.metadata.store import Create
 
@@ -70,7 +70,7 @@ class MoverWorld:
         self.store = MemoryStore(MemoryEnsemble())
         self.store.commit([Create(FENCE, b"")])
         self.administration = MemoryAdministration(self.cluster)
-        self.kept = KeptFleet(self.store, "fleet")
+        self.fleet_store = FleetStore(self.store, "fleet")
         self.settings = settings or MoverSettings()
         self.produce = produce
         self.requests = 0
@@ -78,12 +78,12 @@ class MoverWorld:
 
     def new_mover(self, kill: Callable[[str], str | None] | None = None) -> Mover:
         administration: Any = self.administration
-        kept = self.kept
+        fleet_store = self.fleet_store
         if kill is not None:
             administration = Mortal(administration, kill)
-            kept = KeptFleet(Mortal(self.store, kill), "fleet")
+            fleet_store = FleetStore(Mortal(self.store, kill), "fleet")
         return Mover(
-            *(administration, kept, lambda: FENCE, self.clock, TOKEN),
+            *(administration, fleet_store, lambda: FENCE, self.clock, TOKEN),
             settings=self.settings,
             produce=self.produce,
         )
@@ -117,7 +117,7 @@ class MoverWorld:
         token: str = TOKEN,
     ) -> str:
         data = encode_moves(moves)
-        self.kept.write_moves(plan_id, data)
+        self.fleet_store.write_moves(plan_id, data)
         return self.ask(
             RequestKind.SUBMIT,
             token,
@@ -132,20 +132,20 @@ class MoverWorld:
         self.requests += 1
         name = f"request{self.requests:06d}"
         request = MoveRequest(name, kind, "fleet", self.clock.now_ms(), "ada", **values)
-        self.kept.ask(signed(request, token))
+        self.fleet_store.ask(signed(request, token))
         return name
 
     def answer(self, request_id: str) -> str:
         """The code of its answer, "" where it was taken."""
-        request = self.kept.request(request_id)
+        request = self.fleet_store.request(request_id)
         assert request is not None
         assert request.answer is not None
         return request.answer.code
 
     def record(self, plan_id: str = "plan") -> PlanRecord:
-        kept = self.kept.plan(plan_id)
-        assert kept is not None
-        return kept.record
+        stored = self.fleet_store.plan(plan_id)
+        assert stored is not None
+        return stored.record
 
     def pass_time(self, seconds: float = 1.0) -> None:
         self.cluster.advance(seconds)
@@ -160,9 +160,9 @@ class MoverWorld:
     def run_until_ended(self, plan_id: str = "plan", seconds_max: int = 10_000) -> PlanRecord:
         for _ in range(seconds_max):
             self.run()
-            kept = self.kept.plan(plan_id)
-            if kept is not None and kept.record.state is PlanState.ENDED:
-                return kept.record
+            stored = self.fleet_store.plan(plan_id)
+            if stored is not None and stored.record.state is PlanState.ENDED:
+                return stored.record
         raise AssertionError(f"not ended: {self.record(plan_id)}")
 
     def leftovers(self) -> list[str]:

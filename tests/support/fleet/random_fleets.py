@@ -14,11 +14,11 @@ from rtolap.fleet.snapshot.model import (
     UNKNOWN,
     Brokers,
     BrokerState,
+    FleetSnapshot,
     LogDirs,
     Partitions,
     Replicas,
     ReplicaState,
-    Snapshot,
     Topics,
 )
 
@@ -56,7 +56,7 @@ class _Drawn:
 
 def random_fleet(
     seed: int, *, odd: Oddities = Oddities(), brokers_max: int = 60, factor_max: int = 5
-) -> Snapshot:
+) -> FleetSnapshot:
     rng = np.random.default_rng(seed)
     many = int(rng.integers(0, 50)) if rng.random() < 0.2 else 0
     count = min(brokers_max, 1 + int(rng.integers(0, 12)) + many)
@@ -134,7 +134,7 @@ def _assembled(
     numbers: NDArray[np.int32],
     drawn: _Drawn,
     odd: Oddities,
-) -> Snapshot:
+) -> FleetSnapshot:
     partitions, replica_brokers = np.array(drawn.partitions, np.int32), np.array(drawn.brokers, np.int32)
     log_dirs, sizes = np.array(drawn.log_dirs, np.int32), np.array(drawn.sizes, np.int64)
     count = dir_brokers.size
@@ -173,7 +173,7 @@ def _assembled(
         if able:
             leaders[partition] = replica_brokers[able[0] if rng.random() < 0.85 else rng.choice(able)]
     hidden_dirs = silent & (rng.random(sizes.size) < 0.5)
-    snapshot = Snapshot(
+    snapshot = FleetSnapshot(
         cluster_id=f"cluster-{seed}",
         taken_at_ms=1_700_000_000_000 + seed,
         controller=int(brokers.ids[0]),
@@ -227,7 +227,7 @@ def huge_fleet(
     topics: int = 5_000,
     empty_brokers: int = 0,
     seed: int = 1,
-) -> Snapshot:
+) -> FleetSnapshot:
     """A fleet that placed its partitions across racks and has since grown apart: disks of two sizes, sizes
     over four orders of magnitude, topics that lie on some of the brokers only."""
     rng = np.random.default_rng(seed)
@@ -257,7 +257,7 @@ def huge_fleet(
     used = np.bincount(log_dirs, sizes, dirs)
     totals = np.maximum(used.sum() / 0.55 * weights / weights.sum(), used * 1.02).astype(np.int64)
     nobody = np.full(sizes.size, UNKNOWN, np.int32)
-    return Snapshot(
+    return FleetSnapshot(
         cluster_id="huge",
         taken_at_ms=1_700_000_000_000,
         controller=0,

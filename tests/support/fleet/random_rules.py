@@ -5,11 +5,11 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 import numpy as np
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.model.fleet import BrokerPool, FleetCluster, PlacementRule
 
 
-def random_rules(seed: int, snapshot: Snapshot) -> FleetCluster:
+def random_rules(seed: int, snapshot: FleetSnapshot) -> FleetCluster:
     """Return one to three pools of a third to nearly all of the brokers, some exclusive; rules for some
     topics."""
     rng = np.random.default_rng([seed, 25])
@@ -28,7 +28,7 @@ def random_rules(seed: int, snapshot: Snapshot) -> FleetCluster:
     return FleetCluster(businesses=("shop",), pools=pools, placement=tuple(rules))
 
 
-def may_stand(cluster: FleetCluster, snapshot: Snapshot) -> dict[str, set[int]]:
+def may_stand(cluster: FleetCluster, snapshot: FleetSnapshot) -> dict[str, set[int]]:
     """Brokers by topic, found topic by topic."""
     every = set(snapshot.brokers.ids.tolist())
     exclusive = {broker for pool in cluster.pools.values() if pool.exclusive for broker in pool.brokers}

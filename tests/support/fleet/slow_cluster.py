@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import kafka_json
-from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, ReplicaState, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, FleetSnapshot, ReplicaState
 
 Name = tuple[str, int]
 
@@ -36,7 +36,7 @@ class Replica:
 
 class SlowCluster:
     def __init__(
-        self, snapshot: Snapshot, *, disk_limit: float, may_stand: Mapping[str, set[int]] | None = None
+        self, snapshot: FleetSnapshot, *, disk_limit: float, may_stand: Mapping[str, set[int]] | None = None
     ) -> None:
         """may_stand: brokers that each topic may come to, by default all."""
         self.limit = disk_limit

@@ -12,7 +12,7 @@ from rtolap.airflow.hooks import supervisor
 
 
 class AwaitedConnections(BaseHook):
-    """A hook whose connections may be read ahead, by `read`; others are read when they are asked for."""
+    """A hook that reads connections ahead by `read`, and others when they are needed."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

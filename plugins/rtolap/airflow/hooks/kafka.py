@@ -96,11 +96,16 @@ class KafkaClusterHook(AwaitedConnections, KafkaBaseHook):
     def _get_client(self, config: Mapping[str, Any]) -> KafkaCluster:
         """Return the client that the provider requests, for the configuration it has composed."""
         place = f"connection {self.kafka_config_id}"
-        kept = {name: value for name, value in config.items() if OWNED.get(name, LOADS_CODE) == LOADS_CODE}
-        for name in kept.keys() & {name for name, value in kept.items() if callable(value)}:
+        client_settings = {
+            name: value for name, value in config.items() if OWNED.get(name, LOADS_CODE) == LOADS_CODE
+        }
+        for name in client_settings.keys() & {
+            name for name, value in client_settings.items() if callable(value)
+        }:
             raise DefinitionError(f"{place}: {name} cannot be set", expected=LOADS_CODE)
         return cluster_of(
-            self.kafka_config_id, {name: plain_value(place, name, value) for name, value in kept.items()}
+            self.kafka_config_id,
+            {name: plain_value(place, name, value) for name, value in client_settings.items()},
         )
 
     def check(self, topics: Iterable[str], operation: Operation) -> None:

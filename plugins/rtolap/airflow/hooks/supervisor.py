@@ -51,7 +51,7 @@ async def connection(conn_id: str) -> Connection | None:
 
 
 async def loaded_connection(conn_id: str, log: Any) -> Connection | None:
-    """Return `connection`, asked for until Airflow answers. Each failure is in `log`."""
+    """Return `connection`, and repeat the request until Airflow answers. Each failure is logged."""
     while True:
         try:
             return await connection(conn_id)
@@ -77,7 +77,7 @@ async def task_state(task: WaitingTask) -> str | None:
     return None if state is None else str(getattr(state, "value", state))
 
 
-async def is_asked(ti_id: UUID) -> bool:
+async def has_question(ti_id: UUID) -> bool:
     """Return True if there is a question to a person by that task. Raises Unavailable."""
     try:
         await _ask(f"the question of task {ti_id}", GetHITLDetailResponse(ti_id=ti_id))

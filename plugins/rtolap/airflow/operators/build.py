@@ -24,9 +24,9 @@ from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.hooks.spark import SPARK_DEFAULT, spark_options
 from rtolap.airflow.links import ProcessLogLink, SegmentsLink
 from rtolap.airflow.operators import build_batch as batch
-from rtolap.airflow.operators.build_batch import Build, Outcome
+from rtolap.airflow.operators.build_batch import Build, BuildOutcome
 from rtolap.airflow.operators.process import ManagedProcessOperator, find
-from rtolap.airflow.overdue import held, incomplete_builds
+from rtolap.airflow.overdue import incomplete_builds, waiting_for_approval
 from rtolap.airflow.words import state_of
 from rtolap.base.errors import NotFound, NotYet, Refused
 from rtolap.protocols.agent.client import AgentClient
@@ -113,9 +113,15 @@ class SparkBuildOperator(ManagedProcessOperator):
         """Start the next batch and wait for it; or, with the queue drained, end."""
         unfinished = coordinator.segments(self.cube, state="IMMUTABLE")
         queued = [entry for entry in coordinator.queue().entries if entry.cube == self.cube]
-        waiting = held(coordinator, queued) if incomplete_builds(self.incomplete_builds) == "approve" else {}
+        waiting = (
+            waiting_for_approval(coordinator, queued)
+            if incomplete_builds(self.incomplete_builds) == "approve"
+            else {}
+        )
         for entry, explanation in waiting.items():
-            self.log.info("%s was closed by force and is held: %s", entry.segment, state_of(explanation))
+            self.log.info(
+                "%s was closed by force and waits for approval: %s", entry.segment, state_of(explanation)
+            )
         entries = batch.choose(queued, self.cube, self.segments_max, unfinished, waiting)
         if not entries:
             self.log.info("nothing of %s can be built now", self.cube)
@@ -162,15 +168,17 @@ class SparkBuildOperator(ManagedProcessOperator):
         promoted: list[str] = []
         errors: list[str] = []
         for build in batch.builds_of(status):
-            outcome = Outcome(built=True) if everything_built else outcomes.get(build.build_id, Outcome())
+            outcome = (
+                BuildOutcome(built=True) if everything_built else outcomes.get(build.build_id, BuildOutcome())
+            )
             error = outcome.error or f"the process is {status.state}: {status.reason}"
             if outcome.built and not errors:
                 try:
                     if self._promote(coordinator, build):
                         promoted.append(build.segment)
                     continue
-                except NotYet as held:  # one before it was closed meanwhile: let go, so that it can be built
-                    error = str(held)
+                except NotYet as refusal:  # an earlier segment was closed meanwhile and is built first
+                    error = str(refusal)
             elif outcome.built:
                 error = "an earlier segment of the batch failed"
             errors.append(f"{build.segment}: {error}")

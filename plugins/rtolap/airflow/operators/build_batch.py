@@ -25,7 +25,7 @@ class Build(msgspec.Struct, frozen=True):
     build_id: str
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class BuildOutcome(msgspec.Struct, frozen=True):
     """The job's result for one attempt. `error` None and `built` False: it did not get that far."""
 
     built: bool = False
@@ -37,7 +37,7 @@ def choose(
     cube: str,
     segments_max: int,
     unfinished: Iterable[SegmentInfo],
-    held: Collection[QueueEntry] = (),
+    awaiting_approval: Collection[QueueEntry] = (),
 ) -> list[QueueEntry]:
     """Return the cube's oldest segments, up to the first that could not be promoted with those before it.
 
@@ -51,7 +51,7 @@ def choose(
             continue
         blocked = limit_ms is not None and entry.start_ms > limit_ms
         waits = entry.waits_for is not None and entry.waits_for not in {other.segment for other in chosen}
-        if blocked or waits or entry in held or len(chosen) == segments_max:
+        if blocked or waits or entry in awaiting_approval or len(chosen) == segments_max:
             break
         chosen.append(entry)
     return chosen
@@ -76,9 +76,9 @@ def builds_of(status: ProcessStatus) -> list[Build]:
     return msgspec.json.decode(status.labels["builds"], type=list[Build])
 
 
-def outcomes(log: str) -> dict[str, Outcome]:
+def outcomes(log: str) -> dict[str, BuildOutcome]:
     """build_id → what its last progress line says. Lines cut off by the end of the log are passed over."""
-    by_build: dict[str, Outcome] = {}
+    by_build: dict[str, BuildOutcome] = {}
     for line in log.splitlines():
         _, mark, text = line.partition(PROGRESS_MARK)
         if not mark:
@@ -90,9 +90,9 @@ def outcomes(log: str) -> dict[str, Outcome]:
         if not isinstance(progress, dict) or "build_id" not in progress:
             continue
         if progress.get("event") == "built":
-            by_build[progress["build_id"]] = Outcome(built=True)
+            by_build[progress["build_id"]] = BuildOutcome(built=True)
         elif progress.get("event") == "failed":
-            by_build[progress["build_id"]] = Outcome(error=str(progress.get("error", "failed")))
+            by_build[progress["build_id"]] = BuildOutcome(error=str(progress.get("error", "failed")))
     return by_build
 
 

@@ -22,7 +22,7 @@ from rtolap.airflow.errors import final_at_once
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.links import WindowLink
-from rtolap.airflow.triggers.answer import UNASKED, AnswerTrigger
+from rtolap.airflow.triggers.answer import NO_QUESTION, AnswerTrigger
 from rtolap.airflow.windows import Window, explain
 from rtolap.airflow.words import iso, question, state_of
 from rtolap.model.instants import instant_ms
@@ -99,7 +99,7 @@ class WindowApprovalOperator(ApprovalOperator):
             # Not asked again: that would wipe out an answer which has come meanwhile.
             self.log.info("meant for somebody else, so the wait goes on: %s", event)
             self._wait(context)
-        if UNASKED in said_by_trigger:
+        if NO_QUESTION in said_by_trigger:
             self._ask(context, self._explain())
         if "explanation" in said_by_trigger:
             explanation = Explanation.model_validate(said_by_trigger["explanation"])

@@ -218,9 +218,9 @@ def _behind(partitions: Mapping[int, PartitionWatermark], wanted_ms: int) -> str
     """Return the partitions that hold the watermark, and the position of each."""
     if not partitions:
         return "no receiver has reported a partition: see `rtolap receivers list`"
-    held = ", ".join(
+    holders = ", ".join(
         f"partition {number} is at {iso(seen.watermark_ms)}{' and idle' if seen.idle else ''}"
         for number, seen in sorted(partitions.items())
         if seen.watermark_ms is None or seen.watermark_ms < wanted_ms
     )
-    return held or "partitions without a report hold it: see `rtolap receivers list`"
+    return holders or "partitions without a report hold it: see `rtolap receivers list`"

@@ -56,7 +56,9 @@ class LagSensor(DeferredSensor[Reader]):
     def client(self, hook: RtolapHook) -> AbstractContextManager[Reader]:
         if (self.cube is None) == (self.loader is None):
             raise DefinitionError(
-                "whose lag?", expected="cube or loader", found=f"cube={self.cube!r}, loader={self.loader!r}"
+                "a lag is of one cube or one loader",
+                expected="cube or loader",
+                found=f"cube={self.cube!r}, loader={self.loader!r}",
             )
         return _receivers(hook, self.cube) if self.cube is not None else _loader(hook, str(self.loader))
 

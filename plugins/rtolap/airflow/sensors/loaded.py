@@ -95,7 +95,7 @@ class LoadedSensor(DeferredSensor[Loader]):
             offsets = {}
         if bool(given) == (self.until is not None) or len(offsets) != len(given):
             raise DefinitionError(
-                "loaded up to what?",
+                "the end of the wait is not given",
                 expected="until, an instant; or offsets, {partition: offset}",
                 found=f"until={self.until!r}, offsets={self.offsets!r}",
             )

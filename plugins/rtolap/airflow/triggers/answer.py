@@ -18,13 +18,13 @@ from rtolap.airflow.triggers.base import RtolapTrigger
 from rtolap.airflow.triggers.cubes import WindowTrigger
 from rtolap.base.errors import Unavailable
 
-UNASKED = "unasked"
+NO_QUESTION = "unasked"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AnswerTrigger(RtolapTrigger):
     """Fires what Airflow's `HITLTrigger` or what `WindowTrigger` fires, whichever comes first, with "ti_id":
-    see `AddressedTrigger` why. If there is no question, it fires {UNASKED: True, "ti_id"}.
+    see `AddressedTrigger` why. If there is no question, it fires {NO_QUESTION: True, "ti_id"}.
 
     Airflow's API resumes a task with the answer itself. This trigger is for the answer that was given before
     the task began to wait, and for a window that may close without one.
@@ -56,8 +56,8 @@ class AnswerTrigger(RtolapTrigger):
         return answer, window
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        if not await self._is_asked():
-            yield TriggerEvent({UNASKED: True, "ti_id": self.ti_id})
+        if not await self._has_question():
+            yield TriggerEvent({NO_QUESTION: True, "ti_id": self.ti_id})
             return
         waits = [asyncio.create_task(_first_event(trigger)) for trigger in self._first()]
         try:
@@ -69,10 +69,10 @@ class AnswerTrigger(RtolapTrigger):
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-    async def _is_asked(self) -> bool:
+    async def _has_question(self) -> bool:
         while True:
             try:
-                return await supervisor.is_asked(UUID(self.ti_id))
+                return await supervisor.has_question(UUID(self.ti_id))
             except Unavailable as error:
                 self.log.warning("whether the question was asked is not known yet: %s", error)
                 await asyncio.sleep(self.poll_s)

@@ -4,6 +4,7 @@
 # (Airflow's trigger classes carry no annotations.)
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -15,12 +16,28 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
 
+LOG_EVERY_S = 60.0
+
+
+class ProgressLog:
+    """Writes the progress of a wait to the task's log, at once and then at most every `LOG_EVERY_S`."""
+
+    def __init__(self, log: Any, last_s: float = -LOG_EVERY_S) -> None:
+        self._log = log
+        self._last_s = last_s
+
+    def info(self, text: str) -> None:
+        if time.monotonic() - self._last_s > LOG_EVERY_S:
+            self._last_s = time.monotonic()
+            self._log.info("%s", text)
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FieldTrigger(BaseTrigger):
-    """A trigger whose arguments are its fields: declared once, they are taken, kept and serialized.
+    """A trigger whose arguments are its fields: declared once, stored and serialized.
 
-    Subclasses are dataclasses of the same kind. `task_id` is no name for a field: Airflow sets it."""
+    Subclasses are dataclasses of the same kind. `task_id` is no name for a field: Airflow sets it.
+    """
 
     def __post_init__(self) -> None:
         super().__init__()

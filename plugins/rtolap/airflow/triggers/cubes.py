@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from rtolap.airflow.rebuilt import FAILED_AFTER_S, RebuildWatch
-from rtolap.airflow.triggers.base import RtolapTrigger
+from rtolap.airflow.triggers.base import ProgressLog, RtolapTrigger
 from rtolap.airflow.windows import Window, explain_async
 from rtolap.airflow.words import state_of
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.protocols.coordinator.messages import Queue
 
 ENTRIES_IN_EVENT_MAX = 100  # an event is a signal; the queue itself is read by whoever acts on it
-TELL_S = 60.0  # how often the task's log is told what the window waits for
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -111,7 +110,7 @@ class RebuiltTrigger(RtolapTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await self._hook.load()
-        watch, told_s = RebuildWatch(self.segments, self.failed_after_s), 0.0
+        watch, progress = RebuildWatch(self.segments, self.failed_after_s), ProgressLog(self.log)
         async with self._hook.async_coordinator() as coordinator:
             while True:
                 try:
@@ -122,9 +121,7 @@ class RebuiltTrigger(RtolapTrigger):
                     if not seen.waiting:
                         yield TriggerEvent({"ready": list(seen.ready), "failed": dict(seen.failed)})
                         return
-                    if time.monotonic() - told_s > TELL_S:
-                        told_s = time.monotonic()
-                        self.log.info("%s: %s", self.cube, seen.text)
+                    progress.info(f"{self.cube}: {seen.text}")
                 await asyncio.sleep(self.poll_s)
 
 
@@ -147,7 +144,8 @@ class WindowTrigger(RtolapTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await self._hook.load()
-        answered_s = told_s = time.monotonic()
+        answered_s = time.monotonic()
+        progress = ProgressLog(self.log, answered_s)
         async with self._hook.async_coordinator() as coordinator:
             while True:
                 try:
@@ -163,7 +161,5 @@ class WindowTrigger(RtolapTrigger):
                     if explanation.may_close:
                         yield TriggerEvent({"explanation": explanation.model_dump(mode="json")})
                         return
-                    if answered_s - told_s > TELL_S:
-                        told_s = answered_s
-                        self.log.info(state_of(explanation))
+                    progress.info(state_of(explanation))
                 await asyncio.sleep(self.poll_s)

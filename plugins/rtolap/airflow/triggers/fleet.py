@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,14 +14,12 @@ from airflow.triggers.base import TriggerEvent
 from rtolap.airflow.errors import FINAL
 from rtolap.airflow.fleet_looks import Look, look
 from rtolap.airflow.hooks.on_demand import open_fleet
-from rtolap.airflow.triggers.base import FieldTrigger
+from rtolap.airflow.triggers.base import FieldTrigger, ProgressLog
 from rtolap.base.errors import RtolapError
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 if TYPE_CHECKING:
     from rtolap.airflow.hooks.fleet import FleetHook
-
-TELL_S = 60.0  # how often the task's log is told what is seen
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -39,7 +36,7 @@ class FleetTrigger(FieldTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         hook = await asyncio.to_thread(open_fleet, self.cluster, self.kafka_conn_id)  # its clients block
         await hook.load()
-        told_s = -TELL_S
+        progress = ProgressLog(self.log)
         while True:
             try:
                 seen = await asyncio.to_thread(self._look, hook)
@@ -55,9 +52,7 @@ class FleetTrigger(FieldTrigger):
                 if seen.done:
                     yield TriggerEvent({"result": seen.result})
                     return
-                if time.monotonic() - told_s > TELL_S:
-                    told_s = time.monotonic()
-                    self.log.info(seen.text)
+                progress.info(seen.text)
             await asyncio.sleep(self.poll_s)
 
     def _look(self, hook: FleetHook) -> Look:

@@ -44,6 +44,8 @@ class HealthLog:
             return f"{infos[0].health} {infos[0].reason}".strip() if infos else "not registered yet"
         if loader is not None:
             async with self._hook.async_loader(loader.port) as client:
-                told = await client.status()
-            return ", ".join(filter(None, (told.state, told.phase, told.reason or told.last_error)))
+                reported = await client.status()
+            return ", ".join(
+                filter(None, (reported.state, reported.phase, reported.reason or reported.last_error))
+            )
         return ""

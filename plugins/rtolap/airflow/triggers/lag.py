@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +12,9 @@ from typing import Any
 from airflow.triggers.base import TriggerEvent
 
 from rtolap.airflow.hooks.on_demand import open_kafka
-from rtolap.airflow.triggers.base import RtolapTrigger
+from rtolap.airflow.triggers.base import ProgressLog, RtolapTrigger
 from rtolap.base.errors import Unavailable
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
-
-TELL_S = 60.0  # how often the task's log is told how far it is
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -39,7 +36,7 @@ class LagTrigger(RtolapTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await self._hook.load()
-        told_s = 0.0
+        progress = ProgressLog(self.log)
         kafka = await asyncio.to_thread(
             open_kafka, self.kafka_cluster, self.kafka_conn_id
         )  # its client blocks
@@ -54,9 +51,7 @@ class LagTrigger(RtolapTrigger):
                 if reached(partition_lags, self.lag_max):
                     yield TriggerEvent(outcome(partition_lags))
                     return
-                if time.monotonic() - told_s > TELL_S:
-                    told_s = time.monotonic()
-                    self.log.info("%s: %s", self.cube or self.loader, words(partition_lags, self.lag_max))
+                progress.info(f"{self.cube or self.loader}: {words(partition_lags, self.lag_max)}")
             await asyncio.sleep(self.poll_s)
 
     async def _positions(self) -> Mapping[int, int]:

@@ -12,16 +12,14 @@ from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from rtolap.airflow.completeness import CaughtUp, TableProgress, behind, complete_until_ms
+from rtolap.airflow.completeness import CaughtUp, LoadedTableProgress, behind, complete_until_ms
 from rtolap.airflow.declared import RunningLoader, loader_of
-from rtolap.airflow.triggers.base import RtolapTrigger
+from rtolap.airflow.triggers.base import ProgressLog, RtolapTrigger
 from rtolap.airflow.words import iso
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.model.stored.partitions import PartitionRange
 from rtolap.protocols.coordinator.client import AsyncCoordinatorClient
 from rtolap.protocols.loader.messages import LoaderStatus
-
-TELL_S = 60.0  # how often the task's log is told what is missing
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -41,7 +39,7 @@ class LoadedTrigger(RtolapTrigger):
         if self.until_ms is not None:
             await asyncio.sleep(max(0.0, self.until_ms / 1000 - time.time()))
         await self._hook.load()
-        topic, told_s = CaughtUp(), 0.0
+        topic, progress = CaughtUp(), ProgressLog(self.log)
         async with self._hook.async_loader(self.port) as loader:
             while True:
                 try:
@@ -52,9 +50,7 @@ class LoadedTrigger(RtolapTrigger):
                     if self._reached(status, topic):
                         yield TriggerEvent(outcome(status))
                         return
-                    if time.monotonic() - told_s > TELL_S:
-                        told_s = time.monotonic()
-                        self.log.info(words(status, offsets_of(self.offsets)))
+                    progress.info(words(status, offsets_of(self.offsets)))
                 await asyncio.sleep(self.poll_s)
 
     def _reached(self, status: LoaderStatus, topic: CaughtUp) -> bool:
@@ -96,7 +92,7 @@ class PartitionsTrigger(RtolapTrigger, BaseEventTrigger):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._tables: dict[str, TableProgress] = {}
+        self._tables: dict[str, LoadedTableProgress] = {}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await self._hook.load()
@@ -124,7 +120,7 @@ class PartitionsTrigger(RtolapTrigger, BaseEventTrigger):
         until_ms = await complete_until_ms(coordinator, loader.complete)
         async with self._hook.async_loader(loader.port) as client:
             status = await client.status()
-        progress = self._tables.setdefault(loader.name, TableProgress())
+        progress = self._tables.setdefault(loader.name, LoadedTableProgress())
         found_progress = progress.observe(status, loader.complete.unit, until_ms)
         return [_event(loader, status.database, status.table, partition) for partition in found_progress]
 

@@ -71,7 +71,7 @@ class ProcessTrigger(BaseTrigger):
         self.agent_silence_s = agent_silence_s
         self.waits_when_done = waits_when_done
         self._steps_seen = 0
-        self._told = False
+        self._end_logged = False
         self._hook = RtolapHook(rtolap_conn_id)
         self._health = HealthLog(self._hook, self.log)
 
@@ -111,29 +111,29 @@ class ProcessTrigger(BaseTrigger):
             return self._event(LOST, str(error))
         except Refused as error:
             return self._event(SUPERSEDED, str(error))
-        self._tell_steps(status)
+        self._log_steps(status)
         if status.state == DONE and self.waits_when_done:
-            if not self._told:
-                self._told = True
+            if not self._end_logged:
+                self._end_logged = True
                 last = status.log_tail[-1] if status.log_tail else status.reason
-                self.log.info("%s has ended as it was told to; clear the task: %s", status.key, last)
+                self.log.info("%s has ended as requested; clear the task: %s", status.key, last)
             return None
         if not status.is_live:
             return self._event(status.state, status.reason)
         await self._health.look(status)
         return None
 
-    def _tell_steps(self, status: ProcessStatus) -> None:
+    def _log_steps(self, status: ProcessStatus) -> None:
         """Log what has happened to the process, each step once; all of them when the trigger begins."""
         for step in status.steps:
             if step.number <= self._steps_seen:
                 continue
             self._steps_seen = step.number
             crashed = step.event in ("CRASHED", "GAVE_UP")
-            tell = self.log.warning if crashed else self.log.info
-            tell("%s generation %d is %s: %s", status.key, status.generation, step.state, step.reason)
+            log = self.log.warning if crashed else self.log.info
+            log("%s generation %d is %s: %s", status.key, status.generation, step.state, step.reason)
             if crashed and step is status.steps[-1] and status.log_tail:
-                tell("its last lines:\n%s", "\n".join(status.log_tail[-_CRASH_LINES_MAX:]))
+                log("its last lines:\n%s", "\n".join(status.log_tail[-_CRASH_LINES_MAX:]))
 
     def _event(self, state: str, reason: str) -> TriggerEvent:
         return TriggerEvent(

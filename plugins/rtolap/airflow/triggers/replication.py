@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -13,12 +12,10 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from rtolap.airflow.hooks.hbase_connection import HBASE_DEFAULT, DueArguments
 from rtolap.airflow.hooks.on_demand import open_replication
-from rtolap.airflow.triggers.base import FieldTrigger
+from rtolap.airflow.triggers.base import FieldTrigger, ProgressLog
 from rtolap.airflow.words import iso
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import RtolapError, Unavailable
-
-TELL_S = 60.0  # how often the task's log is told how far it is
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -38,7 +35,7 @@ class ReplicationWaitTrigger(FieldTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await asyncio.sleep(max(0, self.before_ms - SystemClock().now_ms()) / 1000)
-        told_s = 0.0
+        progress = ProgressLog(self.log)
         due = self.due
         replication = await asyncio.to_thread(open_replication, self.hbase_conn_id)  # its client blocks
         await replication.load()
@@ -54,9 +51,7 @@ class ReplicationWaitTrigger(FieldTrigger):
                     if not due["logs"]:
                         yield TriggerEvent({"peer": self.peer})
                         return
-                    if time.monotonic() - told_s > TELL_S:
-                        told_s = time.monotonic()
-                        self.log.info("%s: %d logs are not delivered yet", self.peer, len(due["logs"]))
+                    progress.info(f"{self.peer}: {len(due['logs'])} logs are not delivered yet")
                 await asyncio.sleep(self.poll_s)
         finally:
             await asyncio.to_thread(replication.close)

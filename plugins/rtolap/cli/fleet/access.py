@@ -21,7 +21,7 @@ from rtolap.fleet.isolation.registry import (
     registered_cluster,
 )
 from rtolap.fleet.isolation.registry import read_registry as read_declared_fleet
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.kafka.administration.client import KafkaAdministration
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.metadata.cluster_store import open_cluster_store
@@ -30,23 +30,21 @@ from rtolap.model.fleet import KafkaFleet
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 from rtolap.model.yaml_files import read_definitions
 
-ClusterOption = Annotated[
-    str, typer.Option("--cluster", help="Kafka cluster, by the name that this host knows it by.")
-]
+ClusterOption = Annotated[str, typer.Option("--cluster", help="Name of the Kafka cluster on this host.")]
 RegistryOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--registry", help="Files or folders that declare the fleet; by default RTOLAP_INCLUDE_DIR."
-    ),
+    typer.Option("--registry", help="Files or folders that declare the fleet. Default: RTOLAP_INCLUDE_DIR."),
 ]
 ClusterNameOption = Annotated[
     str | None,
     typer.Option(
         "--cluster-name",
-        help="Cluster of the registry whose placement rules hold; by default, what it declares this one as.",
+        help="Cluster of the registry whose placement rules apply. Default: this cluster.",
     ),
 ]
-ByOption = Annotated[str | None, typer.Option("--by", help="Who; by default the user of this shell.")]
+ByOption = Annotated[
+    str | None, typer.Option("--by", help="Name of the person. Default: the user of this shell.")
+]
 
 
 @contextmanager
@@ -83,7 +81,7 @@ def read_cluster(name: str, paths: list[Path] | None, settings: Settings) -> Reg
 
 
 def find_cluster(
-    snapshot: Snapshot,
+    snapshot: FleetSnapshot,
     kafka_cluster: str | None,
     name: str | None,
     paths: list[Path] | None,

@@ -1,7 +1,7 @@
-"""`rtolap fleet audit`: clusters held against the registry.
+"""`rtolap fleet audit`: compares clusters with the registry.
 
-Exit codes: 0 nothing as severe as `--fail-on` was found; 1 an error, or a cluster that could not be looked
-at; 3 something was found.
+Exit codes: 0 no finding as severe as `--fail-on`; 1 an error, or a cluster that could not be read; 3 a
+finding.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rtolap.fleet.isolation.topic_users import CollectedUsers, collect_users
 from rtolap.fleet.isolation.topics import misplaced_topics
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.model.fleet import KafkaFleet
 from rtolap.model.quantities import instant_text
 
@@ -46,16 +46,18 @@ def audit(
     snapshot: Annotated[
         list[str] | None,
         typer.Option(
-            help="Look at this file instead of the cluster: FILE of the one --cluster, or CLUSTER=FILE."
+            help="Read this snapshot instead of the cluster: FILE of the one --cluster, or CLUSTER=FILE."
         ),
     ] = None,
     registry: RegistryOption = None,
-    fail_on: Annotated[Severity, typer.Option(help="End with 3 from this severity on.")] = Severity.WARNING,
+    fail_on: Annotated[
+        Severity, typer.Option(help="Exit with 3 for findings of this severity or a higher one.")
+    ] = Severity.WARNING,
     as_json: JsonOption = False,
 ) -> None:
-    """Find what differs from the registry: racks, placement, replicas, owners, roles, reserves, quotas.
+    """Find differences from the registry: racks, placement, replicas, owners, roles, reserves, quotas.
 
-    Tables, loaders and subscriptions that the same files declare are held against it too."""
+    Tables, loaders and subscriptions of the same files are checked too."""
     fleet, clients = read_registry(registry, Settings()), read_clients(registry, Settings())
     names = [fleet.declared_name(name) for name in cluster] if cluster else list(fleet.clusters)
     silent: dict[str, str] = {}
@@ -81,14 +83,16 @@ def audit(
         success(f"{', '.join(snapshots)}: as declared")
 
 
-def _loaded(fleet: KafkaFleet, names: list[str], files: list[str]) -> dict[str, Snapshot]:
-    found: dict[str, Snapshot] = {}
+def _loaded(fleet: KafkaFleet, names: list[str], files: list[str]) -> dict[str, FleetSnapshot]:
+    found: dict[str, FleetSnapshot] = {}
     for file in files:
         name, equals, path = file.partition("=")
         if not equals:
             if len(names) != 1:
                 raise DefinitionError(
-                    f"whose snapshot is {file}?", expected="CLUSTER=FILE, or one --cluster", found=file
+                    f"the cluster of snapshot {file} is not given",
+                    expected="CLUSTER=FILE, or one --cluster",
+                    found=file,
                 )
             name, path = names[0], file
         fleet.cluster(name)
@@ -98,12 +102,12 @@ def _loaded(fleet: KafkaFleet, names: list[str], files: list[str]) -> dict[str, 
 
 def _collected(
     fleet: KafkaFleet, names: list[str]
-) -> tuple[dict[str, Snapshot], dict[str, CollectedUsers], dict[str, str]]:
+) -> tuple[dict[str, FleetSnapshot], dict[str, CollectedUsers], dict[str, str]]:
     """Collect snapshots and the users of misplaced topics by cluster, and the reasons for missing snapshots.
 
     A cluster that is away does not hide the problems of others.
     """
-    found: dict[str, Snapshot] = {}
+    found: dict[str, FleetSnapshot] = {}
     users: dict[str, CollectedUsers] = {}
     silent: dict[str, str] = {}
     for name in names:

@@ -35,7 +35,7 @@ from rtolap.fleet.operations.rates import rate_reader
 from rtolap.fleet.planning.drain import DrainPlanner
 from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Plan
 from rtolap.fleet.snapshot.collect import collect_snapshot
-from rtolap.fleet.snapshot.model import BrokerState, Snapshot
+from rtolap.fleet.snapshot.model import BrokerState, FleetSnapshot
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 COLUMNS = ("broker", "host", "rack", "kafka", "state", "replicas", "pending", "since_ms", "by", "why")
@@ -43,9 +43,9 @@ _MOVES_SHOWN = 20
 AUDIT_COLUMNS = ("number", "at_ms", "by", "operation", "before", "after", "why")
 
 BrokerArgument = Annotated[int, typer.Argument(help="Id of the broker.")]
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it stays in the broker's history.")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Reason, stored in the broker's history.")]
 ThrottleOption = Annotated[
-    int, typer.Option("--throttle", min=1, help="Bytes a second that a broker sends and takes at most.")
+    int, typer.Option("--throttle", min=1, help="Maximum bytes per second that a broker sends and receives.")
 ]
 
 
@@ -58,9 +58,12 @@ def open_brokers(
     registered_of: RegisteredOf | None = None,
     throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S,
 ) -> Iterator[OpenedBrokers]:
-    """`changing`: operations follow, which the cluster's token signs; who only looks needs none.
-    `approved`: the plan of a drain, held against the cluster first. `registered_of`: by default, the cluster
-    that this host's registry declares it as."""
+    """Open the brokers of a cluster.
+
+    `changing`: operations follow, which the cluster's token signs. `approved`: the plan of a drain, which is
+    checked against the cluster first. `registered_of`: returns the registry's cluster of a snapshot. Default:
+    by this host's registry.
+    """
     settings = Settings()
     token = settings.token() if changing else ""
     registered_of = registered_of or HostRegistry(settings.include_dir, cluster).cluster_of
@@ -70,10 +73,13 @@ def open_brokers(
 
 
 def brokers(
-    broker: Annotated[int | None, typer.Argument(help="The changes of this one, instead of all.")] = None,
+    broker: Annotated[
+        int | None,
+        typer.Argument(help="Id of a broker whose history is shown. Default: the state of all brokers."),
+    ] = None,
     note: Annotated[
         bool,
-        typer.Option("--note", help="Record what happened by itself, and go on with what is pending."),
+        typer.Option("--note", help="Record observed changes, and continue pending actions."),
     ] = False,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
@@ -108,7 +114,7 @@ def brokers(
             warn(f"broker {document['broker']}: {document['observed']} is not noted yet: --note does")
 
 
-def broker_document(broker: int, record: BrokerRecord | None, snapshot: Snapshot) -> dict[str, Any]:
+def broker_document(broker: int, record: BrokerRecord | None, snapshot: FleetSnapshot) -> dict[str, Any]:
     ids = snapshot.brokers.ids.tolist()
     row = ids.index(broker) if broker in ids else None
     last = record.last if record else None
@@ -134,13 +140,15 @@ def join(
     reason: ReasonOption,
     host: Annotated[
         str | None,
-        typer.Option("--host", help="The machine; by default the one from which the broker has registered."),
+        typer.Option(
+            "--host", help="Name of the machine. Default: the one from which the broker has registered."
+        ),
     ] = None,
     by: ByOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Record a new machine whose broker is about to join; it serves once it is seen."""
+    """Record a new machine whose broker is about to join. It serves once it is seen."""
     who = operator(Settings(), by)
     with open_brokers(cluster) as opened:
         record = opened.known().get(broker)
@@ -156,7 +164,7 @@ def cordon(
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a broker take no new replicas; what it has stays."""
+    """Stop the placement of new replicas on a broker. Its replicas stay."""
     _one(broker, BrokerEvent.CORDON, by, reason, cluster, as_json)
 
 
@@ -167,7 +175,7 @@ def uncordon(
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a broker take new replicas again."""
+    """Allow the placement of new replicas on a broker again."""
     _one(broker, BrokerEvent.UNCORDON, by, reason, cluster, as_json)
 
 
@@ -175,9 +183,9 @@ def drain(
     broker: BrokerArgument,
     reason: ReasonOption,
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="Stop a drain; the broker stays cordoned.")
+        bool, typer.Option("--cancel", help="Cancel a drain. The broker stays cordoned.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     throttle: ThrottleOption = THROTTLE_BYTES_PER_S,
     registry: RegistryOption = None,
     cluster_name: ClusterNameOption = None,
@@ -208,13 +216,16 @@ def repair(
     broker: BrokerArgument,
     reason: ReasonOption,
     done: Annotated[
-        bool, typer.Option("--done", help="The machine is well again: its broker may be started.")
+        bool, typer.Option("--done", help="The machine is repaired. Its broker may be started.")
     ] = False,
     by: ByOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a broker be stopped and its machine repaired. Refused while writing would end without it."""
+    """Begin the repair of a broker, after which it may be stopped.
+
+    Refused while partitions could not be written without it.
+    """
     event = BrokerEvent.REPAIRED if done else BrokerEvent.REPAIR
     _one(broker, event, by, reason, cluster, as_json)
 
@@ -226,7 +237,7 @@ def retire(
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Give an empty broker's machine back. Refused while it holds a replica."""
+    """Retire an empty broker. Refused while it has a replica."""
     _one(broker, BrokerEvent.RETIRE, by, reason, cluster, as_json)
 
 

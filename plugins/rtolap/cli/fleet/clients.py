@@ -41,8 +41,12 @@ COLUMNS = ("client", "topic", "broker", "requests", "rtt", "outbuf", "throttle",
 
 
 class Behind(msgspec.Struct, frozen=True):
-    """The cause behind a slow client. stage: of the broker; None where the client can tell itself, and where
-    the broker's own times are good, or not read."""
+    """The cause of a slow client.
+
+    Attributes:
+        stage: Stage at the broker. None where the client itself reports the cause, and where the broker's own
+            times are good or unknown.
+    """
 
     text: str
     stage: str | None = None
@@ -54,10 +58,10 @@ def clients(
     sources: SourcesOption = None,
     endpoint: Annotated[
         list[str] | None,
-        typer.Option(help="A process's page of metrics, http://host:port/metrics; may be repeated."),
+        typer.Option(help="Metrics page of a process, http://host:port/metrics. Repeatable."),
     ] = None,
-    threshold: Annotated[str, typer.Option(help="A 99th percentile above it is slow.")] = "300ms",
-    slow_only: Annotated[bool, typer.Option("--slow", help="Slow ones alone.")] = False,
+    threshold: Annotated[str, typer.Option(help="A 99th percentile above this is slow.")] = "300ms",
+    slow_only: Annotated[bool, typer.Option("--slow", help="Show slow ones only.")] = False,
     snapshot: SnapshotOption = None,
     cluster: SharesOfOption = None,
     every: EveryOption = "5s",

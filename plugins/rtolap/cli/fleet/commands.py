@@ -22,7 +22,7 @@ from rtolap.cli.fleet.snapshot import snapshot
 from rtolap.cli.fleet.stages import stages
 from rtolap.cli.fleet.tiers import tiers
 
-app = typer.Typer(no_args_is_help=True, help="Care of the Kafka brokers: what is where, and moving it.")
+app = typer.Typer(no_args_is_help=True, help="Kafka brokers: audit, plans, moves, monitoring.")
 for _command in (
     *(snapshot, tiers, stages, slow, clients, logs, audit, quotas),
     *(submit, moves, throttle, pause, resume, cancel, serve),
@@ -34,4 +34,4 @@ app.add_typer(plan_app, name="plan")
 
 @app.callback()
 def fleet() -> None:
-    """Care of the Kafka brokers: what is where, moving it, and who is slow."""
+    """Kafka brokers: audit, plans, moves, monitoring."""

@@ -40,21 +40,22 @@ COLUMNS = ("broker", "rule", "lines", "first", "last", "storm", "log directories
 def logs(
     sources: SourcesOption = None,
     log: Annotated[
-        list[str] | None, typer.Option("--log", help="A broker's log, BROKER=FILE; may be repeated.")
+        list[str] | None, typer.Option("--log", help="Log of a broker, BROKER=FILE. Repeatable.")
     ] = None,
-    rule: Annotated[list[str] | None, typer.Option(help="Only this rule; may be repeated.")] = None,
+    rule: Annotated[list[str] | None, typer.Option(help="Only this rule. Repeatable.")] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules, with Kafka's words.")] = False,
     positions: Annotated[
-        Path | None, typer.Option(help="Keep in this file where reading stopped, and go on from there.")
+        Path | None, typer.Option(help="Store in this file where reading stopped, and continue from there.")
     ] = None,
     every: EveryOption = "5s",
     watch: WatchOption = False,
     metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Count lines of broker logs that tell of trouble, by rule: the end of each log, or what came since.
+    """Count lines of broker logs that report problems, by rule.
 
-    Ends with 3 if something is serious."""
+    The first look covers the end of each log, later ones what is new. Exits with 3 if one is serious.
+    """
     if rules:
         _print_rules(as_json)
         return
@@ -89,7 +90,7 @@ def _declared(sources: Path | None, named: list[str]) -> dict[int, list[Path]]:
     for text in named:
         broker, equals, path = text.partition("=")
         if not (equals and path and broker.isdecimal()):
-            raise DefinitionError("which log is it?", expected="BROKER=FILE", found=text)
+            raise DefinitionError("the broker of a log is not given", expected="BROKER=FILE", found=text)
         logs[int(broker)].append(Path(path))
     file = sources or Settings().fleet_sources
     if file is not None:

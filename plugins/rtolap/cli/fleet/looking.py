@@ -36,24 +36,25 @@ _LEAST_EVERY_MS = 200
 
 SourcesOption = Annotated[
     Path | None,
-    typer.Option("--sources", help="File of the brokers' metrics; by default RTOLAP_FLEET_SOURCES."),
+    typer.Option("--sources", help="File of the sources of brokers' metrics. Default: RTOLAP_FLEET_SOURCES."),
 ]
-BrokerOption = Annotated[list[int] | None, typer.Option("--broker", help="Only this one; may be repeated.")]
+BrokerOption = Annotated[list[int] | None, typer.Option("--broker", help="Only this one. Repeatable.")]
 EveryOption = Annotated[str, typer.Option(help="Time between two looks.")]
-WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Again and again, until Ctrl-C.")]
-RecordOption = Annotated[Path | None, typer.Option("--record", help="Keep each look in this file.")]
+WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")]
+RecordOption = Annotated[Path | None, typer.Option("--record", help="Append each look to this file.")]
 LooksOption = Annotated[
-    Path | None, typer.Option("--looks", help="Take the looks of a file that --record has kept.")
+    Path | None, typer.Option("--looks", help="Read the looks of a file that --record has written.")
 ]
 MetricsPortOption = Annotated[
-    int | None, typer.Option(help="With --watch: serve the last look to Prometheus at this port.")
+    int | None, typer.Option(help="With --watch: port at which Prometheus reads the last look.")
 ]
 SnapshotOption = Annotated[
     Path | None,
-    typer.Option("--snapshot", help="A saved snapshot of the fleet: tells shares of log directories."),
+    typer.Option("--snapshot", help="Saved snapshot of the fleet, for shares of log directories."),
 ]
 SharesOfOption = Annotated[
-    str | None, typer.Option("--cluster", help="Ask this Kafka cluster for those shares, without a snapshot.")
+    str | None,
+    typer.Option("--cluster", help="Read those shares from this Kafka cluster, without a snapshot."),
 ]
 
 

@@ -26,12 +26,12 @@ from rtolap.cli.fleet.access import (
 )
 from rtolap.cli.fleet.moves_text import print_audit, print_status, status_document
 from rtolap.cli.output import JsonOption, print_json, success
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.records import Hours
 from rtolap.fleet.moves.requests import RequestKind
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.standing import standing
 from rtolap.fleet.moves.status import plan_status
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.moves.window import PlanMoves
 from rtolap.fleet.operations.plans import check_approved, submit_plan
@@ -41,21 +41,26 @@ from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it stays with the request.")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Reason, stored with the request.")]
 
 
 def submit(
     plan: Annotated[Path, typer.Argument(help="File of the plan.")],
     throttle: Annotated[
         int | None,
-        typer.Option(help="Bytes a second that a broker sends and takes at most; 0: no throttle.", min=0),
+        typer.Option(
+            help="Maximum bytes per second that a broker sends and receives. 0: no throttle.", min=0
+        ),
     ] = None,
-    hours: Annotated[str, typer.Option(help="Moves begin only then, UTC, as in 22:00-06:00.")] = "",
+    hours: Annotated[
+        str, typer.Option(help="Hours in which moves may begin, UTC, such as 22:00-06:00.")
+    ] = "",
     undo: Annotated[
-        bool, typer.Option("--undo", help="Undo at the end of the hours what is not done; it begins again.")
+        bool,
+        typer.Option("--undo", help="Undo unfinished moves at the end of the hours. They begin again later."),
     ] = False,
     digest: Annotated[
-        str, typer.Option(help="Digest that was approved: another plan is refused. Its beginning will do.")
+        str, typer.Option(help="Digest that was approved, or its beginning. Another plan is refused.")
     ] = "",
     reason: ReasonOption = "",
     by: ByOption = None,
@@ -64,8 +69,11 @@ def submit(
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a plan carried out. It must have been made of this cluster as it still is, and keep to the
-    placement rules that the registry declares now."""
+    """Submit a plan to the mover.
+
+    The cluster must not have changed since, and the plan has to follow the present placement rules of the
+    registry.
+    """
     loaded = load_plan(plan)
     if digest:
         check_approved(loaded, digest, f"{plan} is not the plan that was approved")
@@ -76,7 +84,7 @@ def submit(
     def open_requests() -> Iterator[MoverRequests]:
         who = operator(settings, by)
         with open_metadata(settings) as store:
-            yield MoverRequests(KeptFleet(store, loaded.cluster_id), clock, settings.token(), who)
+            yield MoverRequests(FleetStore(store, loaded.cluster_id), clock, settings.token(), who)
 
     with open_administration(cluster) as administration:
         plan_id = submit_plan(
@@ -94,33 +102,31 @@ def submit(
 
 
 def moves(
-    plan_id: Annotated[
-        str, typer.Argument(help="A plan; else the one that is carried out, or the last.")
-    ] = "",
-    audit: Annotated[bool, typer.Option("--audit", help="Who asked for what, instead.")] = False,
+    plan_id: Annotated[str, typer.Argument(help="Id of a plan. Default: the current one, or the last.")] = "",
+    audit: Annotated[bool, typer.Option("--audit", help="Show the audit of requests instead.")] = False,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
     """Show how far a plan is: what moves, what stalls, who is last."""
-    with _opened(cluster) as (kept, administration):
+    with _opened(cluster) as (fleet_store, administration):
         if audit:
-            print_audit(kept, as_json)
+            print_audit(fleet_store, as_json)
             return
-        current = kept.current()
-        known = kept.plans()
+        current = fleet_store.current()
+        known = fleet_store.plans()
         chosen = next((each for each in known if each.plan_id == plan_id), None) if plan_id else None
         record = chosen or (current.record if current else known[-1] if known else None)
         if plan_id and chosen is None:
             raise DefinitionError(f"there is no plan {plan_id}", expected=", ".join(r.plan_id for r in known))
         if record is None:
             if as_json:
-                print_json({"plan": None, "mover": kept.working_mover()})
+                print_json({"plan": None, "mover": fleet_store.working_mover()})
             else:
                 success("no plan was submitted")
             return
-        planned = PlanMoves.of(kept.read_moves(record.plan_id, record.moves_digest))
+        planned = PlanMoves.of(fleet_store.read_moves(record.plan_id, record.moves_digest))
         now_ms = SystemClock().now_ms()
-        stands = standing(kept, administration, record, planned, now_ms)
+        stands = standing(fleet_store, administration, record, planned, now_ms)
     status = plan_status(record, planned, now_ms, MoverSettings())
     if as_json:
         print_json(status_document(status, stands))
@@ -132,7 +138,9 @@ def throttle(
     rate: Annotated[
         int,
         typer.Argument(
-            metavar="BYTES", help="Bytes a second that a broker sends and takes at most; 0: none.", min=0
+            metavar="BYTES",
+            help="Maximum bytes per second that a broker sends and receives. 0: no throttle.",
+            min=0,
         ),
     ],
     reason: ReasonOption = "",
@@ -140,7 +148,7 @@ def throttle(
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Change the throttle of the plan while its moves run; it goes with the plan's end, as the first one."""
+    """Change the throttle of the plan while its moves run. It is removed at the end of the plan."""
     _ask(RequestKind.THROTTLE, cluster, by, reason, as_json=as_json, rate_bytes_per_s=rate or None)
 
 
@@ -150,7 +158,7 @@ def pause(
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Let no further move begin; those that are under way go on."""
+    """Pause the plan: no further move begins. Active moves go on."""
     _ask(RequestKind.PAUSE, cluster, by, reason, as_json=as_json)
 
 
@@ -160,7 +168,7 @@ def resume(
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Let moves begin again."""
+    """Resume the plan: moves begin again."""
     _ask(RequestKind.RESUME, cluster, by, reason, as_json=as_json)
 
 
@@ -168,13 +176,13 @@ def cancel(
     partitions: Annotated[
         list[str] | None, typer.Argument(metavar="[TOPIC:P]...", help="Partitions of the plan.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="The whole plan.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Cancel the whole plan.")] = False,
     reason: ReasonOption = "",
     by: ByOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Cancel moves: what is not complete is as it was before, disks of one broker too."""
+    """Cancel moves. Incomplete ones are undone, also between disks of one broker."""
     if bool(partitions) == everything:
         raise DefinitionError("name partitions, or say --all", expected="TOPIC:P …, or --all")
     named = tuple(parse_partition(text) for text in partitions or ())
@@ -204,11 +212,11 @@ def parse_partition(text: str) -> tuple[str, int]:
 
 
 @contextmanager
-def _opened(cluster: str) -> Iterator[tuple[KeptFleet, FleetAdministration]]:
+def _opened(cluster: str) -> Iterator[tuple[FleetStore, FleetAdministration]]:
     with open_administration(cluster) as administration:
         cluster_id = administration.describe_cluster().cluster_id
         with open_metadata(Settings()) as store:
-            yield KeptFleet(store, cluster_id), administration
+            yield FleetStore(store, cluster_id), administration
 
 
 def _ask(
@@ -223,8 +231,8 @@ def _ask(
 ) -> None:
     settings = Settings()
     who = operator(settings, by)
-    with _opened(cluster) as (kept, _):
-        requests = MoverRequests(kept, SystemClock(), settings.token(), who)
+    with _opened(cluster) as (fleet_store, _):
+        requests = MoverRequests(fleet_store, SystemClock(), settings.token(), who)
         answer = requests.ask(kind, reason=reason, partitions=partitions, rate_bytes_per_s=rate_bytes_per_s)
     if as_json:
         print_json({"asked": kind, "answer": answer.message, "at_ms": answer.at_ms})

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rtolap.cli.output import console, print_table, warn
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.records import PlanRecord
 from rtolap.fleet.moves.standing import Standing
 from rtolap.fleet.moves.states import PlanState
 from rtolap.fleet.moves.status import MoveStatus, PlanStatus
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.model.quantities import instant_text, size_text
 
 COLUMNS = ("partition", "state", "brokers", "size_bytes", "copied_bytes", "bytes_per_s", "left_s", "note")
@@ -56,8 +56,8 @@ def _doubts(record: PlanRecord, stands: Standing) -> list[str]:
         )
     elif stands.is_stale:
         doubts.append(f"mover {stands.mover} has not looked for long: what follows is old{as_of}{age}")
-    if stands.trouble:
-        doubts.append(f"mover {stands.mover or 'that served last'}: {stands.trouble}")
+    if stands.failure:
+        doubts.append(f"mover {stands.mover or 'that served last'}: {stands.failure}")
     if stands.brokers_away:
         doubts.append(
             f"brokers that do not serve: {', '.join(map(str, stands.brokers_away))}; their moves wait"
@@ -132,7 +132,7 @@ def status_document(status: PlanStatus, stands: Standing) -> dict[str, object]:
         "reasons": {str(number): reason for number, reason in record.reasons.items()},
         "history": record.history,
         "mover": stands.mover,
-        "mover_trouble": stands.trouble,
+        "mover_trouble": stands.failure,
         "as_of_ms": stands.looked_ms,
         "age_ms": stands.age_ms,
         "brokers_away": stands.brokers_away,
@@ -140,9 +140,9 @@ def status_document(status: PlanStatus, stands: Standing) -> dict[str, object]:
     }
 
 
-def print_audit(kept: KeptFleet, as_json: bool) -> None:
+def print_audit(fleet_store: FleetStore, as_json: bool) -> None:
     rows = []
-    for request in kept.requests():
+    for request in fleet_store.requests():
         answer = request.answer
         told = "" if answer is None else f"{answer.code}: {answer.message}".removeprefix(": ")
         named = ", ".join(f"{topic}:{number}" for topic, number in request.partitions)

@@ -41,7 +41,7 @@ from rtolap.model.quantities import size_text
 
 app = typer.Typer(no_args_is_help=True, help="Plans: which replicas move where, why, and the cost.")
 
-PlanArgument = Annotated[Path, typer.Argument(help="A file that `--out` has kept.")]
+PlanArgument = Annotated[Path, typer.Argument(help="Plan file that `--out` has written.")]
 
 
 @app.command()
@@ -49,10 +49,10 @@ PlanArgument = Annotated[Path, typer.Argument(help="A file that `--out` has kept
 def disks(
     options: PlanOptions,
     tolerance: Annotated[
-        float, typer.Option(help="Distance of a disk from the mean, as a share of it.")
+        float, typer.Option(help="Maximum distance of a disk from the mean, as a share.")
     ] = TOLERANCE,
 ) -> None:
-    """Bring every disk to about the same share of used bytes, by few moves."""
+    """Balance the used share of all disks by few moves."""
     options.run(DiskPlanner(tolerance))
 
 
@@ -61,47 +61,47 @@ def disks(
 def leaders(
     options: LeadersOptions,
     by_load: Annotated[
-        bool, typer.Option("--by-load", help="Let them send about as many bytes a second instead.")
+        bool, typer.Option("--by-load", help="Balance the bytes per second that brokers send instead.")
     ] = False,
 ) -> None:
-    """Let brokers lead about as many partitions each, without moving data."""
+    """Balance the number of partitions that brokers lead, without moving data."""
     options.run(LeaderLoadPlanner() if by_load else LeaderPlanner())
 
 
 @app.command()
 @with_option_groups
 def rack(options: PlanOptions) -> None:
-    """Bring replicas that share a rack to others."""
+    """Move replicas that share a rack to other racks."""
     options.run(RackPlanner())
 
 
 @app.command()
 @with_option_groups
 def placement(
-    cluster: Annotated[str, typer.Argument(help="Cluster of the registry, whose placement rules are kept.")],
+    cluster: Annotated[str, typer.Argument(help="Cluster of the registry whose placement rules apply.")],
     options: PlacementOptions,
 ) -> None:
-    """Bring replicas that stand where the registry does not let them to where it does."""
+    """Move replicas from brokers where the registry does not allow them to allowed ones."""
     options.run_registered(PlacementPlanner(), cluster)
 
 
 @app.command()
 @with_option_groups
 def drain(
-    brokers: Annotated[list[int], typer.Argument(help="Ids of the brokers that are to be empty.")],
+    brokers: Annotated[list[int], typer.Argument(help="Ids of the brokers to empty.")],
     options: PlanOptions,
 ) -> None:
-    """Bring everything away from brokers, which may be dead."""
+    """Move all replicas away from brokers, which may be dead."""
     options.run(DrainPlanner(brokers))
 
 
 @app.command()
 @with_option_groups
 def add(
-    brokers: Annotated[list[int], typer.Argument(help="Ids of the brokers that are to get their share.")],
+    brokers: Annotated[list[int], typer.Argument(help="Ids of the new brokers.")],
     options: PlanOptions,
 ) -> None:
-    """Give new brokers their share; nothing moves between the others."""
+    """Give new brokers their share. No data moves between the others."""
     options.run(AdditionPlanner(brokers))
 
 
@@ -111,7 +111,7 @@ def remove_disk(
     disk: Annotated[str, typer.Argument(help="Broker and log directory: 3:/data/1.")],
     options: PlanOptions,
 ) -> None:
-    """Bring everything away from a disk, which may have failed."""
+    """Move all replicas away from a disk, which may have failed."""
     broker, colon, path = disk.partition(":")
     if not broker.isdecimal() or not colon or not path:
         raise DefinitionError("not a disk of a broker", expected="BROKER:PATH", found=disk)
@@ -121,8 +121,8 @@ def remove_disk(
 @app.command()
 @with_option_groups
 def factor(
-    replicas: Annotated[int, typer.Argument(min=1, help="So many replicas of each partition.")],
-    topic: Annotated[list[str], typer.Option(help="Plan this topic; may be repeated.")],
+    replicas: Annotated[int, typer.Argument(min=1, help="Number of replicas of each partition.")],
+    topic: Annotated[list[str], typer.Option(help="Topic to plan. Repeatable.")],
     options: PlanOptions,
 ) -> None:
     """Raise the replication factor of topics."""
@@ -133,7 +133,8 @@ def factor(
 def show(
     plan: PlanArgument,
     snapshot: Annotated[
-        Path | None, typer.Option("--snapshot", help="Say whether it may be carried out on this fleet.")
+        Path | None,
+        typer.Option("--snapshot", help="Check whether the plan may be carried out on this snapshot."),
     ] = None,
     registry: RegistryOption = None,
     cluster_name: ClusterNameOption = None,
@@ -141,7 +142,7 @@ def show(
     moves: MovesOption = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a plan that was kept; a plan that was edited is refused."""
+    """Show a plan file. A file that was edited is refused."""
     found = load_plan(plan)
     if snapshot is not None:
         fleet = load(snapshot)
@@ -159,7 +160,7 @@ def show(
 
 @app.command()
 def diff(one: PlanArgument, other: PlanArgument, as_json: JsonOption = False) -> None:
-    """Say in what two plans differ."""
+    """Show the differences of two plans."""
     first, second = load_plan(one), load_plan(other)
     found = difference(first, second)
     if as_json:

@@ -39,23 +39,25 @@ from rtolap.fleet.planning.plan_file import kafka_json, save_plan
 from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import load
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 SnapshotOption = Annotated[
-    Path | None, typer.Option("--snapshot", help="Plan for this recorded fleet, not the cluster as it is.")
+    Path | None, typer.Option("--snapshot", help="Plan for this saved snapshot instead of the cluster.")
 ]
-OutOption = Annotated[Path | None, typer.Option("--out", help="Keep the plan in this file.")]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Write the plan to this file.")]
 PlotOption = Annotated[
-    Path | None, typer.Option("--plot", help="Draw disks before and after: a name ending in .svg or .png.")
+    Path | None, typer.Option("--plot", help="Draw disks before and after. The name ends in .svg or .png.")
 ]
 LimitOption = Annotated[
-    float, typer.Option("--disk-limit", min=0.01, max=1.0, help="No disk gets more than this share of it.")
+    float, typer.Option("--disk-limit", min=0.01, max=1.0, help="Maximum share of a disk that may be used.")
 ]
 ThrottleOption = Annotated[
-    int, typer.Option("--throttle", min=1, help="Bytes a second and broker, by which time is told.")
+    int, typer.Option("--throttle", min=1, help="Bytes per second and broker, for the estimate of the time.")
 ]
-MovesOption = Annotated[int, typer.Option("--moves", min=0, help="List so many, the largest first.")]
+MovesOption = Annotated[
+    int, typer.Option("--moves", min=0, help="Number of moves to list, the largest first.")
+]
 
 
 LEFT_OUT_EXIT = 3
@@ -106,7 +108,7 @@ class PlanOutput:
     plot: PlotOption = None
     as_json: JsonOption = False
 
-    def read_snapshot(self, cluster: str) -> Snapshot:
+    def read_snapshot(self, cluster: str) -> FleetSnapshot:
         """cluster: where the fleet is not recorded."""
         if self.snapshot is not None:
             return load(self.snapshot)
@@ -169,7 +171,7 @@ class PlacementOptions(PlanOutput):
         registered = read_cluster(name, self.registry, Settings())
         self.plan(planner, self.read_snapshot(registered.kafka_cluster), registered)
 
-    def plan(self, planner: Planner, snapshot: Snapshot, registered: RegisteredCluster | None) -> None:
+    def plan(self, planner: Planner, snapshot: FleetSnapshot, registered: RegisteredCluster | None) -> None:
         plan = make_plan(
             *(planner, snapshot, registered),
             disk_limit=self.disk_limit,

@@ -27,16 +27,16 @@ COLUMNS = ("broker", "symptom", "evidence", "operations", "held back")
 def policies(
     cluster: Annotated[str, typer.Argument(help="Cluster of the fleet.")],
     slow: Annotated[
-        Path | None, typer.Option(help="File with the answer of `rtolap fleet slow --json`.")
+        Path | None, typer.Option(help="File with the output of `rtolap fleet slow --json`.")
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Do what the registry lets be done without a person.")
+        bool, typer.Option("--apply", help="Carry out operations that the registry allows without a person.")
     ] = False,
     by: ByOption = None,
     registry: RegistryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Propose to cordon and drain brokers with failed disks, and slow ones; with --apply, do it."""
+    """Propose to cordon and drain slow brokers and brokers with failed disks. With --apply, do it."""
     settings = Settings()
     fleet = read_registry(registry, settings)
     policy = fleet.cluster(cluster).policy

@@ -31,9 +31,11 @@ AUDIT_COLUMNS = ("at_ms", "by", "entity", "key", "declared", "live", "taken", "w
 
 def quotas(
     cluster: Annotated[str, typer.Argument(help="Cluster of the fleet.")],
-    apply: Annotated[bool, typer.Option("--apply", help="Set them as declared, and look again.")] = False,
-    reason: Annotated[str, typer.Option(help="Why, for the log of changes; with --apply.")] = "",
-    audit: Annotated[bool, typer.Option("--audit", help="Who applied what, instead.")] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Set the declared quotas, and read them again.")
+    ] = False,
+    reason: Annotated[str, typer.Option(help="Reason for the log of changes. With --apply.")] = "",
+    audit: Annotated[bool, typer.Option("--audit", help="Show the log of changes instead.")] = False,
     by: ByOption = None,
     registry: RegistryOption = None,
     as_json: JsonOption = False,

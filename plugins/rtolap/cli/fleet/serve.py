@@ -26,11 +26,11 @@ from rtolap.cli.fleet.looking import SourcesOption, declared_sources
 from rtolap.cli.serving import service_settings
 from rtolap.fleet.monitoring.collect import StageLook, StageReader
 from rtolap.fleet.monitoring.stages import RequestType, Stage, between
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.metrics import MoverMetrics
 from rtolap.fleet.moves.mover import Mover
 from rtolap.fleet.moves.produce_latency import ProduceReader, ProduceReading
 from rtolap.fleet.moves.settings import MoverSettings
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.metadata import paths
 from rtolap.metadata.store import MetadataStore
@@ -79,15 +79,19 @@ def serve(
     ] = _DEFAULTS.look_every_s,
     produce_p99_ms_max: Annotated[
         float | None,
-        typer.Option(min=0.1, help="Fewer moves at brokers whose writes take longer, by --sources."),
+        typer.Option(
+            min=0.1, help="Produce latency above which a broker gets fewer moves, read by --sources."
+        ),
     ] = None,
     produce_every_s: Annotated[
-        float, typer.Option(min=0.5, help="Time between two readings of how long writes take.")
+        float, typer.Option(min=0.5, help="Time between two readings of the produce latency.")
     ] = _DEFAULTS.produce_every_ms / 1000,
     sources: SourcesOption = None,
 ) -> None:
-    """Carry out the plans that are submitted for a cluster, until it is stopped; what moves then goes on, and
-    whoever serves next takes it up."""
+    """Carry out the plans that are submitted for a cluster, until the process is stopped.
+
+    Active moves go on then, and the next mover continues.
+    """
     settings = service_settings()
     stopping = stop_event()
     clock = SystemClock()
@@ -146,7 +150,7 @@ def _move(
     try:
         mover = Mover(
             administration,
-            KeptFleet(store, cluster_id),
+            FleetStore(store, cluster_id),
             election.fence,
             SystemClock(),
             settings.token(),

@@ -41,13 +41,17 @@ _DEFAULTS = SlowRule()
 def slow(
     sources: SourcesOption = None,
     broker: BrokerOption = None,
-    threshold: Annotated[str, typer.Option(help="A 99th percentile above it is slow.")] = "300ms",
-    recovered: Annotated[str, typer.Option(help="At most so much is well again.")] = "240ms",
+    threshold: Annotated[str, typer.Option(help="A 99th percentile above this is slow.")] = "300ms",
+    recovered: Annotated[str, typer.Option(help="A percentile at or below this has recovered.")] = "240ms",
     requests_min: Annotated[
-        int, typer.Option(min=1, help="Fewer requests between two looks tell nothing.")
+        int,
+        typer.Option(min=1, help="Number of requests between two looks below which a look does not count."),
     ] = _DEFAULTS.requests_min,
     readings: Annotated[
-        int, typer.Option(min=1, help="So many in a row make a broker slow, or well.")
+        int,
+        typer.Option(
+            min=1, help="Number of consecutive looks after which a broker is slow, or has recovered."
+        ),
     ] = _DEFAULTS.looks,
     all_brokers: Annotated[bool, typer.Option("--all", help="Show healthy brokers too.")] = False,
     snapshot: SnapshotOption = None,
@@ -59,9 +63,10 @@ def slow(
     metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say which brokers are slow at reads or writes, and why: one look more than --readings, or --watch.
+    """Show brokers that are slow at reads or writes, and why.
 
-    Ends with 3 if one is slow. With --watch and --json, a document for each look."""
+    It takes one look more than --readings, or goes on with --watch. Exits with 3 if one is slow. With
+    --watch and --json, it prints a document for each look."""
     check_options(watch, metrics_port, looks)
     rule = SlowRule(
         float(parse_duration_ms(threshold)), float(parse_duration_ms(recovered)), requests_min, readings

@@ -16,7 +16,7 @@ from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
 from rtolap.fleet.operations.rates import rate_reader
 from rtolap.fleet.snapshot.collect import collect_snapshot
 from rtolap.fleet.snapshot.file import digest_of, save
-from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, Floats, ReplicaState, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, FleetSnapshot, Floats, ReplicaState
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 COLUMNS = (
@@ -37,14 +37,13 @@ COLUMNS = (
 
 def snapshot(
     file: Annotated[
-        Path | None, typer.Option("--save", help="Write it to this file, which plans are made of.")
+        Path | None, typer.Option("--save", help="Write the snapshot to this file, for plans.")
     ] = None,
     sources: SourcesOption = None,
     cluster: ClusterOption = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
-    """Take a snapshot: what is where, how full disks are, what moves, what is written and read, and what
-    could not be read off the cluster."""
+    """Take a snapshot: replicas, disks, running moves, rates, and the facts that could not be read."""
     rates = rate_reader(sources or Settings().fleet_sources)
     with open_administration(cluster) as administration:
         taken = collect_snapshot(administration, SystemClock(), rates)
@@ -63,7 +62,7 @@ def snapshot(
         success(f"{file}: {found}, digest {digest_of(taken)[:12]}")
 
 
-def document(taken: Snapshot) -> dict[str, Any]:
+def document(taken: FleetSnapshot) -> dict[str, Any]:
     return {
         "cluster_id": taken.cluster_id,
         "taken_at_ms": taken.taken_at_ms,
@@ -79,7 +78,7 @@ def document(taken: Snapshot) -> dict[str, Any]:
     }
 
 
-def log_dir_rows(taken: Snapshot) -> list[dict[str, Any]]:
+def log_dir_rows(taken: FleetSnapshot) -> list[dict[str, Any]]:
     """Return a row a log directory; one for a broker of which none is known.
 
     Bytes a second are of the partitions that the broker leads, None where they are not known.
@@ -110,7 +109,7 @@ def log_dir_rows(taken: Snapshot) -> list[dict[str, Any]]:
     return rows
 
 
-def _led_rates(taken: Snapshot, rates: Floats) -> Floats:
+def _led_rates(taken: FleetSnapshot, rates: Floats) -> Floats:
     """Return sums by broker; NaN where one of its partitions has none."""
     led = taken.partitions.leaders != UNKNOWN
     return np.bincount(taken.partitions.leaders[led], rates[led], len(taken.brokers)).astype(np.float64)
@@ -119,7 +118,7 @@ def _led_rates(taken: Snapshot, rates: Floats) -> Floats:
 _NO_LOG_DIR: dict[str, Any] = {"log_dir": None, "used_bytes": None, "usable_bytes": None, "disk": None}
 
 
-def _log_dir(taken: Snapshot, row: int) -> dict[str, Any]:
+def _log_dir(taken: FleetSnapshot, row: int) -> dict[str, Any]:
     replicas, dirs = taken.replicas, taken.log_dirs
     used = int(replicas.size_bytes[replicas.log_dirs == row].sum())
     used += int(replicas.future_bytes[replicas.future_log_dirs == row].sum())

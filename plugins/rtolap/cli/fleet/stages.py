@@ -50,15 +50,14 @@ def stages(
     sources: SourcesOption = None,
     broker: BrokerOption = None,
     request: Annotated[
-        list[str] | None, typer.Option(help=f"In pictures, only: {', '.join(REQUEST_NAMES.values())}.")
+        list[str] | None,
+        typer.Option(help=f"Only this request in the picture: {', '.join(REQUEST_NAMES.values())}."),
     ] = None,
     every: EveryOption = "2s",
     watch: WatchOption = False,
     record: RecordOption = None,
     looks: LooksOption = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the looks: a name that ends in .svg or .png.")
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the looks. The name ends in .svg or .png.")] = None,
     metrics_port: MetricsPortOption = None,
     as_json: JsonOption = False,
 ) -> None:

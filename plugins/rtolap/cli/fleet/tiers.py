@@ -45,12 +45,15 @@ PARTITION_COLUMNS = (
 
 def tiers(
     topics: Annotated[
-        list[str] | None, typer.Argument(help="Their partitions; by default all tiered topics, in sums.")
+        list[str] | None,
+        typer.Argument(help="Topics whose partitions are shown. Default: sums of all tiered topics."),
     ] = None,
     behind: Annotated[
         int,
         typer.Option(
-            "--behind", min=1, help="So many closed segments of a partition that are not copied are a lag."
+            "--behind",
+            min=1,
+            help="Number of closed segments of a partition, not copied yet, from which it lags.",
         ),
     ] = SEGMENTS_BEHIND,
     sources: SourcesOption = None,
@@ -103,10 +106,10 @@ def topic_documents(view: TierView, behind: int) -> list[dict[str, Any]]:
                 "replica_bytes": int(partitions.replica_bytes[mine].sum()),
                 "uncopied_bytes_about": _known(known_sum(uncopied[mine])),
                 "segments_behind_min": _known(known_sum(segments[mine])),
-                "remote_bytes": _told(copies.remote_bytes[told]),
-                "lag_segments": _told(copies.lag_segments[told]),
-                "lag_bytes": _told(copies.lag_bytes[told]),
-                "copy_errors": _told(copies.errors[told]),
+                "remote_bytes": _sum_reported(copies.remote_bytes[told]),
+                "lag_segments": _sum_reported(copies.lag_segments[told]),
+                "lag_bytes": _sum_reported(copies.lag_bytes[told]),
+                "copy_errors": _sum_reported(copies.errors[told]),
                 "lagging": [int(partitions.numbers[at]) for at in mine if lags[at]],
                 "partitions": [
                     {
@@ -136,7 +139,7 @@ def _known(value: int) -> int | None:
     return None if value == UNKNOWN else value
 
 
-def _told(values: np.ndarray) -> int | None:
+def _sum_reported(values: np.ndarray) -> int | None:
     """Return the sum of what agents tell, None where none tells."""
     return _known(known_sum(values)) if len(values) else None
 

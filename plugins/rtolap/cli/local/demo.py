@@ -16,7 +16,7 @@ from rtolap.cli.local.stack import ProgressView
 from rtolap.cli.output import JsonOption, console, error_console, print_json, success, warn
 from rtolap.demo.airflow_api import AirflowApi
 from rtolap.demo.flights import DAYS_MAX, ReplayPlan
-from rtolap.demo.journal import Journal, Outcome, outcome
+from rtolap.demo.journal import DemoOutcome, Journal, outcome
 from rtolap.demo.moments import Moment
 from rtolap.demo.run import Demo, DemoPlan
 from rtolap.demo.screen import Screen, answers_table
@@ -39,15 +39,17 @@ _MOMENTS_OF_A_CUT = frozenset((Moment.MEMORY, Moment.READY, Moment.END))  # a fe
 
 @app.command()
 def demo(
-    days: Annotated[int, typer.Option(min=1, max=DAYS_MAX, help="Days, from January on.")] = DAYS_MAX,
-    flights: Annotated[int | None, typer.Option(min=1, help="At most so many flights.")] = None,
+    days: Annotated[
+        int, typer.Option(min=1, max=DAYS_MAX, help="Number of days, from 1 January on.")
+    ] = DAYS_MAX,
+    flights: Annotated[int | None, typer.Option(min=1, help="Maximum number of flights.")] = None,
     rate: Annotated[float | None, typer.Option(min=1, help="Records per second.")] = None,
     exit: Annotated[bool, typer.Option("--exit", help="Stop everything at the end.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Throw the stack's data away first.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Delete the stack's data first.")] = False,
     dir: Annotated[Path, typer.Option("--dir", help="Folder of the stack.")] = Path(DEFAULT_DIR),
     as_json: JsonOption = False,
 ) -> None:
-    """Start the stack, replay the flights of 2013, query it by SQL all the time.
+    """Start the stack, replay the flights of 2013, and query them by SQL all the time.
 
     Exit code 0 only if all answers were equal, at every moment, and every malformed record was kept.
     """
@@ -108,7 +110,7 @@ def _what_next(stack: Stack, state: StackState) -> None:
     console.print(f"Stop      rtolap stack down --dir {stack.layout.root}", highlight=False, soft_wrap=True)
 
 
-def report(result: Outcome) -> None:
+def report(result: DemoOutcome) -> None:
     """The answers, and what became of the malformed records, for people."""
     console.print(answers_table(result.answers))
     if result.missing_moments:

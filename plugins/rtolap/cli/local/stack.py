@@ -31,7 +31,7 @@ _MARKS = {
     "skipped": "[yellow]-[/yellow]",
 }
 
-app = typer.Typer(help="Start, stop and look at the local stack.", no_args_is_help=True)
+app = typer.Typer(help="Start, stop and show the local stack.", no_args_is_help=True)
 
 DirOption = Annotated[
     Path, typer.Option("--dir", help="Folder of the stack.", envvar="RTOLAP_STACK_DIR", file_okay=False)
@@ -93,7 +93,7 @@ def _ports(items: list[str]) -> dict[str, int]:
 
 
 def started_ports(state: StackState) -> dict[str, int]:
-    """Return the ports of parts that were started; the others' are kept for them only."""
+    """Return the ports of the parts that were started. Ports of other parts are only reserved."""
     return {
         name: number
         for name, number in state.ports.items()
@@ -106,16 +106,17 @@ def up(
     dir: DirOption = _DIR,
     only: Annotated[str, typer.Option(help="Only these components, separated by commas.")] = "",
     port: Annotated[
-        list[str] | None, typer.Option(help="NAME=NUMBER, repeatable; a taken one gives way to a free one.")
+        list[str] | None,
+        typer.Option(help="NAME=NUMBER. Repeatable. A free port replaces one that is in use."),
     ] = None,
     stream_load: Annotated[
-        bool, typer.Option("--stream-load", help="Also a front end and a storage node.")
+        bool, typer.Option("--stream-load", help="Also start a front end and a storage node.")
     ] = False,
     mariadb: Annotated[
-        bool, typer.Option("--mariadb", help="Also MariaDB, with the ledger of loads in it.")
+        bool, typer.Option("--mariadb", help="Also start MariaDB, which stores the ledger of loads.")
     ] = False,
     also_named: Annotated[
-        str, typer.Option("--with", help="Also these components, separated by commas: hbase.")
+        str, typer.Option("--with", help="Also start these components, separated by commas: hbase.")
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
@@ -152,7 +153,7 @@ def up(
 
 @app.command()
 def down(dir: DirOption = _DIR, as_json: JsonOption = False) -> None:
-    """Stop every process of the stack; data, logs and secrets stay."""
+    """Stop every process of the stack. Data, logs and secrets stay."""
     stack = Stack(StackLayout(dir))
     if not as_json and load_state(stack.layout) is None:
         success(f"there is no stack in {stack.layout.root}: nothing to stop")
@@ -169,7 +170,7 @@ def down(dir: DirOption = _DIR, as_json: JsonOption = False) -> None:
 
 @app.command()
 def status(dir: DirOption = _DIR, as_json: JsonOption = False) -> None:
-    """Show each component; exit code 3 when one is down."""
+    """Show each component. Exits with 3 when one is down."""
     parts = Stack(StackLayout(dir)).status()
     complete = bool(parts) and all(part.state == "ready" for part in parts)
     if as_json:
@@ -188,10 +189,12 @@ def status(dir: DirOption = _DIR, as_json: JsonOption = False) -> None:
 
 @app.command()
 def logs(
-    name: Annotated[str | None, typer.Argument(help="Component; all when it is left out.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of the component. Default: all.")] = None,
     dir: DirOption = _DIR,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until interrupted.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Lines from the end.")] = _TAIL_LINES,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until interrupted.")] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, help="Number of lines from the end.")
+    ] = _TAIL_LINES,
 ) -> None:
     """Print the end of the logs."""
     width = shutil.get_terminal_size().columns

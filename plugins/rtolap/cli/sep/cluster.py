@@ -14,7 +14,7 @@ ClusterOption = Annotated[
     str,
     typer.Option(
         "--cluster",
-        help="ZooKeeper of HBase and its parent node, host:port,…/hbase; by default RTOLAP_HBASE.",
+        help="ZooKeeper of HBase and its parent node, host:port,…/hbase. Default: RTOLAP_HBASE.",
         show_default=False,
     ),
 ]

@@ -39,7 +39,7 @@ _LETTER_COLUMNS = ("table", "sequence_id", "detail", "value")
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the subscription.")]
 
-app = typer.Typer(no_args_is_help=True, help="HBase change capture: subscriptions and how far they are.")
+app = typer.Typer(no_args_is_help=True, help="HBase change capture: subscriptions and their progress.")
 app.command()(serve)
 
 
@@ -47,12 +47,12 @@ app.command()(serve)
 def dead_letters(
     name: NameArgument,
     cluster: ClusterOption = "",
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the oldest first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number, the oldest first.")] = 50,
     replay: Annotated[
-        bool, typer.Option("--replay", help="Deliver those of rows that are set apart, now.")
+        bool, typer.Option("--replay", help="Deliver the records of blocked rows now.")
     ] = False,
     skipped: Annotated[
-        bool, typer.Option("--skipped", help="With --replay: those that were skipped too, as late.")
+        bool, typer.Option("--skipped", help="With --replay: also deliver skipped records, as late ones.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -80,8 +80,10 @@ def create(
     path: Annotated[Path, typer.Argument(help="Definition file, or a folder of them.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Create subscriptions on the clusters that they name. Repeating it changes nothing, and finishes what an
-    earlier command began."""
+    """Create subscriptions on the clusters that they name.
+
+    Repeating it changes nothing, and completes an interrupted command.
+    """
     subscriptions = read_definitions(path).subscriptions
     if not subscriptions:
         raise DefinitionError(f"no subscriptions in {path}", expected="documents of kind: subscription")
@@ -115,7 +117,7 @@ def list_(cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
 
 @app.command()
 def describe(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
-    """Show a subscription: its definition, how it stands, and what HBase does not ship of it."""
+    """Show a subscription: its definition, its state, and the tables that HBase does not ship."""
     with open_source(source_of(cluster)) as source:
         state = states.state(source, name)
         record = state.record
@@ -140,7 +142,7 @@ def describe(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOptio
 
 @app.command()
 def pause(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
-    """Let HBase keep what is written, until `resume`."""
+    """Have HBase store edits without delivering them, until `resume`."""
     with open_source_to_change(source_of(cluster), Settings(), warn) as source:
         commands.pause(source, name)
         _report(states.state(source, name), as_json)
@@ -148,7 +150,7 @@ def pause(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOption =
 
 @app.command()
 def resume(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
-    """Let HBase ship again, from where it stopped."""
+    """Have HBase deliver again, from where it stopped."""
     with open_source_to_change(source_of(cluster), Settings(), warn) as source:
         commands.resume(source, name)
         _report(states.state(source, name), as_json)
@@ -158,11 +160,13 @@ def resume(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOption 
 def drop(
     name: NameArgument,
     cluster: ClusterOption = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove a subscription with its peer and its journal, also a half made one; what was not delivered yet
-    never is."""
+    """Remove a subscription with its peer and its journal, also an incomplete one.
+
+    Edits that are not delivered yet are lost.
+    """
     if not yes and not typer.confirm(f"Drop subscription {name}? What is not delivered yet is lost to it"):
         raise typer.Exit(1)
     drop_subscription(name, source_of(cluster), Settings(), warn)

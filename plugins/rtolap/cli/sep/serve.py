@@ -24,17 +24,18 @@ def serve(
     name: Annotated[str, typer.Argument(help="Name of the subscription.")],
     cluster: ClusterOption = "",
     host: Annotated[
-        str, typer.Option(help="Name by which region servers reach this host; empty: its own.")
+        str, typer.Option(help="Name by which region servers reach this host. Default: its own name.")
     ] = "",
-    bind: Annotated[str, typer.Option(help="Address that the ports listen on.")] = "0.0.0.0",
+    bind: Annotated[str, typer.Option(help="Address on which the ports listen.")] = "0.0.0.0",
     metrics_port: Annotated[int, typer.Option(help="Port of /metrics; 0 takes a free one.")] = 0,
     port: Annotated[
-        list[int] | None, typer.Option(help="A port; several are taken. None: free ones, as declared.")
+        list[int] | None,
+        typer.Option(help="Port to listen on. Repeatable. Default: free ones, as many as declared."),
     ] = None,
 ) -> None:
-    """Take the edits of a subscription and deliver them, in this process, until it is stopped.
+    """Receive the edits of a subscription and deliver them, in this process, until it is stopped.
 
-    Of several processes of one subscription one leads; the others stand by and take over.
+    Of several processes of one subscription, one leads. The others stand by and take over.
     """
     settings = service_settings()
     store = ZooKeeperStore(

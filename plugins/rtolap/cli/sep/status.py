@@ -63,27 +63,31 @@ class _Shown:
 
 def status(
     cluster: ClusterOption = "",
-    peer: Annotated[list[str] | None, typer.Option(help="Only this peer; may be repeated.")] = None,
-    sort: Annotated[str, typer.Option(help=f"Queues by: {', '.join(ORDERS)}.")] = "lag",
-    limit: Annotated[int, typer.Option(min=0, help="So many queues; 0: the summary alone.")] = 20,
-    server: Annotated[str, typer.Option(help="Queues of servers with this in their names.")] = "",
-    recovered: Annotated[bool, typer.Option("--recovered", help="Recovered queues alone.")] = False,
-    behind: Annotated[str, typer.Option(help="Queues that are so far behind, such as 30s.")] = "0s",
+    peer: Annotated[list[str] | None, typer.Option(help="Only this peer. Repeatable.")] = None,
+    sort: Annotated[str, typer.Option(help=f"Order of the queues: {', '.join(ORDERS)}.")] = "lag",
+    limit: Annotated[int, typer.Option(min=0, help="Number of queues to show. 0: only the summary.")] = 20,
+    server: Annotated[str, typer.Option(help="Only queues of servers whose names contain this text.")] = "",
+    recovered: Annotated[bool, typer.Option("--recovered", help="Only recovered queues.")] = False,
+    behind: Annotated[str, typer.Option(help="Only queues that lag at least this much, such as 30s.")] = "0s",
     root_dir: Annotated[
         str | None,
         typer.Option(help="HBase's hbase.rootdir, file:// or hdfs://, for sizes of logs and progress."),
     ] = None,
-    jmx: Annotated[bool, typer.Option("--jmx/--no-jmx", help="Ask each server's page for failures.")] = True,
+    jmx: Annotated[
+        bool, typer.Option("--jmx/--no-jmx", help="Read failures from each server's page.")
+    ] = True,
     jmx_url: Annotated[
-        list[str] | None, typer.Option(help="Page of a JVM with several servers, http://host:port.")
+        list[str] | None, typer.Option(help="Page of a JVM that runs several servers, http://host:port.")
     ] = None,
-    every: Annotated[str, typer.Option(help="Time between two looks, which trends are made of.")] = "1s",
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again, until Ctrl-C.")] = False,
+    every: Annotated[
+        str, typer.Option(help="Time between the two looks from which trends are computed.")
+    ] = "1s",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
     record: Annotated[
-        Path | None, typer.Option(help="Keep each look's summary in this file, for `rtolap sep plot`.")
+        Path | None, typer.Option(help="Append the summary of each look to this file, for `rtolap sep plot`.")
     ] = None,
     metrics_port: Annotated[
-        int | None, typer.Option(help="With --watch: serve looks to Prometheus at this port.")
+        int | None, typer.Option(help="With --watch: port at which Prometheus reads the last look.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -128,15 +132,15 @@ def _looks(
 ) -> Iterator[tuple[ReplicationStatus, ReplicationStatus | None]]:
     """Each look, and the oldest that is kept beside it: two in all, or without end."""
     clock = SystemClock()
-    kept: deque[ReplicationStatus] = deque(maxlen=_LOOKS_KEPT)
+    recent: deque[ReplicationStatus] = deque(maxlen=_LOOKS_KEPT)
     begun_s = time.monotonic()
-    while watch or len(kept) < 2:
-        if kept:
+    while watch or len(recent) < 2:
+        if recent:
             time.sleep(max(0.0, begun_s + every_s - time.monotonic()))
             begun_s = time.monotonic()
-        now = collect(sources, clock.now_ms(), only=only, before=kept[-1] if kept else None)
-        yield now, kept[0] if kept else None
-        kept.append(now)
+        now = collect(sources, clock.now_ms(), only=only, before=recent[-1] if recent else None)
+        yield now, recent[0] if recent else None
+        recent.append(now)
 
 
 def _serve(opened: ExitStack, port: int) -> ReplicationMetrics:
@@ -184,18 +188,18 @@ def _notes(shown: _Shown) -> Iterator[str]:
 
 
 def wait(
-    name: Annotated[str, typer.Argument(help="The subscription, or another peer of HBase.")],
-    timeout: Annotated[str, typer.Option(help="Give up after so long, such as 10m.")] = "10m",
+    name: Annotated[str, typer.Argument(help="Name of the subscription, or of another peer of HBase.")],
+    timeout: Annotated[str, typer.Option(help="Time after which to give up, such as 10m.")] = "10m",
     before: Annotated[
-        str | None, typer.Option(help="Wait for edits before this past instant; else before now.")
+        str | None, typer.Option(help="Wait for edits before this past instant. Default: now.")
     ] = None,
     cluster: ClusterOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Wait until all that was written before now has been delivered.
+    """Wait until all edits written before now are delivered.
 
-    Each region server is requested to begin another log, again while it lasts. Exit code 1 when the time is
-    over.
+    Each region server has to begin another log, and is requested again while the wait lasts. Exits with 1
+    when the time is over.
     """
     timeout_ms = parse_duration_ms(timeout)
     with ReplicationSources.open(key_of(cluster)) as sources:
@@ -216,12 +220,12 @@ def _tell(due: DueLogs, left: DueLogs, as_json: bool) -> None:
 
 
 def plot(
-    looks: Annotated[Path, typer.Argument(help="File that `status --record` has kept looks in.")],
-    picture: Annotated[Path, typer.Argument(help="Where to write it: a name that ends in .svg or .png.")],
-    peer: Annotated[list[str] | None, typer.Option(help="Only this peer; may be repeated.")] = None,
+    looks: Annotated[Path, typer.Argument(help="File of looks that `status --record` has written.")],
+    picture: Annotated[Path, typer.Argument(help="File to write, .svg or .png.")],
+    peer: Annotated[list[str] | None, typer.Option(help="Only this peer. Repeatable.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw how far behind peers were: the furthest queue of each, and the median of its queues."""
+    """Draw the lag of peers: of each, the queue that lags most and the median of its queues."""
     form = picture_format(picture)
     lines = [
         LagLine(

@@ -39,18 +39,23 @@ _POLL_S = 0.5
 def verify(
     name: Annotated[str, typer.Argument(help="Name of a subscription whose listener is a unique table.")],
     cluster: ClusterOption = "",
-    from_row: Annotated[str, typer.Option(help="First row; bytes that are no text as \\xHH.")] = "",
-    to_row: Annotated[str, typer.Option(help="Row to end before; empty: the last.")] = "",
-    repair: Annotated[bool, typer.Option("--repair", help="Have rows that differ read again.")] = False,
-    pause: Annotated[str, typer.Option(help="Between looks at rows that differ.")] = "5s",
-    timeout: Annotated[str, typer.Option(help="A repair is given up after so long.")] = "10m",
-    limit: Annotated[int, typer.Option(min=0, help="Show so many rows.")] = 20,
+    from_row: Annotated[
+        str, typer.Option(help="First row. Bytes that are not text are written as \\xHH.")
+    ] = "",
+    to_row: Annotated[
+        str, typer.Option(help="Row before which to end. Default: the last row is included.")
+    ] = "",
+    repair: Annotated[bool, typer.Option("--repair", help="Deliver rows that differ again.")] = False,
+    pause: Annotated[str, typer.Option(help="Time between two looks at rows that differ.")] = "5s",
+    timeout: Annotated[str, typer.Option(help="Time after which a repair is given up.")] = "10m",
+    limit: Annotated[int, typer.Option(min=0, help="Number of rows to show.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare a mirrored table with a scan of HBase, row by row: what no edit tells, as an end of a time to
-    live, a truncation, a bulk load, or rows that are older than the subscription.
+    """Compare a mirrored table with a scan of HBase, row by row.
 
-    Exit code 3 when rows differ, or differ still after --repair. The process that leads repairs them.
+    It finds changes without an edit: an expired time to live, a truncation, a bulk load, rows older than
+    the subscription. Exits with 3 when rows differ, or still differ after --repair. The leading process
+    repairs them.
     """
     settings = Settings()
     pause_s, timeout_s = parse_duration_ms(pause) / 1000, parse_duration_ms(timeout) / 1000
@@ -61,7 +66,7 @@ def verify(
             QueryClient(settings.query_url(), token=settings.token(), ca_file=settings.query_ca)
         )
         verifier = _verifier(opened, source, subscription, client)
-        progress = _Progress(as_json)
+        progress = _VerifyProgress(as_json)
         found: list[Difference] = []
         for difference in verifier.differences(_row(from_row), _row(to_row), on_rows=progress.add):
             found.append(difference)
@@ -89,7 +94,7 @@ def verify(
         raise typer.Exit(EXIT_DIFFERENT)
 
 
-class _Progress:
+class _VerifyProgress:
     def __init__(self, quiet: bool) -> None:
         self.rows = 0
         self._shows = not quiet and console.is_terminal

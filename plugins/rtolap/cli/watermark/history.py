@@ -22,19 +22,24 @@ from rtolap.protocols.watermark.messages import ApplicationHistory
 
 SAMPLES = 4_000  # an hour by the second, and a pixel or two of a picture each
 
-Since = Annotated[str, typer.Option(help="From so long ago (1h, 15m) or from this instant on.")]
-Until = Annotated[str | None, typer.Option(help="Up to this instant, or so long ago; else up to now.")]
+Since = Annotated[
+    str, typer.Option(help="Begin of the time shown: an instant, or a duration before now (1h, 15m).")
+]
+Until = Annotated[
+    str | None,
+    typer.Option(help="End of the time shown: an instant, or a duration before now. Default: now."),
+]
 
 
 def history(
     application: Name,
-    level: Annotated[str | None, typer.Option(help="Only this one.", autocompletion=complete_level)] = None,
+    level: Annotated[str | None, typer.Option(help="Only this level.", autocompletion=complete_level)] = None,
     since: Since = "1h",
     until: Until = None,
-    limit: Annotated[int, typer.Option(min=1, help="Name so many hosts and units per level.")] = 10,
+    limit: Annotated[int, typer.Option(min=1, help="Number of hosts and units to name per level.")] = 10,
     as_json: JsonOption = False,
 ) -> None:
-    """Show who held the watermarks, from when to when, and how far behind they were.
+    """Show what held the watermarks back, from when to when, and how far behind they were.
 
     With --json the samples themselves, for `plot --from`. The leader remembers a day, and takes it along.
     """
@@ -61,22 +66,24 @@ def plot(
         typer.Argument(help="Name of the application; not with --from.", autocompletion=complete_application),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="File to write, .svg or .png; else APPLICATION.svg.")
+        Path | None,
+        typer.Option("--out", "-o", help="File to write, .svg or .png. Default: APPLICATION.svg."),
     ] = None,
     level: Annotated[
         list[str] | None,
-        typer.Option(help="Only this level; may be repeated.", autocompletion=complete_level),
+        typer.Option(help="Only this level. Repeatable.", autocompletion=complete_level),
     ] = None,
     since: Since = "1h",
     until: Until = None,
     window: Annotated[
-        str | None, typer.Option(help="Mark when windows of this length (5m) could close.")
+        str | None, typer.Option(help="Mark the times at which windows of this length (5m) could close.")
     ] = None,
     lag: Annotated[
         bool, typer.Option("--lag", help="Draw the distance behind the clock, not event time.")
     ] = False,
     source: Annotated[
-        str | None, typer.Option("--from", help="A file of `history --json`, - for standard input.")
+        str | None,
+        typer.Option("--from", help="File with the output of `history --json`. - for standard input."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

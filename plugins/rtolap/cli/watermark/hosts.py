@@ -17,23 +17,23 @@ from rtolap.model.instants import instant_ms
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.watermark.messages import HostsChanged
 
-Level = Annotated[str | None, typer.Option(help="Only this one.", autocompletion=complete_level)]
+Level = Annotated[str | None, typer.Option(help="Only this level.", autocompletion=complete_level)]
 Source = Annotated[
     str | None,
     typer.Option(
-        "--level", help="The source; needed where there are several.", autocompletion=complete_level
+        "--level", help="Name of the source. Needed where there are several.", autocompletion=complete_level
     ),
 ]
-Hosts = Annotated[list[str], typer.Argument(help="Their names, as they are listed.")]
+Hosts = Annotated[list[str], typer.Argument(help="Names of the hosts, as listed.")]
 
 
 def hosts(
     application: Name,
     level: Source = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many hosts.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of hosts.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """The hosts that are furthest behind."""
+    """List the hosts that are furthest behind."""
     with coordinator_client() as client:
         info = client.application_hosts(application, level, limit)
     if as_json:
@@ -64,10 +64,10 @@ def hosts(
 def units(
     application: Name,
     level: Level = None,
-    limit: Annotated[int, typer.Option(min=1, max=UNITS_MAX, help="At most so many units.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=UNITS_MAX, help="Maximum number of units.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """The units of the levels, processor and key group, those with the oldest work first."""
+    """List the units of the levels (processor and key group), those with the oldest work first."""
     with coordinator_client() as client:
         info = client.application_units(application, level, limit)
     if as_json:
@@ -97,11 +97,11 @@ def drain(
     hosts: Hosts,
     level: Source = None,
     end: Annotated[
-        str | None, typer.Option(help="They log nothing from this instant on; else nothing from now on.")
+        str | None, typer.Option(help="Instant from which they log nothing. Default: now.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hosts leave once they have been read to their end, at the latest after the list's grace time."""
+    """Remove hosts once they are read to their end, at the latest after the list's grace time."""
     with coordinator_client() as client:
         source = level or _only_source(client, application)
         now_ms = client.application_watermarks(application).now_ms
@@ -114,17 +114,18 @@ def remove(
     application: Name,
     hosts: Hosts,
     level: Source = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Hosts that are gone for good leave at once: nothing waits for what they have not reported.
+    """Remove hosts at once, because they are gone for good.
 
-    A file, address or node that still names them lists them again.
+    Nothing waits for their missing reports. A file, address or node that still names them lists them
+    again.
     """
     with coordinator_client() as client:
         source = level or _only_source(client, application)
         if not yes:
-            typer.confirm(f"Wait no more for {', '.join(hosts)} of {source}?", abort=True, err=True)
+            typer.confirm(f"Remove {', '.join(hosts)} of {source}?", abort=True, err=True)
         changed = client.change_hosts(application, source, "remove", hosts)
     _report(changed, f"{len(hosts)} hosts of {source} have left", as_json)
 
@@ -133,7 +134,7 @@ def _only_source(client: CoordinatorClient, application: str) -> str:
     declared = msgspec.convert(client.application(application).definition, Application)
     if len(declared.sources) > 1:
         names = ", ".join(source.name for source in declared.sources)
-        raise DefinitionError("which source?", expected=f"--level, one of {names}")
+        raise DefinitionError("the source is not given", expected=f"--level, one of {names}")
     return declared.sources[0].name
 
 

@@ -27,13 +27,15 @@ UNITS_MAX = 20_000  # as many as there can be
 def show(
     application: Annotated[
         str | None,
-        typer.Argument(help="Name of an application; else all.", autocompletion=complete_application),
+        typer.Argument(help="Name of the application. Default: all.", autocompletion=complete_application),
     ] = None,
-    units: Annotated[bool, typer.Option("--units", help="And every unit: processor/key group.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Every second, until Ctrl-C.")] = False,
+    units: Annotated[
+        bool, typer.Option("--units", help="Also show every unit: processor/key group.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat every second until Ctrl-C.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Input and output watermark of every level, and the global one."""
+    """Show the input and output watermark of every level, and the global one."""
     if watch and as_json:
         raise typer.BadParameter("--watch shows text; ask again and again for --json")
     with coordinator_client() as client:
@@ -108,8 +110,8 @@ class Standing:
         )
 
     def notes(self) -> list[str]:
-        let_go_ms = self.marks.approved_until_ms
-        return [] if let_go_ms is None else [f"windows up to {at(let_go_ms)} were let go"]
+        approved_ms = self.marks.approved_until_ms
+        return [] if approved_ms is None else [f"windows up to {at(approved_ms)} were approved"]
 
     def _behind(self, instant_ms: int | None) -> str | None:
         return None if instant_ms is None else span(self.marks.now_ms - instant_ms)

@@ -28,7 +28,7 @@ def topology(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The levels from the sources down, each with its output and how many units it has."""
+    """Show the levels from the sources down, each with its output and its number of units."""
     if out is not None and out.suffix.lower() != _GRAPHVIZ:
         picture_format(out)
     with coordinator_client() as client:

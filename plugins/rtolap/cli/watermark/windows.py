@@ -22,7 +22,7 @@ WindowEnd = Annotated[
 
 
 def explain(application: Name, window_end: WindowEnd, as_json: JsonOption = False) -> None:
-    """May the window that ends there close, and if not, what does it wait for?
+    """Show whether the window that ends at WINDOW_END may close, and what it waits for.
 
     Exits with 3 while it waits.
     """
@@ -41,7 +41,7 @@ def _tell(explanation: Explanation) -> None:
     if explanation.may_close:
         success(
             f"the window that ends at {ends} may close"
-            + (", let go by a person" if explanation.approved else "")
+            + (", approved by a person" if explanation.approved else "")
         )
     else:
         warn(f"the window that ends at {ends} waits")
@@ -52,12 +52,14 @@ def _tell(explanation: Explanation) -> None:
 def approve(
     application: Name,
     until: WindowEnd,
-    reason: Annotated[str, typer.Option("--reason", help="Why; it is recorded.")],
-    by: Annotated[str | None, typer.Option("--by", help="Who; by default the user of this shell.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="Reason, which is recorded.")],
+    by: Annotated[
+        str | None, typer.Option("--by", help="Name of the person. Default: the user of this shell.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Let the windows that end at or before UNTIL close as they are, although events may be missing."""
+    """Approve that windows which end at or before UNTIL close as they are, although events may be missing."""
     until_ms = instant_ms(until)
     with coordinator_client() as client:
         if not yes:

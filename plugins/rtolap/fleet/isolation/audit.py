@@ -1,4 +1,4 @@
-"""The audit: a registry held against snapshots of its clusters. A pure function."""
+"""The audit: compares a registry with snapshots of its clusters. A pure function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rtolap.fleet.isolation.topics import (
     owner_findings,
     placement_findings,
 )
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.fleet.snapshot.rates import FORBIDDEN_WITHOUT_RATES
 from rtolap.model.fleet import FleetCluster, KafkaFleet
 
@@ -30,7 +30,7 @@ QUOTAS_FACT = "client quotas"
 
 def audit(
     fleet: KafkaFleet,
-    snapshots: Mapping[str, Snapshot],
+    snapshots: Mapping[str, FleetSnapshot],
     clients: Sequence[DeclaredClient] = (),
     users: Mapping[str, CollectedUsers] | None = None,
 ) -> Audit:
@@ -47,28 +47,28 @@ def audit(
     for name in fleet.clusters:
         found = list(client_findings(fleet, name, clients))
         if name in snapshots:
-            asked = (users or {}).get(name)
+            collected = (users or {}).get(name)
             misplaced = misplaced_topics(fleet, name, topics_of[name])
-            told = {topic: _users(fleet, name, topic, clients, asked) for topic in misplaced}
+            users_of = {topic: _users(fleet, name, topic, clients, collected) for topic in misplaced}
             found += [
-                *owner_findings(fleet, name, topics_of, told),
+                *owner_findings(fleet, name, topics_of, users_of),
                 *_of_cluster(name, fleet, snapshots[name]),
             ]
-            unchecked += [*_unchecked(name, snapshots[name]), *_unchecked_users(name, misplaced, asked)]
+            unchecked += [*_unchecked(name, snapshots[name]), *_unchecked_users(name, misplaced, collected)]
         else:
             unchecked.append(f"{name}: no snapshot of it")
         findings += sorted(found, key=lambda each: (SEVERITIES.index(each.severity), each.kind, each.subject))
     return Audit(tuple(findings), tuple(unchecked))
 
 
-def check_cluster_id(name: str, cluster: FleetCluster, snapshot: Snapshot) -> None:
+def check_cluster_id(name: str, cluster: FleetCluster, snapshot: FleetSnapshot) -> None:
     if cluster.cluster_id is not None and cluster.cluster_id != snapshot.cluster_id:
         raise Refused(
             f"the snapshot is not of cluster {name}", expected=cluster.cluster_id, found=snapshot.cluster_id
         )
 
 
-def _of_cluster(name: str, fleet: KafkaFleet, snapshot: Snapshot) -> list[Finding]:
+def _of_cluster(name: str, fleet: KafkaFleet, snapshot: FleetSnapshot) -> list[Finding]:
     cluster = fleet.clusters[name]
     placement = placement_rules(cluster, snapshot)
     found = [
@@ -88,35 +88,35 @@ def _users(
     name: str,
     topic: str,
     clients: Sequence[DeclaredClient],
-    asked: CollectedUsers | None,
+    collected: CollectedUsers | None,
 ) -> TopicUsers:
-    told = TopicUsers() if asked is None else asked.users.get(topic, TopicUsers())
+    reported = TopicUsers() if collected is None else collected.users.get(topic, TopicUsers())
     here = fleet.kafka_cluster(name)
     declared = [
         f"{client.what} {client.does}"
         for client in clients
         if client.topic == topic and client.kafka_cluster == here
     ]
-    return msgspec.structs.replace(told, declared=tuple(declared))
+    return msgspec.structs.replace(reported, declared=tuple(declared))
 
 
-def _unchecked_users(name: str, misplaced: Sequence[str], asked: CollectedUsers | None) -> list[str]:
+def _unchecked_users(name: str, misplaced: Sequence[str], collected: CollectedUsers | None) -> list[str]:
     if not misplaced:
         return []
     whose = f"{name}: who uses topics of other clusters"
-    if asked is None:
+    if collected is None:
         return [f"{whose} (a recorded snapshot does not tell)"]
-    return [f"{whose}: {missing}" for missing in asked.missing]
+    return [f"{whose}: {missing}" for missing in collected.missing]
 
 
-def _lacks_quotas(snapshot: Snapshot) -> bool:
+def _lacks_quotas(snapshot: FleetSnapshot) -> bool:
     return any(fact.fact == QUOTAS_FACT for fact in snapshot.missing)
 
 
-def _unchecked(name: str, snapshot: Snapshot) -> list[str]:
+def _unchecked(name: str, snapshot: FleetSnapshot) -> list[str]:
     # an audit looks at no rates: that they are missing leaves nothing unchecked
     needed = (fact for fact in snapshot.missing if fact.forbids != FORBIDDEN_WITHOUT_RATES)
-    told = [f"{name}: {fact.fact} ({fact.reason})" for fact in needed]
+    missing = [f"{name}: {fact.fact} ({fact.reason})" for fact in needed]
     if disks := unknown_disks(snapshot):
-        told.append(f"{name}: how full {disks} disks are, which their brokers do not say")
-    return told
+        missing.append(f"{name}: how full {disks} disks are, which their brokers do not say")
+    return missing

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from rtolap.fleet.isolation.findings import Finding, FindingKind, Severity, some
-from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, Flags, Int64s, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, Flags, FleetSnapshot, Int64s
 from rtolap.model.fleet import FleetCluster
 from rtolap.model.quantities import size_text
 
 
-def role_findings(name: str, cluster: FleetCluster, snapshot: Snapshot) -> Iterator[Finding]:
+def role_findings(name: str, cluster: FleetCluster, snapshot: FleetSnapshot) -> Iterator[Finding]:
     """Yield a finding for each node that has an id in both roles: a controller and broker in one process."""
     brokers = set(snapshot.brokers.ids[snapshot.brokers.states != BrokerState.ABSENT].tolist())
     if cluster.roles == "separate":
@@ -45,7 +45,7 @@ def role_findings(name: str, cluster: FleetCluster, snapshot: Snapshot) -> Itera
             )
 
 
-def reserve_findings(name: str, cluster: FleetCluster, snapshot: Snapshot) -> Iterator[Finding]:
+def reserve_findings(name: str, cluster: FleetCluster, snapshot: FleetSnapshot) -> Iterator[Finding]:
     dirs, brokers = snapshot.log_dirs, snapshot.brokers
     known = (dirs.total_bytes > 0) & (dirs.usable_bytes != UNKNOWN) & ~dirs.offline
     share = cluster.reserve.disk_percent / 100
@@ -69,12 +69,12 @@ def reserve_findings(name: str, cluster: FleetCluster, snapshot: Snapshot) -> It
             yield from _broker_reserve(name, cluster, snapshot, pool, members & _all_known(snapshot, known))
 
 
-def unknown_disks(snapshot: Snapshot) -> int:
+def unknown_disks(snapshot: FleetSnapshot) -> int:
     dirs = snapshot.log_dirs
     return int((((dirs.total_bytes <= 0) | (dirs.usable_bytes == UNKNOWN)) & ~dirs.offline).sum())
 
 
-def _pools(cluster: FleetCluster, snapshot: Snapshot) -> Iterator[tuple[str, Flags]]:
+def _pools(cluster: FleetCluster, snapshot: FleetSnapshot) -> Iterator[tuple[str, Flags]]:
     """Yield the exclusive pools, and all other brokers as one, with their brokers that are there."""
     there = snapshot.brokers.states != BrokerState.ABSENT
     rest = there.copy()
@@ -86,7 +86,7 @@ def _pools(cluster: FleetCluster, snapshot: Snapshot) -> Iterator[tuple[str, Fla
     yield "brokers of no pool", rest
 
 
-def _all_known(snapshot: Snapshot, known: Flags) -> Flags:
+def _all_known(snapshot: FleetSnapshot, known: Flags) -> Flags:
     """Return the brokers of which every disk is known, and at least one is there."""
     disks = np.bincount(snapshot.log_dirs.brokers, minlength=len(snapshot.brokers))
     counted = np.bincount(snapshot.log_dirs.brokers[known], minlength=len(snapshot.brokers))
@@ -95,7 +95,7 @@ def _all_known(snapshot: Snapshot, known: Flags) -> Flags:
 
 
 def _broker_reserve(
-    name: str, cluster: FleetCluster, snapshot: Snapshot, pool: str, members: Flags
+    name: str, cluster: FleetCluster, snapshot: FleetSnapshot, pool: str, members: Flags
 ) -> Iterator[Finding]:
     rows = np.flatnonzero(members)
     spare = cluster.reserve.brokers
@@ -122,7 +122,7 @@ def _broker_reserve(
         )
 
 
-def _by_broker(snapshot: Snapshot, values: Int64s) -> Int64s:
+def _by_broker(snapshot: FleetSnapshot, values: Int64s) -> Int64s:
     sums = np.zeros(len(snapshot.brokers), np.int64)
     np.add.at(sums, snapshot.log_dirs.brokers, values)
     return sums

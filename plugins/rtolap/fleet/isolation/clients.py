@@ -1,8 +1,7 @@
-"""The audit of our own consumers and producers: tables, loaders, subscriptions whose topics belong elsewhere.
+"""The audit of rtolap's own clients: tables, loaders and subscriptions whose topics belong elsewhere.
 
-A definition names the cluster that it reads or writes; the registry says where the topic belongs. No broker
-is asked: a client that is declared and does not run yet is found too, before its topic is made where it does
-not belong.
+A definition names the cluster that it reads or writes, and the registry the cluster of the topic. No broker
+is queried, so a declared client is found before it runs and before its topic is created in the wrong place.
 """
 
 from __future__ import annotations
@@ -18,7 +17,12 @@ from rtolap.model.yaml_files import Definitions
 
 @dataclass(frozen=True)
 class DeclaredClient:
-    """what: as in "loader flights". kafka_cluster: the name by which hosts reach its cluster."""
+    """A declared reader or writer of a topic.
+
+    Attributes:
+        what: Kind and name, such as "loader flights".
+        kafka_cluster: Name of the cluster on hosts.
+    """
 
     what: str
     does: Literal["reads", "writes"]
@@ -46,8 +50,9 @@ def declared_clients(definitions: Definitions) -> tuple[DeclaredClient, ...]:
 
 
 def client_findings(fleet: KafkaFleet, name: str, clients: Sequence[DeclaredClient]) -> Iterator[Finding]:
-    """Yield those of the cluster `name` whose topic it does not take. Topics that nobody owns are told of by
-    the audit of topics."""
+    """Yield findings of clients whose topic the cluster `name` does not take. Topics without an owner are
+    left to the audit of topics.
+    """
     mine = [client for client in clients if client.kafka_cluster == fleet.kafka_cluster(name)]
     owners = first_matches([client.topic for client in mine], [owner.match for owner in fleet.topics])
     for client, place in zip(mine, owners, strict=True):

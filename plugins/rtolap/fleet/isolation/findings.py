@@ -8,12 +8,17 @@ from enum import StrEnum
 import msgspec
 import numpy as np
 
-from rtolap.fleet.snapshot.model import Int64s, Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot, Int64s
 
 
 class Severity(StrEnum):
-    """CRITICAL: one broker or rack less, and somebody cannot write or loses data. WARNING: what is declared
-    does not hold. INFO: worth knowing."""
+    """The severity of a finding.
+
+    Attributes:
+        CRITICAL: The loss of one more broker or rack stops writes or loses data.
+        WARNING: The cluster differs from its declaration.
+        INFO: Worth knowing.
+    """
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -40,10 +45,17 @@ class FindingKind(StrEnum):
 
 
 class GroupUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A consumer group that reads a topic. kind, state: in Kafka's words. members: those that read it now,
-    None where that is not told; clients: their ids and hosts. assigned, committed: partitions that they read,
-    and of which the group has committed an offset. lag_records: between those and the end of the log, None
-    where an end is not known."""
+    """A consumer group that reads a topic.
+
+    Attributes:
+        kind: Type of the group, in Kafka's words.
+        state: State of the group, in Kafka's words.
+        members: Members that read the topic now. None where that was not reported.
+        clients: Ids and hosts of those members.
+        assigned: Partitions that the members read.
+        committed: Partitions of which the group has committed an offset.
+        lag_records: Records between those offsets and the end of the log. None where an end is not known.
+    """
 
     group: str
     kind: str
@@ -56,8 +68,12 @@ class GroupUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProducerUse(msgspec.Struct, frozen=True, kw_only=True):
-    """The producers that a partition remembers. last_written_ms: of the one that wrote last.
-    open_transactions: how many of them are within one."""
+    """The producers that a partition remembers.
+
+    Attributes:
+        last_written_ms: Time of the last write.
+        open_transactions: Number of producers within a transaction.
+    """
 
     partition: int
     producers: int
@@ -66,8 +82,13 @@ class ProducerUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicUsers(msgspec.Struct, frozen=True, kw_only=True):
-    """Readers and writers of a topic. groups, producers: None where brokers were not asked, or told nothing.
-    declared: our own, as in "loader flights reads"."""
+    """Readers and writers of a topic.
+
+    Attributes:
+        groups: None where brokers were not queried, or did not report them.
+        producers: None where brokers were not queried, or did not report them.
+        declared: Declared users of rtolap itself, such as "loader flights reads".
+    """
 
     groups: tuple[GroupUse, ...] | None = None
     producers: tuple[ProducerUse, ...] | None = None
@@ -75,9 +96,15 @@ class TopicUsers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """subject: the topic, broker, log directory, pool, entity or definition that it is about. partitions: of
-    the topic, where it is about some of them; brokers: that have part in it. repair: the command, or what to
-    do. users: of a topic that is to leave."""
+    """A difference between the registry and a cluster.
+
+    Attributes:
+        subject: The topic, broker, log directory, pool, entity or definition.
+        partitions: Partitions of the topic. Empty for all of them.
+        brokers: Brokers that take part.
+        repair: The command, or what to do.
+        users: Users of a topic that has to leave the cluster. None for other findings.
+    """
 
     cluster: str
     kind: FindingKind
@@ -93,8 +120,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Audit(msgspec.Struct, frozen=True):
-    """findings: in the order of clusters, and in each the most severe first. unchecked: what could not be
-    looked at, and why."""
+    """The result of an audit.
+
+    Attributes:
+        findings: In the order of clusters, and by severity within each.
+        unchecked: Facts that could not be checked, and why.
+    """
 
     findings: tuple[Finding, ...]
     unchecked: tuple[str, ...] = ()
@@ -103,7 +134,7 @@ class Audit(msgspec.Struct, frozen=True):
 SEVERITIES = tuple(Severity)
 
 
-def by_topic(snapshot: Snapshot, partitions: Int64s) -> Iterator[tuple[int, Int64s]]:
+def by_topic(snapshot: FleetSnapshot, partitions: Int64s) -> Iterator[tuple[int, Int64s]]:
     """Yield each topic, as a row, that has some of these rows of partitions, which are sorted, with them."""
     if len(partitions):
         topics = snapshot.partitions.topics[partitions]
@@ -111,7 +142,7 @@ def by_topic(snapshot: Snapshot, partitions: Int64s) -> Iterator[tuple[int, Int6
             yield int(snapshot.partitions.topics[rows[0]]), rows
 
 
-def numbers_of(snapshot: Snapshot, partitions: Int64s) -> tuple[int, ...]:
+def numbers_of(snapshot: FleetSnapshot, partitions: Int64s) -> tuple[int, ...]:
     return tuple(snapshot.partitions.numbers[partitions].tolist())
 
 

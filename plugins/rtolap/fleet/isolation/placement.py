@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rtolap.fleet.planning.placement import AllowedBrokers
-from rtolap.fleet.snapshot.model import BrokerState, Flags, Int32s, Snapshot
+from rtolap.fleet.snapshot.model import BrokerState, Flags, FleetSnapshot, Int32s
 from rtolap.model.fleet import FleetCluster, PlacementRule, first_matches
 
 NO_RACK = -1
@@ -20,8 +20,15 @@ NO_RACK = -1
 
 @dataclass(frozen=True, eq=False)
 class PlacementRules:
-    """rules: of each topic, a row of `allowed_by_rule`, whose columns are the snapshot's brokers. factors,
-    min_in_sync, spread: of each topic, as declared."""
+    """Rules of the topics of a snapshot.
+
+    Attributes:
+        rules: For each topic, a row of `allowed_by_rule`.
+        allowed_by_rule: Rules by brokers of the snapshot.
+        factors: Declared replication factor of each topic.
+        min_in_sync: Declared minimum of replicas in sync of each topic.
+        spread: The topic's replicas have to be in different racks.
+    """
 
     rules: Int32s
     allowed_by_rule: Flags
@@ -40,7 +47,7 @@ class PlacementRules:
         return AllowedBrokers(self.rules, self.allowed_by_rule)
 
 
-def placement_rules(cluster: FleetCluster, snapshot: Snapshot) -> PlacementRules:
+def placement_rules(cluster: FleetCluster, snapshot: FleetSnapshot) -> PlacementRules:
     rules = (*cluster.placement, PlacementRule(match=()))  # the last is that of topics without a rule
     matched = first_matches(snapshot.topics.names, [rule.match for rule in cluster.placement])
     of_topic = np.array([len(rules) - 1 if rule is None else rule for rule in matched], np.int32)
@@ -72,7 +79,7 @@ def _allowed(cluster: FleetCluster, rule: PlacementRule, broker_ids: Int32s) -> 
     return ~np.isin(broker_ids, sorted(exclusive))
 
 
-def rack_codes(snapshot: Snapshot) -> tuple[Int32s, tuple[str, ...]]:
+def rack_codes(snapshot: FleetSnapshot) -> tuple[Int32s, tuple[str, ...]]:
     """Return a number of each broker's rack, `NO_RACK` where it has none, and the racks by number."""
     racks = tuple(sorted({rack for rack in snapshot.brokers.racks if rack is not None}))
     numbers = {rack: number for number, rack in enumerate(racks)}
@@ -80,7 +87,7 @@ def rack_codes(snapshot: Snapshot) -> tuple[Int32s, tuple[str, ...]]:
     return np.array(codes, np.int32), racks
 
 
-def racks_within_reach(placement: PlacementRules, snapshot: Snapshot) -> Int32s:
+def racks_within_reach(placement: PlacementRules, snapshot: FleetSnapshot) -> Int32s:
     """Return for each topic the number of racks that have a broker where it may stand."""
     codes, racks = rack_codes(snapshot)
     there = snapshot.brokers.states != BrokerState.ABSENT

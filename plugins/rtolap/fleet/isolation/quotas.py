@@ -33,7 +33,13 @@ Entity = tuple[tuple[str, str | None], ...]
 
 
 class QuotaDifference(msgspec.Struct, frozen=True):
-    """declared, live: None where there is none. applies: whether applying the registry changes it."""
+    """A quota that differs from the registry.
+
+    Attributes:
+        declared: None where none is declared.
+        live: None where none is set.
+        applies: Applying the registry changes it.
+    """
 
     entity: Entity
     key: str
@@ -99,7 +105,11 @@ def _value(value: float | None) -> str:
 
 
 class QuotaChange(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the log of quotas. taken: Kafka took them."""
+    """An entry of the log of quotas.
+
+    Attributes:
+        taken: Kafka has accepted the changes.
+    """
 
     operation_id: str
     at_ms: int

@@ -14,13 +14,13 @@ import numpy as np
 
 from rtolap.fleet.isolation.findings import Finding, FindingKind, Severity, by_topic, numbers_of, some
 from rtolap.fleet.isolation.placement import NO_RACK, PlacementRules, rack_codes, racks_within_reach
-from rtolap.fleet.snapshot.model import BrokerState, Flags, Int32s, Int64s, ReplicaState, Snapshot
+from rtolap.fleet.snapshot.model import BrokerState, Flags, FleetSnapshot, Int32s, Int64s, ReplicaState
 
 _REPAIR = "rtolap fleet plan rack"
 
 
 def rack_findings(
-    name: str, snapshot: Snapshot, placement: PlacementRules, min_in_sync: Int32s
+    name: str, snapshot: FleetSnapshot, placement: PlacementRules, min_in_sync: Int32s
 ) -> Iterator[Finding]:
     """`min_in_sync`: of each topic, as it is in force."""
     if not placement.spread.any():
@@ -31,7 +31,7 @@ def rack_findings(
     yield from _lost(name, snapshot, placement, codes, racks, min_in_sync)
 
 
-def _without_rack(name: str, snapshot: Snapshot, codes: Int32s) -> Iterator[Finding]:
+def _without_rack(name: str, snapshot: FleetSnapshot, codes: Int32s) -> Iterator[Finding]:
     rows = np.flatnonzero((codes == NO_RACK) & (snapshot.brokers.states != BrokerState.ABSENT))
     if len(rows):
         ids = snapshot.brokers.ids[rows].tolist()
@@ -48,7 +48,9 @@ def _without_rack(name: str, snapshot: Snapshot, codes: Int32s) -> Iterator[Find
         )
 
 
-def _shared(name: str, snapshot: Snapshot, placement: PlacementRules, codes: Int32s) -> Iterator[Finding]:
+def _shared(
+    name: str, snapshot: FleetSnapshot, placement: PlacementRules, codes: Int32s
+) -> Iterator[Finding]:
     replicas = snapshot.replicas
     staying = replicas.states != ReplicaState.REMOVING
     partitions = _partitions_by_rack(snapshot, codes, staying)
@@ -77,7 +79,7 @@ def _shared(name: str, snapshot: Snapshot, placement: PlacementRules, codes: Int
 
 def _lost(
     name: str,
-    snapshot: Snapshot,
+    snapshot: FleetSnapshot,
     placement: PlacementRules,
     codes: Int32s,
     racks: tuple[str, ...],
@@ -102,7 +104,7 @@ def _lost(
         )
 
 
-def rack_losses(snapshot: Snapshot, codes: Int32s, racks: int, min_in_sync: Int32s) -> Flags:
+def rack_losses(snapshot: FleetSnapshot, codes: Int32s, racks: int, min_in_sync: Int32s) -> Flags:
     """Return by rack and partition whether writing, which goes on now, would end without the rack."""
     replicas, topics = snapshot.replicas, snapshot.partitions.topics
     in_sync = np.bincount(replicas.partitions[replicas.in_sync], minlength=len(topics))
@@ -115,7 +117,7 @@ def rack_losses(snapshot: Snapshot, codes: Int32s, racks: int, min_in_sync: Int3
     return lost
 
 
-def _partitions_by_rack(snapshot: Snapshot, codes: Int32s, which: Flags) -> Int64s:
+def _partitions_by_rack(snapshot: FleetSnapshot, codes: Int32s, which: Flags) -> Int64s:
     """Return each partition once for every rack that has one of these replicas of it."""
     rack = codes[snapshot.replicas.brokers]
     chosen = which & (rack != NO_RACK)

@@ -17,11 +17,11 @@ from rtolap.fleet.isolation.placement import placement_rules
 from rtolap.fleet.planning.placement import AllowedBrokers
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.rules import check_applies
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.model.fleet import FleetCluster, KafkaFleet
 from rtolap.model.yaml_files import read_definitions, read_fleets
 
-RegisteredOf = Callable[[Snapshot], "RegisteredCluster | None"]
+RegisteredOf = Callable[[FleetSnapshot], "RegisteredCluster | None"]
 """Tells which cluster of the registry a snapshot is of; None: it declares no such cluster."""
 
 _EXPECTED, _ACTION = "one document of kind: kafka_fleet", "name its file"
@@ -29,13 +29,17 @@ _EXPECTED, _ACTION = "one document of kind: kafka_fleet", "name its file"
 
 @dataclass(frozen=True)
 class RegisteredCluster:
-    """A cluster of the registry. kafka_cluster: the name by which this host reaches it."""
+    """A cluster of the registry.
+
+    Attributes:
+        kafka_cluster: Name of the cluster on this host.
+    """
 
     name: str
     declared: FleetCluster
     kafka_cluster: str
 
-    def allowed_brokers(self, snapshot: Snapshot) -> AllowedBrokers:
+    def allowed_brokers(self, snapshot: FleetSnapshot) -> AllowedBrokers:
         """Return where topics may stand. Raises Refused for another cluster's snapshot."""
         check_cluster_id(self.name, self.declared, snapshot)
         return placement_rules(self.declared, snapshot).allowed_brokers
@@ -75,7 +79,7 @@ def registered_cluster(fleet: KafkaFleet, name: str) -> RegisteredCluster:
 
 
 def cluster_of_snapshot(
-    fleet: KafkaFleet, snapshot: Snapshot, kafka_cluster: str | None
+    fleet: KafkaFleet, snapshot: FleetSnapshot, kafka_cluster: str | None
 ) -> RegisteredCluster | None:
     """kafka_cluster: the name under which the snapshot was taken, None for a recorded one. None where the
     registry does not declare its cluster."""
@@ -86,19 +90,22 @@ def cluster_of_snapshot(
 
 @dataclass(frozen=True)
 class HostRegistry:
-    """The registry of a host, read whenever it is asked. kafka_cluster: the name by which the host reaches
-    the cluster of the snapshots that it is asked about."""
+    """The registry of a host, read anew for each query.
+
+    Attributes:
+        kafka_cluster: Name of the queried cluster on the host.
+    """
 
     folder: Path
     kafka_cluster: str
 
-    def cluster_of(self, snapshot: Snapshot) -> RegisteredCluster | None:
+    def cluster_of(self, snapshot: FleetSnapshot) -> RegisteredCluster | None:
         """Raises as `read_optional_registry`."""
         fleet = read_optional_registry(self.folder)
         return None if fleet is None else cluster_of_snapshot(fleet, snapshot, self.kafka_cluster)
 
 
-def check_submittable(plan: Plan, snapshot: Snapshot, registered: RegisteredCluster | None) -> None:
+def check_submittable(plan: Plan, snapshot: FleetSnapshot, registered: RegisteredCluster | None) -> None:
     """Hold a plan against its cluster and the registry as both are now. registered: None where no registry
     declares the cluster. Raises what `check_applies` does, PlanRefused where a replica would come to a broker
     where its topic may not stand, and Refused for another cluster's snapshot."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from rtolap.base.errors import RtolapError
 from rtolap.fleet.isolation.findings import GroupUse, ProducerUse, TopicUsers, some
-from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, FleetSnapshot
 from rtolap.kafka.administration.interface import (
     NO_TRANSACTION,
     STREAMS_GROUP,
@@ -36,37 +36,44 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class CollectedUsers:
-    """users: by topic. missing: what was not told, and why."""
+    """The users that brokers have reported.
+
+    Attributes:
+        users: By topic.
+        missing: Facts that were not reported, and why.
+    """
 
     users: dict[str, TopicUsers]
     missing: tuple[str, ...] = ()
 
 
 def collect_users(
-    administration: FleetAdministration, snapshot: Snapshot, topics: Sequence[str]
+    administration: FleetAdministration, snapshot: FleetSnapshot, topics: Sequence[str]
 ) -> CollectedUsers:
-    """`topics`: of the snapshot. Nobody is asked where there are none."""
+    """Return the users of these topics of a snapshot. Without topics, no broker is queried."""
     if not topics:
         return CollectedUsers({})
     missing: list[str] = []
     leaders = _leaders(snapshot, topics, missing)
-    asked = _Asked(administration, missing)
+    attempts = _Attempts(administration, missing)
     alive = snapshot.brokers.ids[snapshot.brokers.states == BrokerState.ALIVE].tolist()
-    told = asked.of(lambda: administration.list_groups(alive), "consumer groups", ListedGroups(()))
-    missing += [f"consumer groups ({reason})" for reason in told.missing]
-    groups = {known.group: known for known in told.groups}
+    listed = attempts.of(lambda: administration.list_groups(alive), "consumer groups", ListedGroups(()))
+    missing += [f"consumer groups ({reason})" for reason in listed.missing]
+    groups = {known.group: known for known in listed.groups}
     wanted = frozenset(topics)
-    committed = asked.of_each(
-        lambda: administration.committed_offsets(told.groups), "committed offsets of groups"
+    committed = attempts.of_each(
+        lambda: administration.committed_offsets(listed.groups), "committed offsets of groups"
     )
     committed = {group: _of_topics(offsets, wanted) for group, offsets in committed.items()}
-    with_members = [known for known in told.groups if known.may_have_members and known.kind != STREAMS_GROUP]
-    members = asked.of_each(lambda: administration.describe_groups(with_members), "members of groups")
+    with_members = [
+        known for known in listed.groups if known.may_have_members and known.kind != STREAMS_GROUP
+    ]
+    members = attempts.of_each(lambda: administration.describe_groups(with_members), "members of groups")
     read = {at: leaders[at] for offsets in committed.values() for at in offsets if at in leaders}
-    ends = asked.of_each(
+    ends = attempts.of_each(
         lambda: administration.list_offsets(read, OffsetSpec.LATEST) if read else {}, "ends of partitions"
     )
-    producers = asked.of_each(lambda: administration.active_producers(leaders), "producers of partitions")
+    producers = attempts.of_each(lambda: administration.active_producers(leaders), "producers of partitions")
     users = {
         topic: TopicUsers(
             groups=tuple(
@@ -81,7 +88,7 @@ def collect_users(
     return CollectedUsers(users, tuple(missing))
 
 
-def _leaders(snapshot: Snapshot, topics: Iterable[str], missing: list[str]) -> dict[Partition, int]:
+def _leaders(snapshot: FleetSnapshot, topics: Iterable[str], missing: list[str]) -> dict[Partition, int]:
     """Return the leader of each partition; those without one are missing."""
     rows = {name: row for row, name in enumerate(snapshot.topics.names)}
     found: dict[Partition, int] = {}
@@ -100,7 +107,7 @@ def _leaders(snapshot: Snapshot, topics: Iterable[str], missing: list[str]) -> d
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Attempts:
     administration: FleetAdministration
     missing: list[str] = field(default_factory=list)
 
@@ -142,12 +149,12 @@ def _group_use(
     ]
     if not offsets and not readers:
         return None
-    told = not known.may_have_members or known.group in members
+    is_reported = not known.may_have_members or known.group in members
     return GroupUse(
         group=known.group,
         kind=known.kind,
         state=known.state,
-        members=len(readers) if told else None,
+        members=len(readers) if is_reported else None,
         clients=tuple(sorted({f"{member.client_id} at {member.host}" for member in readers})),
         assigned=_numbers(topic, (at for member in readers for at in member.assigned)),
         committed=_numbers(topic, offsets),
@@ -165,8 +172,8 @@ def _producer_uses(
     topic: str, producers: Mapping[Partition, tuple[ActiveProducer, ...]]
 ) -> tuple[ProducerUse, ...] | None:
     """Return the producers of the topic; None if brokers reported them for no partition."""
-    told = {at: known for at, known in sorted(producers.items()) if at.topic == topic}
-    if not told:
+    of_topic = {at: known for at, known in sorted(producers.items()) if at.topic == topic}
+    if not of_topic:
         return None
     return tuple(
         ProducerUse(
@@ -175,6 +182,6 @@ def _producer_uses(
             last_written_ms=max(each.last_written_ms for each in known),
             open_transactions=sum(each.transaction_start != NO_TRANSACTION for each in known),
         )
-        for at, known in told.items()
+        for at, known in of_topic.items()
         if known
     )

@@ -16,18 +16,18 @@ from rtolap.fleet.isolation.findings import (
     some,
 )
 from rtolap.fleet.isolation.placement import PlacementRules
-from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, Int32s, Int64s, ReplicaState, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, FleetSnapshot, Int32s, Int64s, ReplicaState
 from rtolap.model.fleet import KafkaFleet, first_matches
 
 
 def misplaced_topics(fleet: KafkaFleet, name: str, topics: Iterable[str]) -> tuple[str, ...]:
-    """Return the topics that somebody owns and the cluster `name` does not take, by name."""
-    asked = sorted(topics)
-    owners = first_matches(asked, [owner.match for owner in fleet.topics])
+    """Return the topics, by name, that have an owner and that the cluster `name` does not take."""
+    names = sorted(topics)
+    owners = first_matches(names, [owner.match for owner in fleet.topics])
     takes = fleet.clusters[name].takes
     return tuple(
         topic
-        for topic, place in zip(asked, owners, strict=True)
+        for topic, place in zip(names, owners, strict=True)
         if place is not None and not takes(fleet.topics[place])
     )
 
@@ -70,7 +70,7 @@ def owner_findings(
         )
 
 
-def placement_findings(name: str, snapshot: Snapshot, placement: PlacementRules) -> Iterator[Finding]:
+def placement_findings(name: str, snapshot: FleetSnapshot, placement: PlacementRules) -> Iterator[Finding]:
     replicas, topics = snapshot.replicas, snapshot.topics.names
     there = snapshot.brokers.states != BrokerState.ABSENT
     reachable = (placement.allowed_by_rule & there).sum(axis=1)
@@ -110,13 +110,13 @@ def placement_findings(name: str, snapshot: Snapshot, placement: PlacementRules)
         )
 
 
-def min_in_sync_in_force(snapshot: Snapshot, placement: PlacementRules) -> Int32s:
+def min_in_sync_in_force(snapshot: FleetSnapshot, placement: PlacementRules) -> Int32s:
     """Return what each topic has; what is declared, where the snapshot does not say."""
     live = snapshot.topics.min_in_sync
     return np.where(live == UNKNOWN, placement.min_in_sync, live).astype(np.int32)
 
 
-def factor_findings(name: str, snapshot: Snapshot, placement: PlacementRules) -> Iterator[Finding]:
+def factor_findings(name: str, snapshot: FleetSnapshot, placement: PlacementRules) -> Iterator[Finding]:
     replicas, topics = snapshot.replicas, snapshot.partitions.topics
     staying = replicas.states != ReplicaState.REMOVING
     counts = np.bincount(replicas.partitions[staying], minlength=len(topics))
@@ -151,7 +151,7 @@ def factor_findings(name: str, snapshot: Snapshot, placement: PlacementRules) ->
 
 
 def _min_in_sync(
-    name: str, snapshot: Snapshot, placement: PlacementRules, counts: Int64s
+    name: str, snapshot: FleetSnapshot, placement: PlacementRules, counts: Int64s
 ) -> Iterator[Finding]:
     """Yield topics whose writes end with one broker, before topics that merely differ from what is
     declared.

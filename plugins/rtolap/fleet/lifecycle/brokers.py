@@ -43,7 +43,7 @@ from rtolap.fleet.lifecycle.states import (
     legal,
     transition,
 )
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.metadata import codec, paths
 from rtolap.metadata.store import Create, MetadataStore, Put, Versioned
 from rtolap.metadata.updates import put_or_create, retrying
@@ -107,7 +107,7 @@ class BrokerOperations:
             node, record = self._look(broker)
             if record is not None:
                 after, pending = transition(
-                    record.state, BrokerEvent.ADD, subject=f"broker {broker}", history=record.told
+                    record.state, BrokerEvent.ADD, subject=f"broker {broker}", history=record.past
                 )
             else:
                 after, pending = BrokerLife.PROVISIONED, ()
@@ -123,7 +123,7 @@ class BrokerOperations:
         event: BrokerEvent,
         by: str,
         reason: str,
-        snapshot: Snapshot,
+        snapshot: FleetSnapshot,
         operation_id: str | None = None,
     ) -> BrokerRecord:
         """Do an operation, and all that it orders; with the `operation_id` of one that was begun, finish it.
@@ -149,7 +149,7 @@ class BrokerOperations:
                     found=f"{', '.join(record.pending)}: {record.problem or 'another process is at it'}",
                     action="ask again, or look at rtolap fleet brokers",
                 )
-            after, pending = transition(record.state, event, subject=f"broker {broker}", history=record.told)
+            after, pending = transition(record.state, event, subject=f"broker {broker}", history=record.past)
             why_not = unmet(event, record.state, broker, snapshot)
             if why_not is not None:
                 raise Refused(f"broker {broker}: {event} is not safe now", found=why_not)
@@ -160,7 +160,7 @@ class BrokerOperations:
         retrying(attempt)
         return self.resume(broker)
 
-    def observe(self, snapshot: Snapshot) -> dict[int, RtolapError]:
+    def observe(self, snapshot: FleetSnapshot) -> dict[int, RtolapError]:
         """Note what happened by itself, go on with pending actions, and bring the settings of brokers to what
         their states promise. Returns what failed, by broker: one does not hold up the others."""
         self._check_cluster(snapshot)
@@ -172,7 +172,7 @@ class BrokerOperations:
                 failed[broker] = error
         return failed
 
-    def _observe(self, broker: int, snapshot: Snapshot) -> None:
+    def _observe(self, broker: int, snapshot: FleetSnapshot) -> None:
         node, record = self._read(broker)
         away_since_ms = away_since(record, snapshot)
         if away_since_ms != record.away_since_ms:
@@ -212,7 +212,7 @@ class BrokerOperations:
             return
         self.resume(broker)
 
-    def _note(self, broker: int, event: BrokerEvent, snapshot: Snapshot) -> BrokerRecord:
+    def _note(self, broker: int, event: BrokerEvent, snapshot: FleetSnapshot) -> BrokerRecord:
         operation_id = _new_id()
 
         def attempt() -> BrokerRecord:
@@ -228,7 +228,7 @@ class BrokerOperations:
         retrying(attempt)
         return self.resume(broker)
 
-    def _adopt(self, broker: int, snapshot: Snapshot) -> tuple[Versioned, BrokerRecord]:
+    def _adopt(self, broker: int, snapshot: FleetSnapshot) -> tuple[Versioned, BrokerRecord]:
         if broker not in snapshot.brokers.ids:
             raise NotFound(
                 f"cluster {self._cluster_id} has no broker {broker}",
@@ -308,7 +308,7 @@ class BrokerOperations:
         except CommitConflict:
             return False
 
-    def _reassert(self, record: BrokerRecord, snapshot: Snapshot) -> None:
+    def _reassert(self, record: BrokerRecord, snapshot: FleetSnapshot) -> None:
         """A snapshot may be older than the setting: then it is set once more to what it is."""
         wanted = CORDONED_IN[record.state]
         differs = {
@@ -341,7 +341,7 @@ class BrokerOperations:
             raise NotFound(f"broker {broker} of cluster {self._cluster_id} is not recorded")
         return node, record
 
-    def _check_cluster(self, snapshot: Snapshot) -> None:
+    def _check_cluster(self, snapshot: FleetSnapshot) -> None:
         if snapshot.cluster_id != self._cluster_id:
             raise Refused(
                 "the snapshot is another cluster's", expected=self._cluster_id, found=snapshot.cluster_id

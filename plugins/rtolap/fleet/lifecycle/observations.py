@@ -11,13 +11,13 @@ import numpy as np
 
 from rtolap.fleet.isolation.findings import some
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife, BrokerRecord, legal
-from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, BrokerState, FleetSnapshot
 
 LOST_AFTER_MS = 600_000  # a broker that only restarts is back before
 
 
 def observed(
-    record: BrokerRecord, snapshot: Snapshot, lost_after_ms: int = LOST_AFTER_MS
+    record: BrokerRecord, snapshot: FleetSnapshot, lost_after_ms: int = LOST_AFTER_MS
 ) -> BrokerEvent | None:
     """Return what the snapshot shows and the record does not know yet, if anything. A snapshot that is older
     than the last change shows nothing."""
@@ -36,7 +36,7 @@ def observed(
     return next((event for event in events if legal(state, event)), None)
 
 
-def away_since(record: BrokerRecord, snapshot: Snapshot) -> int | None:
+def away_since(record: BrokerRecord, snapshot: FleetSnapshot) -> int | None:
     """Return since when the broker is away that should serve, by this snapshot and those before."""
     if snapshot.taken_at_ms < record.last.at_ms:
         return record.away_since_ms
@@ -45,60 +45,60 @@ def away_since(record: BrokerRecord, snapshot: Snapshot) -> int | None:
     return snapshot.taken_at_ms if record.away_since_ms is None else record.away_since_ms
 
 
-def serves(broker: int, snapshot: Snapshot) -> bool:
+def serves(broker: int, snapshot: FleetSnapshot) -> bool:
     return broker_state(broker, snapshot) is BrokerState.ALIVE
 
 
-def broker_state(broker: int, snapshot: Snapshot) -> BrokerState:
+def broker_state(broker: int, snapshot: FleetSnapshot) -> BrokerState:
     row = _row(broker, snapshot)
     return BrokerState.ABSENT if row is None else BrokerState(int(snapshot.brokers.states[row]))
 
 
-def replicas_of(broker: int, snapshot: Snapshot) -> int:
+def replicas_of(broker: int, snapshot: FleetSnapshot) -> int:
     """Return how many replicas stand there, or are going to."""
     row = _row(broker, snapshot)
     return 0 if row is None else int((snapshot.replicas.brokers == row).sum())
 
 
-def cordoned(broker: int, snapshot: Snapshot) -> bool | None:
+def cordoned(broker: int, snapshot: FleetSnapshot) -> bool | None:
     """Return whether it takes no new replicas; None where it does not say."""
     row = _row(broker, snapshot)
     dirs = snapshot.log_dirs.cordoned[snapshot.log_dirs.brokers == row] if row is not None else ()
     return bool(np.all(dirs)) if len(dirs) else None
 
 
-def partly_cordoned(broker: int, snapshot: Snapshot) -> bool:
+def partly_cordoned(broker: int, snapshot: FleetSnapshot) -> bool:
     row = _row(broker, snapshot)
     return row is not None and bool(snapshot.log_dirs.cordoned[snapshot.log_dirs.brokers == row].any())
 
 
-def adopted_state(broker: int, snapshot: Snapshot) -> BrokerLife:
-    """Return the state of a broker that nobody recorded yet, as the cluster shows it."""
+def adopted_state(broker: int, snapshot: FleetSnapshot) -> BrokerLife:
+    """Return the state of a broker without a record, as the cluster shows it."""
     if broker_state(broker, snapshot) is not BrokerState.ALIVE:
         return BrokerLife.FAILED
     return BrokerLife.CORDONED if cordoned(broker, snapshot) else BrokerLife.SERVING
 
 
-def host_of(broker: int, snapshot: Snapshot) -> str:
+def host_of(broker: int, snapshot: FleetSnapshot) -> str:
     row = _row(broker, snapshot)
     return "" if row is None else snapshot.brokers.hosts[row]
 
 
-def _row(broker: int, snapshot: Snapshot) -> int | None:
+def _row(broker: int, snapshot: FleetSnapshot) -> int | None:
     ids = snapshot.brokers.ids
     row = int(np.searchsorted(ids, broker))
     return row if row < len(ids) and ids[row] == broker else None
 
 
-def unmet(event: BrokerEvent, state: BrokerLife, broker: int, snapshot: Snapshot) -> str | None:
+def unmet(event: BrokerEvent, state: BrokerLife, broker: int, snapshot: FleetSnapshot) -> str | None:
     """Return why the operation may not be done now; None if it may."""
     match event:
         case BrokerEvent.REPAIR if state is not BrokerLife.FAILED:
             stopped = stopped_by(broker, snapshot)
             return f"writing would end for {some(stopped)}" if stopped else None
         case BrokerEvent.RETIRE:
-            held = replicas_of(broker, snapshot)
-            return f"it holds {held} replicas: drain it first" if held else None
+            replicas = replicas_of(broker, snapshot)
+            return f"it holds {replicas} replicas: drain it first" if replicas else None
         case BrokerEvent.DRAIN:
             others = any(
                 serves(other, snapshot) for other in snapshot.brokers.ids.tolist() if other != broker
@@ -107,7 +107,7 @@ def unmet(event: BrokerEvent, state: BrokerLife, broker: int, snapshot: Snapshot
     return None
 
 
-def stopped_by(broker: int, snapshot: Snapshot) -> list[str]:
+def stopped_by(broker: int, snapshot: FleetSnapshot) -> list[str]:
     """Return the partitions, as topic:number, that can be written now, and not without this broker.
 
     A topic of which `min.insync.replicas` is not known needs one replica in sync, at least.

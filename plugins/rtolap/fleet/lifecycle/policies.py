@@ -17,7 +17,7 @@ import numpy as np
 from rtolap.fleet.lifecycle.brokers import out_of_service
 from rtolap.fleet.lifecycle.observations import adopted_state, serves, unmet
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife, BrokerRecord, legal
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.model.fleet import BrokerPolicy
 
 
@@ -27,7 +27,11 @@ class Symptom(StrEnum):
 
 
 class SlowVerdict(msgspec.Struct, frozen=True):
-    """A broker is slow, by the rule of monitoring. evidence: requests, stage and percentile, in words."""
+    """A broker that is slow by the rule of monitoring.
+
+    Attributes:
+        evidence: Requests, stage and percentile, in words.
+    """
 
     broker: int
     since_ms: int
@@ -35,8 +39,13 @@ class SlowVerdict(msgspec.Struct, frozen=True):
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """operations: in their order; none where `held_back` says why nothing is done. applies: the registry lets
-    them be done without a person."""
+    """Operations that a policy proposes for a broker.
+
+    Attributes:
+        operations: In their order. Empty where `held_back` gives the reason.
+        applies: The registry allows the operations without a person.
+        held_back: Why nothing is proposed. Empty where something is.
+    """
 
     broker: int
     symptom: Symptom
@@ -48,7 +57,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 def proposals(
     policy: BrokerPolicy,
-    snapshot: Snapshot,
+    snapshot: FleetSnapshot,
     records: Mapping[int, BrokerRecord],
     slow: Iterable[SlowVerdict] = (),
 ) -> tuple[Proposal, ...]:
@@ -79,7 +88,7 @@ def proposals(
 
 
 def _candidates(
-    policy: BrokerPolicy, snapshot: Snapshot, slow: Iterable[SlowVerdict]
+    policy: BrokerPolicy, snapshot: FleetSnapshot, slow: Iterable[SlowVerdict]
 ) -> Iterable[tuple[int, Symptom, str, str]]:
     dirs, ids = snapshot.log_dirs, snapshot.brokers.ids
     for row in np.unique(dirs.brokers[dirs.offline]):
@@ -100,7 +109,7 @@ def _operations(state: BrokerLife) -> tuple[BrokerEvent, ...]:
 
 def _held_back(
     policy: BrokerPolicy,
-    snapshot: Snapshot,
+    snapshot: FleetSnapshot,
     records: Mapping[int, BrokerRecord],
     chosen: Sequence[int],
     broker: int,

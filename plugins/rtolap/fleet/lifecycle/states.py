@@ -50,7 +50,7 @@ class BrokerLife(StrEnum):
 
 
 class BrokerEvent(StrEnum):
-    """The operations, which somebody asks for, and behind them what is observed."""
+    """The operations that people request, and the events that are observed."""
 
     ADD = "ADD"
     JOIN = "JOIN"
@@ -71,8 +71,13 @@ class BrokerEvent(StrEnum):
 
 
 class Action(StrEnum):
-    """CORDON: the broker takes no new replicas. SUBMIT_DRAIN: what it holds is moved to others. UNREGISTER:
-    the cluster forgets it."""
+    """An action that a change of state requires.
+
+    Attributes:
+        CORDON: The broker takes no new replicas.
+        SUBMIT_DRAIN: All replicas of the broker are moved to others.
+        UNREGISTER: The cluster forgets the broker.
+    """
 
     CORDON = "CORDON"
     UNCORDON = "UNCORDON"
@@ -166,10 +171,16 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """pending: actions that the last change ordered and that are not known to be done, in their order.
-    history: the last entries; entries: how many there are. drain_id: of the moves that were submitted last.
-    problem: why the first pending action is not done. away_since_ms: when it was first seen not to serve,
-    though its state says so."""
+    """The stored state of a broker.
+
+    Attributes:
+        entries: Number of audit entries.
+        history: The last entries.
+        pending: Actions that the last change requires and that are not known to be done, in their order.
+        drain_id: Id of the moves that were submitted last. None without any.
+        problem: Why the first pending action is not done. None where there is no problem.
+        away_since_ms: Time at which the broker was first seen not to serve, although its state says so.
+    """
 
     broker: int
     host: str
@@ -202,6 +213,6 @@ class BrokerRecord(msgspec.Struct, frozen=True, kw_only=True):
         return any(entry.operation_id == operation_id for entry in self.history)
 
     @property
-    def told(self) -> str:
+    def past(self) -> str:
         """Return its last changes in words."""
         return "; ".join(entry.text for entry in self.history[-5:])

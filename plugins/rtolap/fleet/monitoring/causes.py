@@ -15,7 +15,7 @@ import numpy as np
 from rtolap.fleet.monitoring.collect import StageLook
 from rtolap.fleet.monitoring.slow import BrokerRequests
 from rtolap.fleet.monitoring.stages import REQUEST_NAMES, RequestType, Stage, StageWindow
-from rtolap.fleet.snapshot.model import UNKNOWN, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, FleetSnapshot
 
 # Below so much idle time handlers, or network threads, are what requests wait for; Kafka's own advice.
 _IDLE_MIN = 0.3
@@ -23,7 +23,12 @@ _IDLE_MIN = 0.3
 
 @dataclass(frozen=True)
 class LogDirShare:
-    """share: 0 to 1 of its broker's. measure: what it is a share of."""
+    """The share of a log directory in the load of its broker.
+
+    Attributes:
+        share: 0 to 1.
+        measure: Name of the load.
+    """
 
     broker: int
     path: str
@@ -32,7 +37,7 @@ class LogDirShare:
     offline: bool
 
 
-def log_dir_shares(snapshot: Snapshot) -> dict[int, list[LogDirShare]]:
+def log_dir_shares(snapshot: FleetSnapshot) -> dict[int, list[LogDirShare]]:
     """Return shares by broker id, the most loaded directory first; one that is offline before all others."""
     replicas, partitions, dirs = snapshot.replicas, snapshot.partitions, snapshot.log_dirs
     known = replicas.log_dirs != UNKNOWN
@@ -69,7 +74,12 @@ def log_dir_shares(snapshot: Snapshot) -> dict[int, list[LogDirShare]]:
 
 @dataclass(frozen=True)
 class Cause:
-    """brokers: others to look at in this one's place. log_dir: its disk, where that is meant."""
+    """The cause of a slow broker.
+
+    Attributes:
+        brokers: Brokers to look at instead of this one.
+        log_dir: Path of the disk, where the cause is one. None otherwise.
+    """
 
     text: str
     log_dir: str | None = None
@@ -97,8 +107,8 @@ def cause_of(
             return _handlers(row.broker, look, window, shares)
         case _:
             idle = look.gauges[row.broker].network_idle if row.broker in look.gauges else None
-            told = "" if idle is None else f", which are idle for {idle:.0%} of the time"
-            return Cause(f"the network, or the broker's network threads{told}")
+            idleness = "" if idle is None else f", which are idle for {idle:.0%} of the time"
+            return Cause(f"the network, or the broker's network threads{idleness}")
 
 
 def _disk(broker: int, look: StageLook, shares: Mapping[int, Sequence[LogDirShare]]) -> Cause:
@@ -141,15 +151,15 @@ def _handlers(
     idle = None if gauges is None else gauges.handlers_idle
     rows = np.flatnonzero(window.brokers == broker)
     busy_ms = np.nan_to_num(window.mean_ms[rows, Stage.LOCAL]) * np.maximum(window.counts[rows], 0)
-    told = "" if idle is None else f", idle for {idle:.0%} of the time"
+    idleness = "" if idle is None else f", idle for {idle:.0%} of the time"
     if busy_ms.size and busy_ms.max() > 0:
         request = RequestType(window.requests[rows[int(busy_ms.argmax())]])
         disk = _disk(broker, look, shares)
-        text = f"its request handlers{told}, mostly busy with {REQUEST_NAMES[request]}: {disk.text}"
+        text = f"its request handlers{idleness}, mostly busy with {REQUEST_NAMES[request]}: {disk.text}"
         return Cause(text, log_dir=disk.log_dir)
     if idle is not None and idle >= _IDLE_MIN:
         return Cause(f"the whole process: handlers are idle for {idle:.0%} of the time, so it was stopped")
-    return Cause(f"its request handlers{told}")
+    return Cause(f"its request handlers{idleness}")
 
 
 def _named(brokers: Iterable[int]) -> str:

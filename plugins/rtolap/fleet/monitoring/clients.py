@@ -68,7 +68,7 @@ class ClientBroker:
         return max(self.answered_p99_ms, self.outbuf_p99_ms, self.throttle_p99_ms) > threshold_ms
 
     def reason(self, threshold_ms: float) -> str | None:
-        """Return what the client itself can tell; None where it is the broker that has to be asked."""
+        """Return what the client itself reports. None where the broker's metrics are needed."""
         if self.throttle_p99_ms > threshold_ms:
             return f"a quota of broker {self.broker} throttles it"
         if self.outbuf_p99_ms > threshold_ms:

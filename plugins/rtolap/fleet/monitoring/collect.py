@@ -25,7 +25,11 @@ _THREADS = 32
 
 @dataclass(frozen=True)
 class MissingSource:
-    """broker: its id, None for what belongs to none."""
+    """A source that could not be read.
+
+    Attributes:
+        broker: Id of the broker. None for a source that belongs to none.
+    """
 
     source: str
     reason: str
@@ -34,7 +38,11 @@ class MissingSource:
 
 @dataclass(frozen=True, eq=False)
 class StageLook:
-    """gauges: by broker, of those that have answered."""
+    """One look at the brokers' stages.
+
+    Attributes:
+        gauges: Gauges of the brokers that have answered.
+    """
 
     at_ms: int
     stages: RequestStages

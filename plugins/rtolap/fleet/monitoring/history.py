@@ -1,4 +1,4 @@
-"""Looks kept in a file, a JSON document a line. Matrices are written by rows, what is not known as null."""
+"""Stores looks in a file, one JSON document per line. Matrices are stored by rows, unknown values as null."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ _VERSION = 1
 _MATRICES = ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms")
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    """A row a broker and request type. counts and matrices: a list for each row, in the order of `Stage`."""
+class _StoredLook(msgspec.Struct, frozen=True):
+    """A look in the file, with a row for each broker and request type.
+
+    Attributes:
+        counts: A list for each row, in the order of `Stage`.
+        times: Matrices by name, each a list for each row.
+    """
 
     version: int
     at_ms: int
@@ -33,7 +38,7 @@ class _Kept(msgspec.Struct, frozen=True):
 def append_look(path: Path, look: StageLook) -> None:
     """Raises RtolapError where the file cannot be written."""
     stages = look.stages
-    kept = _Kept(
+    stored = _StoredLook(
         version=_VERSION,
         at_ms=look.at_ms,
         brokers=stages.brokers.tolist(),
@@ -45,7 +50,7 @@ def append_look(path: Path, look: StageLook) -> None:
     )
     try:
         with path.open("ab") as file:
-            file.write(msgspec.json.encode(kept) + b"\n")  # NaN is written as null
+            file.write(msgspec.json.encode(stored) + b"\n")  # NaN is written as null
     except OSError as error:
         raise RtolapError(f"{path} cannot be written", found=error.strerror or str(error)) from error
 
@@ -62,25 +67,25 @@ def read_looks(path: Path) -> list[StageLook]:
     looks: list[StageLook] = []
     for number, line in enumerate(lines, 1):
         try:
-            looks.append(_look(msgspec.json.decode(line, type=_Kept)))
+            looks.append(_look(msgspec.json.decode(line, type=_StoredLook)))
         except (msgspec.DecodeError, Corrupted, ValueError) as error:
             raise Corrupted(f"{path}, line {number} is no look at brokers", found=error) from error
     return sorted(looks, key=lambda look: look.at_ms)
 
 
-def _look(kept: _Kept) -> StageLook:
-    if kept.version != _VERSION:
-        raise Corrupted("a look of another version", expected=_VERSION, found=kept.version)
-    rows = len(kept.brokers)
-    times: dict[str, Any] = {name: _matrix(kept.times.get(name, []), rows) for name in _MATRICES}
+def _look(stored: _StoredLook) -> StageLook:
+    if stored.version != _VERSION:
+        raise Corrupted("a look of another version", expected=_VERSION, found=stored.version)
+    rows = len(stored.brokers)
+    times: dict[str, Any] = {name: _matrix(stored.times.get(name, []), rows) for name in _MATRICES}
     stages = RequestStages(
-        np.array(kept.brokers, np.int32),
-        np.array(kept.requests, np.int8),
-        np.array(kept.counts, np.int64).reshape(rows, -1) if rows else np.zeros((0, len(Stage)), np.int64),
+        np.array(stored.brokers, np.int32),
+        np.array(stored.requests, np.int8),
+        np.array(stored.counts, np.int64).reshape(rows, -1) if rows else np.zeros((0, len(Stage)), np.int64),
         **times,
     )
     stages.check()
-    return StageLook(kept.at_ms, stages, kept.gauges, kept.missing)
+    return StageLook(stored.at_ms, stages, stored.gauges, stored.missing)
 
 
 def _matrix(rows: list[list[float | None]], count: int) -> Floats:

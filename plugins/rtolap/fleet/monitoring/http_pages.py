@@ -1,6 +1,6 @@
-"""Sources of brokers asked over HTTP, all at once; answers are bounded in bytes and in time.
+"""Reads sources of brokers over HTTP, all at once. Answers are bounded in bytes and in time.
 
-A source that drips must not hold up a look. Silence is told, and is no error.
+A source that sends slowly must not delay a look. A silent source is reported, and is no error.
 """
 
 from __future__ import annotations

@@ -18,7 +18,12 @@ _LOG_DIRS_MAX = 20
 
 @dataclass(frozen=True)
 class LogHit:
-    """at_ms: by the line's own time in this host's zone, None where it has none. text: the message, cut."""
+    """A line of a log that matches a rule.
+
+    Attributes:
+        at_ms: Time of the line in this host's time zone. None for a line without a time.
+        text: The message, shortened.
+    """
 
     broker: int
     rule: str
@@ -30,7 +35,11 @@ class LogHit:
 
 @dataclass
 class RuleCount:
-    """The findings of one rule at one broker. storm_ms: when its last storm was noticed, None without one."""
+    """The findings of one rule at one broker.
+
+    Attributes:
+        storm_ms: Time of the last storm. None without one.
+    """
 
     broker: int
     rule: str

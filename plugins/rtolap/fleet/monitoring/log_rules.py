@@ -27,7 +27,12 @@ _QUORUM = "org.apache.kafka.controller.QuorumController$QuorumMetaLogListener"
 
 @dataclass(frozen=True)
 class LogText:
-    """text: with `{}` for values; fields: their names in order, "" for those that nobody wants."""
+    """The text of a line.
+
+    Attributes:
+        text: The message, with `{}` in place of values.
+        fields: Names of the values in order. Empty for a value that nobody uses.
+    """
 
     of_class: str
     text: str
@@ -51,8 +56,13 @@ class LogText:
 
 @dataclass(frozen=True)
 class LogRule:
-    """serious: somebody has to look. storm: so many lines within a minute are a storm, which is serious where
-    a few lines are not; None: each line is as serious as the rule."""
+    """A rule that finds lines.
+
+    Attributes:
+        serious: Somebody has to look at the broker.
+        storm: Number of lines within a minute that make a storm, which is serious where a few lines are not.
+            None: no storms.
+    """
 
     name: str
     meaning: str

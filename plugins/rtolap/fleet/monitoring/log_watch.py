@@ -27,7 +27,7 @@ LINE_BYTES_MAX = 256 << 10
 
 
 class LogPosition(msgspec.Struct, frozen=True):
-    """The place of the next byte to read. device, inode: 0 before the first reading."""
+    """The position of the next byte to read. `device` and `inode` are 0 before the first reading."""
 
     device: int = 0
     inode: int = 0
@@ -36,8 +36,13 @@ class LogPosition(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class LogPiece:
-    """lines: whole ones, as they were written. more: there is more to read at once. lost: a renamed file was
-    gone before its end was read, or the log was cut short."""
+    """A piece of a log.
+
+    Attributes:
+        lines: Whole lines, as written.
+        more: There is more to read at once.
+        lost: A renamed file was gone before its end was read, or the log was cut short.
+    """
 
     lines: bytes
     position: LogPosition
@@ -91,7 +96,9 @@ def _renamed(path: Path, position: LogPosition) -> BinaryIO | None:
 
 
 def _piece(file: BinaryIO, position: LogPosition, bytes_max: int, *, finished: bool = False) -> LogPiece:
-    """`finished`: nobody writes to it any more, so its last line is whole."""
+    """Return the piece of a log. `finished` means that nothing more is written to it, so that its last line
+    is whole.
+    """
     file.seek(position.offset)
     data = file.read(bytes_max)
     at_end = len(data) < bytes_max
@@ -109,10 +116,11 @@ def _lost(piece: LogPiece) -> LogPiece:
 
 
 class LogWatch:
-    """`positions`: a file that keeps where reading stopped, so that a line is told once over several
-    processes; without it each begins with the end of every log. Not thread-safe.
+    """Reads new lines of logs. Not thread-safe.
 
-    Raises Corrupted for a file of positions that is none.
+    `positions` is a file that stores where reading stopped, so that a line is reported once over several
+    processes. Without it, each process begins with the end of every log. Raises Corrupted for an unreadable
+    file of positions.
     """
 
     def __init__(

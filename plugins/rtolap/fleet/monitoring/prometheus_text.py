@@ -101,8 +101,8 @@ def parse_page(content: bytes) -> BrokerReading:
         raise Corrupted("the page has no times of requests", expected=f"{_PREFIX}… with a label request")
     times = {key: StageTimes(count=int(found.pop("count", -1)), **found) for key, found in values.items()}
     offline = tuple(sorted(path for path, is_offline in log_dirs.items() if is_offline))
-    told = BrokerGauges(**gauges, offline_log_dirs=offline if log_dirs else None)
-    return BrokerReading(times, told, tuple(sorted(ids)))
+    reported = BrokerGauges(**gauges, offline_log_dirs=offline if log_dirs else None)
+    return BrokerReading(times, reported, tuple(sorted(ids)))
 
 
 def parse_topics(content: bytes) -> TopicBytes:
@@ -110,7 +110,7 @@ def parse_topics(content: bytes) -> TopicBytes:
 
     Raises Corrupted for what is no such page, and where it has no bytes of topics at all.
     """
-    told: dict[bool, dict[str, tuple[float, float]]] = {False: {}, True: {}}
+    reported: dict[bool, dict[str, tuple[float, float]]] = {False: {}, True: {}}
     ids: set[int] = set()
     has: set[bool] = set()
     for name, labels, number in _samples(content, _tells_of_topics):
@@ -125,12 +125,12 @@ def parse_topics(content: bytes) -> TopicBytes:
             has.add(counted)  # the broker's own, without a topic, is there from its start
             topic = labels.get("topic", "")
             if topic and math.isfinite(number):
-                into, out = told[counted].get(topic, (0.0, 0.0))
-                told[counted][topic] = (into, number) if at else (number, out)
+                into, out = reported[counted].get(topic, (0.0, 0.0))
+                reported[counted][topic] = (into, number) if at else (number, out)
     if not has:
         raise Corrupted("the page has no bytes of topics", expected=f"{_TOPICS}… of BytesInPerSec")
     counted = False not in has
-    return TopicBytes(told[counted], counted, tuple(sorted(ids)))
+    return TopicBytes(reported[counted], counted, tuple(sorted(ids)))
 
 
 def _ids(labels: dict[str, str]) -> set[int]:

@@ -10,9 +10,15 @@ from rtolap.fleet.monitoring.stages import RequestType, Stage, StageTimes
 
 @dataclass(frozen=True)
 class BrokerGauges:
-    """None: the source does not tell. lag_records_max: how far this broker, as a follower, is behind any
-    leader. handlers_idle, network_idle: 0 to 1. isr_shrinks: since the broker started.
-    offline_log_dirs: paths, None where directories are not told."""
+    """Gauges of a broker. None where the source does not report them.
+
+    Attributes:
+        lag_records_max: Records that this broker, as a follower, is behind any leader.
+        isr_shrinks: Number since the broker started.
+        handlers_idle: Share of time, 0 to 1.
+        network_idle: Share of time, 0 to 1.
+        offline_log_dirs: Paths.
+    """
 
     lag_records_max: float | None = None
     under_replicated: float | None = None
@@ -25,7 +31,11 @@ class BrokerGauges:
 
 @dataclass(frozen=True)
 class BrokerReading:
-    """ids: what the broker calls itself, empty where the source does not tell."""
+    """The answer of a broker's source.
+
+    Attributes:
+        ids: Ids that the broker gives itself. Empty where the source does not report any.
+    """
 
     times: Mapping[tuple[RequestType, Stage], StageTimes]
     gauges: BrokerGauges = BrokerGauges()
@@ -34,8 +44,13 @@ class BrokerReading:
 
 @dataclass(frozen=True)
 class TopicBytes:
-    """by_topic: bytes in and out, of the partitions that the broker leads; a second, or counted since the
-    broker started. ids: as in `BrokerReading`."""
+    """Bytes of the partitions that a broker leads.
+
+    Attributes:
+        by_topic: Bytes in and out.
+        counted: The bytes are counted since the broker started. Otherwise they are per second.
+        ids: As in `BrokerReading`.
+    """
 
     by_topic: Mapping[str, tuple[float, float]]
     counted: bool

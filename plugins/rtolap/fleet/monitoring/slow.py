@@ -84,7 +84,12 @@ def transition(state: SlowState, event: SlowEvent, *, subject: str) -> SlowState
 
 @dataclass(frozen=True)
 class SlowRule:
-    """threshold_ms: above it is slow; recovered_ms: at most so much is well again."""
+    """The rule by which a broker is slow.
+
+    Attributes:
+        threshold_ms: A percentile above this is slow.
+        recovered_ms: A percentile at or below this has recovered.
+    """
 
     threshold_ms: float = 300.0
     recovered_ms: float = 240.0
@@ -94,8 +99,12 @@ class SlowRule:
 
 @dataclass(frozen=True)
 class Standing:
-    """A broker at one kind of request. readings: of the kind that `state` waits for, in a row; since_ms:
-    when the state was entered."""
+    """The state of a broker for one kind of request.
+
+    Attributes:
+        readings: Consecutive readings of the kind for which `state` waits.
+        since_ms: Time at which the state was entered.
+    """
 
     state: SlowState = SlowState.NORMAL
     readings: int = 0

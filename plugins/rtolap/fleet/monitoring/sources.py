@@ -32,7 +32,11 @@ class SecretFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Access(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Credentials by which a source knows us, and we it. ca: PEM of whom to trust, None: the system's."""
+    """Credentials for a source, and the authority that it is checked against.
+
+    Attributes:
+        ca: PEM file of trusted authorities. None: those of the system.
+    """
 
     user: str = ""
     password: SecretFile | None = None
@@ -43,7 +47,12 @@ class Access(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BrokerSources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """jolokia, prometheus: URLs; where both are named, the agent is asked."""
+    """Sources of one broker.
+
+    Attributes:
+        jolokia: URL of the agent, which is preferred where both are given.
+        prometheus: URL of the exporter.
+    """
 
     jolokia: str = ""
     prometheus: str = ""
@@ -56,7 +65,12 @@ class BrokerSources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FleetSources(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """brokers: by id. clients: pages of our own processes, which take the cluster's token."""
+    """Sources of a fleet.
+
+    Attributes:
+        brokers: By id.
+        clients: Pages of rtolap's own processes, which accept the cluster's token.
+    """
 
     brokers: dict[int, BrokerSources] = {}
     access: Access = Access()

@@ -96,9 +96,16 @@ class StageTimes:
 
 @dataclass(frozen=True, eq=False)
 class RequestStages:
-    """brokers: ids; requests: of `RequestType`. The matrices have a column for each `Stage`; counts: of
-    requests, -1 where not known; mean_ms is of all of them since the broker started, percentiles of late
-    ones. Counts of stages differ by the requests that finished while they were read."""
+    """Times of request stages. The matrices have a column for each `Stage`.
+
+    Counts of stages differ by the requests that finished while they were read.
+
+    Attributes:
+        brokers: Ids of brokers.
+        requests: Values of `RequestType`.
+        counts: Number of requests. -1 where not known.
+        mean_ms: Mean of all requests since the broker started. The percentiles are of late ones.
+    """
 
     brokers: Int32s
     requests: Int8s
@@ -131,7 +138,7 @@ class RequestStages:
 
 
 def from_times(times: Mapping[tuple[int, RequestType, Stage], StageTimes]) -> RequestStages:
-    """Return columns of what sources tell of brokers."""
+    """Return the columns of what sources report about brokers."""
     rows = sorted({(broker, request) for broker, request, _ in times})
     index = {row: number for number, row in enumerate(rows)}
     shape = (len(rows), len(Stage))
@@ -152,11 +159,14 @@ def from_times(times: Mapping[tuple[int, RequestType, Stage], StageTimes]) -> Re
 
 @dataclass(frozen=True, eq=False)
 class StageWindow:
-    """Return what happened between two looks, by broker and request type, in the rows of the later one.
+    """The time between two looks, by broker and request type, in the rows of the later look.
 
-    counts: requests, -1 where not known. mean_ms: of exactly those, NaN without any. p99_ms: the histogram's,
-    NaN where no request came, and at most what those requests' mean allows, so that an old p99 does not
-    outlive its requests. histogram_p99_ms: without that bound.
+    Attributes:
+        counts: Number of requests. -1 where not known.
+        mean_ms: Mean of those requests. NaN without any.
+        p99_ms: The histogram's percentile, bounded by what the mean allows, so that an old percentile does
+            not outlive its requests. NaN without requests.
+        histogram_p99_ms: The percentile without that bound.
     """
 
     from_ms: int
@@ -193,6 +203,6 @@ def between(before: RequestStages, before_ms: int, now: RequestStages, now_ms: i
 
 
 def _sums(stages: RequestStages) -> Floats:
-    """Return milliseconds of all requests: whole numbers, of which the histogram tells the quotient."""
+    """Return the milliseconds of all requests: whole numbers, whose quotient the histogram reports."""
     sums: Floats = np.rint(stages.mean_ms * stages.counts)
     return np.where(stages.counts == 0, 0.0, sums)

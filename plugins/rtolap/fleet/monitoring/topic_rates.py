@@ -56,7 +56,7 @@ class _Reading:
 
 
 class SourceRates:
-    """A `RateReader` by declared sources. A broker whose secrets cannot be used is missing, and told why."""
+    """A `RateReader` by declared sources. A broker with unusable secrets is missing, with the reason."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Answers what people ask of the mover, each request in the commit that does what it asks for.
+"""Answers the requests to the mover, each in the commit that carries it out.
 
-A plan is taken only if it fits the cluster as it is, and one plan at a time.
+A plan is accepted only if it fits the present state of the cluster, and one plan at a time.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rtolap.base.errors import (
     Refused,
     RtolapError,
 )
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.look import describe
 from rtolap.fleet.moves.metrics import MoverMetrics
 from rtolap.fleet.moves.planned import PlannedMove, check_moves
 from rtolap.fleet.moves.records import PlanRecord
 from rtolap.fleet.moves.requests import Answer, MoveRequest, RequestKind, check_request
 from rtolap.fleet.moves.states import MoveEvent, MoveState, PlanEvent, PlanState
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.throttles import changed_throttle
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.kafka.administration.values import Partition, Right
@@ -41,12 +41,16 @@ _STOPPED = frozenset((PlanState.RELEASING, PlanState.ENDED))
 
 
 class Answering:
-    """`lease`: the fence of the mover's lease, raises where it has none. `moves_of`: what a plan asks for."""
+    """Answers requests to the mover.
+
+    `lease` returns the fence of the mover's lease, or raises where there is none. `moves_of` returns the
+    moves of a plan.
+    """
 
     def __init__(
         self,
         administration: FleetAdministration,
-        kept: KeptFleet,
+        fleet_store: FleetStore,
         clock: Clock,
         token: str,
         lease: Callable[[], str],
@@ -54,7 +58,7 @@ class Answering:
         metrics: MoverMetrics,
     ) -> None:
         self._administration = administration
-        self._kept = kept
+        self._fleet_store = fleet_store
         self._clock = clock
         self._token = token
         self._lease = lease
@@ -63,20 +67,20 @@ class Answering:
         self._answered: set[str] = set()
 
     def answer_all(self) -> None:
-        """Raises what it cannot answer now: it is asked again."""
-        for request, version in self._kept.open_requests(self._answered):
+        """Answer all open requests. Raises an error that prevents an answer now; the next call retries."""
+        for request, version in self._fleet_store.open_requests(self._answered):
             self._answer(request, version)
 
     def forget(self) -> None:
-        """Look at all requests again: another mover has answered meanwhile."""
+        """Read all requests again, because another mover may have answered meanwhile."""
         self._answered.clear()
 
     def _answer(self, request: MoveRequest, version: int) -> None:
         now_ms = self._clock.now_ms()
         operations: list[Operation] = []
         try:
-            check_request(request, self._token, self._kept.cluster_id, now_ms)
-            if not self._kept.is_waited_for(request.request_id):
+            check_request(request, self._token, self._fleet_store.cluster_id, now_ms)
+            if not self._fleet_store.is_waited_for(request.request_id):
                 raise Refused(
                     f"nobody waits for request {request.request_id} any more, so nothing is done",
                     action="ask again",
@@ -92,11 +96,13 @@ class Answering:
         answered = msgspec.structs.replace(request, answer=answer)
         required: list[Operation] = [Check(self._lease(), -1)]
         if not answer.code:
-            required.append(self._kept.waited_for(request.request_id))
-        self._kept.store.commit([*required, *operations, self._kept.put_answer(answered, version)])
+            required.append(self._fleet_store.waited_for(request.request_id))
+        self._fleet_store.store.commit(
+            [*required, *operations, self._fleet_store.put_answer(answered, version)]
+        )
         self._metrics.answered(request.kind, answer.code)
         if request.kind is RequestKind.SUBMIT and answer.code:
-            self._kept.forget_refused(request.plan_id, self._lease())
+            self._fleet_store.forget_refused(request.plan_id, self._lease())
         _log.info(
             "request %s by %s: %s %s: %s",
             *(request.request_id, request.by, request.kind, request.plan_id, answer.message or "done"),
@@ -105,10 +111,10 @@ class Answering:
     def _taken(self, request: MoveRequest, now_ms: int) -> tuple[list[Operation], str]:
         if request.kind is RequestKind.SUBMIT:
             return self._submit(request, now_ms)
-        kept = self._kept.current()
-        if kept is None or (request.plan_id and kept.record.plan_id != request.plan_id):
+        stored = self._fleet_store.current()
+        if stored is None or (request.plan_id and stored.record.plan_id != request.plan_id):
             raise NotFound("no such plan is carried out", found=request.plan_id or "none")
-        record = kept.record
+        record = stored.record
         if request.kind is RequestKind.CANCEL and request.partitions:
             record, message = self._cancel_some(record, request, now_ms)
         else:
@@ -117,20 +123,20 @@ class Answering:
             message = f"plan {record.plan_id}: {record.state}"
         if request.kind is RequestKind.THROTTLE:
             record, message = self._throttle(record, request)
-        operations = [self._kept.put_plan(record, kept.version)]
+        operations = [self._fleet_store.put_plan(record, stored.version)]
         if record.state is PlanState.ENDED:
-            operations.append(self._kept.end_plan())
+            operations.append(self._fleet_store.end_plan())
         return operations, message
 
     def _submit(self, request: MoveRequest, now_ms: int) -> tuple[list[Operation], str]:
-        current = self._kept.current()
+        current = self._fleet_store.current()
         if current is not None:
             raise Refused(
                 f"plan {current.record.plan_id} is being carried out", action="wait for its end, or cancel it"
             )
-        if self._kept.plan(request.plan_id) is not None:
+        if self._fleet_store.plan(request.plan_id) is not None:
             raise Refused(f"plan {request.plan_id} was submitted before")
-        moves = self._kept.read_moves(request.plan_id, request.moves_digest)
+        moves = self._fleet_store.read_moves(request.plan_id, request.moves_digest)
         check_moves(moves)
         _check_rate(request.rate_bytes_per_s)
         check_fleet(self._administration, moves)
@@ -147,7 +153,7 @@ class Answering:
             hours=request.hours,
             moves_digest=request.moves_digest,
         )
-        return self._kept.begin_plan(record), f"plan {request.plan_id}: {len(moves)} moves"
+        return self._fleet_store.begin_plan(record), f"plan {request.plan_id}: {len(moves)} moves"
 
     def _cancel_some(self, record: PlanRecord, request: MoveRequest, now_ms: int) -> tuple[PlanRecord, str]:
         if record.state in _STOPPED:
@@ -165,15 +171,15 @@ class Answering:
         return record, f"{cancelled} moves"
 
     def _throttle(self, record: PlanRecord, request: MoveRequest) -> tuple[PlanRecord, str]:
-        """Keep another throttle, which the mover sets before it looks at moves again."""
+        """Store another throttle, which the mover sets before it looks at moves again."""
         rate = request.rate_bytes_per_s
         _check_rate(rate)
         throttle = record.throttle
         if record.state is not PlanState.QUEUED:  # its start reads what stands there
             throttle = changed_throttle(self._administration, self._moves_of(record), throttle, rate)
         record = msgspec.structs.replace(record, rate_bytes_per_s=rate, throttle=throttle)
-        told = "no throttle" if rate is None else f"throttle of {rate:,} bytes a second"
-        return record, f"plan {record.plan_id}: {told}"
+        described = "no throttle" if rate is None else f"throttle of {rate:,} bytes a second"
+        return record, f"plan {record.plan_id}: {described}"
 
 
 def _check_rate(rate_bytes_per_s: int | None) -> None:
@@ -182,8 +188,9 @@ def _check_rate(rate_bytes_per_s: int | None) -> None:
 
 
 def check_rights(administration: FleetAdministration, moves: Sequence[PlannedMove]) -> None:
-    """Raises Forbidden where a right is missing that carrying the moves out will need: without it a plan
-    would begin, and neither go on nor end."""
+    """Raises Forbidden where a right is missing that the moves will need. Such a plan could neither go on nor
+    end.
+    """
     topics = {move.topic for move in moves}
     missing = administration.missing_rights(_ON_CLUSTER, _ON_TOPICS, topics)
     if missing:
@@ -196,8 +203,9 @@ def check_rights(administration: FleetAdministration, moves: Sequence[PlannedMov
 
 
 def check_fleet(administration: FleetAdministration, moves: Sequence[PlannedMove]) -> None:
-    """Raises PlanOutdated or PlanRefused where the cluster is not as the plan takes it to be, or rules would
-    be broken."""
+    """Raises PlanOutdated where the cluster has changed since the plan was made, and PlanRefused for a broken
+    rule.
+    """
     racks = {
         broker.broker_id: broker.rack
         for broker in administration.describe_cluster().brokers

@@ -1,4 +1,4 @@
-"""The partitions that are being moved, as brokers describe them at a moment."""
+"""The partitions that are being moved, as brokers describe them at one moment."""
 
 from __future__ import annotations
 
@@ -15,13 +15,20 @@ from rtolap.kafka.administration.values import (
 )
 
 
-class Held(NamedTuple):
+class PlacedReplica(NamedTuple):
     path: str
     size_bytes: int
 
 
 class Disk(NamedTuple):
-    """total_bytes, usable_bytes: None where the broker does not say."""
+    """A disk of a broker.
+
+    Attributes:
+        total_bytes: Size. None where the broker does not report it.
+        usable_bytes: Free bytes. None where the broker does not report them.
+        offline: The broker has given the directory up.
+        cordoned: The directory takes no new replicas.
+    """
 
     total_bytes: int | None
     usable_bytes: int | None
@@ -31,29 +38,40 @@ class Disk(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """alive: brokers that serve, with their racks. partitions: those asked for that there are. held: where
-    replicas are; coming: where they are being copied to from another disk of their broker. told: brokers that
-    have told their log directories."""
+    """The state of the requested partitions at one moment.
+
+    Attributes:
+        alive: Brokers that serve, with their racks.
+        partitions: Those of the requested partitions that exist.
+        running: Reassignments that Kafka carries out.
+        replicas: Directory and size of each replica.
+        coming: Directory and size of each future replica, to which its broker copies from another disk.
+        disks: Disks by broker and path.
+        reporting: Brokers that have reported their log directories.
+    """
 
     alive: dict[int, str | None]
     partitions: dict[Partition, PartitionDescription]
     running: dict[Partition, RunningReassignment]
-    held: dict[Replica, Held] = field(default_factory=dict)
-    coming: dict[Replica, Held] = field(default_factory=dict)
+    replicas: dict[Replica, PlacedReplica] = field(default_factory=dict)
+    coming: dict[Replica, PlacedReplica] = field(default_factory=dict)
     disks: dict[tuple[int, str], Disk] = field(default_factory=dict)
-    told: frozenset[int] = frozenset()
+    reporting: frozenset[int] = frozenset()
 
     def lost_dir(self, broker: int, path: str) -> str | None:
-        """Say so if the broker tells its log directories, and this one is not among those that work."""
+        """Return the reason if the broker reports its log directories and this one does not work."""
         disk = self.disks.get((broker, path))
-        if broker not in self.told or (disk is not None and not disk.offline):
+        if broker not in self.reporting or (disk is not None and not disk.offline):
             return None
         return f"log directory {path} of broker {broker} is not there"
 
 
 def look_at(administration: FleetAdministration, partitions: Collection[Partition]) -> Look:
-    """Reassignments are asked for before partitions: one that ends in between is told as no longer running,
-    and the partition as it is then or later."""
+    """Return the state of these partitions.
+
+    Reassignments are read before partitions. A reassignment that ends in between therefore counts as ended,
+    and the partition is described as it is at that time or later.
+    """
     alive = {
         broker.broker_id: broker.rack
         for broker in administration.describe_cluster().brokers
@@ -61,22 +79,22 @@ def look_at(administration: FleetAdministration, partitions: Collection[Partitio
     }
     running = administration.running_reassignments(partitions)
     described = describe(administration, partitions)
-    held: dict[Replica, Held] = {}
-    coming: dict[Replica, Held] = {}
+    replicas: dict[Replica, PlacedReplica] = {}
+    coming: dict[Replica, PlacedReplica] = {}
     disks: dict[tuple[int, str], Disk] = {}
-    told: set[int] = set()
+    reporting: set[int] = set()
     for broker_id, of_broker in administration.describe_log_dirs(list(alive), partitions).items():
         if of_broker.missing is not None:
             continue
-        told.add(broker_id)
+        reporting.add(broker_id)
         for log_dir in of_broker.log_dirs:
             disks[broker_id, log_dir.path] = Disk(
                 log_dir.total_bytes, log_dir.usable_bytes, log_dir.offline, log_dir.cordoned
             )
             for replica in log_dir.replicas:
-                found = coming if replica.future else held
-                found[Replica(replica.partition, broker_id)] = Held(log_dir.path, replica.size_bytes)
-    return Look(alive, described, running, held, coming, disks, frozenset(told))
+                found = coming if replica.future else replicas
+                found[Replica(replica.partition, broker_id)] = PlacedReplica(log_dir.path, replica.size_bytes)
+    return Look(alive, described, running, replicas, coming, disks, frozenset(reporting))
 
 
 def describe(

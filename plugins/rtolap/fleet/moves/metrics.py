@@ -1,7 +1,7 @@
 """The Prometheus metrics of a mover: `rtolap_fleet_mover_…`.
 
-What stands of the plan is worked out at the scrape, of the record that the last step has kept. A mover that
-stands by shows that it does, and no plan.
+A scrape computes the progress of the plan from the record that the last step has stored. A mover on standby
+shows no plan.
 """
 
 from __future__ import annotations

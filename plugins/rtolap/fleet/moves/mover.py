@@ -30,7 +30,6 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import NotLeader, RtolapError
 from rtolap.fleet.moves.advance import Requests, advance, begin, refused
 from rtolap.fleet.moves.answering import Answering
-from rtolap.fleet.moves.kept import KeptFleet, KeptPlan, MoverRecord
 from rtolap.fleet.moves.look import Look, describe, look_at
 from rtolap.fleet.moves.metrics import MoverMetrics
 from rtolap.fleet.moves.planned import PlannedMove
@@ -38,6 +37,7 @@ from rtolap.fleet.moves.produce_latency import ProduceLatency, ProduceReader, af
 from rtolap.fleet.moves.records import PlanRecord
 from rtolap.fleet.moves.settings import MoverSettings
 from rtolap.fleet.moves.states import MoveEvent, PlanEvent, PlanState
+from rtolap.fleet.moves.store import FleetStore, MoverRecord, StoredPlan
 from rtolap.fleet.moves.throttles import (
     HALT_BYTES_PER_S,
     changed_throttle,
@@ -63,13 +63,16 @@ class _LoadedPlan:
 
 
 class Mover:
-    """`fence`: the path of the node that exists while this mover has the lease, None where it has not.
-    `stopping`: ends `run`, as `stop` does. `produce`: read where the settings have a limit for it."""
+    """Carries out plans while it has the lease.
+
+    `fence` returns the path of the node that exists while this mover has the lease, or None. `stopping` ends
+    `run`, as `stop` does. `produce` is read where the settings have a limit for it.
+    """
 
     def __init__(
         self,
         administration: FleetAdministration,
-        kept: KeptFleet,
+        fleet_store: FleetStore,
         fence: Callable[[], str | None],
         clock: Clock,
         token: str,
@@ -81,35 +84,35 @@ class Mover:
         produce: ProduceReader | None = None,
     ) -> None:
         self._administration = administration
-        self._kept = kept
+        self._fleet_store = fleet_store
         self._fence = fence
         self._clock = clock
         self._identity = identity
         self._settings = settings or MoverSettings()
         self._metrics = metrics or MoverMetrics(clock, self._settings)
         self._answering = Answering(
-            administration, kept, clock, token, self._lease, self._moves_of, self._metrics
+            administration, fleet_store, clock, token, self._lease, self._moves_of, self._metrics
         )
         self._stopping = stopping or threading.Event()
         self._produce = produce
         self._produce_read_ms: int | None = None
         self._loaded: _LoadedPlan | None = None
-        self._told: MoverRecord | None = None
+        self._reported: MoverRecord | None = None
         self._steps = 0
 
     # -- the process ------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run steps until `stop`. A failed step is reported and repeated; it loses nothing."""
+        """Run steps until `stop`. A failed step is reported and repeated; nothing is lost."""
         while not self._stopping.is_set():
             at_once = False
             try:
                 at_once = self.step()
-                self.tell("")
+                self.report("")
             except RtolapError as error:
-                _log.warning("the step is tried again: %s", error)
+                _log.warning("the step failed and is tried again: %s", error)
                 self._metrics.failed(error.code)
-                self._try_to_tell(str(error))
+                self._try_to_report(str(error))
             if not at_once:
                 self._stopping.wait(self._settings.look_every_s)
 
@@ -125,11 +128,11 @@ class Mover:
             return False
         self._steps += 1
         if self._steps % _PRUNE_EVERY == 0:
-            self._kept.prune(self._lease())
+            self._fleet_store.prune(self._lease())
         self._answering.answer_all()
-        kept = self._kept.current()
-        at_once = kept is not None and self._work(kept)
-        if kept is None:
+        stored = self._fleet_store.current()
+        at_once = stored is not None and self._work(stored)
+        if stored is None:
             self._metrics.idle()
         return at_once
 
@@ -139,88 +142,92 @@ class Mover:
             raise NotLeader("another mover has the lease")
         return fence
 
-    def tell(self, trouble: str) -> None:
-        """Keep what hinders this mover, and every few seconds that it has looked at the brokers."""
+    def report(self, failure: str) -> None:
+        """Store the failure of the last step, and every few seconds the time of the last look."""
         fence = self._fence()
         if fence is None:
-            self._told = None
+            self._reported = None
             return
-        former, now_ms = self._told, self._clock.now_ms()
+        former, now_ms = self._reported, self._clock.now_ms()
         looked_ms = 0 if former is None else former.looked_ms
-        if not trouble and now_ms - looked_ms >= self._settings.tell_every_ms:
+        if not failure and now_ms - looked_ms >= self._settings.report_every_ms:
             looked_ms = now_ms
-        same = former is not None and former.trouble == trouble
+        same = former is not None and former.failure == failure
         since_ms = former.since_ms if former is not None and same else now_ms
-        told = MoverRecord(self._identity, since_ms, trouble, looked_ms)
-        if told != former:
-            self._kept.write_mover(told, fence)
-            self._told = told
+        reported = MoverRecord(self._identity, since_ms, failure, looked_ms)
+        if reported != former:
+            self._fleet_store.write_mover(reported, fence)
+            self._reported = reported
 
-    def _try_to_tell(self, trouble: str) -> None:
+    def _try_to_report(self, failure: str) -> None:
         try:
-            self.tell(trouble)
+            self.report(failure)
         except RtolapError as error:
-            _log.warning("the trouble cannot be told: %s", error)
+            _log.warning("the failure cannot be stored: %s", error)
 
     # -- the plan ---------------------------------------------------------------------------------------
 
     def _load(self, record: PlanRecord) -> PlanMoves:
         if self._loaded is None or self._loaded.plan_id != record.plan_id:
-            moves = self._kept.read_moves(record.plan_id, record.moves_digest)
+            moves = self._fleet_store.read_moves(record.plan_id, record.moves_digest)
             self._loaded = _LoadedPlan(record.plan_id, PlanMoves.of(moves))
         return self._loaded.plan
 
     def _moves_of(self, record: PlanRecord) -> Sequence[PlannedMove]:
         return self._load(record).moves
 
-    def _work(self, kept: KeptPlan) -> bool:
-        plan = self._load(kept.record)
-        if kept.record.state is PlanState.QUEUED:
-            self._start(kept, plan)
+    def _work(self, stored: StoredPlan) -> bool:
+        plan = self._load(stored.record)
+        if stored.record.state is PlanState.QUEUED:
+            self._start(stored, plan)
             return True
-        if kept.record.state is PlanState.RELEASING:
-            self._release(kept, plan)
+        if stored.record.state is PlanState.RELEASING:
+            self._release(stored, plan)
             return False
-        if kept.record.state is PlanState.CANCELLING and not is_halted(kept.record.throttle):
+        if stored.record.state is PlanState.CANCELLING and not is_halted(stored.record.throttle):
             # copies wait to be cancelled: the less is there, the less is deleted
             throttle = changed_throttle(
-                self._administration, plan.moves, kept.record.throttle, HALT_BYTES_PER_S
+                self._administration, plan.moves, stored.record.throttle, HALT_BYTES_PER_S
             )
-            kept = self._save(kept, msgspec.structs.replace(kept.record, throttle=throttle))
-        return self._move(self._with_throttle(kept, plan), plan)
+            stored = self._save(stored, msgspec.structs.replace(stored.record, throttle=throttle))
+        return self._move(self._with_throttle(stored, plan), plan)
 
-    def _start(self, kept: KeptPlan, plan: PlanMoves) -> None:
-        record = kept.record
+    def _start(self, stored: StoredPlan, plan: PlanMoves) -> None:
+        record = stored.record
         if record.rate_bytes_per_s is not None:
             throttle = plan_throttle(self._administration, plan.moves, record.rate_bytes_per_s)
             record = msgspec.structs.replace(record, throttle=throttle)
-        self._kept.save(record.with_plan(PlanEvent.START, self._clock.now_ms()), kept.version, self._lease())
+        self._fleet_store.save(
+            record.with_plan(PlanEvent.START, self._clock.now_ms()), stored.version, self._lease()
+        )
 
-    def _with_throttle(self, kept: KeptPlan, plan: PlanMoves) -> KeptPlan:
-        """Have it bind what is under way, and nothing else."""
-        throttle = kept.record.throttle
+    def _with_throttle(self, stored: StoredPlan, plan: PlanMoves) -> StoredPlan:
+        """Throttle the replicas of active moves, and no others."""
+        throttle = stored.record.throttle
         if throttle is None:
-            return kept
-        numbers = listed_moves(throttle, plan.moves, kept.record.active)
+            return stored
+        numbers = listed_moves(throttle, plan.moves, stored.record.active)
         if throttle.is_set and throttle.listed == numbers:
-            return kept
+            return stored
         self._lease()
         throttle = set_throttle(self._administration, plan.moves, throttle, numbers)
-        return self._save(kept, msgspec.structs.replace(kept.record, throttle=throttle))
+        return self._save(stored, msgspec.structs.replace(stored.record, throttle=throttle))
 
-    def _move(self, kept: KeptPlan, plan: PlanMoves) -> bool:
+    def _move(self, stored: StoredPlan, plan: PlanMoves) -> bool:
         now_ms = self._clock.now_ms()
-        look = look_at(self._administration, [plan.moves[number].partition for number in kept.record.active])
-        record, requests = advance(kept.record, plan.moves, look, now_ms, self._settings)
+        look = look_at(
+            self._administration, [plan.moves[number].partition for number in stored.record.active]
+        )
+        record, requests = advance(stored.record, plan.moves, look, now_ms, self._settings)
         record = self._with_produce_latency(record, plan, look, now_ms)
         record, begun = self._begin(record, plan, look, now_ms)
-        kept = self._save(kept, record)
+        stored = self._save(stored, record)
         outcomes = self._ask(requests)
-        record = refused(kept.record, plan.moves, outcomes, now_ms)
+        record = refused(stored.record, plan.moves, outcomes, now_ms)
         left = record.state is not PlanState.CANCELLING and "." in record.outcomes
         if not record.active and not left:
             record = record.with_plan(PlanEvent.MOVES_ENDED, now_ms)
-        self._save(kept, record)
+        self._save(stored, record)
         self._metrics.show(record, plan)
         return begun or record.state is PlanState.RELEASING
 
@@ -248,7 +255,9 @@ class Mover:
         return msgspec.structs.replace(record, produce_latency=latency)
 
     def _begin(self, record: PlanRecord, plan: PlanMoves, look: Look, now_ms: int) -> tuple[PlanRecord, bool]:
-        """Begin moves; True if any has. Where none goes on and none can for long, the rest is given up."""
+        """Begin moves, and return True if any has begun. Gives the rest up where none is active and none can
+        begin.
+        """
         if record.state is not PlanState.RUNNING or (record.hours and not record.hours.hold(now_ms)):
             return record, False
         for number, reason in lost(record, plan, look).items():
@@ -267,15 +276,15 @@ class Mover:
                     reason = "it is not where the plan takes it to be"
                     record = record.with_move(number, MoveEvent.CHANGED, now_ms, reason)
             record = begin(record, plan.moves, as_planned, now_ms)
-            return msgspec.structs.replace(record, held_ms=None), True
+            return msgspec.structs.replace(record, blocked_since_ms=None), True
         latency = record.produce_latency
         held_back = latency is not None and latency.holding_back(1)
         if record.active or held_back or "." not in record.outcomes:
-            return msgspec.structs.replace(record, held_ms=None), False
-        held_ms = record.held_ms if record.held_ms is not None else now_ms
-        if now_ms - held_ms > self._settings.give_up_ms:
+            return msgspec.structs.replace(record, blocked_since_ms=None), False
+        blocked_since_ms = record.blocked_since_ms if record.blocked_since_ms is not None else now_ms
+        if now_ms - blocked_since_ms > self._settings.give_up_ms:
             record = self._give_up(record, plan, look)
-        return msgspec.structs.replace(record, held_ms=held_ms), False
+        return msgspec.structs.replace(record, blocked_since_ms=blocked_since_ms), False
 
     def _give_up(self, record: PlanRecord, plan: PlanMoves, look: Look) -> PlanRecord:
         reasons = dict(record.reasons)
@@ -299,19 +308,23 @@ class Mover:
             self._administration.elect_preferred_leaders(requests.elections)
         return outcomes
 
-    def _release(self, kept: KeptPlan, plan: PlanMoves) -> None:
-        if kept.record.throttle is not None:
+    def _release(self, stored: StoredPlan, plan: PlanMoves) -> None:
+        if stored.record.throttle is not None:
             self._lease()
-            remove_throttle(self._administration, plan.moves, kept.record.throttle)
-        record = kept.record.with_plan(PlanEvent.RELEASED, self._clock.now_ms())
-        self._kept.store.commit(
-            [Check(self._lease(), -1), self._kept.put_plan(record, kept.version), self._kept.end_plan()]
+            remove_throttle(self._administration, plan.moves, stored.record.throttle)
+        record = stored.record.with_plan(PlanEvent.RELEASED, self._clock.now_ms())
+        self._fleet_store.store.commit(
+            [
+                Check(self._lease(), -1),
+                self._fleet_store.put_plan(record, stored.version),
+                self._fleet_store.end_plan(),
+            ]
         )
         self._loaded = None
         counts = {str(state): number for state, number in record.counts().items() if number}
         _log.info("plan %s has ended: %s", record.plan_id, counts)
 
-    def _save(self, kept: KeptPlan, record: PlanRecord) -> KeptPlan:
-        if record == kept.record:
-            return kept
-        return KeptPlan(record, self._kept.save(record, kept.version, self._lease()))
+    def _save(self, stored: StoredPlan, record: PlanRecord) -> StoredPlan:
+        if record == stored.record:
+            return stored
+        return StoredPlan(record, self._fleet_store.save(record, stored.version, self._lease()))

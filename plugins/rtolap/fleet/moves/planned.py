@@ -1,4 +1,4 @@
-"""The moves that a plan asks for, partition by partition, and the digest that it is bound by."""
+"""The moves of a plan, partition by partition, and the digest that identifies them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,16 @@ MOVES_MAX = 200_000
 
 
 class PlannedMove(msgspec.Struct, frozen=True, array_like=True):
-    """before, after: broker ids in the order of preference. former_dirs: of the replicas before, "" where it
-    is not known. log_dirs: of those after, "" where the broker chooses. size_bytes: of one copy. stage: it
-    begins when all moves of earlier stages have ended."""
+    """The change of one partition.
+
+    Attributes:
+        before: Broker ids before the move, in the order of preference.
+        after: Broker ids after the move, in the order of preference.
+        former_dirs: Log directory of each replica before the move. Empty where it is not known.
+        log_dirs: Log directory of each replica after the move. Empty where the broker chooses.
+        size_bytes: Size of one copy.
+        stage: The move begins when all moves of earlier stages have ended.
+    """
 
     topic: str
     number: int
@@ -41,7 +48,7 @@ class PlannedMove(msgspec.Struct, frozen=True, array_like=True):
         return {Replica(self.partition, broker): path for broker, path in named if path}
 
     def coming(self) -> dict[int, str]:
-        """Broker -> directory of each copy that is made, between brokers or between disks of one."""
+        """Return broker → directory of each copy that is made, between brokers or between disks of one."""
         former = dict(zip(self.before, self.former_dirs, strict=True))
         return {
             broker: path

@@ -1,13 +1,14 @@
-"""Moves that a broker may have under way, by the 99th percentile of the time that its writes take.
+"""The number of moves that a broker may have under way, by the 99th percentile of its produce times.
 
-Copies share disks and network with the clients of a broker. Where its writes take longer than the limit, it
-may have half as many moves as it has now, down to none; where they do not, one more at each reading, up to
-the `moves_per_broker` of the settings. So copies give way at once and come back slowly (additive increase,
-multiplicative decrease, as in TCP). A move that is under way is never undone for that: what it has copied
+Copies share disks and network with the clients of a broker. A broker whose writes take longer than the limit
+may have half as many moves as it has now, down to none. Otherwise it may have one more at each reading, up to
+the `moves_per_broker` of the settings. Copies thus give way at once and come back slowly (additive increase,
+multiplicative decrease, as in TCP). A move that is under way is never undone for that, because its copies
 would be lost. It ends, and no other begins in its place.
 
-A broker of which a reading says nothing, by too few writes or by a source that does not answer, keeps what it
-has, and may have one move: so a plan comes to its end. A broker that was never read is not held back.
+A reading may say nothing about a broker, because of too few writes or because its source does not answer.
+Such a broker keeps its number and may have one move in any case, so that a plan comes to its end. A broker
+that was never read is not limited.
 """
 
 from __future__ import annotations
@@ -21,27 +22,41 @@ import msgspec
 
 @dataclass(frozen=True)
 class ProduceReading:
-    """Milliseconds by broker; None where too few writes came since the reading before. A broker that could
-    not be read is not there."""
+    """One reading of the brokers' produce times.
+
+    Attributes:
+        p99_ms: Milliseconds by broker. None where too few writes came since the reading before. Brokers that
+            could not be read are absent.
+    """
 
     p99_ms: Mapping[int, float | None]
 
 
 class ProduceReader(Protocol):
     def read(self, now_ms: int) -> ProduceReading | None:
-        """Return a reading; None for the first one, which says nothing yet."""
+        """Return a reading. None for the first one, which says nothing yet."""
 
 
 class ProduceWindow(msgspec.Struct, frozen=True):
-    """moves_max: so many moves of the broker may be under way. p99_ms: of the last reading that counted."""
+    """The limit of one broker.
+
+    Attributes:
+        moves_max: Moves of the broker that may be under way.
+        p99_ms: Produce time of the last reading that counted.
+    """
 
     moves_max: int
     p99_ms: float
 
 
 class ProduceLatency(msgspec.Struct, frozen=True):
-    """windows: by broker, of those that were read at some time. unread: brokers that serve and that the last
-    reading does not tell of."""
+    """Limits of all brokers.
+
+    Attributes:
+        p99_ms_max: Produce time above which a broker gets fewer moves.
+        windows: Limits by broker, for brokers that were read at some time.
+        unread: Brokers that serve and are missing from the last reading.
+    """
 
     p99_ms_max: float
     windows: dict[int, ProduceWindow] = {}
@@ -65,7 +80,7 @@ def after_reading(
     going: Mapping[int, int],
     moves_per_broker: int,
 ) -> ProduceLatency:
-    """`going`: moves under way by broker."""
+    """Return the limits after a reading. `going` is the number of moves under way by broker."""
     windows: dict[int, ProduceWindow] = {}
     for broker in sorted(alive):
         former = latency.windows.get(broker)

@@ -1,7 +1,7 @@
-"""Records that the mover keeps of a plan: frozen, JSON. Moves are numbered from 0 in the order of the plan.
+"""Records of a plan that the mover stores: frozen, JSON. Moves are numbered from 0 in the order of the plan.
 
-A plan of a hundred thousand moves fits one node: a move that nobody works at is one letter of `outcomes`, and
-only those that are under way have a record.
+A plan of a hundred thousand moves fits one node: a move that is not active is one letter of `outcomes`, and
+only active moves have a record.
 """
 
 from __future__ import annotations
@@ -32,8 +32,13 @@ _ACTIVE = "a"
 
 
 class Hours(msgspec.Struct, frozen=True):
-    """Minutes of the day, UTC, from which and up to which moves may begin; `undo`: what is not done at the
-    end is undone, and begins again with the next hours."""
+    """The hours of the day during which moves may begin.
+
+    Attributes:
+        first_minute: Minute of the day, UTC, from which moves may begin.
+        end_minute: Minute of the day, UTC, at which the hours end.
+        undo: Moves that are under way when the hours end are undone. They begin again in the next hours.
+    """
 
     first_minute: int
     end_minute: int
@@ -58,10 +63,17 @@ class Hours(msgspec.Struct, frozen=True):
 
 
 class Throttle(msgspec.Struct, frozen=True):
-    """rates: what is set for all brokers, by the name of the setting; empty: nothing binds the plan any
-    more. earlier_values: what this plan has set, or meant to, before that. former_rates: what somebody else
-    had set. former_lists: by topic and setting, what topics listed before, where they listed anything.
-    listed: numbers of the moves whose replicas topics list. is_set: the rates are in force."""
+    """The throttle of a plan, and what stood in its place before.
+
+    Attributes:
+        rates: Rates that are set for all brokers, by the name of the setting. Empty: the plan is no longer
+            throttled.
+        earlier_values: Values that this plan has set, or meant to set, before those.
+        former_rates: Rates that somebody else had set.
+        former_lists: Lists that topics had before, by topic and setting.
+        listed: Numbers of the moves whose replicas topics list.
+        is_set: The rates are in force.
+    """
 
     rates: dict[str, str]
     earlier_values: tuple[str, ...] = ()
@@ -72,7 +84,11 @@ class Throttle(msgspec.Struct, frozen=True):
 
 
 class PaceStart(msgspec.Struct, frozen=True):
-    """The state of a move when its pace began to be measured. source_bytes: of the leader's replica."""
+    """The state of a move when the measurement of its pace began.
+
+    Attributes:
+        source_bytes: Size of the leader's replica.
+    """
 
     at_ms: int
     copied_bytes: int
@@ -81,11 +97,21 @@ class PaceStart(msgspec.Struct, frozen=True):
 
 
 class MoveRecord(msgspec.Struct, frozen=True):
-    """copied_bytes: to brokers and disks, at the last look, at which copies went on at `bytes_per_s`;
-    left_bytes: what they lack. written_bytes_per_s: what is written to the partition meanwhile. behind: it is
-    written as fast as it is copied, so that what is left does not shrink. pace: of the measurement that goes
-    on. progressed_ms: when a look last saw it grow. unclear_ms: since when brokers say what does not fit.
-    ending: what it is cancelled for, by the event that will end it; reason: in words."""
+    """The state of an active move.
+
+    Attributes:
+        since_ms: Time at which the state was entered.
+        progressed_ms: Time of the last look at which the copies had grown.
+        copied_bytes: Bytes that brokers and disks had received at that look.
+        bytes_per_s: Rate of the copies at that look.
+        left_bytes: Bytes that the copies lack. None where the leader does not report its size.
+        written_bytes_per_s: Rate at which producers write to the partition meanwhile.
+        behind: Producers write as fast as the copies grow, so that the rest does not shrink.
+        pace: Start of the current measurement of the pace.
+        unclear_ms: Time since which brokers contradict the plan. None where they do not.
+        ending: Event that ends the move once a cancel has restored it.
+        reason: Why it is cancelled, in words.
+    """
 
     state: MoveState
     since_ms: int
@@ -109,10 +135,18 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 
 
 class PlanRecord(msgspec.Struct, frozen=True):
-    """digest: of the plan that was approved; moves_digest: of what is kept of it. outcomes: a letter a move.
-    active: by number. reasons: why moves failed, of the first hundred. next_delete_ms: by broker, before when
-    no further cancel may have it delete. held_ms: since when no move goes on and none may begin.
-    produce_latency: what brokers are held back by, None where the mover has no limit."""
+    """The state of a plan.
+
+    Attributes:
+        digest: Digest of the approved plan file.
+        outcomes: A letter for each move.
+        moves_digest: Digest of the stored moves.
+        active: Records of active moves, by number.
+        reasons: Why moves failed, by number, for the first hundred.
+        next_delete_ms: By broker, the time before which no further cancel may make it delete copies.
+        blocked_since_ms: Time since which no move is active and none may begin. None where that is not so.
+        produce_latency: Limits by produce times. None where the mover has no such limit.
+    """
 
     plan_id: str
     cluster_id: str
@@ -128,7 +162,7 @@ class PlanRecord(msgspec.Struct, frozen=True):
     active: dict[int, MoveRecord] = {}
     reasons: dict[int, str] = {}
     next_delete_ms: dict[int, int] = {}
-    held_ms: int | None = None
+    blocked_since_ms: int | None = msgspec.field(default=None, name="held_ms")
     produce_latency: ProduceLatency | None = None
     history: tuple[HistoryEntry, ...] = ()
 
@@ -165,7 +199,9 @@ class PlanRecord(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, active=active, outcomes=outcomes, reasons=reasons)
 
     def cancelling(self, number: int, now_ms: int, ending: MoveEvent, reason: str) -> PlanRecord:
-        """`ending`: the event that is to end it, once it is as it was."""
+        """Return the record with the move being cancelled. `ending` is the event that ends it once it is
+        restored.
+        """
         if self.move_state(number) is MoveState.PENDING:
             return self.with_move(number, MoveEvent.CANCEL, now_ms, reason)
         record = self.with_move(number, MoveEvent.CANCEL, now_ms, reason)
@@ -182,7 +218,7 @@ class PlanRecord(msgspec.Struct, frozen=True):
 
     def with_plan(self, event: PlanEvent, now_ms: int, note: str = "") -> PlanRecord:
         """Raises IllegalTransition."""
-        told = ", ".join(f"{entry.event} at {entry.at_ms}" for entry in self.history)
-        state = plan_transition(self.state, event, f"plan {self.plan_id}", told)
+        past = ", ".join(f"{entry.event} at {entry.at_ms}" for entry in self.history)
+        state = plan_transition(self.state, event, f"plan {self.plan_id}", past)
         entry = HistoryEntry(now_ms, event, state, note)
         return msgspec.structs.replace(self, state=state, history=(*self.history, entry)[-HISTORY_MAX:])

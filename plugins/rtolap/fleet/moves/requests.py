@@ -1,8 +1,8 @@
-"""Requests of people to the mover: signed with the cluster's token, kept with the answer.
+"""Requests of people to the mover: signed with the cluster's token, stored with the answer.
 
-Requests stand in ZooKeeper, where more may write than may move data: the mover takes just those that whoever
-has the token has signed, as they were signed. Each stands for ever as a line of the audit, until five
-hundred are newer.
+Requests stand in ZooKeeper, where more people may write than may move data. The mover accepts a request only
+if it carries the signature of somebody who has the token. The last five hundred requests stay as lines of the
+audit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ class RequestKind(StrEnum):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """code: of the error that it was refused with, "" where it was taken."""
+    """The mover's answer.
+
+    Attributes:
+        code: Code of the error with which the request was refused. Empty where it was accepted.
+    """
 
     at_ms: int
     code: str = ""
@@ -37,9 +41,15 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class MoveRequest(msgspec.Struct, frozen=True):
-    """plan_id: "" for the plan that runs. partitions: of a cancel, none for all. moves_digest: of what the
-    plan asks for; plan_digest: of the file that was approved; rate_bytes_per_s: of SUBMIT and
-    THROTTLE, None for no throttle."""
+    """A signed request.
+
+    Attributes:
+        plan_id: The plan. Empty for the current one.
+        partitions: Partitions that a CANCEL names. Empty for all.
+        moves_digest: Digest of the stored moves of a SUBMIT.
+        plan_digest: Digest of the plan file that was approved.
+        rate_bytes_per_s: Throttle of a SUBMIT or THROTTLE. None: no throttle.
+    """
 
     request_id: str
     kind: RequestKind
@@ -62,7 +72,7 @@ def signed(request: MoveRequest, token: str) -> MoveRequest:
 
 
 def check_request(request: MoveRequest, token: str, cluster_id: str, now_ms: int) -> None:
-    """Forbidden: nobody with the token asked for this. Refused: it is for another cluster or time."""
+    """Raises Forbidden for a wrong signature, and Refused for another cluster or a time outside this hour."""
     if not hmac.compare_digest(request.signature.encode(), _signature(request, token).encode()):
         raise Forbidden(
             f"request {request.request_id} is not signed with the cluster's token",

@@ -7,16 +7,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MoverSettings:
-    """moves_per_broker: at most so many at a time begin or end at a broker, those that stall not counted;
-    with them at most `moves_per_broker_max`. ahead_s: under a throttle a broker gets so many moves that it is
-    busy for so long. stall_ms: without progress for so long, a move holds nobody up. give_up_ms: without
-    progress for so long, it is undone. delete_bytes_per_s: cancels have a broker delete no more. room_share:
-    of a disk that stays free. unclear_ms: for so long brokers may say what does not fit before somebody else
-    is held to have changed it. elect_ms: for so long an election is tried. pace_looks: over so
-    many looks it is measured whether copies gain on what is written; gain_share: of what is copied, is a
-    gain. produce_p99_ms_max: a broker whose writes take longer is given fewer moves, None: no limit;
-    produce_every_ms: between two readings of that. tell_every_ms: so often it is kept that brokers were
-    looked at."""
+    """Limits and intervals of a mover.
+
+    Attributes:
+        look_every_s: Time between two looks at the brokers.
+        moves_per_broker: Moves that may begin or end at a broker at a time. Stalled moves do not count.
+        moves_per_broker_max: The same with the stalled moves.
+        ahead_s: Under a throttle, a broker gets moves that keep it busy for this long.
+        stall_ms: A move without progress for this long is stalled and no longer counts.
+        give_up_ms: A move without progress for this long is undone.
+        delete_bytes_per_s: Rate at which cancels make a broker delete copies.
+        room_share: Share of a disk that stays free.
+        unclear_ms: Brokers may contradict the plan for this long before the partition counts as changed.
+        elect_ms: Time during which the election of the preferred leader is retried.
+        pace_looks: Number of looks over which the mover measures whether copies gain on new writes.
+        gain_share: Share of the copied bytes by which a copy has to gain.
+        produce_p99_ms_max: Produce latency above which a broker gets fewer moves. None: no limit.
+        produce_every_ms: Time between two readings of the produce latency.
+        report_every_ms: Interval at which the mover stores the time of its last look.
+    """
 
     look_every_s: float = 2.0
     moves_per_broker: int = 5
@@ -32,7 +41,7 @@ class MoverSettings:
     gain_share: float = 0.05
     produce_p99_ms_max: float | None = None
     produce_every_ms: int = 10_000
-    tell_every_ms: int = 10_000
+    report_every_ms: int = 10_000
 
     @property
     def pace_ms(self) -> int:

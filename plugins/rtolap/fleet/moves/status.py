@@ -1,4 +1,4 @@
-"""The progress of a plan, for people: what moves, stalls or does not gain, when it may end, who is last."""
+"""The progress of a plan, for people: what moves, stalls or does not gain, and when it may end."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ TAIL_SHARE = 0.05  # of the moves, that hold up the end
 
 @dataclass(frozen=True)
 class MoveStatus:
-    """left_s: at the present pace, None where nothing is copied or nothing gained. behind: it is written at
-    `written_bytes_per_s`, as fast as it is copied."""
+    """The progress of one active move.
+
+    Attributes:
+        left_s: Seconds left at the present pace. None where nothing is copied or nothing gained.
+        behind: Producers write to the partition, at `written_bytes_per_s`, as fast as it is copied.
+    """
 
     partition: str
     state: MoveState
@@ -39,7 +43,7 @@ class MoveStatus:
 
 @dataclass(frozen=True)
 class HeldBack:
-    """A broker that may have `moves_max` moves under way, fewer than it would, because of its writes."""
+    """A broker that may have only `moves_max` moves under way because of its produce times."""
 
     broker: int
     produce_p99_ms: float
@@ -56,13 +60,22 @@ class HeldBack:
 
 @dataclass(frozen=True)
 class PlanStatus:
-    """moved_bytes: of moves that are done; left_bytes: of those that are pending or under way. active: the
-    longest to go first. oldest_ms: since when the one that is under way longest is in its state. tail:
-    partitions that are still to be moved when nearly all others are; they hold up the end. expected_end_ms:
-    at the present pace, within the hours of the plan; None where none is in sight.
-    throttle_needed_bytes_per_s: the throttle under which copies would gain, None where that of the plan does
-    not hold them back. hours_open: moves may begin now. held_back: by what writes take; produce_unread:
-    brokers whose writes the last reading does not tell of."""
+    """The progress of a plan.
+
+    Attributes:
+        moved_bytes: Bytes of moves that are done.
+        left_bytes: Bytes still to be copied by pending and active moves.
+        active: Active moves, the one with most time left first.
+        oldest_ms: Time at which the oldest active move entered its state. None without one.
+        tail: Partitions still to be moved when nearly all others are. They delay the end.
+        expected_end_ms: Time of the end at the present pace, within the hours of the plan. None where it is
+            not known.
+        throttle_needed_bytes_per_s: Throttle under which copies would gain. None where the plan's throttle
+            does not limit them.
+        hours_open: Moves may begin now.
+        held_back: Brokers that get fewer moves because of their produce times.
+        produce_unread: Brokers that the last reading of produce times does not cover.
+    """
 
     record: PlanRecord
     counts: dict[str, int]
@@ -99,7 +112,7 @@ def plan_status(record: PlanRecord, plan: PlanMoves, now_ms: int, settings: Move
         int(left_shares @ plan.copies_bytes),
         bytes_per_s,
         tuple(active),
-        min((kept.since_ms for kept in record.active.values()), default=None),
+        min((move_record.since_ms for move_record in record.active.values()), default=None),
         tuple(move.partition for move in active) if is_tail else (),
         _expected_end_ms(record, plan, left_shares, bytes_per_s, now_ms),
         _throttle_needed(record, plan),
@@ -120,13 +133,17 @@ def _held_back(record: PlanRecord, settings: MoverSettings) -> tuple[HeldBack, .
 
 
 def _left_shares(record: PlanRecord, plan: PlanMoves) -> NDArray[np.float64]:
-    """Return of each move the share of its copies that is still to be made."""
+    """Return, for each move, the share of its copies that is still to be made."""
     pending = np.frombuffer(record.outcomes.encode(), np.uint8) == ord(".")
     shares: NDArray[np.float64] = pending.astype(np.float64)
-    for number, kept in record.active.items():
+    for number, move_record in record.active.items():
         whole_bytes = int(plan.copies_bytes[number])
-        if whole_bytes and kept.state is not MoveState.CANCELLING:
-            left_bytes = whole_bytes - kept.copied_bytes if kept.left_bytes is None else kept.left_bytes
+        if whole_bytes and move_record.state is not MoveState.CANCELLING:
+            left_bytes = (
+                whole_bytes - move_record.copied_bytes
+                if move_record.left_bytes is None
+                else move_record.left_bytes
+            )
             shares[number] = max(0, left_bytes) / whole_bytes
     return shares
 
@@ -138,9 +155,14 @@ def _expected_end_ms(
     bytes_per_s: float,
     now_ms: int,
 ) -> int | None:
-    """All that is left at the pace of all; under a throttle no sooner than its busiest broker has done its
-    own, which is all that is known while no move is under way."""
-    if record.state is not PlanState.RUNNING or any(kept.behind for kept in record.active.values()):
+    """Return the time at which all that is left is copied at the present pace.
+
+    Under a throttle the end is no earlier than its busiest broker allows. While no move is active, that is
+    all that is known.
+    """
+    if record.state is not PlanState.RUNNING or any(
+        move_record.behind for move_record in record.active.values()
+    ):
         return None
     left_bytes = float(left_shares @ plan.copies_bytes)
     work_s = 0.0
@@ -156,15 +178,18 @@ def _expected_end_ms(
 
 
 def _throttle_needed(record: PlanRecord, plan: PlanMoves) -> int | None:
-    """Return what is written to the partitions under way, as the busiest broker sends and takes it, and as
-    much again for the copies to gain. Others are not listed and do not count."""
+    """Return the throttle under which the active copies would gain. None where the present one is enough.
+
+    It is the rate of writes to the active partitions, as the busiest broker sends and receives them, and as
+    much again for the copies. Other partitions are not listed and do not count.
+    """
     rate = record.rate_bytes_per_s
-    if rate is None or not any(kept.behind for kept in record.active.values()):
+    if rate is None or not any(move_record.behind for move_record in record.active.values()):
         return None
     written: Counter[int] = Counter()
-    for number, kept in record.active.items():
+    for number, move_record in record.active.items():
         move = plan.moves[number]
-        per_s = math.ceil(kept.written_bytes_per_s)
+        per_s = math.ceil(move_record.written_bytes_per_s)
         for broker in move.coming():
             written[broker] += per_s
         if move.adding:  # what a leader sends to replicas in sync is not held back, and yet counts
@@ -182,28 +207,28 @@ def _rounded_up(value: int) -> int:
 def _move_status(
     record: PlanRecord, number: int, move: PlannedMove, now_ms: int, settings: MoverSettings
 ) -> MoveStatus:
-    kept = record.active[number]
-    stalled = is_stalled(kept, now_ms, settings)
+    move_record = record.active[number]
+    stalled = is_stalled(move_record, now_ms, settings)
     return MoveStatus(
         str(move.partition),
-        kept.state,
+        move_record.state,
         f"{_listed(move.before)} → {_listed(move.after)}",
         move.size_bytes,
-        kept.copied_bytes,
-        kept.bytes_per_s,
-        _left_s(kept, move) if not stalled and not kept.behind else None,
+        move_record.copied_bytes,
+        move_record.bytes_per_s,
+        _left_s(move_record, move) if not stalled and not move_record.behind else None,
         stalled,
-        kept.behind,
-        round(kept.written_bytes_per_s),
-        kept.reason,
+        move_record.behind,
+        round(move_record.written_bytes_per_s),
+        move_record.reason,
     )
 
 
-def _left_s(kept: MoveRecord, move: PlannedMove) -> int | None:
-    left_bytes = kept.left_bytes
+def _left_s(move_record: MoveRecord, move: PlannedMove) -> int | None:
+    left_bytes = move_record.left_bytes
     if left_bytes is None:
-        left_bytes = max(0, move.size_bytes * len(move.coming()) - kept.copied_bytes)
-    return int(left_bytes / kept.bytes_per_s) if kept.bytes_per_s > 0 else None
+        left_bytes = max(0, move.size_bytes * len(move.coming()) - move_record.copied_bytes)
+    return int(left_bytes / move_record.bytes_per_s) if move_record.bytes_per_s > 0 else None
 
 
 def _listed(brokers: tuple[int, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Sends requests to a mover from where people are: a plan is submitted, and each answer waited for."""
+"""Sends requests to a mover: submits a plan, and waits for each answer."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError, Unanswered, from_dict
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.planned import PlannedMove, check_moves, digest_of_moves, encode_moves
 from rtolap.fleet.moves.records import Hours
 from rtolap.fleet.moves.requests import Answer, MoveRequest, RequestKind, signed
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.planning.plan import Plan
 from rtolap.fleet.planning.plan_file import plan_digest
 from rtolap.fleet.snapshot.model import UNKNOWN
@@ -52,12 +52,14 @@ def _path(paths: tuple[str, ...], row: int) -> str:
 
 
 class MoverRequests:
-    """Asks the mover of one Kafka cluster. `token`: the cluster's. A request that is not answered is
-    withdrawn: nothing runs later that nobody waits for."""
+    """Sends requests to the mover of one Kafka cluster, signed with the cluster's token.
+
+    A request without an answer is withdrawn, so that nothing runs later for which nobody waits.
+    """
 
     def __init__(
         self,
-        kept: KeptFleet,
+        fleet_store: FleetStore,
         clock: Clock,
         token: str,
         by: str,
@@ -66,7 +68,7 @@ class MoverRequests:
     ) -> None:
         """answer_timeout_s: by default `ANSWER_TIMEOUT_S`."""
         self._answer_timeout_s = ANSWER_TIMEOUT_S if answer_timeout_s is None else answer_timeout_s
-        self._kept = kept
+        self._fleet_store = fleet_store
         self._clock = clock
         self._token = token
         self._by = by
@@ -85,7 +87,7 @@ class MoverRequests:
         check_moves(moves)
         data = encode_moves(moves)
         plan_id = f"{plan.kind.value}-{self._clock.now_ms():013d}-{uuid.uuid4().hex[:6]}"
-        self._kept.write_moves(plan_id, data)
+        self._fleet_store.write_moves(plan_id, data)
         try:
             self.ask(
                 RequestKind.SUBMIT,
@@ -97,7 +99,7 @@ class MoverRequests:
                 hours=hours,
             )
         except Unanswered:
-            self._kept.discard_moves(plan_id)
+            self._fleet_store.discard_moves(plan_id)
             raise
         return plan_id
 
@@ -108,19 +110,19 @@ class MoverRequests:
         request = MoveRequest(
             f"{now_ms:013d}-{uuid.uuid4().hex[:8]}",
             kind,
-            self._kept.cluster_id,
+            self._fleet_store.cluster_id,
             now_ms,
             self._by,
             reason,
             **values,
         )
-        self._kept.ask(signed(request, self._token))
+        self._fleet_store.ask(signed(request, self._token))
         try:
             answer = self._wait(lambda: self._answer(request.request_id))
         except BaseException:
             self._abandon(request.request_id)
             raise
-        answered = self._kept.stop_waiting(request.request_id)
+        answered = self._fleet_store.stop_waiting(request.request_id)
         if answer is None and answered is not None:
             answer = answered.answer  # at the last moment
         if answer is None:
@@ -136,12 +138,12 @@ class MoverRequests:
     def _abandon(self, request_id: str) -> None:
         """Withdraw it on the way out. Where that fails the end of the session does."""
         try:
-            self._kept.stop_waiting(request_id)
+            self._fleet_store.stop_waiting(request_id)
         except RtolapError as error:
             _log.warning("request %s ends with this session: %s", request_id, error)
 
     def _answer(self, request_id: str) -> Answer | None:
-        request = self._kept.request(request_id)
+        request = self._fleet_store.request(request_id)
         return None if request is None else request.answer
 
     def _wait(self, look: Callable[[], Answer | None]) -> Answer | None:

@@ -1,14 +1,15 @@
-"""Throttles on the copies of a plan: rates for the whole plan, replicas as they are moved, all of it removed.
+"""Throttles on the copies of a plan: rates for the whole plan, replicas by move, all of it removed at the
+end.
 
-Rates are set for all brokers at once, so that they can be removed although brokers are gone; a broker with a
-rate of its own keeps it. Which replicas are bound stands with their topics: the former ones send, the new
-ones take. Replicas that are in sync are never bound, but what leaders send them counts against the rate, and
-one that has fallen out of sync is bound like a copy. So only the replicas of moves that are under way are
-listed: before Kafka is asked for a move, and until it has ended.
+Rates are set for all brokers at once, so that they can be removed although brokers are gone. A broker with a
+rate of its own keeps it. The throttled replicas are listed in the configuration of their topics: the former
+ones send, the new ones receive. Replicas in sync are never throttled, but what leaders send them counts
+against the rate. A replica that has fallen out of sync is throttled like a copy. So only replicas of active
+moves are listed: from before Kafka is asked for the move until it has ended.
 
-What stood there before is kept before anything is set: entries that somebody else listed, before or
-meanwhile, stay, and a rate that somebody else set meanwhile is theirs. A rate may be changed as long as moves
-run; all that the plan has ever meant to set counts as its own.
+The former settings are stored before anything is set. Entries that somebody else listed, before or meanwhile,
+stay, and so does a rate that somebody else has set meanwhile. A rate may change as long as moves run; every
+value that the plan has ever meant to set counts as its own.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ Lists = dict[str, dict[str, list[str]]]
 def plan_throttle(
     administration: FleetAdministration, moves: Sequence[PlannedMove], rate_bytes_per_s: int
 ) -> Throttle:
-    """Return the rates that will be set, and what stands there now: to be kept before `set_throttle`."""
+    """Return the rates that will be set, and the present settings. The caller stores them before
+    `set_throttle`.
+    """
     topics = [ConfigResource(ConfigKind.TOPIC, topic) for topic in listed_replicas(moves)]
     found = administration.configs([*topics, ALL_BROKERS], [*RATES, *LISTS])
     rates = dict.fromkeys(RATES, str(rate_bytes_per_s))
@@ -63,8 +66,10 @@ def changed_throttle(
     throttle: Throttle | None,
     rate_bytes_per_s: int | None,
 ) -> Throttle | None:
-    """Return what will be set in its place: to be kept before `set_throttle`. What stood there before the
-    plan is never read again, for by now it may be the plan's own."""
+    """Return the throttle that replaces this one. The caller stores it before `set_throttle`.
+
+    The former settings are never read again, because the present ones may be the plan's own.
+    """
     if throttle is None:
         return None if rate_bytes_per_s is None else plan_throttle(administration, moves, rate_bytes_per_s)
     rates = {} if rate_bytes_per_s is None else dict.fromkeys(RATES, str(rate_bytes_per_s))
@@ -75,7 +80,7 @@ def changed_throttle(
 def listed_moves(
     throttle: Throttle, moves: Sequence[PlannedMove], under_way: Collection[int]
 ) -> tuple[int, ...]:
-    """Return the numbers of those moves under way whose replicas topics are to list."""
+    """Return the numbers of active moves whose replicas topics have to list."""
     return tuple(sorted(number for number in under_way if moves[number].adding)) if throttle.rates else ()
 
 
@@ -85,8 +90,11 @@ def set_throttle(
     throttle: Throttle,
     numbers: tuple[int, ...],
 ) -> Throttle:
-    """List the replicas of these moves and of no others; set the rates where they are not in force. Returns
-    what is in force then, to be kept. Raises the first refusal; topics that are gone need no throttle."""
+    """List the replicas of these moves and of no others, and set the rates where they are not in force.
+
+    Returns the throttle that is in force then, which the caller stores. Raises the first refusal. Deleted
+    topics need no throttle.
+    """
     if not throttle.rates:
         remove_throttle(administration, moves, throttle)
         return msgspec.structs.replace(throttle, listed=(), is_set=True)
@@ -112,9 +120,10 @@ def set_throttle(
 def remove_throttle(
     administration: FleetAdministration, moves: Sequence[PlannedMove], throttle: Throttle
 ) -> None:
-    """Leave what others had set, before or meanwhile. May be repeated.
+    """Remove the throttle, and leave what others have set. May be repeated.
 
-    What was listed last is removed whatever is found, because a broker that tells may not have learnt of it.
+    Entries that were listed last are removed even if they are not found, because the broker that answers may
+    not know them yet.
     """
     listed = listed_replicas(moves)
     last_listed = {moves[number].topic for number in throttle.listed}
@@ -149,8 +158,9 @@ def _lists_with(
     throttle: Throttle,
     topic: ConfigResource,
 ) -> dict[str, str | None]:
-    """Return the lists of a topic with what is wanted of ours, and with what others listed. A list of all
-    replicas is left alone."""
+    """Return the lists of a topic: entries of others, and the wanted ones of ours. A list of all replicas
+    stays.
+    """
     values: dict[str, str | None] = {}
     for name in LISTS:
         now = _entries(found.get(name))
@@ -165,7 +175,7 @@ def _lists_with(
 
 
 def listed_replicas(moves: Sequence[PlannedMove]) -> Lists:
-    """List replicas of moves between brokers: former ones as those that send, new ones as those that take."""
+    """Return the replicas of moves between brokers: former ones, which send, and new ones, which receive."""
     listed: Lists = defaultdict(lambda: {name: [] for name in LISTS})
     for move in moves:
         if move.adding:

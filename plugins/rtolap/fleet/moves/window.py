@@ -1,12 +1,12 @@
-"""Chooses the moves that begin next: a sliding window, so that one that is stuck holds nobody up.
+"""Chooses the moves that begin next: a sliding window, so that a move that is stuck delays no other.
 
-A broker takes part in a move that it gets data by, or that it leads. It gets another one when fewer than
-`moves_per_broker` of its moves go on, and under a throttle only while what is left of them keeps it busy for
-less than `ahead_s`, or while copies fall behind the throttle. A move that stalls does not count. A broker
-whose writes take too long gets fewer (`produce_latency`). Moves of the
-broker that has most left to do come first, the biggest of them first: what takes longest is not left to the
-end. A stage of the plan begins when no move of an earlier one is pending or under way. No move begins towards
-a broker that does not serve or to a disk without room for it.
+A broker takes part in a move if it receives data by it or leads its partition. It gets another move while
+fewer than `moves_per_broker` of its moves are active. Under a throttle it gets one only while the rest of its
+moves keeps it busy for less than `ahead_s`, or while copies fall behind the throttle. A stalled move does not
+count. A broker whose writes take too long gets fewer moves (`produce_latency`). Moves of the broker with most
+left to do come first, the biggest of them first, so that the longest ones do not come last. A stage of the
+plan begins when no move of an earlier stage is pending or active. No move begins towards a broker that does
+not serve, or to a disk without room for it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ORDERS_AT_ONCE = 200  # moves without data: the order of replicas
 
 @dataclass(frozen=True)
 class MoveLoads:
-    """Bytes that each move means for each broker, as pairs: rows first[m] up to first[m + 1]."""
+    """Bytes by move and broker, as pairs: move m has the rows first[m] up to first[m + 1]."""
 
     first: NDArray[np.int64]
     brokers: NDArray[np.int64]
@@ -69,7 +69,7 @@ class MoveLoads:
         return pending[order]
 
     def by_broker(self, of_moves: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the bytes of each broker, of each move that share of its own."""
+        """Return the bytes of each broker, where of_moves[m] is the share of move m that counts."""
         if not len(self.brokers):
             return np.zeros(0)
         weights = self.bytes_ * np.repeat(of_moves, np.diff(self.first))
@@ -78,8 +78,13 @@ class MoveLoads:
 
 @dataclass(frozen=True)
 class PlanMoves:
-    """The moves of a plan, with what is asked of all of them again and again. sizes: of one copy;
-    copies_bytes: of all copies that a move makes. of_dirs: the moves that name a broker's directory."""
+    """The moves of a plan, with the columns that every step needs.
+
+    Attributes:
+        sizes: Size of one copy, by move.
+        copies_bytes: Size of all copies that a move makes, by move.
+        of_dirs: Numbers of the moves that name a broker's log directory.
+    """
 
     moves: tuple[PlannedMove, ...]
     loads: MoveLoads
@@ -105,7 +110,7 @@ class PlanMoves:
 
 
 def loads_of(move: PlannedMove) -> dict[int, int]:
-    """Return by broker what it gets, and what it sends as the present leader."""
+    """Return, by broker, the bytes that it receives, and those that it sends as the present leader."""
     loads = dict.fromkeys(move.coming(), move.size_bytes)
     if move.adding:
         leader = move.before[0]
@@ -156,8 +161,8 @@ def going_moves(
 ) -> Counter[int]:
     """Return the moves under way by broker. Moves that stall or are being undone do not count."""
     going: Counter[int] = Counter()
-    for number, kept in record.active.items():
-        if kept.state is not MoveState.CANCELLING and not is_stalled(kept, now_ms, settings):
+    for number, move_record in record.active.items():
+        if move_record.state is not MoveState.CANCELLING and not is_stalled(move_record, now_ms, settings):
             going.update(loads_of(moves[number]).keys())
     return going
 
@@ -180,15 +185,15 @@ class _Window:
         self._left_bytes: Counter[int] = Counter()
         self._bytes_per_s: dict[int, float] = defaultdict(float)
         self._taken: Counter[tuple[int, str]] = Counter()
-        for number, kept in record.active.items():
+        for number, move_record in record.active.items():
             move = moves[number]
-            stalls = is_stalled(kept, now_ms, settings)
-            left = max(0, move.size_bytes * len(move.coming()) - kept.copied_bytes)
+            stalls = is_stalled(move_record, now_ms, settings)
+            left = max(0, move.size_bytes * len(move.coming()) - move_record.copied_bytes)
             for broker in loads_of(move):
                 self._all[broker] += 1
-                if not stalls and kept.state is not MoveState.CANCELLING:
+                if not stalls and move_record.state is not MoveState.CANCELLING:
                     self._left_bytes[broker] += left
-                    self._bytes_per_s[broker] += kept.bytes_per_s
+                    self._bytes_per_s[broker] += move_record.bytes_per_s
             self._reserve(move, left)
 
     @property
@@ -227,8 +232,10 @@ class _Window:
         return all(self._fits(broker, path, move.size_bytes) for broker, path in move.coming().items())
 
     def _fits(self, broker: int, path: str, size_bytes: int) -> bool:
-        """Test the room on a broker. Where no directory is named, the broker chooses: any of them must do."""
-        if broker not in self._look.told:
+        """Return True if the broker has room. Where no directory is named, any directory will do, as the
+        broker chooses.
+        """
+        if broker not in self._look.reporting:
             return False
         disks = {
             known: disk
@@ -240,14 +247,14 @@ class _Window:
     def _room(self, broker: int, path: str, disk: Disk) -> float:
         if disk.usable_bytes is None or disk.total_bytes is None:
             return float("inf")
-        kept_free = disk.total_bytes * self._settings.room_share
+        free_bytes = disk.total_bytes * self._settings.room_share
         taken = self._taken[broker, path] + self._taken[broker, ""]
-        return disk.usable_bytes - taken - kept_free
+        return disk.usable_bytes - taken - free_bytes
 
     def _reserve(self, move: PlannedMove, size_bytes: int) -> None:
         for broker, path in move.coming().items():
             self._taken[broker, path] += size_bytes
 
 
-def is_stalled(kept: MoveRecord, now_ms: int, settings: MoverSettings) -> bool:
-    return now_ms - kept.progressed_ms > settings.stall_ms
+def is_stalled(move_record: MoveRecord, now_ms: int, settings: MoverSettings) -> bool:
+    return now_ms - move_record.progressed_ms > settings.stall_ms

@@ -12,11 +12,11 @@ from rtolap.fleet.lifecycle.actions import ClusterActions
 from rtolap.fleet.lifecycle.brokers import BrokerOperations
 from rtolap.fleet.lifecycle.observations import adopted_state, host_of, replicas_of, stopped_by
 from rtolap.fleet.lifecycle.states import BrokerEvent, BrokerLife, BrokerRecord, legal
-from rtolap.fleet.moves.kept import KeptFleet
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.operations.drains import PlannedDrains
 from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Plan
 from rtolap.fleet.snapshot.collect import collect_snapshot
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.kafka.administration.interface import FleetAdministration
 from rtolap.metadata.store import MetadataStore
 
@@ -47,7 +47,7 @@ class BrokerView:
 class OpenedBrokers:
     """A cluster at one moment, and what is recorded of its brokers."""
 
-    snapshot: Snapshot
+    snapshot: FleetSnapshot
     operations: BrokerOperations
 
     def known(self) -> dict[int, BrokerRecord | None]:
@@ -96,8 +96,8 @@ class FleetBrokers:
     """The brokers of one cluster, and operations on them.
 
     Attributes:
-        token: of the cluster of rtolap, which signs requests to the mover; "" for one that only looks.
-        registered_of: tells which cluster of the registry it is.
+        token: Token of the cluster, which signs requests to the mover. Empty where no operation follows.
+        registered_of: Returns the registry's cluster of a snapshot.
     """
 
     administration: FleetAdministration
@@ -112,7 +112,7 @@ class FleetBrokers:
         snapshot = collect_snapshot(self.administration, self.clock)
         drains = PlannedDrains(
             self.administration,
-            KeptFleet(self.metadata, snapshot.cluster_id),
+            FleetStore(self.metadata, snapshot.cluster_id),
             self.clock,
             self.token,
             registered_of=self.registered_of,

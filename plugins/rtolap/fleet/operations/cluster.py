@@ -11,8 +11,8 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, Refused
 from rtolap.fleet.isolation.registry import HostRegistry
 from rtolap.fleet.lifecycle.states import BrokerEvent, legal
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.states import PlanState
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.operations.brokers import FleetBrokers
 from rtolap.fleet.operations.plans import check_approved, make_plan, submit_plan
@@ -88,22 +88,22 @@ class OpenedFleet:
         """
         plan = plan_from(self.plans.read(str(planned["path"])), str(planned["path"]))
         check_approved(plan, str(planned["digest"]))
-        kept = KeptFleet(self.metadata, plan.cluster_id)
-        submitted = _submitted(kept, planned)
+        fleet_store = FleetStore(self.metadata, plan.cluster_id)
+        submitted = _submitted(fleet_store, planned)
         if submitted is not None:
             return submitted
         reason = f"approved in Airflow: {planned['digest'][:12]}"
         if planned["kind"] == Kind.DRAIN:
             self.brokers.drain(int(planned["broker"]), plan, by, reason, str(planned["digest"]))
         elif len(plan):
-            requests = MoverRequests(kept, self.clock, self.token, by)
+            requests = MoverRequests(fleet_store, self.clock, self.token, by)
             submit_plan(
                 *(plan, self.administration, self.clock, self.registry.cluster_of),
                 lambda: nullcontext(requests),
                 rate_bytes_per_s=plan.throttle_bytes_per_s,
                 reason=reason,
             )
-        return _submitted(kept, planned)
+        return _submitted(fleet_store, planned)
 
     def _check_drained(self, broker: int) -> None:
         state = self.brokers.view(broker).state
@@ -117,19 +117,19 @@ class OpenedFleet:
     def running(self) -> list[str]:
         """Return what moves: the plan that is carried out, and partitions under any reassignment."""
         cluster_id = self.administration.describe_cluster().cluster_id
-        current = KeptFleet(self.metadata, cluster_id).current()
+        current = FleetStore(self.metadata, cluster_id).current()
         plans = [] if current is None else [f"plan {current.record.plan_id}"]
         return plans + [str(partition) for partition in sorted(self.administration.running_reassignments())]
 
     def ended(self, plan_id: str) -> dict[str, int] | None:
         """Return how the moves of a plan ended, by their states; None while it is carried out."""
         cluster_id = self.administration.describe_cluster().cluster_id
-        kept = KeptFleet(self.metadata, cluster_id).plan(plan_id)
-        if kept is None:
+        stored = FleetStore(self.metadata, cluster_id).plan(plan_id)
+        if stored is None:
             raise DefinitionError(f"there is no plan {plan_id}")
-        if kept.record.state is not PlanState.ENDED:
+        if stored.record.state is not PlanState.ENDED:
             return None
-        return {str(state): number for state, number in kept.record.counts().items() if number}
+        return {str(state): number for state, number in stored.record.counts().items() if number}
 
     def under_replicated(self) -> list[str]:
         """Return the partitions of which a replica is not in sync, as topic:number."""
@@ -141,8 +141,8 @@ class OpenedFleet:
         ]
 
 
-def _submitted(kept: KeptFleet, planned: Mapping[str, Any]) -> str | None:
-    found = [record.plan_id for record in kept.plans() if record.digest == planned["digest"]]
+def _submitted(fleet_store: FleetStore, planned: Mapping[str, Any]) -> str | None:
+    found = [record.plan_id for record in fleet_store.plans() if record.digest == planned["digest"]]
     return found[-1] if found else None
 
 
@@ -154,5 +154,5 @@ def _planner(kind: str, broker: int | None) -> Planner:
     if kind == Kind.DRAIN and broker is not None:
         return DrainPlanner((broker,))
     raise DefinitionError(
-        "what is to be planned?", expected="disks, rack, or drain with a broker", found=kind
+        "the kind of plan is unknown", expected="disks, rack, or drain with a broker", found=kind
     )

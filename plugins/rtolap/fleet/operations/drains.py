@@ -11,8 +11,8 @@ from __future__ import annotations
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.fleet.isolation.registry import RegisteredOf, check_submittable
-from rtolap.fleet.moves.kept import KeptFleet
 from rtolap.fleet.moves.requests import MoveRequest, RequestKind
+from rtolap.fleet.moves.store import FleetStore
 from rtolap.fleet.moves.submitting import MoverRequests
 from rtolap.fleet.operations.plans import make_plan
 from rtolap.fleet.planning.drain import DrainPlanner
@@ -22,13 +22,16 @@ from rtolap.kafka.administration.interface import FleetAdministration
 
 
 class PlannedDrains:
-    """Implements `lifecycle.actions.Drains`. `approved`: the plan that somebody has seen and agreed to.
-    `registered_of`: tells which cluster of the registry it is."""
+    """Implements `lifecycle.actions.Drains`.
+
+    `approved` is the plan that a person has approved. `registered_of` returns the registry's cluster of a
+    snapshot.
+    """
 
     def __init__(
         self,
         administration: FleetAdministration,
-        kept: KeptFleet,
+        fleet_store: FleetStore,
         clock: Clock,
         token: str,
         *,
@@ -37,7 +40,7 @@ class PlannedDrains:
         throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S,
     ) -> None:
         self._administration = administration
-        self._kept = kept
+        self._fleet_store = fleet_store
         self._clock = clock
         self._token = token
         self._approved = approved
@@ -71,22 +74,22 @@ class PlannedDrains:
 
     def _submitted(self, drain_id: str) -> MoveRequest | None:
         """Raises Unavailable where somebody waits for the answer to a request of it."""
-        for request in self._kept.requests():
+        for request in self._fleet_store.requests():
             if request.kind is not RequestKind.SUBMIT or not request.reason.endswith(_mark(drain_id)):
                 continue
             if request.answer is None:
-                if not self._kept.is_waited_for(request.request_id):
+                if not self._fleet_store.is_waited_for(request.request_id):
                     continue  # whoever asked is gone, and no mover takes it any more
                 raise Unavailable(
                     f"no mover has answered request {request.request_id}",
-                    action="is `rtolap fleet serve` running for this cluster?",
+                    action="check that `rtolap fleet serve` runs for this cluster",
                 )
             if not request.answer.code:
                 return request
         return None
 
     def _requests(self, by: str) -> MoverRequests:
-        return MoverRequests(self._kept, self._clock, self._token, by)
+        return MoverRequests(self._fleet_store, self._clock, self._token, by)
 
 
 def _mark(drain_id: str) -> str:

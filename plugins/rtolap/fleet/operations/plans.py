@@ -15,7 +15,7 @@ from rtolap.fleet.planning.plan import THROTTLE_BYTES_PER_S, Limits, Plan
 from rtolap.fleet.planning.plan_file import plan_digest
 from rtolap.fleet.planning.planner import Planner
 from rtolap.fleet.snapshot.collect import collect_snapshot
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 from rtolap.kafka.administration.interface import FleetAdministration
 
 _DIGEST_CHARACTERS_MIN = 8
@@ -26,7 +26,7 @@ OpenRequests = Callable[[], AbstractContextManager[MoverRequests]]
 
 def make_plan(
     planner: Planner,
-    snapshot: Snapshot,
+    snapshot: FleetSnapshot,
     registered: RegisteredCluster | None,
     *,
     disk_limit: float = DISK_LIMIT,

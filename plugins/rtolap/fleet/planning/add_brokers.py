@@ -18,12 +18,13 @@ from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
 from rtolap.fleet.planning.refusals import broker_rows
 from rtolap.fleet.planning.transfers import Transfers
-from rtolap.fleet.snapshot.model import Floats, Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot, Floats
 
 
-def plan_add(snapshot: Snapshot, broker_ids: list[int], *, limits: Limits = Limits()) -> Plan:
-    """Raises NotFound for a broker that is not there, ImpossiblePlan where one has no disk that takes
-    replicas or nobody has any to give."""
+def plan_add(snapshot: FleetSnapshot, broker_ids: list[int], *, limits: Limits = Limits()) -> Plan:
+    """Raises NotFound for an unknown broker, and ImpossiblePlan where it has no usable disk or no broker can
+    give data.
+    """
     refuse_missing(snapshot, Kind.ADD)
     new = broker_rows(snapshot, broker_ids)
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
@@ -79,5 +80,5 @@ class AdditionPlanner:
     moves_replicas: ClassVar = True
     brokers: Sequence[int]
 
-    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
         return plan_add(snapshot, list(self.brokers), limits=limits)

@@ -1,8 +1,8 @@
-"""The time that copies take under a throttle, while their partitions are written on.
+"""The time that copies take under a throttle while producers write to their partitions.
 
-A throttle bounds what a broker sends and takes of the partitions that move. What producers write to such a
-partition goes through it too: to each replica that is added, and to those that are in sync, which are not
-held back but count. Copies get the rest. Where nothing is left they never end, whatever the time.
+A throttle bounds what a broker sends and receives of the moving partitions. It also covers what producers
+write to such a partition: the writes to each new replica, and those to replicas in sync, which are not
+delayed but count. The copies get the rest. If nothing is left, they never end.
 """
 
 from __future__ import annotations
@@ -19,9 +19,16 @@ NEEDED_TIMES = 2  # of what is written: a copy then takes as long as at rest und
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """Columns by copy: the partition's row, the broker that takes it, its bytes, and whether it stays on its
-    broker. By partition: leaders: broker ids; replicas: how many it has before; bytes_in_per_s: what is
-    written to it, NaN where that is not known, which counts as nothing."""
+    """The copies of a plan, in columns by copy and by partition.
+
+    Attributes:
+        partitions: Row of the partition, by copy.
+        to_brokers: Broker that receives the copy.
+        between_disks: The copy stays on its broker.
+        leaders: Broker ids, by partition.
+        replicas: Number of replicas before the plan, by partition.
+        bytes_in_per_s: Bytes written to the partition. NaN where not known, which counts as 0.
+    """
 
     partitions: Int32s
     to_brokers: Int32s
@@ -34,9 +41,15 @@ class Copies:
 
 @dataclass(frozen=True, eq=False)
 class CopyTime:
-    """expected_s: of the broker that has most to do, None where copies would never end. outpaced: rows of the
-    partitions for which the throttle leaves nothing. needed_bytes_per_s: the least throttle that would do for
-    them. written_bytes_per_s: to all partitions that are copied; unknown: of how many it is not known."""
+    """The time that copies take.
+
+    Attributes:
+        expected_s: Time of the busiest broker. None where copies would never end.
+        outpaced: Rows of the partitions for which the throttle leaves nothing.
+        needed_bytes_per_s: Lowest throttle that would do for them.
+        written_bytes_per_s: Bytes written to all copied partitions.
+        unknown: Number of partitions for which that is not known.
+    """
 
     expected_s: int | None
     outpaced: Int64s

@@ -32,7 +32,7 @@ from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refu
 from rtolap.fleet.planning.planned_state import state_of
 from rtolap.fleet.planning.stages import Stage, in_stages
 from rtolap.fleet.planning.transfers import Leaving, Transfers
-from rtolap.fleet.snapshot.model import Floats, Int32s, Int64s, Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot, Floats, Int32s, Int64s
 
 TOLERANCE = 0.03
 _ROUNDS_MAX = 8
@@ -40,7 +40,7 @@ _GAIN_MIN = 0.02  # of the squares of what is outside: for less nothing moves
 
 
 def plan_disks(
-    snapshot: Snapshot,
+    snapshot: FleetSnapshot,
     *,
     tolerance: float = TOLERANCE,
     limits: Limits = Limits(),
@@ -278,5 +278,5 @@ class DiskPlanner:
     moves_replicas: ClassVar = True
     tolerance: float = TOLERANCE
 
-    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
         return plan_disks(snapshot, tolerance=self.tolerance, limits=limits)

@@ -20,10 +20,10 @@ from rtolap.fleet.planning.packing import pack
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
 from rtolap.fleet.planning.refusals import broker_rows, by_size, refuse_unmovable
-from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int64s, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Int64s
 
 
-def plan_drain(snapshot: Snapshot, broker_ids: list[int], *, limits: Limits = Limits()) -> Plan:
+def plan_drain(snapshot: FleetSnapshot, broker_ids: list[int], *, limits: Limits = Limits()) -> Plan:
     """Raises NotFound for a broker that is not there, and what `refusals` and `idlest` say."""
     refuse_missing(snapshot, Kind.DRAIN)
     drained = broker_rows(snapshot, broker_ids)
@@ -44,7 +44,9 @@ def plan_drain(snapshot: Snapshot, broker_ids: list[int], *, limits: Limits = Li
     return _drained(placement, positions, Kind.DRAIN, ("brokers", named), f"broker {named}", limits)
 
 
-def plan_remove_disk(snapshot: Snapshot, broker_id: int, path: str, *, limits: Limits = Limits()) -> Plan:
+def plan_remove_disk(
+    snapshot: FleetSnapshot, broker_id: int, path: str, *, limits: Limits = Limits()
+) -> Plan:
     """Raises as `plan_drain`, and NotFound for a directory that the broker does not have."""
     refuse_missing(snapshot, Kind.REMOVE_DISK)
     broker = int(np.flatnonzero(broker_rows(snapshot, [broker_id]))[0])
@@ -77,8 +79,10 @@ def plan_remove_disk(snapshot: Snapshot, broker_id: int, path: str, *, limits: L
 
 
 def _on_disk(placement: Placement, broker: int, log_dir: int) -> Int64s:
-    """Return replicas of the directory; of a failed one, which tells nothing, those of its broker that nobody
-    has seen and that are not in sync.
+    """Return the replicas of the directory.
+
+    A failed directory reports none: then they are those of its broker without a known directory and out of
+    sync.
     """
     snapshot = placement.snapshot
     replicas, dirs = snapshot.replicas, snapshot.log_dirs
@@ -119,7 +123,7 @@ class DrainPlanner:
     moves_replicas: ClassVar = True
     brokers: Sequence[int]
 
-    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
         return plan_drain(snapshot, list(self.brokers), limits=limits)
 
 
@@ -132,5 +136,5 @@ class DiskRemovalPlanner:
     broker: int
     path: str
 
-    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
         return plan_remove_disk(snapshot, self.broker, self.path, limits=limits)

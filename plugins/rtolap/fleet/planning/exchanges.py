@@ -33,7 +33,7 @@ class Exchanges:
         places = len(fleet.brokers)
         own, copy = np.array(fleet.own_bytes, np.float64), np.array(fleet.copy_bytes, np.float64)
         at_home: Flags = np.arange(places) == self._home[:, None]
-        self._held: Floats = np.where(at_home, own[:, None], copy[:, None])
+        self._bytes_at: Floats = np.where(at_home, own[:, None], copy[:, None])
         self._moved: Floats = np.where(at_home, 0.0, copy[:, None])
         self._low, self._high = np.array(fleet.low_bytes, np.float64), np.array(fleet.high_bytes, np.float64)
         leaving = np.zeros(places)
@@ -59,7 +59,7 @@ class Exchanges:
     @property
     def best_outside(self) -> float:
         at = np.array(self.best, np.int64)
-        used = self._fixed + np.bincount(at, self._held[self._rows, at], minlength=self._fixed.size)
+        used = self._fixed + np.bincount(at, self._bytes_at[self._rows, at], minlength=self._fixed.size)
         return float(self._outside_of(used).sum())
 
     def keeps_rules(self) -> bool:
@@ -70,7 +70,7 @@ class Exchanges:
     def run(self, seed: int, *, share: float = 1.0, until_inside: bool = False) -> None:
         """share: of the steps. until_inside: end at the first placement with nothing outside."""
         rng = np.random.default_rng(seed)
-        most = min(STEPS_MAX, _WEIGHED_MAX // (self._held.size + self._home.size**2))
+        most = min(STEPS_MAX, _WEIGHED_MAX // (self._bytes_at.size + self._home.size**2))
         steps = int(most * share)
         idle = 0
         for step in range(steps):
@@ -90,19 +90,19 @@ class Exchanges:
 
     def _begin(self, at: Int64s) -> None:
         self._at = at
-        self._used = self._fixed + np.bincount(at, self._held[self._rows, at], minlength=self._fixed.size)
+        self._used = self._fixed + np.bincount(at, self._bytes_at[self._rows, at], minlength=self._fixed.size)
         leads = self._brokers[at[self._preferred]]
         self._leading = np.array(self._fleet.led_elsewhere, np.int64) + np.bincount(
             leads, minlength=len(self._fleet.led_elsewhere)
         )
-        self._tabu = np.zeros(self._held.shape, np.int64)
+        self._tabu = np.zeros(self._bytes_at.shape, np.int64)
         self._may = self._static.copy()
         for partition in self._members:
             self._allow(partition)
 
     def _shuffle(self, rng: np.random.Generator) -> None:
         for row in rng.permutation(self._home.size)[: max(2, int(self._home.size * _SHUFFLED_SHARE))]:
-            fits = self._may[row] & (self._used + self._held[row] <= self._most[row])
+            fits = self._may[row] & (self._used + self._bytes_at[row] <= self._most[row])
             fits &= self._leads_fit()[self._brokers] | ~self._preferred[row]
             open_places = np.flatnonzero(fits)
             if open_places.size:
@@ -166,8 +166,8 @@ class Exchanges:
 
     def _singles(self, step: int, outside: Floats, spare: float) -> Floats:
         """Return by replica and place what the move costs, infinite where it is not open."""
-        at, here = self._at, self._held[self._rows, self._at]
-        there = self._used + self._held
+        at, here = self._at, self._bytes_at[self._rows, self._at]
+        there = self._used + self._bytes_at
         gains = np.maximum(there - self._high, 0.0) + np.maximum(self._low - there, 0.0) - outside
         left = self._used[at] - here
         source = np.maximum(left - self._high[at], 0.0) + np.maximum(self._low[at] - left, 0.0) - outside[at]
@@ -182,9 +182,9 @@ class Exchanges:
 
     def _pairs(self, step: int, outside: Floats, spare: float) -> Floats:
         """Return by two replicas what their exchange costs, infinite where it is not open."""
-        at, here = self._at, self._held[self._rows, self._at]
+        at, here = self._at, self._bytes_at[self._rows, self._at]
         # used bytes of the first's place when it holds the second in its stead
-        used = self._used[at][:, None] - here[:, None] + self._held[:, at].T
+        used = self._used[at][:, None] - here[:, None] + self._bytes_at[:, at].T
         low, high = self._low[at][:, None], self._high[at][:, None]
         change = np.maximum(used - high, 0.0) + np.maximum(low - used, 0.0) - outside[at][:, None]
         moved = self._moved[:, at] - self._moved[self._rows, at][:, None]
@@ -203,8 +203,8 @@ class Exchanges:
 
     def _put(self, row: int, place: int) -> None:
         came = int(self._at[row])
-        self._used[came] -= self._held[row, came]
-        self._used[place] += self._held[row, place]
+        self._used[came] -= self._bytes_at[row, came]
+        self._used[place] += self._bytes_at[row, place]
         if self._preferred[row]:
             self._leading[self._brokers[came]] -= 1
             self._leading[self._brokers[place]] += 1

@@ -18,19 +18,21 @@ from rtolap.fleet.planning.idlest import IdlestDisks
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Kind, LeftOut, Limits, Plan, plan_of, refuse_missing
 from rtolap.fleet.planning.refusals import left_out_text, unmovable
-from rtolap.fleet.snapshot.model import Int64s, Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot, Int64s
 
 
-def plan_factor(snapshot: Snapshot, topics: Sequence[str], factor: int, *, limits: Limits = Limits()) -> Plan:
+def plan_factor(
+    snapshot: FleetSnapshot, topics: Sequence[str], factor: int, *, limits: Limits = Limits()
+) -> Plan:
     """Raises NotFound for an unknown topic. Where no topic at all can have the factor, raises why: among
     others DefinitionError for a factor that is lower than one has, and ImpossiblePlan for one above the
     brokers or the racks that serve."""
     refuse_missing(snapshot, Kind.FACTOR)
-    asked = _partitions(snapshot, topics)
+    requested = _partitions(snapshot, topics)
     refused: dict[int, RtolapError] = {}
     while True:
-        owners = snapshot.partitions.topics[asked]
-        partitions = asked[~np.isin(owners, list(refused))]
+        owners = snapshot.partitions.topics[requested]
+        partitions = requested[~np.isin(owners, list(refused))]
         if not partitions.size and refused:
             raise next(iter(refused.values()))
         placement = Placement(snapshot, disk_limit=limits.disk_limit, slots=factor, allowed=limits.allowed)
@@ -50,7 +52,7 @@ def plan_factor(snapshot: Snapshot, topics: Sequence[str], factor: int, *, limit
         Kind.FACTOR,
         [("factor", str(factor)), ("topics", ",".join(sorted(set(topics))))],
         [
-            f"{short.size} of {asked.size} partitions get {added} replicas more.",
+            f"{short.size} of {requested.size} partitions get {added} replicas more.",
             *left_out_text(left_out),
         ],
         Bounds(needed, 0),
@@ -104,7 +106,7 @@ def _add(placement: Placement, partitions: Int64s, factor: int) -> dict[int, Rto
     return {}
 
 
-def _partitions(snapshot: Snapshot, topics: Sequence[str]) -> Int64s:
+def _partitions(snapshot: FleetSnapshot, topics: Sequence[str]) -> Int64s:
     rows = {name: row for row, name in enumerate(snapshot.topics.names)}
     unknown = sorted(set(topics) - rows.keys())
     if unknown or not topics:
@@ -121,5 +123,5 @@ class FactorPlanner:
     topics: Sequence[str]
     replicas: int
 
-    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
         return plan_factor(snapshot, self.topics, self.replicas, limits=limits)

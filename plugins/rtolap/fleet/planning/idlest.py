@@ -48,16 +48,16 @@ class IdlestDisks:
         placement = self._placement
         partition = position // placement.slots
         own = int(placement.racks[placement.brokers.ravel()[position]])
-        counts, held = self._held(partition)
+        counts, holders = self._replica_counts(partition)
         leaving = int(counts[own]) if own != NO_RACK else self._most(partition, counts)
         there = counts[self._racks]
         forbidden = ~self._may_stand[placement.rules[partition]]
         if beside:
             others = self._brokers != placement.brokers.ravel()[position]
-            held, forbidden = held & others, forbidden & others
+            holders, forbidden = holders & others, forbidden & others
         worse = (self._racks != own) & (there >= leaving)
         after = there + (self._racks != own)
-        choice = _Choice(self._takes, forbidden, held, worse, self._full(partition))
+        choice = _Choice(self._takes, forbidden, holders, worse, self._full(partition))
         log_dir = self._best(partition, choice, after, goal)
         placement.move(np.array([position]), log_dir)
         self._note(partition, log_dir)
@@ -94,23 +94,23 @@ class IdlestDisks:
         return True
 
     def _in_new_rack(self, partition: int, goal: str) -> int:
-        counts, held = self._held(partition)
+        counts, holders = self._replica_counts(partition)
         there = counts[self._racks]
         forbidden = ~self._may_stand[self._placement.rules[partition]]
-        choice = _Choice(self._takes, forbidden, held, there > 0, self._full(partition))
+        choice = _Choice(self._takes, forbidden, holders, there > 0, self._full(partition))
         return self._best(partition, choice, there, goal)
 
-    def _held(self, partition: int) -> tuple[Int64s, Flags]:
+    def _replica_counts(self, partition: int) -> tuple[Int64s, Flags]:
         """Return replicas of the partition by rack, and the directories whose broker has one."""
         placement = self._placement
         brokers = placement.brokers[partition]
         brokers = brokers[brokers >= 0]
         racks = placement.racks[brokers]
         counts = np.bincount(racks[racks != NO_RACK], minlength=int(placement.racks.max(initial=0)) + 1)
-        held = np.zeros(len(placement.snapshot.brokers) + 1, np.bool_)
-        held[brokers] = True
-        held[placement.brokers_before[partition]] = True  # no replica comes where another of it leaves
-        return counts, held[self._brokers]
+        holders = np.zeros(len(placement.snapshot.brokers) + 1, np.bool_)
+        holders[brokers] = True
+        holders[placement.brokers_before[partition]] = True  # no replica comes where another of it leaves
+        return counts, holders[self._brokers]
 
     def _most(self, partition: int, counts: Int64s) -> int:
         """Count how many a rack may hold where one is replaced whose rack nobody knows."""

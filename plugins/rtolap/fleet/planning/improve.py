@@ -49,18 +49,18 @@ def improve(
     """Leave large fleets as they are: in them whole replicas are small beside the band. least_bytes: that any
     plan moves. leading_max: no broker gets to lead more partitions. runs: of the annealing, at most, and in
     proportion steps of the exchanges; with 0 every fleet is left."""
-    held = placement.positions[np.isin(placement.log_dirs_before.ravel()[placement.positions], dirs)]
-    held = held[placement.worth_moving(held)]
-    if not runs or not held.size or held.size * dirs.size > CELLS_MAX:
+    replicas = placement.positions[np.isin(placement.log_dirs_before.ravel()[placement.positions], dirs)]
+    replicas = replicas[placement.worth_moving(replicas)]
+    if not runs or not replicas.size or replicas.size * dirs.size > CELLS_MAX:
         return
     place_of = np.full(len(placement.total_bytes), -1)
     place_of[dirs] = np.arange(dirs.size)
-    at = place_of[placement.log_dirs.ravel()[held]]
-    for position in held[at != place_of[placement.log_dirs_before.ravel()[held]]].tolist():
+    at = place_of[placement.log_dirs.ravel()[replicas]]
+    for position in replicas[at != place_of[placement.log_dirs_before.ravel()[replicas]]].tolist():
         placement.restore(position)
-    fleet = small_fleet(placement, held, dirs, band, leading_max)
+    fleet = small_fleet(placement, replicas, dirs, band, leading_max)
     for position, home, place in zip(
-        held.tolist(), fleet.home, _best(fleet, at.tolist(), least_bytes, runs), strict=True
+        replicas.tolist(), fleet.home, _best(fleet, at.tolist(), least_bytes, runs), strict=True
     ):
         if place != home:
             placement.move(np.array([position]), int(dirs[place]))
@@ -182,12 +182,12 @@ class _Annealing:
         self._at[row] = place
         if other != _NOBODY:
             self._at[other] = came
-        kept = self._keeps_rules(fleet.partitions[row])
-        kept = kept and (other == _NOBODY or self._keeps_rules(fleet.partitions[other]))
+        allowed = self._keeps_rules(fleet.partitions[row])
+        allowed = allowed and (other == _NOBODY or self._keeps_rules(fleet.partitions[other]))
         self._at[row] = came
         if other != _NOBODY:
             self._at[other] = place
-        return kept
+        return allowed
 
     def _keeps_rules(self, partition: int) -> bool:
         fleet = self.fleet

@@ -19,10 +19,10 @@ import numpy as np
 
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refuse_missing
-from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int64s, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Int64s
 
 
-def plan_leaders(snapshot: Snapshot, *, limits: Limits = Limits()) -> Plan:
+def plan_leaders(snapshot: FleetSnapshot, *, limits: Limits = Limits()) -> Plan:
     """Raises IncompleteSnapshot."""
     refuse_missing(snapshot, Kind.LEADERS)
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
@@ -183,5 +183,5 @@ class LeaderPlanner:
     kind: ClassVar = Kind.LEADERS
     moves_replicas: ClassVar = False
 
-    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
         return plan_leaders(snapshot, limits=limits)

@@ -31,7 +31,7 @@ from rtolap.fleet.planning.plan import Bounds, Kind, Limits, Plan, plan_of, refu
 from rtolap.fleet.planning.planned_state import state_with
 from rtolap.fleet.planning.refusals import partition_names
 from rtolap.fleet.planning.transfers import largest_first
-from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Floats, Int64s, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Floats, Int64s
 
 TOLERANCE = 0.02
 _ROUNDS_MAX = 30
@@ -43,7 +43,7 @@ _EXCHANGED_MAX = 2000  # of each of two brokers, the largest loads
 
 
 def plan_leaders_by_load(
-    snapshot: Snapshot, *, tolerance: float = TOLERANCE, limits: Limits = Limits()
+    snapshot: FleetSnapshot, *, tolerance: float = TOLERANCE, limits: Limits = Limits()
 ) -> Plan:
     """tolerance: how far above the mean a broker may be, as a share of it. Raises IncompleteSnapshot where
     rates are not known."""
@@ -80,7 +80,7 @@ def plan_leaders_by_load(
     )
 
 
-def _shared(snapshot: Snapshot, loads: Floats, tolerance: float, limits: Limits) -> Snapshot | None:
+def _shared(snapshot: FleetSnapshot, loads: Floats, tolerance: float, limits: Limits) -> FleetSnapshot | None:
     """Return the fleet with loads shared more evenly, None where too little is gained for a plan."""
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     eligible, able = eligible_replicas(placement), placement.able
@@ -96,7 +96,7 @@ def _shared(snapshot: Snapshot, loads: Floats, tolerance: float, limits: Limits)
     return state if reached < busiest * (1 - _BUSIEST_GAIN_MIN) else None
 
 
-def _refuse_unknown(snapshot: Snapshot) -> None:
+def _refuse_unknown(snapshot: FleetSnapshot) -> None:
     partitions = snapshot.partitions
     unknown = np.isnan(partitions.bytes_in_per_s) | np.isnan(partitions.bytes_out_per_s)
     rows = np.flatnonzero(unknown & (partitions.leaders != UNKNOWN))
@@ -108,7 +108,7 @@ def _refuse_unknown(snapshot: Snapshot) -> None:
         )
 
 
-def sent_bytes_per_s(snapshot: Snapshot) -> Floats:
+def sent_bytes_per_s(snapshot: FleetSnapshot) -> Floats:
     """Return by partition what its leader sends as such; nothing where that is not known."""
     partitions = snapshot.partitions
     followers = np.maximum(np.diff(partitions.first_replicas) - 1, 0)
@@ -118,7 +118,7 @@ def sent_bytes_per_s(snapshot: Snapshot) -> Floats:
     return sent
 
 
-def led_load(snapshot: Snapshot, loads: Floats) -> Floats:
+def led_load(snapshot: FleetSnapshot, loads: Floats) -> Floats:
     """Return by broker the loads of the partitions that it leads."""
     led = snapshot.partitions.leaders != UNKNOWN
     of_brokers = np.bincount(snapshot.partitions.leaders[led], loads[led], len(snapshot.brokers))
@@ -138,10 +138,10 @@ class _Sharing:
         # A leader by preference that cannot lead hands on to the first that can.
         self.first: Int64s = np.where(self.movable & ~eligible[:, 0], eligible.argmax(axis=1), 0)
         count = len(placement.snapshot.brokers)
-        held = placement.factors > 0
-        leads = placement.brokers[np.arange(len(held)), self.first]
-        self.leading: Int64s = np.bincount(leads[held], minlength=count)
-        self.load: Floats = np.bincount(leads[held], loads[held], count).astype(np.float64)
+        present = placement.factors > 0
+        leads = placement.brokers[np.arange(len(present)), self.first]
+        self.leading: Int64s = np.bincount(leads[present], minlength=count)
+        self.load: Floats = np.bincount(leads[present], loads[present], count).astype(np.float64)
         able = placement.able
         mean = float(self.leading[able].mean()) if able.any() else 0.0
         before = placement.leading[able].max(initial=0)
@@ -251,5 +251,5 @@ class LeaderLoadPlanner:
     kind: ClassVar = Kind.LEADERS_BY_LOAD
     moves_replicas: ClassVar = False
 
-    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
         return plan_leaders_by_load(snapshot, limits=limits)

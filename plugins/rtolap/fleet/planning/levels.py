@@ -68,9 +68,9 @@ def _height(used_bytes: Int64s, total_bytes: Int64s, amount: int, *, above: bool
     shares: Floats = used_bytes / total_bytes
     order = np.argsort(-shares if above else shares, kind="stable")
     capacity = np.cumsum(total_bytes[order], dtype=np.float64)
-    held = np.cumsum(used_bytes[order], dtype=np.float64)
+    filled = np.cumsum(used_bytes[order], dtype=np.float64)
     sign = 1.0 if above else -1.0
-    heights = (held - sign * amount) / capacity
+    heights = (filled - sign * amount) / capacity
     following = np.append(shares[order][1:], -np.inf if above else np.inf)
     fits = sign * heights >= sign * following
     return float(heights[int(np.argmax(fits))])

@@ -21,11 +21,11 @@ from rtolap.fleet.snapshot.model import (
     UNKNOWN,
     BrokerState,
     Flags,
+    FleetSnapshot,
     Floats,
     Int32s,
     Int64s,
     ReplicaState,
-    Snapshot,
 )
 
 DISK_LIMIT = 0.9
@@ -34,12 +34,17 @@ NO_RACK = -1
 
 @dataclass(frozen=True, eq=False)
 class AllowedBrokers:
-    """rules: of each topic, a row of `by_rule`, whose columns are the snapshot's brokers."""
+    """Brokers that topics may come to.
+
+    Attributes:
+        rules: For each topic, a row of `by_rule`.
+        by_rule: Rules by brokers of the snapshot: True where the rule allows the broker.
+    """
 
     rules: Int32s
     by_rule: Flags
 
-    def rules_of_partitions(self, snapshot: Snapshot) -> Int32s:
+    def rules_of_partitions(self, snapshot: FleetSnapshot) -> Int32s:
         return self.rules[snapshot.partitions.topics]
 
     def broker_classes(self) -> Int32s:
@@ -48,7 +53,7 @@ class AllowedBrokers:
         return classes.ravel().astype(np.int32)
 
 
-def everywhere(snapshot: Snapshot) -> AllowedBrokers:
+def everywhere(snapshot: FleetSnapshot) -> AllowedBrokers:
     """Return the table of a fleet without placement rules."""
     return AllowedBrokers(
         np.zeros(len(snapshot.topics), np.int32), np.ones((1, len(snapshot.brokers)), np.bool_)
@@ -56,16 +61,27 @@ def everywhere(snapshot: Snapshot) -> AllowedBrokers:
 
 
 class Placement:
-    """brokers, log_dirs: matrices of rows; replica_bytes: what each replica holds, as far as known.
-    partition_bytes: what a new copy takes, the largest replica that is known. able: brokers that serve.
-    takes: log directories that may get replicas. fixed: partitions under a running move, which stay alone.
-    copied: partitions with a leader, from which a copy can be made. racks: a number per broker; brokers
-    without a rack are each a rack of their own, and one that is not there stands in none. racks_able: of how
-    many racks brokers serve. allowed: where topics may stand; rules: of each partition, its row of that."""
+    """The present placement of replicas, which a planner changes.
+
+    Attributes:
+        brokers: Rows of brokers by partition and slot.
+        log_dirs: Rows of log directories by partition and slot.
+        replica_bytes: Size of each replica, as far as known.
+        partition_bytes: Size of a new copy: that of the largest known replica.
+        able: Brokers that serve.
+        takes: Log directories that may receive replicas.
+        fixed: Partitions under a running move, which stay as they are.
+        copied: Partitions with a leader, from which a copy can be made.
+        racks: A number per broker. A broker without a rack is a rack of its own, and an absent one is in
+            none.
+        racks_able: Number of racks whose brokers serve.
+        allowed: Brokers that topics may come to.
+        rules: For each partition, its row of `allowed.by_rule`.
+    """
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        snapshot: FleetSnapshot,
         *,
         disk_limit: float = DISK_LIMIT,
         slots: int = 1,
@@ -148,8 +164,8 @@ class Placement:
 
     def after_of(self, log_dir: int) -> int:
         """Return the element of `after_bytes` for a log directory."""
-        held = self.used_bytes[log_dir] + self.incoming_bytes[log_dir] - self.outgoing_bytes[log_dir]
-        return int(held)
+        filled_bytes = self.used_bytes[log_dir] + self.incoming_bytes[log_dir] - self.outgoing_bytes[log_dir]
+        return int(filled_bytes)
 
     def after_bytes(self) -> Int64s:
         """Return the bytes that each disk holds when the plan is done."""
@@ -166,9 +182,9 @@ class Placement:
         it.
         """
         partitions = positions // self.slots
-        told: Flags = self.partition_bytes[partitions] != UNKNOWN
-        told &= ~self.fixed[partitions] & self.copied[partitions]
-        return told
+        movable: Flags = self.partition_bytes[partitions] != UNKNOWN
+        movable &= ~self.fixed[partitions] & self.copied[partitions]
+        return movable
 
     def worth_moving(self, positions: Int64s) -> Flags:
         """Tell which of these replicas a plan may move to make disks more even: a move of nothing does
@@ -222,8 +238,8 @@ class Placement:
         np.add.at(self.incoming_bytes, log_dirs[coming], np.maximum(self.partition_bytes[rows], 0))
         left &= self.log_dirs_before != UNKNOWN
         np.add.at(self.outgoing_bytes, self.log_dirs_before[left], self.replica_bytes[left])
-        held = self.factors > 0
-        self.leading = np.bincount(brokers[held, 0], minlength=len(self.snapshot.brokers))
+        present = self.factors > 0
+        self.leading = np.bincount(brokers[present, 0], minlength=len(self.snapshot.brokers))
 
     def add_replica(self, partition: int, log_dir: int) -> None:
         """Give the partition one more replica, the last by preference."""
@@ -239,7 +255,7 @@ class Placement:
         return np.flatnonzero(other.any(axis=1))
 
 
-def rack_numbers(snapshot: Snapshot) -> Int32s:
+def rack_numbers(snapshot: FleetSnapshot) -> Int32s:
     """Return a number per broker, and one more for the row UNKNOWN, which stands in no rack."""
     names = {name: n for n, name in enumerate(sorted({r for r in snapshot.brokers.racks if r is not None}))}
     alone = len(names)

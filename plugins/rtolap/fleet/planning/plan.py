@@ -19,7 +19,7 @@ from rtolap.fleet.planning.copy_time import Copies, CopyTime, copy_time, one_aft
 from rtolap.fleet.planning.placement import DISK_LIMIT, AllowedBrokers, Placement
 from rtolap.fleet.planning.stages import Stage, one_stage
 from rtolap.fleet.snapshot.file import digest_of
-from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Floats, Int32s, Int64s, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Floats, Int32s, Int64s
 
 THROTTLE_BYTES_PER_S = 50_000_000
 
@@ -40,9 +40,14 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Limits:
-    """disk_limit: no disk gets more than this share of it. throttle_bytes_per_s: of each broker, in each
-    direction, and between its disks; it decides nothing but the expected time. allowed: the brokers that
-    topics may come to, by default all."""
+    """Limits of a plan.
+
+    Attributes:
+        disk_limit: Maximum share of a disk that may be used.
+        throttle_bytes_per_s: Throttle of each broker, in each direction and between its disks. It affects
+            only the expected time.
+        allowed: Brokers that topics may come to. None: all.
+    """
 
     disk_limit: float = DISK_LIMIT
     throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S
@@ -51,7 +56,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The bytes that the goal needs at least: for the fleet as it is, and for what the plan leaves undone."""
+    """The bytes that the goal needs at least.
+
+    Attributes:
+        before_bytes: For the fleet as it is.
+        after_bytes: For what the plan leaves undone.
+    """
 
     before_bytes: int
     after_bytes: int
@@ -78,8 +88,12 @@ class Disks:
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """Replicas of each planned partition: rows first[p] up to first[p + 1]. brokers: ids. log_dirs: rows of
-    `Plan.disks`, UNKNOWN where it is not known or is left to the broker."""
+    """Replicas of each planned partition: partition p has the rows first[p] up to first[p + 1].
+
+    Attributes:
+        brokers: Ids of brokers.
+        log_dirs: Rows of `Plan.disks`. UNKNOWN where the directory is not known, or the broker chooses it.
+    """
 
     first: Int64s
     brokers: Int32s
@@ -88,9 +102,14 @@ class Assignment:
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """Copies that a plan makes, by planned partition. partitions: rows of the plan's. between_disks: within
-    one broker. from_brokers, from_log_dirs: the replica that goes, UNKNOWN where one is only added; data is
-    read from the partition's leader."""
+    """The copies of a plan, by planned partition. Data is read from the partition's leader.
+
+    Attributes:
+        partitions: Rows of planned partitions.
+        from_brokers: Broker of the replica that is removed. UNKNOWN where a replica is only added.
+        from_log_dirs: Directory of that replica, or UNKNOWN.
+        between_disks: The copy stays within one broker.
+    """
 
     partitions: Int32s
     to_brokers: Int32s
@@ -118,15 +137,21 @@ class LeftOut:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Rows are partitions by stage: those of a later stage begin when all of the earlier have ended, and a
-    partition that stops on its way has a row in two stages.
+    """Planned partitions, in rows by stage.
 
-    topics: names; partition_topics: rows of them. leaders: broker ids. partition_bytes: of one copy.
-    bytes_in_per_s: what is written to each, NaN where the snapshot does not say.
-    elections: rows of planned partitions whose preferred replica is to be elected when it is there.
-    stages: the stage of each row, from 0 on, in ascending order.
-    left_out: what the plan does not do although it was asked to.
-    copy_time: by the throttle of each broker, the slowest of all, when nothing else holds it up."""
+    The rows of a stage begin when all earlier ones have ended. A partition that stops on its way has a row in
+    two stages.
+
+    Attributes:
+        topics: Names of topics.
+        partition_topics: Rows of `topics`.
+        partition_bytes: Size of one copy.
+        bytes_in_per_s: Bytes written to each partition. NaN where the snapshot does not contain it.
+        leaders: Ids of brokers.
+        elections: Rows of partitions whose preferred replica is elected once it is there.
+        stages: Stage of each row, from 0 on, in ascending order.
+        left_out: Requested changes that the plan does not contain.
+    """
 
     cluster_id: str
     snapshot_digest: str
@@ -195,7 +220,7 @@ class Plan:
         return one_after_the_other(times)
 
 
-def refuse_missing(snapshot: Snapshot, kind: Kind) -> None:
+def refuse_missing(snapshot: FleetSnapshot, kind: Kind) -> None:
     """Raises IncompleteSnapshot where what could not be read forbids this kind of plan."""
     for missing in snapshot.missing:
         if kind in missing.forbids:
@@ -237,7 +262,7 @@ def plan_of(
         taken_at_ms=snapshot.taken_at_ms,
         kind=kind,
         arguments=tuple(sorted(arguments)),
-        why=(*why, *_kept_rules(placement)),
+        why=(*why, *_rule_reasons(placement)),
         disk_limit=placement.disk_limit,
         throttle_bytes_per_s=throttle_bytes_per_s,
         bounds=bounds,
@@ -284,7 +309,7 @@ def _outpaced(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def _kept_rules(placement: Placement) -> tuple[str, ...]:
+def _rule_reasons(placement: Placement) -> tuple[str, ...]:
     if placement.allowed.by_rule.all():
         return ()
     return ("Replicas come only to where placement rules let their topics stand.",)
@@ -295,9 +320,9 @@ def _stacked(matrices: Sequence[Int32s]) -> Int32s:
 
 
 def _assignment(ids: Int32s, brokers: Int32s, log_dirs: Int32s) -> Assignment:
-    held = brokers != UNKNOWN
-    first = np.concatenate(([0], np.cumsum(held.sum(axis=1)))).astype(np.int64)
-    return Assignment(first, ids[brokers[held]], log_dirs[held])
+    present = brokers != UNKNOWN
+    first = np.concatenate(([0], np.cumsum(present.sum(axis=1)))).astype(np.int64)
+    return Assignment(first, ids[brokers[present]], log_dirs[present])
 
 
 def _moves(plan: Plan) -> Moves:

@@ -9,8 +9,12 @@ from rtolap.fleet.planning.plan import Plan
 
 @dataclass(frozen=True)
 class Difference:
-    """same: how many partitions get the same replicas by both. The others by name, topic-number, in order.
-    elsewhere: those that both change, but to other brokers, directories or another order."""
+    """The difference of two plans. Partitions are named topic-number, in order.
+
+    Attributes:
+        same: Number of partitions that get the same replicas by both.
+        elsewhere: Partitions that both change, but to other brokers, directories or another order.
+    """
 
     same: int
     only_first: tuple[str, ...]

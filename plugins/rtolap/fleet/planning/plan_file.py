@@ -43,7 +43,12 @@ class _DiskRow(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _PartitionRow(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """bytes_in_per_s: left out where it is not known. stage: left out where it is the first."""
+    """A partition in the file of a plan.
+
+    Attributes:
+        bytes_in_per_s: Left out where it is not known.
+        stage: Left out for the first stage.
+    """
 
     topic: str
     partition: int

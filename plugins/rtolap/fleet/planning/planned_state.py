@@ -11,16 +11,16 @@ from dataclasses import replace
 import numpy as np
 
 from rtolap.fleet.planning.placement import Placement
-from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int32s, Int64s, Replicas, ReplicaState, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Int32s, Int64s, Replicas, ReplicaState
 
 
 def state_with(
-    snapshot: Snapshot,
+    snapshot: FleetSnapshot,
     rows: Int64s,
     brokers: Int32s,
     log_dirs: Int32s,
     elected: Int64s | None = None,
-) -> Snapshot:
+) -> FleetSnapshot:
     """Return the snapshot with other replicas of some partitions.
 
     rows: distinct partitions, in ascending order. brokers, log_dirs: their replicas by preference, as rows of
@@ -31,9 +31,9 @@ def state_with(
     changes[rows] = True
     old = np.flatnonzero(changes[replicas.partitions])
     keep = np.flatnonzero(~changes[replicas.partitions])
-    held = brokers != UNKNOWN
-    owners = np.repeat(rows, held.sum(axis=1))
-    new_brokers, new_dirs = brokers[held], log_dirs[held]
+    present = brokers != UNKNOWN
+    owners = np.repeat(rows, present.sum(axis=1))
+    new_brokers, new_dirs = brokers[present], log_dirs[present]
     match, stays = _matched(replicas, old, owners, new_brokers, new_dirs)
     copy_bytes = np.full(len(partitions), UNKNOWN, np.int64)
     np.maximum.at(copy_bytes, replicas.partitions, replicas.size_bytes)
@@ -94,7 +94,7 @@ def _matched(
 
 
 def _usable(
-    snapshot: Snapshot,
+    snapshot: FleetSnapshot,
     old: Int64s,
     staying: Int64s,
     owners: Int64s,
@@ -117,7 +117,7 @@ def _usable(
     return usable
 
 
-def state_of(placement: Placement) -> Snapshot:
+def state_of(placement: Placement) -> FleetSnapshot:
     """Return the snapshot of a placement whose changes are done."""
     rows = placement.changed()
     return state_with(placement.snapshot, rows, placement.brokers[rows], placement.log_dirs[rows])

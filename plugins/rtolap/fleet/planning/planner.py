@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Protocol
 
 from rtolap.fleet.planning.plan import Kind, Limits, Plan
-from rtolap.fleet.snapshot.model import Snapshot
+from rtolap.fleet.snapshot.model import FleetSnapshot
 
 
 class Planner(Protocol):
@@ -19,6 +19,6 @@ class Planner(Protocol):
     kind: ClassVar[Kind]
     moves_replicas: ClassVar[bool]
 
-    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
         """Return the plan, a function of these alone. Raises what the decision is refused for."""
         ...

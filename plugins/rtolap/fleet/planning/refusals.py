@@ -9,7 +9,7 @@ import numpy as np
 from rtolap.base.errors import ImpossiblePlan, IncompleteSnapshot, NotFound, NotYet, RtolapError
 from rtolap.fleet.planning.placement import Placement
 from rtolap.fleet.planning.plan import LeftOut
-from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int64s, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Int64s
 
 _NAMED_MAX = 3
 
@@ -23,9 +23,11 @@ def refuse_unmovable(placement: Placement, partitions: Int64s, goal: str) -> Non
 def unmovable(
     placement: Placement, partitions: Int64s, goal: str
 ) -> list[tuple[Int64s, NotYet | IncompleteSnapshot | ImpossiblePlan]]:
-    """Return those of the partitions of which no copy can be planned, by the reason: NotYet where one is
-    being moved already, ImpossiblePlan where nobody leads it, so that nothing can be copied, and
-    IncompleteSnapshot where its size is not known."""
+    """Return partitions that cannot be copied, by the reason.
+
+    The reason is NotYet for a running move, ImpossiblePlan for a missing leader, and IncompleteSnapshot for
+    an unknown size.
+    """
     found: list[tuple[Int64s, NotYet | IncompleteSnapshot | ImpossiblePlan]] = []
     fixed = partitions[placement.fixed[partitions]]
     if fixed.size:
@@ -67,7 +69,7 @@ def unmovable(
 
 
 def partitions_left_out(
-    snapshot: Snapshot, reasons: Sequence[tuple[Int64s, RtolapError]]
+    snapshot: FleetSnapshot, reasons: Sequence[tuple[Int64s, RtolapError]]
 ) -> tuple[LeftOut, ...]:
     """Return the partitions by name, each once, with its first reason."""
     named: dict[str, str] = {}
@@ -87,7 +89,7 @@ def left_out_text(left_out: Sequence[LeftOut]) -> list[str]:
     return [f"Left out, because it cannot be done: {named}{more}. The first: {left_out[0].reason}."]
 
 
-def partition_names(snapshot: Snapshot, partitions: Int64s) -> str:
+def partition_names(snapshot: FleetSnapshot, partitions: Int64s) -> str:
     named = [
         f"{snapshot.topics.names[snapshot.partitions.topics[row]]}-{snapshot.partitions.numbers[row]}"
         for row in np.unique(partitions)[:_NAMED_MAX]
@@ -96,7 +98,7 @@ def partition_names(snapshot: Snapshot, partitions: Int64s) -> str:
     return ", ".join(named) + (f" and {rest} more" if rest else "")
 
 
-def broker_rows(snapshot: Snapshot, ids: list[int]) -> Flags:
+def broker_rows(snapshot: FleetSnapshot, ids: list[int]) -> Flags:
     """Tell by broker whether it is one of these. Raises NotFound for one that the snapshot does not know."""
     unknown = sorted(set(ids) - set(snapshot.brokers.ids.tolist()))
     if unknown or not ids:

@@ -28,10 +28,10 @@ from rtolap.fleet.planning.refusals import (
     refuse_unmovable,
     unmovable,
 )
-from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int64s, ReplicaState, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Int64s, ReplicaState
 
 
-def plan_racks(snapshot: Snapshot, *, limits: Limits = Limits()) -> Plan:
+def plan_racks(snapshot: FleetSnapshot, *, limits: Limits = Limits()) -> Plan:
     """Raises ImpossiblePlan, and what `refusals` and `idlest` say."""
     refuse_missing(snapshot, Kind.RACK)
     if not any(rack is not None for rack in snapshot.brokers.racks):
@@ -94,7 +94,7 @@ def _repeated(racks: Int64s) -> Flags:
     return found.ravel()
 
 
-def plan_placement(snapshot: Snapshot, *, limits: Limits) -> Plan:
+def plan_placement(snapshot: FleetSnapshot, *, limits: Limits) -> Plan:
     """limits: without the brokers that it allows nothing is misplaced. Raises what `refusals` and `idlest`
     say."""
     refuse_missing(snapshot, Kind.PLACEMENT)
@@ -131,7 +131,7 @@ class RackPlanner:
     kind: ClassVar = Kind.RACK
     moves_replicas: ClassVar = True
 
-    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
         return plan_racks(snapshot, limits=limits)
 
 
@@ -142,5 +142,5 @@ class PlacementPlanner:
     kind: ClassVar = Kind.PLACEMENT
     moves_replicas: ClassVar = True
 
-    def plan(self, snapshot: Snapshot, limits: Limits) -> Plan:
+    def plan(self, snapshot: FleetSnapshot, limits: Limits) -> Plan:
         return plan_placement(snapshot, limits=limits)

@@ -34,12 +34,12 @@ from rtolap.fleet.planning.placement import (
 from rtolap.fleet.planning.plan import Assignment, Plan
 from rtolap.fleet.planning.planned_state import state_with
 from rtolap.fleet.snapshot.file import digest_of
-from rtolap.fleet.snapshot.model import UNKNOWN, Flags, Int32s, Int64s, Snapshot
+from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Int32s, Int64s
 
 NAMED_MAX = 3
 
 
-def check_applies(plan: Plan, snapshot: Snapshot, *, allowed: AllowedBrokers | None = None) -> None:
+def check_applies(plan: Plan, snapshot: FleetSnapshot, *, allowed: AllowedBrokers | None = None) -> None:
     """allowed: where topics may stand, by default anywhere. Raises OtherCluster, PlanOutdated where a planned
     partition or a directory is no longer what it was, and PlanRefused where the plan would break a rule."""
     if plan.cluster_id != snapshot.cluster_id:
@@ -56,7 +56,7 @@ def check_applies(plan: Plan, snapshot: Snapshot, *, allowed: AllowedBrokers | N
         )
 
 
-def _rows(plan: Plan, snapshot: Snapshot) -> Int64s:
+def _rows(plan: Plan, snapshot: FleetSnapshot) -> Int64s:
     """Return the planned partitions in the snapshot. Raises PlanOutdated where one is gone."""
     topics = {name: row for row, name in enumerate(snapshot.topics.names)}
     owners = np.array([topics.get(name, UNKNOWN) for name in plan.topics], np.int64)
@@ -70,7 +70,7 @@ def _rows(plan: Plan, snapshot: Snapshot) -> Int64s:
     return rows
 
 
-def _refuse_changed(plan: Plan, snapshot: Snapshot, rows: Int64s) -> None:
+def _refuse_changed(plan: Plan, snapshot: FleetSnapshot, rows: Int64s) -> None:
     first = snapshot.partitions.first_replicas
     for row in np.sort(np.unique(rows, return_index=True)[1]).tolist():
         partition = rows[row]
@@ -94,7 +94,7 @@ def _name(plan: Plan, row: int) -> str:
 
 
 def broken_rules(
-    plan: Plan, snapshot: Snapshot, rows: Int64s, allowed: AllowedBrokers | None = None
+    plan: Plan, snapshot: FleetSnapshot, rows: Int64s, allowed: AllowedBrokers | None = None
 ) -> tuple[str, ...]:
     """rows: the plan's partitions in the snapshot. allowed: where topics may stand, by default anywhere. What
     the plan would break, in words; nothing if it may be carried out."""
@@ -113,7 +113,7 @@ def broken_rules(
 
 def _broken_in_stage(
     plan: Plan,
-    state: Snapshot,
+    state: FleetSnapshot,
     chosen: Int64s,
     rows: Int64s,
     allowed: AllowedBrokers | None,
@@ -124,7 +124,7 @@ def _broken_in_stage(
     placement = Placement(state, disk_limit=plan.disk_limit)
     before, before_dirs = _matrix(plan.before, chosen, state)
     after, after_dirs = _matrix(plan.after, chosen, state)
-    held = after != UNKNOWN
+    present = after != UNKNOWN
     checks: list[tuple[str, Flags]] = [
         ("has no replica, or fewer than before", _fewer(before, after)),
         ("has two replicas on one broker", _doubled(after)),
@@ -132,7 +132,7 @@ def _broken_in_stage(
     if not first:
         checks.append(("is not where earlier stages leave it", _elsewhere(placement, rows, before)))
     targets = _targets(plan, state, after_dirs)
-    comes = held & ~_stays(before, before_dirs, after, targets)
+    comes = present & ~_stays(before, before_dirs, after, targets)
     unknown = comes & ((targets == UNKNOWN) | (after < 0) | ~np.append(placement.takes, False)[targets])
     checks.append(("gets a replica on a directory that takes none", unknown.any(axis=1)))
     others = comes & (targets != UNKNOWN) & (np.append(state.log_dirs.brokers, UNKNOWN)[targets] != after)
@@ -163,7 +163,7 @@ def _elsewhere(placement: Placement, rows: Int64s, before: Int32s) -> Flags:
     return found
 
 
-def _matrix(assignment: Assignment, chosen: Int64s, snapshot: Snapshot) -> tuple[Int32s, Int32s]:
+def _matrix(assignment: Assignment, chosen: Int64s, snapshot: FleetSnapshot) -> tuple[Int32s, Int32s]:
     """Return, of these of the plan's rows, rows of brokers and of the plan's directories; -2 for a broker
     that the snapshot does not know."""
     counts = np.diff(assignment.first)[chosen]
@@ -182,7 +182,7 @@ def _matrix(assignment: Assignment, chosen: Int64s, snapshot: Snapshot) -> tuple
     return brokers, log_dirs
 
 
-def _targets(plan: Plan, snapshot: Snapshot, dirs: Int32s) -> Int32s:
+def _targets(plan: Plan, snapshot: FleetSnapshot, dirs: Int32s) -> Int32s:
     """Return the snapshot's rows of the plan's directories."""
     ids, own = snapshot.brokers.ids, snapshot.log_dirs
     rows = {

@@ -16,12 +16,28 @@ CELLS_MAX = 20_000  # pairs of replica and disk
 
 @dataclass(frozen=True, eq=False)
 class SmallFleet:
-    """Columns as lists. By replica: `home`, a place; own_bytes, copy_bytes: what it holds, and a copy of it;
-    `partitions`, whether it is `preferred`, and the `places` that no rule forbids whatever else moves. By
-    place: bytes used now, what it may hold below the limit, the band, its broker. By partition:
-    `others`, brokers of replicas that are not searched, and how many of it a rack may hold at most
-    (`in_rack_max`), and in how many it stands at least (`racks_min`). racks: by broker, as are
-    `leading` by preference, and of that what is not searched (`led_elsewhere`)."""
+    """The replicas that a search may move, and the disks between which it moves them. Columns are lists.
+
+    Attributes:
+        home: Present place, by replica.
+        own_bytes: Size, by replica.
+        copy_bytes: Size of a new copy, by replica.
+        partitions: Partition, by replica.
+        preferred: The replica is the preferred leader.
+        places: Places that no rule forbids whatever else moves, by replica.
+        used_bytes: Bytes used now, by place.
+        limit_bytes: Bytes that the place may hold.
+        low_bytes: Lower end of the band, by place.
+        high_bytes: Upper end of the band, by place.
+        brokers: Broker, by place.
+        racks: Rack, by broker.
+        others: Brokers of replicas that are not searched, by partition.
+        in_rack_max: Replicas that a rack may hold, by partition.
+        racks_min: Racks that the partition stands in at least.
+        leading: Partitions that a broker leads by preference.
+        led_elsewhere: Those of them that are not searched.
+        leading_max: Partitions that a broker may lead by preference.
+    """
 
     home: Sequence[int]
     own_bytes: Sequence[float]
@@ -43,13 +59,15 @@ class SmallFleet:
     leading_max: int
 
 
-def small_fleet(placement: Placement, held: Int64s, dirs: Int64s, band: Band, leading_max: int) -> SmallFleet:
-    """held: the replicas that are searched, all where they were before. Places are indexes of `dirs`."""
-    partitions = held // placement.slots
+def small_fleet(
+    placement: Placement, searched_replicas: Int64s, dirs: Int64s, band: Band, leading_max: int
+) -> SmallFleet:
+    """Return the small fleet of these replicas, none of which has moved yet. Places are indexes of `dirs`."""
+    partitions = searched_replicas // placement.slots
     brokers = placement.snapshot.log_dirs.brokers[dirs]
-    home = np.searchsorted(dirs, placement.log_dirs_before.ravel()[held])
+    home = np.searchsorted(dirs, placement.log_dirs_before.ravel()[searched_replicas])
     copies = placement.partition_bytes[partitions]
-    own = placement.replica_bytes.ravel()[held]
+    own = placement.replica_bytes.ravel()[searched_replicas]
     used = placement.after_bytes()[dirs]
     limit = (placement.disk_limit * placement.total_bytes[dirs]).astype(np.int64)
     # the least that each disk may come to hold: what is searched may all leave it
@@ -63,7 +81,7 @@ def small_fleet(placement: Placement, held: Int64s, dirs: Int64s, band: Band, le
     stood = placement.brokers_before[distinct]
     racks = np.where(stood < 0, NO_RACK, placement.racks[stood])
     searched = np.zeros(placement.brokers_before.size, np.bool_)
-    searched[held] = True
+    searched[searched_replicas] = True
     others = np.where(searched.reshape(placement.brokers_before.shape)[distinct], -1, stood)
     names = distinct.tolist()
     return SmallFleet(
@@ -71,7 +89,7 @@ def small_fleet(placement: Placement, held: Int64s, dirs: Int64s, band: Band, le
         own_bytes=own.tolist(),
         copy_bytes=copies.tolist(),
         partitions=partitions.tolist(),
-        preferred=(held % placement.slots == 0).tolist(),
+        preferred=(searched_replicas % placement.slots == 0).tolist(),
         places=[np.flatnonzero(row).tolist() for row in may],
         used_bytes=used.tolist(),
         limit_bytes=limit.tolist(),
@@ -86,7 +104,8 @@ def small_fleet(placement: Placement, held: Int64s, dirs: Int64s, band: Band, le
         led_elsewhere=(
             placement.leading
             - np.bincount(
-                brokers[home[held % placement.slots == 0]], minlength=len(placement.snapshot.brokers)
+                brokers[home[searched_replicas % placement.slots == 0]],
+                minlength=len(placement.snapshot.brokers),
             )
         ).tolist(),
         leading_max=leading_max,

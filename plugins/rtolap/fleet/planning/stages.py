@@ -24,8 +24,15 @@ STOPS_MAX = 16
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """rows: partitions in ascending order. The matrices are their replicas by preference, rows of the
-    snapshot, before the stage and after it."""
+    """A stage of a plan.
+
+    Attributes:
+        rows: Partitions in ascending order.
+        brokers_before: Rows of brokers by preference, before the stage.
+        log_dirs_before: Rows of log directories by preference, before the stage.
+        brokers: The same after the stage.
+        log_dirs: The same after the stage.
+    """
 
     rows: Int64s
     brokers_before: Int32s
@@ -57,8 +64,13 @@ def in_stages(placement: Placement) -> tuple[Stage, ...]:
 
 @dataclass
 class _Change:
-    """A partition that changes. at, to: by slot, the directories where its replicas are now and are to be.
-    size_bytes: of one copy."""
+    """A partition that changes.
+
+    Attributes:
+        at: Present directories of its replicas, by slot.
+        to: Planned directories, by slot.
+        size_bytes: Size of one copy.
+    """
 
     partition: int
     at: dict[int, int]
@@ -188,18 +200,18 @@ class _Ordering:
 
     def _may_stand(self, partition: int, slot: int, broker: int) -> bool:
         placement = self._placement
-        held = self._brokers[partition]
-        if broker == held[slot]:
+        holders = self._brokers[partition]
+        if broker == holders[slot]:
             return True
-        if broker in held or not placement.allowed.by_rule[placement.rules[partition], broker]:
+        if broker in holders or not placement.allowed.by_rule[placement.rules[partition], broker]:
             return False
-        racks = placement.racks[held]
+        racks = placement.racks[holders]
         own, there = int(racks[slot]), int(placement.racks[broker])
         others = np.delete(racks, slot)
         others = others[others != NO_RACK]
         return own == there or int((others == there).sum()) < max(int((others == own).sum()) + 1, 1)
 
-    def _held_bytes(self, partition: int, slot: int) -> int:
+    def _slot_bytes(self, partition: int, slot: int) -> int:
         placement = self._placement
         if self._log_dirs[partition, slot] == placement.log_dirs_before[partition, slot]:
             return int(placement.replica_bytes[partition, slot])
@@ -214,7 +226,7 @@ class _Ordering:
             for slot, log_dir in moves.items():
                 old = int(self._log_dirs[partition, slot])
                 if old != UNKNOWN:
-                    self._room[old] += self._held_bytes(partition, slot)
+                    self._room[old] += self._slot_bytes(partition, slot)
                 self._room[log_dir] -= size
                 self._brokers[partition, slot] = dir_brokers[log_dir]
                 self._log_dirs[partition, slot] = log_dir

@@ -25,14 +25,16 @@ class Transfers:
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
         flat = placement.log_dirs_before.ravel()
-        held = placement.positions[flat[placement.positions] >= 0]
-        held = held[placement.worth_moving(held)]
-        self._held = held[np.argsort(flat[held], kind="stable")]
-        self._first = np.searchsorted(flat[self._held], np.arange(len(placement.total_bytes) + 1))
+        replicas = placement.positions[flat[placement.positions] >= 0]
+        replicas = replicas[placement.worth_moving(replicas)]
+        self._replicas = replicas[np.argsort(flat[replicas], kind="stable")]
+        self._first = np.searchsorted(flat[self._replicas], np.arange(len(placement.total_bytes) + 1))
         self.leading_max = int(placement.leading.max(initial=0))
 
     def run(self, sources: Int64s, down_bytes: Int64s, targets: Int64s, up_bytes: Int64s) -> None:
-        """Bring sources down and targets up to so many bytes, as far as rules and whole replicas allow."""
+        """Move bytes from sources to targets down and up to the given numbers, as far as rules and whole
+        replicas allow.
+        """
         after = self.placement.after_bytes()
         total = np.maximum(self.placement.total_bytes, 1)
         order = np.lexsort((sources, -(after[sources] / total[sources])))
@@ -51,7 +53,7 @@ class Transfers:
 
     def unmoved(self, log_dir: int) -> Int64s:
         """Return the movable replicas that were there before the plan, the largest first."""
-        here: Int64s = self._held[self._first[log_dir] : self._first[log_dir + 1]]
+        here: Int64s = self._replicas[self._first[log_dir] : self._first[log_dir + 1]]
         here = here[self.placement.log_dirs.ravel()[here] == log_dir]
         sizes = self.placement.partition_bytes[here // self.placement.slots]
         return here[np.argsort(-sizes, kind="stable")]
@@ -104,10 +106,10 @@ class Leaving:
         broker = int(self._placement.snapshot.log_dirs.brokers[log_dir])
         rack = self._placement.racks[broker]
         same_broker = self._own == broker
-        held = ((self._brokers == broker) | (self._before == broker)).any(axis=1)
+        replicas = ((self._brokers == broker) | (self._before == broker)).any(axis=1)
         counts = (self._racks == rack).sum(axis=1)
         fewer = (self._own_racks == rack) | (counts < self._own_counts)
-        comes = ~held & fewer
+        comes = ~replicas & fewer
         by_rule = self._placement.allowed.by_rule[:, broker]
         if not by_rule.all():
             comes &= by_rule[self._rules]

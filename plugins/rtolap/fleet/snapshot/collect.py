@@ -21,13 +21,13 @@ from rtolap.fleet.snapshot.model import (
     UNKNOWN,
     Brokers,
     BrokerState,
+    FleetSnapshot,
     LogDirs,
     MissingFact,
     Partitions,
     Quota,
     Replicas,
     ReplicaState,
-    Snapshot,
     Topics,
 )
 from rtolap.fleet.snapshot.rates import FORBIDDEN_WITHOUT_RATES, RateReader, read_rates
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 def collect_snapshot(
     administration: FleetAdministration, clock: Clock, rates: RateReader | None = None
-) -> Snapshot:
+) -> FleetSnapshot:
     """Raises what `interface` says where brokers do not tell who and what there is."""
     return _Collection(administration, rates).snapshot(clock.now_ms())
 
@@ -64,12 +64,12 @@ class _Collection:
         self._rates = rates
         self._missing: list[MissingFact] = []
 
-    def snapshot(self, taken_at_ms: int) -> Snapshot:
+    def snapshot(self, taken_at_ms: int) -> FleetSnapshot:
         cluster = self._administration.describe_cluster()
         described = self._administration.describe_topics()
         topics = [described[name] for name in sorted(described)]
         # right after the topics: what is asked for in between lets reassignments end
-        running: dict[Partition, RunningReassignment] = self._told(
+        running: dict[Partition, RunningReassignment] = self._read_fact(
             "running reassignments", _ALL, self._administration.running_reassignments, {}
         )
         brokers = _brokers(cluster, topics)
@@ -77,14 +77,16 @@ class _Collection:
         log_dirs, rows = _log_dirs(brokers, dirs)
         partitions = _partitions(brokers, topics)
         replicas = _replicas(brokers, topics, rows, dirs, running, partitions)
-        self._note_sizes(brokers, replicas, {told.broker_id for told in dirs if told.missing is not None})
+        self._note_sizes(
+            brokers, replicas, {reported.broker_id for reported in dirs if reported.missing is not None}
+        )
         topic_table = self._topics(topics)
         rates = read_rates(self._rates, brokers, topic_table, partitions, replicas)
         self._missing += rates.missing
         partitions = replace(
             partitions, bytes_in_per_s=rates.bytes_in_per_s, bytes_out_per_s=rates.bytes_out_per_s
         )
-        snapshot = Snapshot(
+        snapshot = FleetSnapshot(
             cluster.cluster_id,
             taken_at_ms,
             cluster.controller,
@@ -99,7 +101,7 @@ class _Collection:
         snapshot.check()
         return snapshot
 
-    def _told(self, fact: str, forbids: tuple[str, ...], ask: Callable[[], T], otherwise: T) -> T:
+    def _read_fact(self, fact: str, forbids: tuple[str, ...], ask: Callable[[], T], otherwise: T) -> T:
         try:
             return ask()
         except RtolapError as error:
@@ -108,17 +110,17 @@ class _Collection:
 
     def _log_dirs(self, cluster: ClusterDescription) -> list[BrokerLogDirs]:
         alive = [broker.broker_id for broker in cluster.brokers if not broker.fenced]
-        told = self._administration.describe_log_dirs(alive)
-        for broker_id, of_broker in sorted(told.items()):
+        reported = self._administration.describe_log_dirs(alive)
+        for broker_id, of_broker in sorted(reported.items()):
             if of_broker.missing is not None:
                 self._missing.append(
                     MissingFact(f"log directories of broker {broker_id}", str(of_broker.missing), _BY_SIZE)
                 )
-        return [told[broker_id] for broker_id in sorted(told)]
+        return [reported[broker_id] for broker_id in sorted(reported)]
 
     def _topics(self, topics: list[TopicDescription]) -> Topics:
         resources = [ConfigResource(ConfigKind.TOPIC, topic.name) for topic in topics]
-        values: dict[ConfigResource, dict[str, str]] = self._told(
+        values: dict[ConfigResource, dict[str, str]] = self._read_fact(
             f"{MIN_IN_SYNC} of topics",
             (),
             lambda: self._administration.configs(resources, [MIN_IN_SYNC], inherited=True),
@@ -132,7 +134,7 @@ class _Collection:
         )
 
     def _quotas(self) -> tuple[Quota, ...]:
-        quotas: tuple[ClientQuota, ...] = self._told(
+        quotas: tuple[ClientQuota, ...] = self._read_fact(
             "client quotas", (), self._administration.client_quotas, ()
         )
         return tuple(
@@ -176,11 +178,13 @@ def _brokers(cluster: ClusterDescription, topics: Iterable[TopicDescription]) ->
     )
 
 
-def _log_dirs(brokers: Brokers, told: Iterable[BrokerLogDirs]) -> tuple[LogDirs, dict[tuple[int, str], int]]:
+def _log_dirs(
+    brokers: Brokers, reported: Iterable[BrokerLogDirs]
+) -> tuple[LogDirs, dict[tuple[int, str], int]]:
     """Return the log directories, and the row of each by broker id and path."""
     found = [
         (of_broker.broker_id, log_dir)
-        for of_broker in told
+        for of_broker in reported
         for log_dir in sorted(of_broker.log_dirs, key=lambda log_dir: log_dir.path)
     ]
     row_of = {int(broker_id): row for row, broker_id in enumerate(brokers.ids)}
@@ -221,7 +225,7 @@ def _replicas(
     brokers: Brokers,
     topics: list[TopicDescription],
     rows: Mapping[tuple[int, str], int],
-    told: Iterable[BrokerLogDirs],
+    reported: Iterable[BrokerLogDirs],
     running: Mapping[Partition, RunningReassignment],
     partitions: Partitions,
 ) -> Replicas:
@@ -243,7 +247,7 @@ def _replicas(
                 if now is not None:
                     states[row] = _state(now, broker_id)
                 row += 1
-    for of_broker in told:
+    for of_broker in reported:
         for log_dir in of_broker.log_dirs:
             log_dir_row = rows.get((of_broker.broker_id, log_dir.path))
             for (topic_name, number), size_bytes, lag, future in log_dir.replicas:

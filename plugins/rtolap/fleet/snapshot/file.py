@@ -28,12 +28,12 @@ import pyarrow as pa
 from rtolap.fleet.file_format import FileFormat
 from rtolap.fleet.snapshot.model import (
     Brokers,
+    FleetSnapshot,
     LogDirs,
     MissingFact,
     Partitions,
     Quota,
     Replicas,
-    Snapshot,
     Topics,
 )
 
@@ -100,17 +100,17 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
     digest: str
 
 
-def save(snapshot: Snapshot, path: Path) -> None:
+def save(snapshot: FleetSnapshot, path: Path) -> None:
     """Raises Corrupted where the snapshot contradicts itself, RtolapError where no file can be written."""
     FORMAT.write(path, to_bytes(snapshot))
 
 
-def load(path: Path) -> Snapshot:
+def load(path: Path) -> FleetSnapshot:
     """Raises NotFound, Corrupted for a file that is none or is damaged, SchemaTooNew for a later version."""
     return from_bytes(FORMAT.read(path), str(path))
 
 
-def digest_of(snapshot: Snapshot) -> str:
+def digest_of(snapshot: FleetSnapshot) -> str:
     """Return the SHA-256, in hexadecimal, of all that the snapshot says, whatever made it."""
     found = hashlib.sha256()
     values = (snapshot.cluster_id, snapshot.taken_at_ms, snapshot.controller)
@@ -127,7 +127,7 @@ def digest_of(snapshot: Snapshot) -> str:
     return found.hexdigest()
 
 
-def to_bytes(snapshot: Snapshot) -> bytes:
+def to_bytes(snapshot: FleetSnapshot) -> bytes:
     """Raises Corrupted where the snapshot contradicts itself."""
     snapshot.check()
     header = _Header(
@@ -158,7 +158,7 @@ def to_bytes(snapshot: Snapshot) -> bytes:
     return whole.getvalue()
 
 
-def from_bytes(data: bytes, name: str) -> Snapshot:
+def from_bytes(data: bytes, name: str) -> FleetSnapshot:
     """name: of the file, for messages. Raises as `load`."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -173,7 +173,7 @@ def from_bytes(data: bytes, name: str) -> Snapshot:
     if (counts < 0).any():
         FORMAT.damaged(name, "partitions with fewer than no replicas")
     tables["partitions"]["first_replicas"] = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    snapshot = Snapshot(
+    snapshot = FleetSnapshot(
         header.cluster_id,
         header.taken_at_ms,
         header.controller,
@@ -187,7 +187,7 @@ def from_bytes(data: bytes, name: str) -> Snapshot:
     return snapshot
 
 
-def _stored(snapshot: Snapshot, table: str, column: str) -> Any:
+def _stored(snapshot: FleetSnapshot, table: str, column: str) -> Any:
     """Return the column as it stands in the file."""
     if column == _COUNTS:
         return np.diff(snapshot.partitions.first_replicas)

@@ -35,8 +35,12 @@ _NAMED_MAX = 3
 
 
 class BrokerState(IntEnum):
-    """ABSENT: replicas name the broker, and the cluster does not know it. FENCED: it is registered and serves
-    nobody."""
+    """The state of a broker.
+
+    Attributes:
+        ABSENT: Replicas name the broker, but the cluster does not know it.
+        FENCED: The broker is registered, but serves no clients.
+    """
 
     ALIVE = 0
     FENCED = 1
@@ -53,7 +57,12 @@ class ReplicaState(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Brokers:
-    """racks: None where a broker has none. states: of `BrokerState`."""
+    """Brokers by id.
+
+    Attributes:
+        racks: None for a broker without a rack.
+        states: Values of `BrokerState`.
+    """
 
     ids: Int32s
     hosts: tuple[str, ...]
@@ -67,8 +76,15 @@ class Brokers:
 
 @dataclass(frozen=True, eq=False)
 class LogDirs:
-    """brokers: rows. total_bytes, usable_bytes: of the disk below, `UNKNOWN` where the broker does not say.
-    offline: the broker has given the directory up. cordoned: it takes no new replicas."""
+    """Log directories by broker and path.
+
+    Attributes:
+        brokers: Rows of brokers.
+        total_bytes: Size of the disk. `UNKNOWN` where the broker does not report it.
+        usable_bytes: Free bytes of the disk. `UNKNOWN` where the broker does not report them.
+        offline: The broker has given the directory up.
+        cordoned: The directory takes no new replicas.
+    """
 
     brokers: Int32s
     paths: tuple[str, ...]
@@ -83,7 +99,12 @@ class LogDirs:
 
 @dataclass(frozen=True, eq=False)
 class Topics:
-    """min_in_sync: `min.insync.replicas`, or `UNKNOWN`. internal: Kafka's own."""
+    """Topics by name.
+
+    Attributes:
+        min_in_sync: `min.insync.replicas`, or `UNKNOWN`.
+        internal: The topic is Kafka's own.
+    """
 
     names: tuple[str, ...]
     min_in_sync: Int32s
@@ -95,9 +116,16 @@ class Topics:
 
 @dataclass(frozen=True, eq=False)
 class Partitions:
-    """topics: rows. leaders: rows of brokers, `UNKNOWN` where nobody leads. first_replicas: of length
-    partitions + 1; the replicas of partition p are the rows first_replicas[p] up to first_replicas[p + 1].
-    bytes_in_per_s, bytes_out_per_s: what producers send and consumers read, NaN where not known."""
+    """Partitions by topic and number.
+
+    Attributes:
+        topics: Rows of topics.
+        leaders: Rows of brokers. `UNKNOWN` for a partition without a leader.
+        first_replicas: Has one entry more than there are partitions. The replicas of partition p are the rows
+            first_replicas[p] up to first_replicas[p + 1].
+        bytes_in_per_s: Bytes that producers send. NaN where not known.
+        bytes_out_per_s: Bytes that consumers read. NaN where not known.
+    """
 
     topics: Int32s
     numbers: Int32s
@@ -112,9 +140,18 @@ class Partitions:
 
 @dataclass(frozen=True, eq=False)
 class Replicas:
-    """partitions, brokers, log_dirs: rows; log_dirs and size_bytes `UNKNOWN` where no broker told them.
-    states: of `ReplicaState`. future_log_dirs: where a move between disks of one broker goes, `UNKNOWN` where
-    there is none; future_bytes: what is there already. lag: records behind, by DescribeLogDirs."""
+    """Replicas by partition and preference.
+
+    Attributes:
+        partitions: Rows of partitions.
+        brokers: Rows of brokers.
+        log_dirs: Rows of log directories. `UNKNOWN` where no broker reported them.
+        size_bytes: `UNKNOWN` where no broker reported it.
+        lag: Records behind the leader, by DescribeLogDirs.
+        states: Values of `ReplicaState`.
+        future_log_dirs: Directory to which the broker moves the replica. `UNKNOWN` for no such move.
+        future_bytes: Bytes that are there already.
+    """
 
     partitions: Int32s
     brokers: Int32s
@@ -132,7 +169,11 @@ class Replicas:
 
 @dataclass(frozen=True)
 class Quota:
-    """A client quota. entity: types and names, sorted by type; a name None is the default of its type."""
+    """A client quota.
+
+    Attributes:
+        entity: Types and names, sorted by type. The name None is the default of its type.
+    """
 
     entity: tuple[tuple[str, str | None], ...]
     key: str
@@ -149,8 +190,13 @@ class MissingFact:
 
 
 @dataclass(frozen=True, eq=False)
-class Snapshot:
-    """cluster_id: Kafka's. controller: broker id, or `UNKNOWN`."""
+class FleetSnapshot:
+    """A fleet at one moment.
+
+    Attributes:
+        cluster_id: Kafka's id of the cluster.
+        controller: Id of the controlling broker, or `UNKNOWN`.
+    """
 
     cluster_id: str
     taken_at_ms: int
@@ -220,8 +266,8 @@ class Snapshot:
             _check_least(f"replicas.{name}", getattr(replicas, name), UNKNOWN)
         _check_known("replicas.states", replicas.states, ReplicaState)
         for quota in self.quotas:
-            held = math.isfinite(quota.value) and quota.value >= 0
-            _check(held, f"quota {quota.key} of {quota.entity} is {quota.value}")
+            valid = math.isfinite(quota.value) and quota.value >= 0
+            _check(valid, f"quota {quota.key} of {quota.entity} is {quota.value}")
 
     def _check_disks(self) -> None:
         dirs, replicas = self.log_dirs, self.replicas

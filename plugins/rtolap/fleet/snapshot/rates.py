@@ -42,8 +42,14 @@ _NO_SOURCE = (
 
 @dataclass(frozen=True, eq=False)
 class TopicRates:
-    """A row for each broker and topic of which it tells. brokers: ids; topics: names. answered: ids of
-    brokers that told, whatever they told. missing: by id, why a broker that was asked for did not."""
+    """A row for each broker and each topic that it reports.
+
+    Attributes:
+        brokers: Ids of brokers.
+        topics: Names of topics.
+        answered: Ids of brokers that answered, whatever their answer.
+        missing: Why a requested broker did not answer, by id.
+    """
 
     brokers: Int32s
     topics: tuple[str, ...]
@@ -59,7 +65,7 @@ RateReader = Callable[[Collection[int]], TopicRates]
 
 @dataclass(frozen=True, eq=False)
 class PartitionRates:
-    """bytes_in_per_s, bytes_out_per_s: as columns of `Partitions`."""
+    """Rates by partition, as the columns of `Partitions`."""
 
     bytes_in_per_s: Floats
     bytes_out_per_s: Floats
@@ -78,33 +84,33 @@ def read_rates(
         return PartitionRates(unknown, unknown.copy(), (missing,))
     led = np.bincount(partitions.leaders[partitions.leaders != UNKNOWN], minlength=len(brokers))
     leading = np.flatnonzero(led)
-    told = reader(brokers.ids[leading].tolist())
-    into, out = divided(told, brokers, topics, partitions, replicas)
+    reported = reader(brokers.ids[leading].tolist())
+    into, out = divided(reported, brokers, topics, partitions, replicas)
     facts = []
     for row in leading.tolist():
         broker = int(brokers.ids[row])
-        if broker not in told.answered:
+        if broker not in reported.answered:
             fact = f"rates of the {led[row]} partitions that broker {broker} leads"
-            reason = told.missing.get(broker, "it was not asked")
+            reason = reported.missing.get(broker, "it was not asked")
             facts.append(MissingFact(fact, reason, FORBIDDEN_WITHOUT_RATES))
     return PartitionRates(into, out, tuple(facts))
 
 
 def divided(
-    told: TopicRates, brokers: Brokers, topics: Topics, partitions: Partitions, replicas: Replicas
+    reported: TopicRates, brokers: Brokers, topics: Topics, partitions: Partitions, replicas: Replicas
 ) -> tuple[Floats, Floats]:
-    """Return bytes a second in and out of every partition; NaN where its leader does not tell, and without
-    one.
+    """Return bytes per second in and out of every partition. NaN without a leader, or where it reports
+    nothing.
     """
-    answered = np.isin(brokers.ids, np.array(sorted(told.answered), np.int32))
+    answered = np.isin(brokers.ids, np.array(sorted(reported.answered), np.int32))
     rows = np.flatnonzero(np.append(answered, False)[partitions.leaders])  # UNKNOWN is the last
     # one number for each broker and topic
     keys = partitions.leaders[rows].astype(np.int64) * len(topics) + partitions.topics[rows]
     keys, group = np.unique(keys, return_inverse=True)
     share = _shares(group, *_sizes_at_leaders(partitions, replicas, rows))
-    at = _rows_of(_told_keys(told, brokers, topics), keys)
+    at = _rows_of(_reported_keys(reported, brokers, topics), keys)
     columns = []
-    for values in (told.bytes_in_per_s, told.bytes_out_per_s):
+    for values in (reported.bytes_in_per_s, reported.bytes_out_per_s):
         column = np.full(len(partitions), np.nan)
         column[rows] = np.append(values, 0.0)[at][group] * share
         columns.append(column)
@@ -131,20 +137,18 @@ def _shares(group: Int64s, sizes: Int64s, known: Flags) -> Floats:
     return found
 
 
-def _told_keys(told: TopicRates, brokers: Brokers, topics: Topics) -> Int64s:
-    """Return the numbers of the rows that were told; UNKNOWN for a topic or broker that the snapshot has
-    not.
-    """
+def _reported_keys(reported: TopicRates, brokers: Brokers, topics: Topics) -> Int64s:
+    """Return the numbers of the reported rows. UNKNOWN for a topic or broker that is not in the snapshot."""
     topic_rows = {name: row for row, name in enumerate(topics.names)}
-    of_topic = np.array([topic_rows.get(name, UNKNOWN) for name in told.topics], np.int64)
-    of_broker = np.searchsorted(brokers.ids, told.brokers)
-    there = np.append(brokers.ids, UNKNOWN)[of_broker] == told.brokers
+    of_topic = np.array([topic_rows.get(name, UNKNOWN) for name in reported.topics], np.int64)
+    of_broker = np.searchsorted(brokers.ids, reported.brokers)
+    there = np.append(brokers.ids, UNKNOWN)[of_broker] == reported.brokers
     return np.where(there & (of_topic != UNKNOWN), of_broker * len(topics) + of_topic, UNKNOWN)
 
 
-def _rows_of(told: Int64s, wanted: Int64s) -> Int64s:
-    """Return rows of `told` that have these numbers, and its length where none has."""
-    order = np.argsort(told, kind="stable")
-    place = np.searchsorted(told[order], wanted)
-    found = np.append(told[order], UNKNOWN)[place] == wanted
-    return np.where(found, np.append(order, told.size)[place], told.size)
+def _rows_of(reported: Int64s, wanted: Int64s) -> Int64s:
+    """Return the rows of `reported` that have these numbers. Its length stands for a missing one."""
+    order = np.argsort(reported, kind="stable")
+    place = np.searchsorted(reported[order], wanted)
+    found = np.append(reported[order], UNKNOWN)[place] == wanted
+    return np.where(found, np.append(order, reported.size)[place], reported.size)

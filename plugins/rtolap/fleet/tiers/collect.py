@@ -1,8 +1,8 @@
-"""The tiers of a running cluster, by what its brokers say.
+"""Reads the tiers of a running cluster from its brokers.
 
-Who is in the cluster, its topics and their configs are needed; what else is not told is `missing`. The four
-offsets of a partition only ever grow, so they are asked for from the smallest to the largest: what happens
-between two questions cannot turn them round.
+The brokers, topics and their configurations are required. Other facts that are not reported are `missing`.
+The four offsets of a partition only grow, so they are read from the smallest to the largest: a change between
+two requests cannot reverse their order.
 """
 
 from __future__ import annotations
@@ -81,18 +81,18 @@ class _Collection:
         for broker in brokers:
             resource = ConfigResource(ConfigKind.BROKER, str(broker))
             try:
-                told = self._administration.configs([resource], [REMOTE_STORAGE_SYSTEM], inherited=True)
+                reported = self._administration.configs([resource], [REMOTE_STORAGE_SYSTEM], inherited=True)
             except RtolapError as error:
                 fact = f"{REMOTE_STORAGE_SYSTEM} of broker {broker}"
                 self._missing.append(MissingTier(fact, str(error)))
                 continue
-            found[broker] = told.get(resource, {}).get(REMOTE_STORAGE_SYSTEM) == _TRUE
+            found[broker] = reported.get(resource, {}).get(REMOTE_STORAGE_SYSTEM) == _TRUE
         return found
 
     def _topics(self, names: list[str]) -> TopicTiers:
         resources = [ConfigResource(ConfigKind.TOPIC, name) for name in names]
-        told = self._administration.configs(resources, _TOPIC_CONFIGS, inherited=True)
-        configs = [told.get(resource, {}) for resource in resources]
+        reported = self._administration.configs(resources, _TOPIC_CONFIGS, inherited=True)
+        configs = [reported.get(resource, {}) for resource in resources]
         return TopicTiers(
             tuple(names),
             np.array([config.get(REMOTE_STORAGE) == _TRUE for config in configs], np.bool_),
@@ -136,10 +136,10 @@ class _Collection:
         )
 
     def _offsets(self, at: list[Partition], leaders: Mapping[Partition, int], spec: OffsetSpec) -> Int64s:
-        told = self._administration.list_offsets(leaders, spec) if leaders else {}
-        refused = [(known, str(value)) for known, value in told.items() if isinstance(value, RtolapError)]
+        reported = self._administration.list_offsets(leaders, spec) if leaders else {}
+        refused = [(known, str(value)) for known, value in reported.items() if isinstance(value, RtolapError)]
         self._note(f"{spec.name.lower().replace('_', '-')} offsets", refused)
-        values = (told.get(known, UNKNOWN) for known in at)
+        values = (reported.get(known, UNKNOWN) for known in at)
         return np.array([value if isinstance(value, int) else UNKNOWN for value in values], np.int64)
 
     def _copied_up_to(
@@ -166,8 +166,8 @@ class _Collection:
         """Return bytes at the leader, and at all replicas that tell them."""
         local = dict.fromkeys(at, UNKNOWN)
         total = dict.fromkeys(at, 0)
-        told = self._administration.describe_log_dirs(hosts, at) if at else {}
-        for broker, of_broker in sorted(told.items()):
+        reported = self._administration.describe_log_dirs(hosts, at) if at else {}
+        for broker, of_broker in sorted(reported.items()):
             if of_broker.missing is not None:
                 fact = f"bytes on the disks of broker {broker}"
                 self._missing.append(MissingTier(fact, str(of_broker.missing)))

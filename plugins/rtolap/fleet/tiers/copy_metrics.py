@@ -1,7 +1,7 @@
-"""Readings of the copying by brokers' Jolokia agents: one bulk read a broker, all of them at once.
+"""Reads the progress of copying from brokers' Jolokia agents: one bulk read per broker, all of them at once.
 
-Kafka counts by topic, of the partitions that a broker leads; a Prometheus exporter by its usual rules has
-other names, so only agents are asked.
+Kafka counts by topic, over the partitions that a broker leads. A Prometheus exporter with its usual rules has
+other names, so only agents are queried.
 """
 
 from __future__ import annotations
@@ -75,7 +75,11 @@ def read_copies(view: TierView, sources: FleetSources, *, timeout_s: float = TIM
         if isinstance(answer, RtolapError):
             missing.append(MissingTier(f"bytes in remote storage at broker {broker}", str(answer)))
             continue
-        rows += [(topic_rows[told.topic], broker, told.values) for told in answer if told.topic in topic_rows]
+        rows += [
+            (topic_rows[reported.topic], broker, reported.values)
+            for reported in answer
+            if reported.topic in topic_rows
+        ]
     rows.sort()
     columns = [np.array([values[at] for _, _, values in rows], np.int64) for at in range(len(_METRICS))]
     copies = CopyReadings(

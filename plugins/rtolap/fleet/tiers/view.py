@@ -35,9 +35,14 @@ class Tier(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class TopicTiers:
-    """Topics by name, those that are not tiered too. tiered: `remote.storage.enable`. copied: closed segments
-    are copied, unless `remote.log.copy.disable`. local_retention_ms, local_retention_bytes: for how much a
-    disk keeps what was copied, or `UNLIMITED`."""
+    """Topics by name, including those that are not tiered.
+
+    Attributes:
+        tiered: `remote.storage.enable`.
+        copied: Closed segments are copied, which `remote.log.copy.disable` stops.
+        local_retention_ms: Time for which a disk retains copied segments, or `UNLIMITED`.
+        local_retention_bytes: Bytes of copied segments that a disk retains, or `UNLIMITED`.
+    """
 
     names: tuple[str, ...]
     tiered: Flags
@@ -52,11 +57,16 @@ class TopicTiers:
 
 @dataclass(frozen=True, eq=False)
 class PartitionTiers:
-    """Partitions of the tiered topics alone, by topic and number. topics: rows. leaders: broker ids.
+    """Partitions of tiered topics, by topic and number.
 
-    earliest, earliest_local, latest: offsets as Kafka tells them. copied_up_to: the first offset that is not
-    in remote storage; `UNKNOWN` too where a leader has not looked there yet. local_bytes: on the leader's
-    disk. replica_bytes: on the disks of all replicas.
+    Attributes:
+        topics: Rows of topics.
+        leaders: Ids of brokers.
+        earliest: Offset that Kafka reports; so are earliest_local and latest.
+        copied_up_to: First offset that is not in remote storage. `UNKNOWN` also where a leader has not
+            checked yet.
+        local_bytes: Bytes on the leader's disk.
+        replica_bytes: Bytes on the disks of all replicas.
     """
 
     topics: Int32s
@@ -88,11 +98,17 @@ class PartitionTiers:
 
 @dataclass(frozen=True, eq=False)
 class CopyReadings:
-    """The figures of brokers' agents about the partitions that each leads, by topic and broker. topics: rows.
+    """Figures of brokers' agents about the partitions that each leads, by topic and broker.
 
-    lag_segments, lag_bytes: closed, and not copied yet. remote_bytes: in remote storage. errors: failed
-    copies since the broker's start. Brokers count all of it when a round of copying has ended or failed: in
-    one that a quota holds up it stands as before.
+    Brokers update them when a round of copying has ended or failed. During a round that a quota delays, the
+    former figures stay.
+
+    Attributes:
+        topics: Rows of topics.
+        lag_segments: Closed segments that are not copied yet.
+        lag_bytes: Bytes of those segments.
+        remote_bytes: Bytes in remote storage.
+        errors: Failed copies since the broker's start.
     """
 
     topics: Int32s
@@ -112,7 +128,7 @@ NO_READINGS = CopyReadings(_NO_ROWS, _NO_ROWS, _NO_COUNTS, _NO_COUNTS, _NO_COUNT
 
 @dataclass(frozen=True)
 class MissingTier:
-    """A fact that was not told, and why."""
+    """A fact that was not reported, and why."""
 
     fact: str
     reason: str
@@ -120,7 +136,12 @@ class MissingTier:
 
 @dataclass(frozen=True, eq=False)
 class TierView:
-    """tiering, not_tiering: ids of brokers with `remote.log.storage.system.enable`, and without."""
+    """The tiers of a cluster.
+
+    Attributes:
+        tiering: Ids of brokers with `remote.log.storage.system.enable`.
+        not_tiering: Ids of brokers without it.
+    """
 
     cluster_id: str
     taken_at_ms: int
@@ -141,9 +162,9 @@ def uncopied_bytes(view: TierView) -> Int64s:
     """Return the approximate local-only bytes of each partition; `UNKNOWN` without offsets or bytes."""
     partitions = view.partitions
     local_only = partitions.offsets(Tier.LOCAL_ONLY)
-    held = local_only + partitions.offsets(Tier.LOCAL_AND_REMOTE)
+    all_offsets = local_only + partitions.offsets(Tier.LOCAL_AND_REMOTE)
     unknown = (local_only == UNKNOWN) | (partitions.local_bytes == UNKNOWN)
-    estimate = partitions.local_bytes * (local_only / np.maximum(held, 1))
+    estimate = partitions.local_bytes * (local_only / np.maximum(all_offsets, 1))
     return np.where(unknown, UNKNOWN, np.round(estimate).astype(np.int64))
 
 

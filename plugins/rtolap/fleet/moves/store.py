@@ -1,6 +1,6 @@
 """Plans, requests and the lease of one Kafka cluster in the metadata store.
 
-Everything that the mover writes requires, in the same commit, that it still has the lease.
+Every write of the mover requires, in the same commit, that the mover still has the lease.
 """
 
 from __future__ import annotations
@@ -28,22 +28,27 @@ REQUESTS_KEPT = 500
 
 
 class MoverRecord(msgspec.Struct, frozen=True):
-    """since_ms: when the trouble began or was over. looked_ms: when the mover last looked at the brokers, 0
-    if it has not; it is kept every few seconds."""
+    """The last report of a mover.
+
+    Attributes:
+        since_ms: Time at which the failure began, or at which it ended.
+        failure: Error of the last step. Empty where it succeeded.
+        looked_ms: Time of the last look at the brokers, stored every few seconds. 0 before the first one.
+    """
 
     identity: str
     since_ms: int
-    trouble: str = ""
+    failure: str = msgspec.field(default="", name="trouble")
     looked_ms: int = 0
 
 
-class KeptPlan(msgspec.Struct, frozen=True):
+class StoredPlan(msgspec.Struct, frozen=True):
     record: PlanRecord
     version: int
 
 
-class KeptFleet:
-    """`cluster_id`: Kafka's."""
+class FleetStore:
+    """The records of one Kafka cluster, named by Kafka's id of it."""
 
     def __init__(self, store: MetadataStore, cluster_id: str) -> None:
         self.store = store
@@ -51,21 +56,23 @@ class KeptFleet:
 
     # -- plans ------------------------------------------------------------------------------------------
 
-    def current(self) -> KeptPlan | None:
+    def current(self) -> StoredPlan | None:
         node = self.store.get(paths.fleet_current(self.cluster_id))
         return self.plan(node.data.decode()) if node is not None and node.data else None
 
-    def plan(self, plan_id: str) -> KeptPlan | None:
+    def plan(self, plan_id: str) -> StoredPlan | None:
         path = paths.fleet_plan(self.cluster_id, plan_id)
         node = self.store.get(path)
         if node is None or not node.data:
             return None
-        return KeptPlan(decode(node.data, PlanRecord, path), node.version)
+        return StoredPlan(decode(node.data, PlanRecord, path), node.version)
 
     def plans(self) -> tuple[PlanRecord, ...]:
         """Return the stored plans, the oldest first."""
         found = (self.plan(name) for name in self.store.children(paths.fleet_plans(self.cluster_id)))
-        return tuple(sorted((kept.record for kept in found if kept), key=lambda record: record.submitted_ms))
+        return tuple(
+            sorted((stored.record for stored in found if stored), key=lambda record: record.submitted_ms)
+        )
 
     def write_moves(self, plan_id: str, data: bytes) -> None:
         """Write the moves before the plan is submitted; nobody reads them earlier."""
@@ -75,7 +82,7 @@ class KeptFleet:
             self.store.commit([Create(f"{folder}/{number:04d}", packed[start : start + PIECE_BYTES])])
 
     def read_moves(self, plan_id: str, digest: str) -> tuple[PlannedMove, ...]:
-        """Raises NotFound, and Corrupted where they are not what was signed."""
+        """Return the moves. Raises NotFound, and Corrupted where they do not have the signed digest."""
         folder = paths.fleet_plan_moves(self.cluster_id, plan_id)
         pieces = [self.store.get(f"{folder}/{name}") for name in self.store.children(folder)]
         if not pieces:
@@ -101,7 +108,9 @@ class KeptFleet:
         return Put(paths.fleet_plan(self.cluster_id, record.plan_id), encode(record), version)
 
     def begin_plan(self, record: PlanRecord) -> list[Operation]:
-        """Return the operations that make a plan the current one. Its node exists, as its moves do."""
+        """Return the operations that make a plan the current one. The plan's node exists already, because its
+        moves do.
+        """
         path = paths.fleet_plan(self.cluster_id, record.plan_id)
         node = self.store.get(path)
         plan = Create(path, encode(record)) if node is None else Put(path, encode(record), node.version)
@@ -120,23 +129,28 @@ class KeptFleet:
     # -- requests ---------------------------------------------------------------------------------------
 
     def ask(self, request: MoveRequest) -> None:
-        """Keep a request, and that it is waited for as long as this session lives."""
+        """Store a request, and the mark of a sender that waits for its answer. The mark lives as long as this
+        session.
+        """
         path = paths.fleet_request(self.cluster_id, request.request_id)
         waiting = paths.fleet_asking(self.cluster_id, request.request_id)
         self.store.commit([Create(path, encode(request)), Create(waiting, b"", ephemeral=True)])
 
     def is_waited_for(self, request_id: str) -> bool:
-        """Tell whether whoever has sent the request still waits. Nothing is done for one that nobody waits
-        for."""
+        """Return True if the sender of the request still waits. A request without a waiting sender is not
+        carried out.
+        """
         return self.store.get(paths.fleet_asking(self.cluster_id, request_id)) is not None
 
     def waited_for(self, request_id: str) -> Operation:
-        """Return the requirement that it is."""
+        """Return the requirement that the sender still waits."""
         return Check(paths.fleet_asking(self.cluster_id, request_id), -1)
 
     def stop_waiting(self, request_id: str) -> MoveRequest | None:
-        """Withdraw a request without an answer. Returns it if it was answered meanwhile. Afterwards no mover
-        does what it asks for."""
+        """Withdraw a request without an answer. Afterwards no mover carries it out.
+
+        Returns the request if it was answered meanwhile.
+        """
         path = paths.fleet_request(self.cluster_id, request_id)
         waiting = paths.fleet_asking(self.cluster_id, request_id)
         node = self.store.get(path)
@@ -169,7 +183,7 @@ class KeptFleet:
             try:
                 request = self.request(name)
             except Corrupted as error:
-                _log.warning("a request that is none is passed over: %s", error)
+                _log.warning("an unreadable request is skipped: %s", error)
                 continue
             if request is not None:
                 found.append(request)
@@ -187,7 +201,7 @@ class KeptFleet:
             try:
                 request = decode(node.data, MoveRequest, path)
             except Corrupted as error:
-                _log.warning("a request that is none is passed over: %s", error)
+                _log.warning("an unreadable request is skipped: %s", error)
                 answered.add(name)
                 continue
             if request.answer is not None:
@@ -201,7 +215,7 @@ class KeptFleet:
     # -- the mover --------------------------------------------------------------------------------------
 
     def working_mover(self) -> str | None:
-        """Return the identity of the mover that has the lease; None where none serves."""
+        """Return the identity of the mover that has the lease. None where none serves."""
         found = identities(self.store, paths.fleet_lease(self.cluster_id))
         return found[0] if found else None
 
@@ -218,7 +232,7 @@ class KeptFleet:
         self.store.commit([Check(fence, -1), write])
 
     def prune(self, fence: str) -> None:
-        """Forget old requests, and old plans that have ended."""
+        """Delete old requests, and old plans that have ended."""
         requests = paths.fleet_requests(self.cluster_id)
         old = self.store.children(requests)[:-REQUESTS_KEPT]
         self._delete([f"{requests}/{name}" for name in old], fence)
@@ -227,7 +241,7 @@ class KeptFleet:
             self._delete(self._nodes_of(record.plan_id), fence)
 
     def forget_refused(self, plan_id: str, fence: str) -> None:
-        """Delete the moves of a plan that was never taken."""
+        """Delete the moves of a plan that no mover has accepted."""
         try:
             known = self.plan(plan_id)
         except DefinitionError:

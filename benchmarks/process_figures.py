@@ -1,0 +1,82 @@
+"""Processor time, memory and files of the services that a benchmark has started."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+from rtolap.cubes.format.fragment import SUFFIX as FRAGMENT_SUFFIX
+
+CPU_NOTED_S = 0.25
+
+
+def service_process(word: str) -> psutil.Process:
+    """Return the process whose command line contains `word serve`."""
+    return next(
+        child for child in psutil.Process().children() if f"{word} serve" in " ".join(child.cmdline())
+    )
+
+
+def cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+class CpuWatch:
+    """Records the processor time that services have used, until `stop`."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._processes = {word: service_process(word) for word in words}
+        self._at_ns: list[int] = []
+        self._used_s: dict[str, list[float]] = {word: [] for word in words}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._note()
+
+    def share(self, word: str, from_ns: int, until_ns: int) -> float:
+        """Return seconds of one processor per second between these times, of `time.monotonic_ns`."""
+        first, last = np.interp([from_ns, until_ns], self._at_ns, self._used_s[word])
+        return float((last - first) / ((until_ns - from_ns) / 1e9))
+
+    def _run(self) -> None:
+        while not self._stopping.wait(CPU_NOTED_S):
+            self._note()
+
+    def _note(self) -> None:
+        self._at_ns.append(time.monotonic_ns())
+        for word, process in self._processes.items():
+            self._used_s[word].append(cpu_s(process))
+
+
+def memory_mb(word: str) -> dict[str, float]:
+    """Return the memory of a service: resident, its own part, that of mapped files, and the peak."""
+    process = Path("/proc") / str(service_process(word).pid)
+    lines = ((process / "smaps_rollup").read_text() + (process / "status").read_text()).splitlines()
+    kb = {line.split()[0].rstrip(":"): int(line.split()[1]) for line in lines if line.endswith(" kB")}
+    own = kb["Anonymous"]
+    figures = {"held": kb["Rss"], "own": own, "mapped": kb["Rss"] - own, "peak": kb["VmHWM"]}
+    return {f"{word}_{name}_mb": figure / 1024 for name, figure in figures.items()}
+
+
+def written_since(folder: Path, started_ns: int) -> dict[str, float]:
+    """Return how many files of fragments, and of uploaded segments, were written since and are still
+    there."""
+    fragments = uploaded = 0
+    for path in folder.rglob("*"):
+        try:
+            is_new = path.is_file() and path.stat().st_mtime_ns >= started_ns
+        except FileNotFoundError:  # merges replace files all the time
+            continue
+        if not is_new:
+            continue
+        uploaded += path.is_relative_to(folder / "store")
+        fragments += path.suffix == FRAGMENT_SUFFIX
+    return {"fragments_written": fragments, "files_uploaded": uploaded}
