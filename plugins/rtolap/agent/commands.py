@@ -16,8 +16,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from rtolap.agent.options import (
     RTOLAP_NAMED,
     RTOLAP_OPTIONS,
@@ -29,6 +27,7 @@ from rtolap.agent.options import (
     own_spark_options,
     spark_environment,
 )
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.model.build_spec import BuildSpec
@@ -176,8 +175,8 @@ def _check_build_arguments(arguments: Sequence[str]) -> None:
 def _specs(text: str) -> list[BuildSpec]:
     try:
         if text.lstrip().startswith("["):
-            return msgspec.json.decode(text, type=list[BuildSpec])
-        return [msgspec.json.decode(text, type=BuildSpec)]
+            return decode_json(text, list[BuildSpec])
+        return [decode_json(text, BuildSpec)]
     except UNDECODABLE as error:
         raise DefinitionError("build refused: no build specification", found=str(error)) from error
 

@@ -16,6 +16,7 @@ from fastapi import FastAPI, Query, Request, Response
 
 from rtolap.agent.commands import Commands
 from rtolap.agent.supervisor import Supervisor
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError, RtolapError
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.agent.messages import LOG_BYTES_MAX, GenerationRef, ProcessList, ProcessSpec, Shutdown
@@ -119,7 +120,7 @@ def _json(message: msgspec.Struct) -> Response:
 
 async def _body(request: Request, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(await request.body() or b"{}", type=kind)
+        return decode_json(await request.body() or b"{}", kind)
     except UNDECODABLE as error:
         raise DefinitionError(f"request body is not a {kind.__name__}", found=str(error)) from error
 

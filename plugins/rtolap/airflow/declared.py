@@ -31,6 +31,7 @@ from typing import Any, get_args
 import msgspec
 import yaml
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.model.durations import parse_duration_ms
 from rtolap.model.stored.table import PartitionUnit
@@ -207,7 +208,7 @@ def loader_of(status: ProcessStatus) -> RunningLoader | None:
     """Return the loader that the process runs; None for a process of another kind."""
     if status.labels.get("kind") != _LOADER:
         return None
-    return msgspec.json.decode(status.labels[_LOADER], type=RunningLoader)
+    return decode_json(status.labels[_LOADER], RunningLoader)
 
 
 def find_loader(agent: AgentClient, name: str) -> RunningLoader:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, NamedTuple
 
-import msgspec
-
 from rtolap.airflow.words import iso
+from rtolap.base.decoding import convert
 from rtolap.base.errors import DefinitionError
 from rtolap.model.cube import Cube
 from rtolap.model.instants import instant_ms
@@ -75,7 +74,7 @@ async def explain_async(coordinator: AsyncCoordinatorClient, window: Window) -> 
 
 def window_of(cube: CubeStatus, segment: SegmentRange) -> Window | None:
     """Return the window that a segment closes with; None for a cube without an application."""
-    declared = msgspec.convert(cube.definition, Cube)
+    declared = convert(cube.definition, Cube)
     if declared.watermark is None:
         return None
     return Window(declared.watermark.application, segment.end_ms, declared.segment.allowed_lateness_ms)

@@ -7,7 +7,7 @@
     with took.time(): ...
     metrics.sampled(sample)                                            called at every scrape
 
-A service with an HTTP endpoint shows them by `serve_metrics(app, metrics, authorize)` (`servers.metrics_http`),
+A service with an HTTP server shows them by `serve_metrics(app, metrics, authorize)` (`servers.metrics_http`),
 any other by a `MetricsServer` (`servers.metrics_server`). Both want the credentials of the service.
 
 Names are `rtolap_<service>_<what>_<unit>`: seconds and bytes, and what is counted as it is called; counters

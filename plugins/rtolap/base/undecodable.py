@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted
 
 UNDECODABLE: tuple[type[Exception], ...] = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -15,6 +16,6 @@ T = TypeVar("T")
 def decode_own(data: bytes | str, kind: type[T], damage: str, *, action: str | None = None) -> T:
     """Decode JSON that this product has written. Raises Corrupted, which says `damage`."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decode_json(data, kind)
     except UNDECODABLE as error:
         raise Corrupted(damage, found=str(error), action=action) from error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import typer
 
+from rtolap.base.decoding import convert
 from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.kafka_access import kafka_cluster
@@ -28,7 +28,7 @@ def list_records(
 ) -> None:
     """List refused records, each once, however many receivers reported it."""
     with coordinator_client() as client:
-        declared = msgspec.convert(client.table(table), Table)
+        declared = convert(client.table(table), Table)
     cluster = kafka_cluster(Settings(), declared.kafka_cluster)
     seen: dict[tuple[str, int, int], DeadLetter] = {}
     for letter in read_dead_letters(cluster, declared.dead_letter_topic):

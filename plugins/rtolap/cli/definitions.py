@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from rich.markup import escape
 
+from rtolap.base.decoding import convert
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
@@ -124,7 +124,7 @@ def describe(name: NameArgument, as_json: JsonOption = False) -> None:
         print_json({"kind": kind, **definition, **standing})
         return
     if table is not None:
-        schema = Schema(msgspec.convert(table, Table), msgspec.convert(definition, Cube))
+        schema = Schema(convert(table, Table), convert(definition, Cube))
         _describe_cube(schema)
         if status is not None:
             _describe_standing(status)
@@ -189,8 +189,8 @@ def _find(client: CoordinatorClient, name: str) -> tuple[str, dict[str, Any]]:
 
 def _read(kind: str, definition: dict[str, Any]) -> Table | Lookup:
     if kind == "table":
-        return msgspec.convert(definition, Table)
-    return msgspec.convert(definition, Lookup)
+        return convert(definition, Table)
+    return convert(definition, Lookup)
 
 
 def _stored_summary(table: StoredTable) -> str:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from rtolap.base.decoding import convert
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound
 from rtolap.coordinator.answers import segment_info
 from rtolap.coordinator.assignment import Assignments
@@ -281,6 +282,6 @@ def _fresh(cube: str, window: SegmentRange) -> SegmentRecord:
 
 def _parse(definition: wire.Definition, kind: type[D]) -> D:
     try:
-        return msgspec.convert(definition, kind)
+        return convert(definition, kind)
     except msgspec.ValidationError as error:
         raise DefinitionError(f"not a {kind.__name__.lower()} definition", found=str(error)) from error

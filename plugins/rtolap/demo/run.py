@@ -18,6 +18,7 @@ import httpx
 import msgspec
 import pyarrow as pa
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Refused, RtolapError, Unavailable, from_dict
 from rtolap.base.settings import Settings
 from rtolap.base.tls import trust
@@ -267,7 +268,7 @@ class SqlClient:
             raise _error(response)
         table = pa.ipc.open_stream(response.content).read_all()
         stated = (table.schema.metadata or {})[_POSITIONS_KEY]
-        positions = msgspec.json.decode(stated, type=dict[str, dict[int, int]])
+        positions = decode_json(stated, dict[str, dict[int, int]])
         return Answer(normal([tuple(row.values()) for row in table.to_pylist()]), positions.get(cube, {}))
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, NotFound, RtolapError, SchemaTooNew
 from rtolap.base.files import write_atomic
 
@@ -59,7 +60,7 @@ class FileFormat:
         Raises SchemaTooNew for a later version, and Corrupted for any other document.
         """
         try:
-            found = msgspec.json.decode(data, type=_Version)
+            found = decode_json(data, _Version)
             if found.format == self.name and found.version > self.version:
                 raise SchemaTooNew(
                     f"{file} was written by a newer program",
@@ -68,7 +69,7 @@ class FileFormat:
                 )
             if (found.format, found.version) != (self.name, self.version):
                 self.damaged(file, f"{found.format!r} of version {found.version}")
-            return msgspec.json.decode(data, type=header)
+            return decode_json(data, header)
         except msgspec.DecodeError as error:
             self.damaged(file, str(error), error)
 

@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, TypeVar, Unpack
 
-import msgspec
 from pyarrow import flight
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import QueryError, RtolapError, Unauthorized
 from rtolap.base.metrics import Metrics
 from rtolap.base.mutual_proof import ANSWER_HEADER, CALL, ServerSessions
@@ -179,7 +179,7 @@ def shut_down(server: flight.FlightServerBase, within_s: float = DRAIN_S) -> boo
 
 def body_of(data: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decode_json(data, kind)
     except UNDECODABLE as error:
         kind_name = getattr(kind, "__name__", str(kind)).lstrip("_")
         raise QueryError(f"the request is not a {kind_name}", found=str(error)) from error

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.pids import lives, pid_lives
 
 # psutil derives the start time from the boot time, which clock corrections move a little; a pid is not
@@ -41,7 +42,7 @@ def identify(pid: int) -> ProcessId:
 
 def read_record(path: Path) -> PidRecord | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=PidRecord)
+        return decode_json(path.read_bytes(), PidRecord)
     except FileNotFoundError:
         return None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.protocols.agent.messages import ProcessStatus
 from rtolap.protocols.coordinator.messages import BuildSpecMessage, QueueEntry, SegmentInfo
 
@@ -73,7 +74,7 @@ def builds_of(status: ProcessStatus) -> list[Build]:
     """Return the attempts that a process was started for; none if it is no build."""
     if status.labels.get("kind") != KIND:
         return []
-    return msgspec.json.decode(status.labels["builds"], type=list[Build])
+    return decode_json(status.labels["builds"], list[Build])
 
 
 def outcomes(log: str) -> dict[str, BuildOutcome]:

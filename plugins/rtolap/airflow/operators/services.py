@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pendulum
 from airflow.sdk import DAG, PokeReturnValue, Variable, XComArg, task
 
 from rtolap.airflow.declared import Completeness, Kind, RunningLoader, loader_labels, receiver_labels
 from rtolap.airflow.operators.process import ManagedProcessOperator
+from rtolap.base.decoding import convert
 from rtolap.base.settings import Settings
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_STOPPED, process_key
 
@@ -70,9 +70,7 @@ class LoaderOperator(ManagedProcessOperator):
     def __init__(
         self, *, loader: str, port: int, complete: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> None:
-        declared = RunningLoader(
-            loader, port, None if complete is None else msgspec.convert(complete, Completeness)
-        )
+        declared = RunningLoader(loader, port, None if complete is None else convert(complete, Completeness))
         super().__init__(
             argv=["rtolap", "loader", "run", loader, "--port", str(port)],
             process_key=process_key(loader),

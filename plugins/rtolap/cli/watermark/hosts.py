@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import typer
 
+from rtolap.base.decoding import convert
 from rtolap.base.errors import DefinitionError
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
@@ -131,7 +131,7 @@ def remove(
 
 
 def _only_source(client: CoordinatorClient, application: str) -> str:
-    declared = msgspec.convert(client.application(application).definition, Application)
+    declared = convert(client.application(application).definition, Application)
     if len(declared.sources) > 1:
         names = ", ".join(source.name for source in declared.sources)
         raise DefinitionError("the source is not given", expected=f"--level, one of {names}")

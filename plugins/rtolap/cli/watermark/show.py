@@ -6,12 +6,12 @@ import time
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
 
+from rtolap.base.decoding import convert
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, TextTable, console, print_json, success, text_table, warn
 from rtolap.cli.watermark.words import at, complete_application, span
@@ -95,7 +95,7 @@ class Standing:
         return {**self.marks.model_dump(mode="json"), "problems": self.info.problems, **units}
 
     def table(self) -> TextTable:
-        declared = msgspec.convert(self.info.definition, Application)
+        declared = convert(self.info.definition, Application)
         rows: list[tuple[str | None, ...]] = []
         for name in declared.in_order():
             marks = self.marks.levels.get(name)  # none before the first turn of publishing

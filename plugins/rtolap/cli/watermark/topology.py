@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.markup import escape
 from rich.tree import Tree
 
+from rtolap.base.decoding import convert
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, console, print_json, success, write_file
 from rtolap.cli.watermark.words import Name, at, span
@@ -34,7 +34,7 @@ def topology(
     with coordinator_client() as client:
         info, marks = client.application(application), client.application_watermarks(application)
         units = client.application_units(application, limit=1).counts
-    declared = msgspec.convert(info.definition, Application)
+    declared = convert(info.definition, Application)
     if out is not None:
         _write(out, declared, marks, units)
     if as_json:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import msgspec
 
 from rtolap.base.clock import Clock
+from rtolap.base.decoding import convert
 from rtolap.base.errors import DefinitionError, NotFound, NotLeader, Refused, RtolapError
 from rtolap.coordinator.applications import explain, holders
 from rtolap.coordinator.applications.histories import Histories
@@ -73,7 +74,7 @@ class _Declarations:
 
     def _application(self, definition: Definition) -> Application:
         try:
-            application = msgspec.convert(definition, Application)
+            application = convert(definition, Application)
         except msgspec.ValidationError as error:
             raise DefinitionError("not an application definition", found=str(error)) from error
         validate_application(application)

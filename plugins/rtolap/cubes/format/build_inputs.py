@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, DefinitionError, Refused
 from rtolap.cubes.format import history
 from rtolap.cubes.format.manifest import MANIFEST_NAME, FileEntry, HistoryManifest, StagedManifest, decode
@@ -45,8 +46,8 @@ def read_specs(argument: str) -> list[BuildSpec]:
     data = open_store(folder).read(name)
     try:
         if data.lstrip().startswith(b"["):
-            return msgspec.json.decode(data, type=list[BuildSpec])
-        return [msgspec.json.decode(data, type=BuildSpec)]
+            return decode_json(data, list[BuildSpec])
+        return [decode_json(data, BuildSpec)]
     except msgspec.MsgspecError as error:
         raise DefinitionError(f"{argument} is not a build specification", found=str(error)) from error
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import xxhash
 from pyroaring import BitMap
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound
 from rtolap.base.files import fsync_dir, write_atomic, write_synced
 from rtolap.columnar.chunks import single_chunk
@@ -274,7 +275,7 @@ def _read_header(path: Path) -> FragmentInfo:
     if digest != xxhash.xxh3_64_intdigest(fixed + header):
         raise _damaged(path, "checksum of the header", f"{digest:016x}", "another")
     try:
-        info = msgspec.json.decode(header, type=FragmentInfo)
+        info = decode_json(header, FragmentInfo)
     except msgspec.MsgspecError as error:
         raise _damaged(path, "header", "FragmentInfo", str(error)) from error
     index_bytes = size - _FIXED.size - length - _DIGEST.size

@@ -6,9 +6,8 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-import msgspec
-
 from rtolap.base.clock import Clock
+from rtolap.base.decoding import convert
 from rtolap.base.errors import RtolapError
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.checkpoint import PartitionCounters
@@ -203,7 +202,7 @@ class Heartbeats:
         for name, windows in response.windows.items():
             if name in runners:
                 runners[name].offer_windows(
-                    tuple(msgspec.convert(window.model_dump(), Completeness) for window in windows)
+                    tuple(convert(window.model_dump(), Completeness) for window in windows)
                 )
 
     def _coordinator(self) -> CoordinatorClient | None:

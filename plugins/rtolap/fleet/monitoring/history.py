@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, NotFound, RtolapError
 from rtolap.fleet.monitoring.collect import MissingSource, StageLook
 from rtolap.fleet.monitoring.readings import BrokerGauges
@@ -67,7 +68,7 @@ def read_looks(path: Path) -> list[StageLook]:
     looks: list[StageLook] = []
     for number, line in enumerate(lines, 1):
         try:
-            looks.append(_look(msgspec.json.decode(line, type=_StoredLook)))
+            looks.append(_look(decode_json(line, _StoredLook)))
         except (msgspec.DecodeError, Corrupted, ValueError) as error:
             raise Corrupted(f"{path}, line {number} is no look at brokers", found=error) from error
     return sorted(looks, key=lambda look: look.at_ms)

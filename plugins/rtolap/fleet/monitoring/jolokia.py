@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted
 from rtolap.fleet.monitoring.readings import BrokerGauges, BrokerReading
 from rtolap.fleet.monitoring.stages import METRIC_NAMES, REQUEST_NAMES, RequestType, Stage, StageTimes
@@ -101,7 +102,7 @@ def parse_answers(content: bytes, requests: int) -> list[Mapping[str, Any]]:
     """Return the result of each read request: for a pattern, attributes by bean; for one bean, values
     by attribute. Raises Corrupted for what is no answer to them."""
     try:
-        answers = msgspec.json.decode(content, type=list[_Answer])
+        answers = decode_json(content, list[_Answer])
     except msgspec.DecodeError as error:
         raise Corrupted("this is no answer of a Jolokia agent to a bulk read", found=error) from error
     if len(answers) != requests:

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, NotFound, RtolapError
 from rtolap.base.files import write_atomic
 from rtolap.fleet.monitoring.collect import MissingSource
@@ -172,7 +173,7 @@ class LogWatch:
 
 def _load(path: Path) -> dict[str, LogPosition]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, LogPosition])
+        return decode_json(path.read_bytes(), dict[str, LogPosition])
     except FileNotFoundError:
         return {}
     except msgspec.DecodeError as error:

@@ -22,6 +22,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
+from rtolap.base.decoding import convert
 from rtolap.base.errors import DefinitionError
 from rtolap.base.operator_files import check_private, read_operator_yaml, read_secret
 from rtolap.base.tls import trust
@@ -84,7 +85,7 @@ def read_sources(path: Path) -> FleetSources:
     """Raises DefinitionError for a file that is none, that others may write to, or that holds a secret."""
     parsed = read_operator_yaml(path, "the sources of monitoring")
     try:
-        sources = msgspec.convert(parsed, FleetSources, strict=False, dec_hook=_path)
+        sources = convert(parsed, FleetSources, strict=False, dec_hook=_path)
     except msgspec.ValidationError as error:
         raise DefinitionError(f"{path} declares no sources of monitoring", found=error) from None
     for broker, declared in sources.brokers.items():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, DefinitionError
 from rtolap.kafka.administration.values import Partition, Replica
 
@@ -63,7 +64,7 @@ def encode_moves(moves: Sequence[PlannedMove]) -> bytes:
 
 def decode_moves(data: bytes) -> tuple[PlannedMove, ...]:
     try:
-        return msgspec.json.decode(data, type=tuple[PlannedMove, ...])
+        return decode_json(data, tuple[PlannedMove, ...])
     except msgspec.MsgspecError as error:
         raise Corrupted("the moves of a plan cannot be read", found=str(error)) from error
 

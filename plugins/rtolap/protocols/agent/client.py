@@ -9,6 +9,7 @@ import httpx
 import msgspec
 
 from rtolap.base.closeable import Closeable
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
 from rtolap.base.tls import trust
 from rtolap.protocols.agent.messages import (
@@ -105,7 +106,7 @@ class AgentClient(Closeable):
         return self._status(_Call("GET", _process(key)))
 
     def processes(self) -> tuple[ProcessStatus, ...]:
-        return msgspec.json.decode(self._send(_Call("GET", "/api/v1/processes")), type=ProcessList).processes
+        return decode_json(self._send(_Call("GET", "/api/v1/processes")), ProcessList).processes
 
     def generation(self, key: str) -> int:
         """Return the highest generation that the agent has ever seen for the key, 0 for none."""
@@ -114,7 +115,7 @@ class AgentClient(Closeable):
     def last(self, key: str) -> LastGeneration:
         """Return that generation with its labels, even if its end was acknowledged."""
         data = self._send(_Call("GET", _process(key, "/generation")))
-        return msgspec.json.decode(data, type=LastGeneration)
+        return decode_json(data, LastGeneration)
 
     def renew(self, key: str, generation: int) -> ProcessStatus:
         return self._status(_post(key, "lease", generation))
@@ -134,7 +135,7 @@ class AgentClient(Closeable):
         self._send(_Call("POST", "/api/v1/shutdown", body, timeout_s=timeout_s))
 
     def _status(self, call: _Call) -> ProcessStatus:
-        return msgspec.json.decode(self._send(call), type=ProcessStatus)
+        return decode_json(self._send(call), ProcessStatus)
 
     def _send(self, call: _Call) -> bytes:
         try:
@@ -165,7 +166,7 @@ class AsyncAgentClient:
 
     async def processes(self) -> tuple[ProcessStatus, ...]:
         data = await self._send(_Call("GET", "/api/v1/processes"))
-        return msgspec.json.decode(data, type=ProcessList).processes
+        return decode_json(data, ProcessList).processes
 
     async def get(self, key: str) -> ProcessStatus:
         return await self._status(_Call("GET", _process(key)))
@@ -177,7 +178,7 @@ class AsyncAgentClient:
         return await self._status(_stop(key, generation, timeout_s))
 
     async def _status(self, call: _Call) -> ProcessStatus:
-        return msgspec.json.decode(await self._send(call), type=ProcessStatus)
+        return decode_json(await self._send(call), ProcessStatus)
 
     async def _send(self, call: _Call) -> bytes:
         try:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError
 
 LEASE_S_DEFAULT = 120.0  # a triggerer that dies is adopted within half a minute
@@ -101,7 +102,7 @@ class WaitingTask(msgspec.Struct, frozen=True):
     def of(cls, labels: Mapping[str, str]) -> WaitingTask | None:
         """Return the task that waits for the process; None if no task has started it."""
         label = labels.get(_TASK_LABEL)
-        return None if label is None else msgspec.json.decode(label, type=cls)
+        return None if label is None else decode_json(label, cls)
 
 
 class GenerationRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Literal, Self
 
 import httpx
-import msgspec
 
 from rtolap.base.closeable import Closeable
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
 from rtolap.protocols.loader.messages import API, LoaderStatus
@@ -45,7 +45,7 @@ class LoaderClient(Closeable):
             raise Unavailable(f"the loader at {self.url} does not answer", found=str(error)) from error
         if response.status_code != 200:
             raise error_of(response)
-        return msgspec.json.decode(response.content, type=LoaderStatus)
+        return decode_json(response.content, LoaderStatus)
 
 
 class AsyncLoaderClient:
@@ -73,4 +73,4 @@ class AsyncLoaderClient:
             raise Unavailable(f"the loader at {self.url} does not answer", found=str(error)) from error
         if response.status_code != httpx.codes.OK:
             raise error_of(response)
-        return msgspec.json.decode(response.content, type=LoaderStatus)
+        return decode_json(response.content, LoaderStatus)

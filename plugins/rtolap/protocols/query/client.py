@@ -11,6 +11,7 @@ import httpx
 import msgspec
 
 from rtolap.base.closeable import Closeable
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
 from rtolap.protocols.query.messages import (
@@ -90,7 +91,7 @@ class QueryClient(Closeable):
         if response.status_code != 200:
             raise error_of(response)
         self._advance(sent, response.headers.get(SESSION_TOKEN_HEADER, ""))
-        return msgspec.json.decode(response.content, type=QueryAnswer)
+        return decode_json(response.content, QueryAnswer)
 
     def _advance(self, sent: str, received: str) -> None:
         """The token received says what those sent said, and this answer."""
@@ -100,12 +101,12 @@ class QueryClient(Closeable):
                 self._tokens = [each for each in self._tokens if each not in merged] + [received]
 
     def health(self) -> dict[str, str]:
-        return msgspec.json.decode(self._get("/health"), type=dict[str, str])
+        return decode_json(self._get("/health"), dict[str, str])
 
     def history_cache(self, versions_max: int) -> HistoryCacheReport:
         """Return what of history is on the service's disk, with at most so many versions."""
         body = self._get(f"/api/v1/history-cache?versions={versions_max}")
-        return msgspec.json.decode(body, type=HistoryCacheReport)
+        return decode_json(body, HistoryCacheReport)
 
     def _get(self, path: str) -> bytes:
         try:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from rtolap.base.closeable import Closeable
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted
 from rtolap.protocols.flight.channel import FlightChannel, Headers
 from rtolap.protocols.flight.client import FlightClients
@@ -48,7 +49,7 @@ class ReceiverClient(Closeable):
             metadata = reader.schema.metadata or {}
             answer = None
             if ANSWER_KEY in metadata:
-                answer = msgspec.json.decode(metadata[ANSWER_KEY], type=PartialAnswer)
+                answer = decode_json(metadata[ANSWER_KEY], PartialAnswer)
             return pa.Table.from_batches(batches, reader.schema).replace_schema_metadata(None), answer
 
         table, answer = self._channel.call("query", ask, within_s=timeout_s)
@@ -57,7 +58,7 @@ class ReceiverClient(Closeable):
         return table, answer
 
     def stats(self) -> ReceiverStats:
-        return msgspec.json.decode(self.action("stats"), type=ReceiverStats)
+        return decode_json(self.action("stats"), ReceiverStats)
 
     def action(self, name: str, body: Any = None) -> bytes:
         """Run a control action, and return its result as JSON bytes."""

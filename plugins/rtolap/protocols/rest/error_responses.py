@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import RtolapError, from_dict
 
 
@@ -22,7 +23,7 @@ def unreadable(response: httpx.Response, error: Exception, server: str) -> Rtola
 def error_of(response: httpx.Response) -> RtolapError:
     """Return the error that the server names, or one with its status and the beginning of its text."""
     try:
-        payload = msgspec.json.decode(response.content, type=dict[str, Any])
+        payload = decode_json(response.content, dict[str, Any])
     except msgspec.MsgspecError:
         payload = {}
     if "code" not in payload:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from rtolap.base.closeable import Closeable
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.protocols.flight.channel import FAILURES, FlightChannel, Headers
 from rtolap.protocols.flight.client import FlightClients, named
@@ -163,7 +164,7 @@ class StorageClient(Closeable):
             (result,) = self._channel.client.do_action(action, options)
             return bytes(result.body)
 
-        return msgspec.json.decode(self._channel.call(name, act, within_s=ACTION_TIMEOUT_S), type=answer)
+        return decode_json(self._channel.call(name, act, within_s=ACTION_TIMEOUT_S), answer)
 
     def _translate(self, operation: str, call: Callable[[], T]) -> T:
         try:
@@ -199,7 +200,7 @@ class _Put:
         except (*FAILURES, StopIteration) as error:
             raise self._reason(error) from error
         self._check()
-        return msgspec.json.decode(answer.to_pybytes(), type=wire.PutAnswer)
+        return decode_json(answer.to_pybytes(), wire.PutAnswer)
 
     def cancel(self) -> None:
         self._reader.cancel()

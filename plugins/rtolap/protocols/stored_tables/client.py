@@ -19,6 +19,7 @@ import msgspec
 from tenacity import RetryCallState, Retrying
 
 from rtolap.base.closeable import Closeable
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import CommitUnknown, Unavailable
 from rtolap.base.tls import trust
 from rtolap.model.stored.table import StoredTable
@@ -223,6 +224,6 @@ def _path(name: TableName) -> str:
 
 def _read(response: httpx.Response, answer: type[T]) -> T:
     try:
-        return msgspec.json.decode(response.content, type=answer)
+        return decode_json(response.content, answer)
     except msgspec.MsgspecError as error:
         raise unreadable(response, error, "endpoint") from error

@@ -12,6 +12,7 @@ import httpx
 import msgspec
 
 from rtolap.base.closeable import Closeable
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import (
     DefinitionError,
     NotFound,
@@ -113,7 +114,7 @@ class StreamLoadClient(Closeable):
         """Return True if labels stay until they are acknowledged; then `acknowledge` is understood too."""
         response = self._request("GET", "/")
         try:
-            return msgspec.json.decode(response.content, type=ServerInfo).keeps_labels
+            return decode_json(response.content, ServerInfo).keeps_labels
         except msgspec.MsgspecError:
             return False  # Doris answers with a page for people
 
@@ -254,7 +255,7 @@ def _load_headers(label: str, options: SendOptions, *, two_phase: bool) -> dict[
 def _read(status: int, body: bytes, kind: type[T], purpose: str) -> T:
     if status == 200:
         try:
-            return msgspec.json.decode(body, type=kind)
+            return decode_json(body, kind)
         except msgspec.MsgspecError as error:
             raise Unavailable(
                 f"{purpose}: the answer cannot be read", found=f"{error}: {body[:200]!r}"
@@ -267,7 +268,7 @@ def _refusal(status: int, body: bytes, purpose: str) -> RtolapError:
     if status == 401:
         return Unauthorized(f"{purpose}: the credentials are refused", found=text)
     try:
-        payload = msgspec.json.decode(body, type=dict[str, Any])
+        payload = decode_json(body, dict[str, Any])
     except msgspec.MsgspecError:
         payload = {}
     if "code" in payload and "message" in payload:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.hidden_pandas import hide_pandas
 from rtolap.query.engine import made_database
 from rtolap.query.sql.planner import Planner
@@ -40,7 +41,7 @@ class Ended(msgspec.Struct, frozen=True):
 def main() -> None:
     hide_pandas()
     service = socket.socket(fileno=int(sys.argv[1]))
-    options = msgspec.json.decode(sys.argv[2], type=WorkerOptions)
+    options = decode_json(sys.argv[2], WorkerOptions)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     database = _database()

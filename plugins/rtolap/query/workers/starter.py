@@ -15,6 +15,7 @@ from contextlib import suppress
 import msgspec
 
 from rtolap.base.closeable import Closeable
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Unavailable
 from rtolap.query.workers.fork_server import Ended
 from rtolap.query.workers.process import WorkerOptions
@@ -161,7 +162,7 @@ class Starter(Closeable):
             self._socket.settimeout(None)
         if not message:
             return False
-        ended = msgspec.json.decode(message, type=Ended)
+        ended = decode_json(message, Ended)
         self._ended[ended.pid] = ended.status
         while len(self._ended) > _ENDED_KEPT:
             del self._ended[next(iter(self._ended))]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import RtolapError
 from rtolap.base.metrics import Family, Metrics
 from rtolap.metadata.store import Create, Delete, MetadataStore, Put
@@ -161,6 +162,6 @@ def read_state(store: MetadataStore, path: str) -> DeliveryState | None:
     if node is None:
         return None
     try:
-        return msgspec.json.decode(node.data, type=DeliveryState)
+        return decode_json(node.data, DeliveryState)
     except msgspec.DecodeError:
         return None

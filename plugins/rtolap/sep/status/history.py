@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, NotFound, RtolapError
 from rtolap.sep.status.summary import PeerSummary
 
@@ -51,7 +52,7 @@ def read_looks(path: Path) -> list[Look]:
     looks: list[Look] = []
     for number, line in enumerate(lines, 1):
         try:
-            looks.append(msgspec.json.decode(line, type=Look))
+            looks.append(decode_json(line, Look))
         except msgspec.DecodeError as error:
             raise Corrupted(f"{path}, line {number} is no look at replication", found=error) from error
     return looks

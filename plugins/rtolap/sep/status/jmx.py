@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.sep.status.model import MissingSource
 
 _QUERY = "/jmx?qry=Hadoop:service=HBase,name=RegionServer,sub=Replication"
@@ -89,11 +90,11 @@ def parse_jmx(content: bytes) -> dict[str, SourceCounters]:
     Keys are `source.<queue id>.<counter>`; hosts in the id of a recovered queue hold dots too.
     """
     counters: dict[str, SourceCounters] = {}
-    for bean in msgspec.json.decode(content, type=_Beans).beans:
+    for bean in decode_json(content, _Beans).beans:
         for key, value in bean.items():
             queue, _, counter = key.removeprefix("source.").rpartition(".")
             if key.startswith("source.") and queue and counter == "failedBatches":
-                counters[queue] = SourceCounters(msgspec.json.decode(value, type=int))
+                counters[queue] = SourceCounters(decode_json(value, int))
     return counters
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, NotFound
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.subscription import Subscription
@@ -109,7 +110,7 @@ def find(store: MetadataStore, name: str) -> VersionedRecord | None:
     if node is None:
         return None
     try:
-        return VersionedRecord(msgspec.json.decode(node.data, type=SubscriptionRecord), node.version)
+        return VersionedRecord(decode_json(node.data, SubscriptionRecord), node.version)
     except msgspec.DecodeError as error:
         raise Corrupted(
             f"the subscription {name} cannot be read",

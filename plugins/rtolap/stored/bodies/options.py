@@ -26,6 +26,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
 
@@ -197,7 +198,7 @@ def _json(headers: Mapping[str, str]) -> JsonOptions:
     written = _text(headers, "jsonpaths")
     if written is not None:
         try:
-            paths = msgspec.json.decode(written, type=tuple[str, ...])
+            paths = decode_json(written, tuple[str, ...])
         except UNDECODABLE as error:
             raise _bad("jsonpaths", 'a list such as ["$.a", "$.b"]', written) from error
         if not paths:

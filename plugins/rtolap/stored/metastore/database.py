@@ -30,6 +30,7 @@ import tenacity
 
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.closeable import Closeable
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import CommitConflict, CommitUnknown, Unauthorized, Unavailable
 from rtolap.base.files import read_password
 from rtolap.stored.metastore.dialects import Dialect, MySqlDialect, SqliteDialect, checked_address
@@ -187,7 +188,7 @@ class Ledger(Closeable):
             stored = connection.scalar(sa.select(table.c.result).where(table.c.write_key == key))
             if stored is None:
                 raise CommitConflict(f"{purpose}: the key of a write was taken and given up") from None
-            return False, msgspec.json.decode(stored, type=kind)
+            return False, decode_json(stored, kind)
         try:
             result = work(connection)
         except sa.exc.IntegrityError as error:

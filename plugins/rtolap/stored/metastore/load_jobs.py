@@ -30,6 +30,7 @@ from enum import StrEnum
 import msgspec
 import sqlalchemy as sa
 
+from rtolap.base.decoding import convert
 from rtolap.base.errors import CommitConflict, NotFound, Refused
 from rtolap.base.transitions import step
 from rtolap.stored.metastore import schema
@@ -266,4 +267,4 @@ def _record(row: sa.Row[tuple[object, ...]] | None, job_id: str = "") -> LoadJob
         raise NotFound(f"there is no job {job_id}")
     values = schema.values(row._mapping)
     values["table"] = values.pop("tbl")
-    return msgspec.convert(values, LoadJob)
+    return convert(values, LoadJob)

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 import msgspec
 import sqlalchemy as sa
 
+from rtolap.base.decoding import convert, decode_json
 from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, Refused
 from rtolap.model.leader_epochs import LeaderEpochs, PartitionEpochs
 from rtolap.stored.metastore import schema
@@ -276,9 +277,7 @@ def _records(
     for row in connection.execute(statement):
         values = schema.values(row._mapping)
         for name in ("start_offsets", "end_offsets"):
-            values[name] = msgspec.json.decode(values[name], type=dict[int, int])
-        values["end_epochs"] = msgspec.json.decode(
-            values["end_epochs"] or b"{}", type=dict[int, LeaderEpochs]
-        )
-        records.append(msgspec.convert(values, OffsetsRecord, strict=False))
+            values[name] = decode_json(values[name], dict[int, int])
+        values["end_epochs"] = decode_json(values["end_epochs"] or b"{}", dict[int, LeaderEpochs])
+        records.append(convert(values, OffsetsRecord, strict=False))
     return tuple(records)

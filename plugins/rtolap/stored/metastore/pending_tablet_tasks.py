@@ -11,6 +11,7 @@ from collections.abc import Collection
 import msgspec
 import sqlalchemy as sa
 
+from rtolap.base.decoding import decode_json
 from rtolap.stored.metastore.records import PendingTabletTask
 from rtolap.stored.metastore.schema import pending_tablet_task as _d
 
@@ -73,5 +74,5 @@ def _values(task: PendingTabletTask) -> dict[str, object]:
 
 
 def _task(row: sa.Row[tuple[object, ...]]) -> PendingTabletTask:
-    buckets = msgspec.json.decode(row.buckets, type=tuple[int, ...])
+    buckets = decode_json(row.buckets, tuple[int, ...])
     return PendingTabletTask(row.table_id, row.db, row.tbl, row.part, row.node, row.kind, buckets)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 import sqlalchemy as sa
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import NotFound
 from rtolap.model.stored.partitions import PartitionRange
 from rtolap.model.stored.schema import DefinedTable, StoredSchema
@@ -155,7 +156,7 @@ def partition(table: DefinedTable, part: PartitionRange) -> Partition:
 def _row(row: sa.Row[tuple[object, ...]]) -> DefinedTable:
     return DefinedTable(
         row.table_id,
-        msgspec.json.decode(row.definition, type=StoredTable),
-        msgspec.json.decode(row.columns, type=StoredSchema),
+        decode_json(row.definition, StoredTable),
+        decode_json(row.columns, StoredSchema),
         row.created_at_ms,
     )

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from rtolap.base.decoding import convert, decode_json
 from rtolap.stored.metastore import schema
 from rtolap.stored.metastore.records import (
     ABORTABLE,
@@ -246,5 +247,5 @@ def _many(connection: sa.Connection, statement: sa.Select[Any]) -> tuple[Transac
 
 def _record(row: Mapping[Any, Any]) -> Transaction:
     values = schema.values(row)
-    tables = msgspec.json.decode(values.pop("tables"), type=tuple[str, ...])
-    return msgspec.convert({**values, "tables": tables}, Transaction, strict=False)
+    tables = decode_json(values.pop("tables"), tuple[str, ...])
+    return convert({**values, "tables": tables}, Transaction, strict=False)

@@ -29,6 +29,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted, DefinitionError, Refused
 from rtolap.base.files import fsync_dir, write_atomic
 from rtolap.base.undecodable import decode_own
@@ -145,6 +146,6 @@ def tidy_generations(place: Path) -> Path | None:
 def about(place: Path) -> TabletId:
     """Return the id of the tablet in a folder. Raises Corrupted."""
     try:
-        return msgspec.json.decode((place / _ABOUT).read_bytes(), type=TabletId)
+        return decode_json((place / _ABOUT).read_bytes(), TabletId)
     except (OSError, msgspec.MsgspecError) as error:
         raise Corrupted(f"it is not known whose tablet is in {place}", found=str(error)) from error

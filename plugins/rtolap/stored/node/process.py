@@ -18,6 +18,7 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
 from rtolap.base.metrics import Family, Metrics
 from rtolap.base.tls import trust
@@ -182,7 +183,7 @@ class HeartbeatClient:
                 if answer.status_code == httpx.codes.OK:
                     self._urls.remove(url)
                     self._urls.insert(0, url)
-                    return msgspec.json.decode(answer.content, type=HeartbeatAnswer)
+                    return decode_json(answer.content, HeartbeatAnswer)
                 raise _heartbeat_error(url, answer)
             except (httpx.TransportError, Unavailable) as error:
                 reasons.append(f"{url}: {error}")
@@ -194,7 +195,7 @@ class HeartbeatClient:
 
 def _heartbeat_error(url: str, answer: httpx.Response) -> RtolapError:
     try:
-        payload = msgspec.json.decode(answer.content, type=dict[str, object])
+        payload = decode_json(answer.content, dict[str, object])
     except msgspec.MsgspecError:
         return Unavailable(f"endpoint {url} does not take heartbeats", found=f"HTTP {answer.status_code}")
     return from_dict(payload)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import Corrupted
 from rtolap.columnar.chunks import single_chunk
 from rtolap.stored.engine.files import bloom
@@ -197,7 +198,7 @@ class SortedFile:
         if start < 0 or xxhash.xxh3_64_intdigest(data) != digest:
             raise self._damaged("checksum of the footer", f"{digest:016x}", "another")
         try:
-            footer = msgspec.json.decode(data, type=Footer)
+            footer = decode_json(data, Footer)
         except msgspec.MsgspecError as error:
             raise self._damaged("footer", "Footer", str(error)) from error
         if sum(section.length for section in footer.sections.values()) != start:

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, Refused, RtolapError, from_dict
 from rtolap.protocols.stored_tables.messages import TableInfo
 from rtolap.stored.frontend.catalogue.task_dispatcher import TaskDispatcher
@@ -118,7 +119,7 @@ class TableChanges:
                 return work(connection, now_ms)
             answer = rows.find(connection, request.request_id, request.fingerprint)
             if answer is not None:
-                return msgspec.json.decode(answer, type=Made)
+                return decode_json(answer, Made)
             outcome = work(connection, now_ms)
             encoded = msgspec.json.encode(outcome).decode()
             rows.note(connection, request.request_id, request.fingerprint, encoded, now_ms)

@@ -8,6 +8,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.storage.messages import Heartbeat
@@ -29,7 +30,7 @@ def nodes_router(nodes: StorageNodes, authorize: Callable[[Request], None]) -> A
 
     def beat(name: str, body: bytes) -> Response:
         try:
-            heartbeat = msgspec.json.decode(body, type=Heartbeat)
+            heartbeat = decode_json(body, Heartbeat)
         except UNDECODABLE as error:
             raise DefinitionError("the heartbeat cannot be read", found=str(error)) from error
         return _json(nodes.heartbeat(name, heartbeat))

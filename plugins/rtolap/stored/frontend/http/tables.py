@@ -13,6 +13,7 @@ from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from rtolap.base.decoding import convert, decode_json
 from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.rest.request_ids import HEADER, checked_request_id
@@ -131,7 +132,7 @@ def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionMa
 
 
 def _transaction(transaction: Transaction) -> TransactionInfo:
-    return msgspec.convert(transaction, TransactionInfo, from_attributes=True)
+    return convert(transaction, TransactionInfo, from_attributes=True)
 
 
 def _json(answer: object) -> Response:
@@ -142,7 +143,7 @@ async def _body(request: Request, kind: type[T]) -> T:
     """Raises DefinitionError for what is not of that kind. How long it may be is bounded by the guard."""
     content = await request.body()
     try:
-        return msgspec.json.decode(content, type=kind)
+        return decode_json(content, kind)
     except msgspec.ValidationError as error:
         raise DefinitionError("the request cannot be read", found=str(error)) from error
     except UNDECODABLE as error:

@@ -12,6 +12,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from rtolap.base.decoding import decode_json
 from rtolap.base.errors import DefinitionError, NotLeader, RtolapError, Unavailable
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.protocols.stream_load.messages import AcknowledgeRequest, LoadState, StateAnswer, TwoPhaseAnswer
@@ -131,7 +132,7 @@ def _txn_id(request: Request, manager: TransactionManager, db: str) -> int:
 async def _labels(request: Request) -> tuple[str, ...]:
     body = await request.body()  # how long it may be is bounded by the guard
     try:
-        labels = msgspec.json.decode(body, type=AcknowledgeRequest).labels
+        labels = decode_json(body, AcknowledgeRequest).labels
     except UNDECODABLE as error:
         raise DefinitionError("the body cannot be read", expected='{"labels": […]}', found=error) from error
     if len(labels) > LABELS_AT_ONCE_MAX:

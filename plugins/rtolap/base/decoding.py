@@ -1,0 +1,47 @@
+"""Typed decoding that several threads may begin at once.
+
+msgspec (0.22) looks into a class when it is first decoded, and lets other threads run meanwhile. Another
+one that needs the same class then crashes the process. So each class is looked into once, under one lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+T = TypeVar("T")
+
+_lock = threading.RLock()
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def decode_json(data: bytes | bytearray | memoryview | str, kind: type[T]) -> T:
+    """Decode JSON. Raises `undecodable.UNDECODABLE`."""
+    return cast(T, _decoder(kind).decode(data))
+
+
+def convert(
+    value: object,
+    kind: type[T],
+    *,
+    strict: bool = True,
+    from_attributes: bool = False,
+    dec_hook: Callable[[type, Any], Any] | None = None,
+) -> T:
+    """Convert builtins, or an object's attributes, as `msgspec.convert` does. Raises
+    `msgspec.ValidationError`.
+    """
+    _decoder(kind)  # looks into the class
+    return msgspec.convert(value, kind, strict=strict, from_attributes=from_attributes, dec_hook=dec_hook)
+
+
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    found = _decoders.get(kind)
+    if found is None:
+        with _lock:
+            found = _decoders.get(kind) or msgspec.json.Decoder(kind)
+            _decoders[kind] = found
+    return found
