@@ -59,9 +59,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List the tests that passed only at their second try, and how the first one failed.
+    """List the tests that passed only when they were run again, and how they failed first.
 
-    `.ci/run` allows a second try. Each is a defect, of the product or of the test.
+    `.ci/run` allows that. Each is a defect, of the product or of the test.
     """
     first_tries = terminalreporter.getreports("rerun")
     if not first_tries:
