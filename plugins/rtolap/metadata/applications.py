@@ -278,7 +278,7 @@ def _larger(one_ms: int | None, other_ms: int | None) -> int | None:
     return max(known, default=None)
 
 
-APPROVALS_KEPT = 500
+APPROVALS_MAX = 500
 
 
 def with_approval(before: Sequence[Approval], approval: Approval) -> tuple[Approval, ...]:
@@ -293,7 +293,7 @@ def with_approval(before: Sequence[Approval], approval: Approval) -> tuple[Appro
         if earlier in chosen:
             continue
         room -= _size(earlier)
-        if room < 0 or len(chosen) == APPROVALS_KEPT:
+        if room < 0 or len(chosen) == APPROVALS_MAX:
             break
         chosen.add(earlier)
     return (*(earlier for earlier in before if earlier in chosen), approval)

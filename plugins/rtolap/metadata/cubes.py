@@ -30,7 +30,7 @@ from rtolap.metadata.updates import genuine, put_or_create, read, replace, retry
 from rtolap.model.offsets import Offsets
 from rtolap.model.segment import SegmentRange
 
-CHANGES_KEPT = 100  # entries of a ChangeLog: a reader further behind reads all segments
+CHANGES_MAX = 100  # entries of a ChangeLog: a reader further behind reads all segments
 
 
 class Members:
@@ -320,7 +320,7 @@ class ClusterMetadata(Definitions, Members):
     def _log_change(self, cube: str, segment: str, cube_id: str | None = None) -> Operation:
         log, node = self._change_log(cube, cube_id)
         sequence = log.sequence + 1
-        recent = (*log.recent, (sequence, segment))[-CHANGES_KEPT:]
+        recent = (*log.recent, (sequence, segment))[-CHANGES_MAX:]
         data = codec.encode(ChangeLog(log.cube_id, sequence, recent))
         return put_or_create(paths.cube_changes(cube), data, node)
 

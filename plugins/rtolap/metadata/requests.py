@@ -19,7 +19,7 @@ from rtolap.metadata import codec, paths
 from rtolap.metadata.store import Create, Delete, MetadataStore, Operation
 from rtolap.metadata.updates import read, retrying
 
-KEPT_MS = 48 * 3_600_000  # as frontends keep the changes of stored tables
+RETENTION_MS = 48 * 3_600_000  # as frontends keep the changes of stored tables
 _FORGOTTEN_MAX = 200  # at a time
 # What the present state or the request itself forbids; what clients repeat by themselves is no answer.
 _REFUSALS = (DefinitionError, NotFound, Refused)
@@ -89,7 +89,7 @@ class Requests:
 
     def forget(self) -> int:
         """Delete old notes, in bounded steps; their number."""
-        before_ms = self._clock.now_ms() - KEPT_MS
+        before_ms = self._clock.now_ms() - RETENTION_MS
         forgotten = 0
         for name in self._store.children(paths.REQUESTS):
             record = read(self._store, paths.request(name), RequestRecord)

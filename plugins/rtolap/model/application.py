@@ -83,7 +83,7 @@ class HostList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return "file" if self.file is not None else "url" if self.url is not None else "zookeeper"
 
 
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ApplicationSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A source of an application, by which events come in.
 
     `heartbeat_ms`: an idle host sends a heartbeat so often, on the way of its events. `future_max_ms`:
@@ -123,16 +123,16 @@ class Application(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """`edges` are pairs (upstream, downstream) of level names."""
 
     name: str
-    sources: tuple[Source, ...]
+    sources: tuple[ApplicationSource, ...]
     operators: tuple[Operator, ...] = ()
     sinks: tuple[Sink, ...]
     edges: tuple[tuple[str, ...], ...]
 
     @property
-    def levels(self) -> tuple[Source | Operator | Sink, ...]:
+    def levels(self) -> tuple[ApplicationSource | Operator | Sink, ...]:
         return (*self.sources, *self.operators, *self.sinks)
 
-    def source(self, name: str) -> Source | None:
+    def source(self, name: str) -> ApplicationSource | None:
         return next((source for source in self.sources if source.name == name), None)
 
     def role(self, level: str) -> LevelRole:
@@ -163,15 +163,15 @@ def refuse_unsafe_change(before: Application, after: Application) -> None:
         if type(former) is not type(level):
             raise Refused(
                 f"application {before.name}: level {level.name} cannot change its kind",
-                expected=_kind(former),
-                found=_kind(level),
+                expected=before.role(level.name),
+                found=after.role(level.name),
                 action="give the new level another name",
             )
-        if isinstance(former, Source) and isinstance(level, Source):
+        if isinstance(former, ApplicationSource) and isinstance(level, ApplicationSource):
             _refuse_other_progress(before.name, former, level)
 
 
-def _refuse_other_progress(application: str, before: Source, after: Source) -> None:
+def _refuse_other_progress(application: str, before: ApplicationSource, after: ApplicationSource) -> None:
     """Raise Refused for a change between hosts and none: reporters of a source without hosts name none, those
     of one with hosts name all.
     """
@@ -183,7 +183,3 @@ def _refuse_other_progress(application: str, before: Source, after: Source) -> N
             found=after.rule.kind,
             action="declare a source of another name beside it, move its consumers, then remove this one",
         )
-
-
-def _kind(level: object) -> str:
-    return type(level).__name__.lower()

@@ -30,17 +30,17 @@ class Truth:
 
     def __init__(self, values: pa.Array[Any], name: str, predicate: Predicate) -> None:
         self.table = _flags(values, name, predicate)
-        self.kept, self.dropped = bits(self.table), bits(~self.table)
+        self.matching, self.excluded = bits(self.table), bits(~self.table)
         self.share = float(self.table.mean())
         self._ranges = [(low, behind - 1) for low, behind in edges(self.table).reshape(-1, 2).tolist()]
 
     def of(self, codes: Codes) -> Flags:
         if len(self._ranges) > _COMPARES_MAX:
             return self.table[codes]
-        kept = np.zeros(len(codes), bool)
+        flags = np.zeros(len(codes), bool)
         for low, high in self._ranges:
-            kept |= codes == low if low == high else (codes >= low) & (codes <= high)
-        return kept
+            flags |= codes == low if low == high else (codes >= low) & (codes <= high)
+        return flags
 
 
 class Judge:
@@ -55,7 +55,7 @@ class Judge:
         self._flags: dict[Predicate, tuple[Flags, Flags]] = {}
         self.columns = tuple(sorted(columns_of(predicate)))
 
-    def kept(self, codes: Mapping[str, Codes]) -> Flags:
+    def true_rows(self, codes: Mapping[str, Codes]) -> Flags:
         """Return where the condition is TRUE. `codes`: of the rows, by column."""
         return self._judge(self._predicate, codes)[0]
 
@@ -112,11 +112,11 @@ def _conjuncts(predicate: Predicate | None) -> Iterable[Predicate]:
             yield predicate
 
 
-def kept_ranges(column: CodedColumn, truth: Truth) -> list[Range] | None:
+def matching_ranges(column: CodedColumn, truth: Truth) -> list[Range] | None:
     """Return the rows whose run is kept; None where they are too many ranges."""
     assert column.starts is not None
-    kept = truth.of(column.codes)
-    runs = edges(kept)
+    flags = truth.of(column.codes)
+    runs = edges(flags)
     if len(runs) > 2 * _RANGES_MAX:
         return None
     rows = column.starts[runs].tolist()

@@ -173,11 +173,11 @@ def test_a_segment_that_another_replica_set_has_closed_waits_for_the_application
 
 
 def test_a_forced_closing_keeps_the_numbers_of_its_command_where_this_reader_has_read_as_far() -> None:
-    asked = window(200, closed_by="forced")
+    command = window(200, closed_by="forced")
     read = Takeover(1, frozenset({0, 1}), ends={0: 5, 1: 7})
-    (one,) = by_application(force_before_ms=200, forced=asked, takeover=read)
-    assert one.completeness == asked
-    (one,) = by_application(force_before_ms=200, forced=asked)
+    (one,) = by_application(force_before_ms=200, forced=command, takeover=read)
+    assert one.completeness == command
+    (one,) = by_application(force_before_ms=200, forced=command)
     assert one.completeness == window(200, closed_by="forced", bound_ppm=None)
     (one,) = by_application(force={0})
     assert one.completeness == window(100, closed_by="forced", bound_ppm=None)

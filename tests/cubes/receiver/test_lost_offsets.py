@@ -176,13 +176,13 @@ def test_nothing_is_lost_while_another_receiver_of_the_set_holds_it(world: World
 
 
 def test_a_loss_is_over_when_a_receiver_that_holds_the_events_is_back(world: World) -> None:
-    kept = world.receivers.pop("left-1")
+    survivor = world.receivers.pop("left-1")
     first = world.lose("left-0")
     world.cluster.clock.advance_ms(60_000)
     world.tell(*world.receivers)
     assert world.lost(first) == LOST
-    world.receivers["left-0"].leading, kept.leading = False, True
-    world.receivers["left-1"] = kept
+    world.receivers["left-0"].leading, survivor.leading = False, True
+    world.receivers["left-1"] = survivor
     world.turn()
     assert world.records[0].state is SegmentState.REMOTE_PERSISTED
     assert world.problem() is None

@@ -144,7 +144,7 @@ def test_a_receiver_goes_on_though_kafka_no_longer_holds_a_lost_version(world: W
     work = world.work(receiver)
     reads: list[int] = []
     read = receiver.reader.read
-    receiver.reader.read = lambda *asked: (reads.append(1), read(*asked))[1]  # type: ignore[method-assign]
+    receiver.reader.read = lambda *arguments: (reads.append(1), read(*arguments))[1]  # type: ignore[method-assign]
     work.run_once()
     work.run_once()
     assert receiver.core.consumer_state is ConsumerState.CONSUMING

@@ -116,7 +116,7 @@ class Receiver:
         worked = self.core.step(replace(self.view, leading=self.leading))
         if lowered := dict(self.core.lowered):
             self.cluster.metadata.lower_replay_from(self.cluster.cube, lowered)
-            self.core.told_lowered(lowered)
+            self.core.forget_lowered(lowered)
         return worked
 
     def consume_all(self) -> None:
@@ -133,7 +133,7 @@ class Receiver:
             )
 
     def realign(self) -> bool:
-        job = realign_job(self.core.state, self.core.held)
+        job = realign_job(self.core.state, self.core.valid_partitions)
         if job is None:
             return False
         return self.core.apply_realigned(

@@ -246,15 +246,15 @@ def _joined_partial(columns: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
 
 
 def _merged(schema: Schema, block: Block, keys: Sequence[Coded], groups: Groups) -> Block:
-    kept = tuple(key._replace(codes=key.codes[groups.first]) for key in keys)
+    group_keys = tuple(key._replace(codes=key.codes[groups.first]) for key in keys)
     if groups.size == block.rows:  # nothing to merge: in another order
         rows = pa.array(groups.first)
-        return Block(block.rows, kept, tuple(column.take(rows) for column in block.partials))
+        return Block(block.rows, group_keys, tuple(column.take(rows) for column in block.partials))
     partials = [
         partial.accumulator.merge(_BlockColumn(column, groups.ids, groups.size), partial.type)
         for partial, column in zip(schema.partials, block.partials, strict=True)
     ]
-    return Block(groups.size, kept, tuple(partials))
+    return Block(groups.size, group_keys, tuple(partials))
 
 
 class _BlockColumn(GroupedArray):

@@ -28,12 +28,12 @@ PIECE_ROWS_MAX = 1_500_000  # merged by a task: some 100 bytes a row, and as muc
 PIECE_BYTES_MAX = 256 << 20  # decoded, as Parquet tells them: rows with large sketches are fewer
 _PIECE_ROWS_MIN = 250_000  # smaller ones do not pay for another task
 _READ_ROWS = 1_000_000  # by a task: rows that it splits are in memory together
-_KEPT_ROWS_MAX = 4_000_000  # of cuboids from which others may be made
+_PARENT_ROWS_MAX = 4_000_000  # of cuboids from which others may be made
 _SPOOL_BYTES = 64 << 20
 _WORKERS = 8  # footers read at a time
 
 
-class Source(NamedTuple):
+class FileRowGroups(NamedTuple):
     """Row groups of a Parquet file."""
 
     path: str
@@ -46,13 +46,13 @@ class Piece(NamedTuple):
     segment: int
     number: int
     of: int
-    sources: tuple[Source, ...] = ()
+    sources: tuple[FileRowGroups, ...] = ()
 
 
 class Read(NamedTuple):
     """A task that reads for all pieces of a segment; `first` is the place of the first among all pieces."""
 
-    source: Source
+    source: FileRowGroups
     first: int
     pieces: int
 
@@ -102,11 +102,11 @@ def plan_pieces(store: ObjectStore, inputs: Sequence[Sequence[str]], tasks: int)
         size_bytes = sum(size.bytes for _, sizes in of_segment for size in sizes)
         count = pieces_of(rows, size_bytes, len(inputs), tasks)
         if count == 1:
-            sources = (Source(path, tuple(range(len(sizes)))) for path, sizes in of_segment)
+            sources = (FileRowGroups(path, tuple(range(len(sizes)))) for path, sizes in of_segment)
             pieces.append(Piece(segment, 0, 1, tuple(sources)))
             continue
         reads += [
-            Read(Source(path, groups), len(pieces), count)
+            Read(FileRowGroups(path, groups), len(pieces), count)
             for path, sizes in of_segment
             for groups in _runs([size.rows for size in sizes])
         ]
@@ -204,17 +204,20 @@ class BuildTasks:
     def _all_cuboids(self, rows: Block) -> Iterator[tuple[int, Block]]:
         """Number and rows of each cuboid, each out of the smallest at hand that contains it."""
         base = merged(self._schema, rows, range(len(rows.keys)))
-        kept = {0: base}
+        parents = {0: base}
         yield 0, base
         for number, cuboid in enumerate(self._cuboids[1:], start=1):
             wanted = set(cuboid.dimensions)
-            containing = [n for n in kept if wanted <= set(self._cuboids[n].dimensions)]
-            parent = min(containing, key=lambda n: kept[n].rows)
+            containing = [n for n in parents if wanted <= set(self._cuboids[n].dimensions)]
+            parent = min(containing, key=lambda n: parents[n].rows)
             names = self._cuboids[parent].dimensions
-            block = merged(self._schema, kept[parent], [names.index(name) for name in cuboid.dimensions])
-            kept[number] = block
-            while len(kept) > 1 and sum(each.rows for each in kept.values()) > _KEPT_ROWS_MAX + base.rows:
-                del kept[max((n for n in kept if n), key=lambda n: kept[n].rows)]
+            block = merged(self._schema, parents[parent], [names.index(name) for name in cuboid.dimensions])
+            parents[number] = block
+            while (
+                len(parents) > 1
+                and sum(each.rows for each in parents.values()) > _PARENT_ROWS_MAX + base.rows
+            ):
+                del parents[max((n for n in parents if n), key=lambda n: parents[n].rows)]
             yield number, block
 
     def _write(self, segment: int, cuboid: int, number: int, block: Block) -> Written:

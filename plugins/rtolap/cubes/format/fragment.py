@@ -142,8 +142,8 @@ class Fragment:
         if candidates is None or len(candidates) == rows:
             return Selection(wanted.filter(mask(judged, predicate)), rows, 0)
         some = pa.array(np.frombuffer(candidates.to_array(), np.uint32))
-        kept = mask(judged.take(some), predicate)
-        places = some if pc.all(kept, min_count=0).as_py() else some.filter(kept)
+        matches = mask(judged.take(some), predicate)
+        places = some if pc.all(matches, min_count=0).as_py() else some.filter(matches)
         return Selection(wanted.take(places), len(some), rows - len(some))
 
 

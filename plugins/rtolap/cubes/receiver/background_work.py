@@ -153,7 +153,9 @@ class BackgroundWork:
 
     def _realign(self) -> None:
         core = self._core
-        while (job := realign_job(core.state, core.held)) is not None and not self._stopping.is_set():
+        while (
+            job := realign_job(core.state, core.valid_partitions)
+        ) is not None and not self._stopping.is_set():
             fresh = self._reader.read(job.start_ms, job.pieces, core.control.losses)
             self._requests.ask(partial(core.apply_realigned, job.start_ms, (job.table,), fresh))
 
@@ -217,7 +219,7 @@ class BackgroundWork:
         if core.lowered and self._metadata.store.connected():
             lowered = dict(core.lowered)
             self._metadata.lower_replay_from(self._schema.cube.name, lowered)
-            self._requests.ask(partial(core.told_lowered, lowered))
+            self._requests.ask(partial(core.forget_lowered, lowered))
             self._replayed = {}
         if not (self._election.is_leader() and self._metadata.store.connected() and core.checkpointed):
             return

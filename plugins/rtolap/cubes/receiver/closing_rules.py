@@ -96,10 +96,12 @@ def decide(
             continue
         end_ms = start_ms + cube.segment.window_ms
         first = record is None or record.version == 0
-        asked = first and force_before_ms is not None and end_ms <= force_before_ms
+        by_command = first and force_before_ms is not None and end_ms <= force_before_ms
         closing: SegmentClosing | None = None
-        if asked or (start_ms in force and (start_ms in local or (record is not None and record.target))):
-            known = _forced(cube, end_ms, positions, application, asked=asked) if first else None
+        if by_command or (
+            start_ms in force and (start_ms in local or (record is not None and record.target))
+        ):
+            known = _forced(cube, end_ms, positions, application, by_command=by_command) if first else None
             closing = SegmentClosing(start_ms, vector, "forced", known)
         elif record is not None and not first:
             why = _late_delta(cube, start_ms, record, start_ms in local, marks, now_ms)
@@ -130,13 +132,13 @@ def _by_application(
 
 
 def _forced(
-    cube: Cube, end_ms: int, positions: Offsets, application: ByApplication | None, *, asked: bool
+    cube: Cube, end_ms: int, positions: Offsets, application: ByApplication | None, *, by_command: bool
 ) -> Completeness | None:
     """Numbers only where they are of a command to the coordinator, and this receiver has read as far as they
     count on."""
     if cube.watermark is None:
         return None
-    known = application.forced if application is not None and asked else None
+    known = application.forced if application is not None and by_command else None
     if known is None:
         return Completeness(application=cube.watermark.application, window_end_ms=end_ms, closed_by="forced")
     read = (

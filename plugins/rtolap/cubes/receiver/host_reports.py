@@ -152,7 +152,7 @@ class WatermarkReports:
             watermark_ms = max((at for at in reached if at is not None), default=None)
             self._taken_s = self._clock.monotonic_s()
             self._note(Takeover(generation, partitions, watermark_ms, client.approved_until()))
-        elif takeover.ends is None and self._core.progress.log_ends_asked_s >= self._taken_s:
+        elif takeover.ends is None and self._core.progress.log_ends_requested_s >= self._taken_s:
             ends = dict(self._core.progress.log_ends)
             if partitions <= ends.keys():
                 self._note(replace(takeover, ends=ends))
@@ -174,7 +174,7 @@ class WatermarkReports:
         generation = self._views.generation(core.control)
         hosts = core.progress.hosts
         assert hosts is not None, "a cube with an application keeps them"
-        assigned = [p for held in core.control.assignment.values() for p in held]
+        assigned = [p for partitions in core.control.assignment.values() for p in partitions]
         return Taken(
             generation,
             hosts.drain(core.state.positions, whole=whole),

@@ -194,7 +194,7 @@ class CubeRunner:
                     receiver_id=self._receiver_id,
                     progress=self.core.progress,
                     cache=self._results,
-                    held=self._held(),
+                    pause_reason=self._pause_reason(),
                 )
             except Corrupted as error:  # another receiver may answer; the worker stops this one's consumer
                 raise Unavailable(f"receiver {self._receiver_id} has lost data: {error}") from error
@@ -208,14 +208,14 @@ class CubeRunner:
                         self.changed.wait(min(left_s, 0.5))
 
     def _not_reached(self, query: PartialQuery, reason: NotReady) -> NotReached:
-        held = self._held()
+        pause_reason = self._pause_reason()
         return NotReached(
             f"receiver {self._receiver_id} could not catch up in {query.timeout_ms} ms: {reason}"
-            + (f"; it is held: {held}" if held else "")
+            + (f"; it is held: {pause_reason}" if pause_reason else "")
         )
 
-    def _held(self) -> str:
-        since_ms = self.core.held_since_ms
+    def _pause_reason(self) -> str:
+        since_ms = self.core.paused_since_ms
         return "" if since_ms is None else f"{self.core.reason}, since {utc_text(since_ms)}"
 
     # -- the core thread --------------------------------------------------------------------------------

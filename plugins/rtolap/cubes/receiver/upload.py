@@ -90,8 +90,12 @@ def _job(
     tables = segment.of_version(version)
     read = _covered(record, control, ranges) if record.base_lost else ()
     if len(ranges) < len(mine):  # local tables hold more: only where they have events is anything to be read
-        held = union(table.ranges for table in tables)
-        read += tuple(_behind(control.losses, Piece(p, *held[p], version)) for p in _of(ranges) if p in held)
+        local_ranges = union(table.ranges for table in tables)
+        read += tuple(
+            _behind(control.losses, Piece(p, *local_ranges[p], version))
+            for p in _of(ranges)
+            if p in local_ranges
+        )
         tables = ()
     return UploadJob(record.range, version, ranges, tables, read, record.base_lost)
 
@@ -180,5 +184,5 @@ class Uploader:
 
 def _begins(ranges: Iterable[PartRange], tables: Iterable[LocalTable]) -> Offsets:
     """Return the least offsets at which there are events; behind the range of a partition without any."""
-    held = union(table.ranges for table in tables)
-    return {piece.partition: held.get(piece.partition, (piece.end,))[0] for piece in ranges}
+    local_ranges = union(table.ranges for table in tables)
+    return {piece.partition: local_ranges.get(piece.partition, (piece.end,))[0] for piece in ranges}

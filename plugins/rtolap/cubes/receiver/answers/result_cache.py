@@ -57,10 +57,10 @@ def select(local: LocalTable, query: PartialQuery) -> Selected:
     needed = {*query.dimensions, *columns_of(predicate)}
     cuboid = local.cuboids.covering(needed)
     if cuboid is not None and not _is_narrower(local, query, cuboid.rows):
-        kept = cuboid.table.select(columns)
+        rows = cuboid.table.select(columns)
         if predicate is not None:
-            kept = kept.filter(mask(cuboid.table, predicate))
-        return Selected(kept, cuboid.rows, 0, {cuboid.cuboid.name: 1})
+            rows = rows.filter(mask(cuboid.table, predicate))
+        return Selected(rows, cuboid.rows, 0, {cuboid.cuboid.name: 1})
     if local.fragment is not None:
         return Selected(*local.fragment.select(predicate, columns))
     wanted = local.table.select(columns)
@@ -110,19 +110,19 @@ class ResultCache:
         self._schema = schema
         self._table_rows_min = table_rows_min
         self._bytes_max = bytes_max
-        self._asked: OrderedDict[Shape, _Combined | None] = OrderedDict()
+        self._recent: OrderedDict[Shape, _Combined | None] = OrderedDict()
         self._lock = Lock()
-        self._kept_bytes = 0  # since the last look at the sum
+        self._added_bytes = 0  # since the last look at the sum
 
     def merged(self, query: PartialQuery, tables: Sequence[LocalTable]) -> Selected:
         """Return the tables' rows that the query keeps, grouped as it wants them, in local form."""
         shape = shape_of(query)
         with self._lock:
-            again = shape in self._asked
-            before = self._asked.setdefault(shape, None)
-            self._asked.move_to_end(shape)
-            while len(self._asked) > SHAPES_MAX:
-                self._asked.popitem(last=False)
+            again = shape in self._recent
+            before = self._recent.setdefault(shape, None)
+            self._recent.move_to_end(shape)
+            while len(self._recent) > SHAPES_MAX:
+                self._recent.popitem(last=False)
         if not again or before is _TOO_LARGE:
             return merged_plainly(self._schema, query, tables)
         return self._with_results(shape, query, tables, before)
@@ -143,8 +143,8 @@ class ResultCache:
         tokens = frozenset(local.results.token for local in tables)
         fits = whole.nbytes * COMBINED_PER_CACHE_MIN <= self._bytes_max
         with self._lock:
-            if shape in self._asked:
-                self._asked[shape] = _Combined(tokens, whole) if fits else _TOO_LARGE
+            if shape in self._recent:
+                self._recent[shape] = _Combined(tokens, whole) if fits else _TOO_LARGE
         if not fits:
             for local in tables:
                 local.results.forget(shape)
@@ -163,7 +163,7 @@ class ResultCache:
             small = result.nbytes * PIECES_PER_CACHE_MIN <= self._bytes_max
             if small and result.num_rows * ROWS_PER_RESULT_MIN <= local.rows:
                 local.results.keep(shape, result)
-                self._kept_bytes += result.nbytes
+                self._added_bytes += result.nbytes
             return chosen._replace(table=result)
         if len(pieces) == 1:
             return Selected(pieces[0], pieces[0].num_rows, 0)
@@ -174,19 +174,19 @@ class ResultCache:
     def _merge(self, query: PartialQuery, parts: Sequence[pa.Table]) -> pa.Table:
         return merge_tables(self._schema, parts, query.dimensions, query.partials)
 
-    def _count(self, kept_bytes: int, tables: Iterable[LocalTable]) -> None:
+    def _count(self, added_bytes: int, tables: Iterable[LocalTable]) -> None:
         """Now and then forget the statements that were not asked for longest, until the rest is in bounds."""
         with self._lock:
-            self._kept_bytes += kept_bytes
-            if self._kept_bytes * LOOKS_PER_CACHE < self._bytes_max:
+            self._added_bytes += added_bytes
+            if self._added_bytes * LOOKS_PER_CACHE < self._bytes_max:
                 return
-            self._kept_bytes = 0
+            self._added_bytes = 0
             combined = {
-                shape: entry.table.nbytes for shape, entry in self._asked.items() if entry is not None
+                shape: entry.table.nbytes for shape, entry in self._recent.items() if entry is not None
             }
         results = [local.results for local in tables]
         for each in results:
-            each.keep_only(self._asked.keys())
+            each.keep_only(self._recent.keys())
         sizes = {
             shape: size + sum(each.nbytes(shape) for each in results) for shape, size in combined.items()
         }
@@ -196,7 +196,7 @@ class ResultCache:
                 return
             over -= size
             with self._lock:
-                self._asked.pop(shape, None)
+                self._recent.pop(shape, None)
             for each in results:
                 each.forget(shape)
 
@@ -209,9 +209,9 @@ def shape_of(query: PartialQuery) -> Shape:
 def merged_plainly(schema: Schema, query: PartialQuery, tables: Iterable[LocalTable]) -> Selected:
     """Return the same as `ResultCache.merged`, out of rows alone."""
     chosen = [select(local, query) for local in tables]
-    kept = [one.table for one in chosen if one.table.num_rows]
+    not_empty = [one.table for one in chosen if one.table.num_rows]
     return Selected(
-        merge_tables(schema, kept, query.dimensions, query.partials),
+        merge_tables(schema, not_empty, query.dimensions, query.partials),
         sum(one.rows_scanned for one in chosen),
         sum(one.rows_pruned for one in chosen),
         sum((Counter(one.cuboids) for one in chosen), Counter()),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rtolap.base.clock import Clock
 from rtolap.cubes.receiver.core.checkpointing import Checkpoints
-from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.local.tables import LocalState
 from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState, Lifecycle
 from rtolap.kafka.interfaces import StreamConsumer
@@ -23,7 +23,7 @@ class Assignment:
         *,
         consumer: StreamConsumer,
         life: Lifecycle,
-        progress: Progress,
+        progress: ConsumerProgress,
         checkpoints: Checkpoints,
         clock: Clock,
     ) -> None:

@@ -15,7 +15,7 @@ from rtolap.base.errors import RtolapError
 from rtolap.cubes.format.fragment import delete_fragment
 from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
 from rtolap.cubes.receiver.core.limits import Limits
-from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.checkpoint import Checkpoint, CheckpointFile, entries
 from rtolap.cubes.receiver.local.tables import LocalState
@@ -85,7 +85,7 @@ class Checkpoints:
         self._files: frozenset[str] = frozenset()
         self._saved_at_s = clock.monotonic_s()
 
-    def recover(self, progress: Progress) -> LocalState:
+    def recover(self, progress: ConsumerProgress) -> LocalState:
         """Return the state of the last checkpoint, not aligned yet. Raises Corrupted or NotFound."""
         checkpoint = self.file.load()
         if checkpoint is None:
@@ -116,7 +116,7 @@ class Checkpoints:
         waited_s = self._clock.monotonic_s() - self._saved_at_s
         return self.dirty and waited_s >= settings.checkpoint_interval_s
 
-    def draft(self, state: LocalState, progress: Progress) -> Draft:
+    def draft(self, state: LocalState, progress: ConsumerProgress) -> Draft:
         """Refused, NotFound or Unavailable: dead letters cannot be delivered."""
         assert self.known is not None, "before recovery, the checkpoint on disk stands for everything"
         self._dead_letters.settle(DEAD_LETTERS_WAIT_S)
@@ -198,8 +198,11 @@ class Persisting:
     def look_at_dead_letters(self) -> None:
         """Letters that Kafka will not take stop the consumer now, not at the next checkpoint."""
         self._dead_letters.poll()
-        if not self._limits.flush_failing and (trouble := self._dead_letters.trouble) is not None:
-            self._limits.flush_failed(trouble)
+        if (
+            not self._limits.flush_failing
+            and (delivery_error := self._dead_letters.delivery_error) is not None
+        ):
+            self._limits.flush_failed(delivery_error)
 
     def take_over(self, state: LocalState) -> LocalState:
         """Return the state with what was written out beside by now. Raises TopicMissing, TopicRecreated."""
@@ -207,13 +210,13 @@ class Persisting:
             return state
         return self._attempt(state, lambda: self._finished(state))
 
-    def again_if_due(self, state: LocalState, progress: Progress) -> LocalState:
+    def again_if_due(self, state: LocalState, progress: ConsumerProgress) -> LocalState:
         """Try again, a while after a failure. Raises TopicMissing, TopicRecreated."""
         if not self._limits.flush_due:
             return state
         return self._attempt(state, lambda: self.write(state, progress))
 
-    def if_due(self, state: LocalState, progress: Progress) -> LocalState:
+    def if_due(self, state: LocalState, progress: ConsumerProgress) -> LocalState:
         """Write when rows, bytes or time require it; beside the core where it may. Another one waits for it,
         which bounds what is in memory. Raises TopicMissing, TopicRecreated."""
         if not self._checkpoints.due(state):
@@ -225,7 +228,7 @@ class Persisting:
             return finished
         return self._attempt(finished, lambda: self._begun(finished, progress))
 
-    def write(self, state: LocalState, progress: Progress) -> LocalState:
+    def write(self, state: LocalState, progress: ConsumerProgress) -> LocalState:
         """Return the state with its tables in files; the same one where the checkpoint on disk still stands
         for everything. Raises OSError, and what `Checkpoints.draft` and `write_out` raise; state and
         checkpoint then stay as they were.
@@ -251,7 +254,7 @@ class Persisting:
         if self._beside is not None:
             self._beside.shutdown()
 
-    def _begun(self, state: LocalState, progress: Progress) -> LocalState:
+    def _begun(self, state: LocalState, progress: ConsumerProgress) -> LocalState:
         """Return the state whose memory is being written out beside."""
         assert self._beside is not None, "asked for by `if_due`"
         draft = self._checkpoints.draft(state, progress)

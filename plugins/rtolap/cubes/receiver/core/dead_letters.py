@@ -21,7 +21,7 @@ from rtolap.base.errors import NotFound, Refused, RtolapError, Unavailable
 from rtolap.events.rejects import Rejects, dead_letter_records
 from rtolap.kafka.interfaces import Batch, OutRecord, StreamProducer
 
-HELD_BYTES_MAX = 32 << 20  # above it the consumer pauses until Kafka has taken some
+PENDING_BYTES_MAX = 32 << 20  # above it the consumer pauses until Kafka has taken some
 _FLUSH_S = 0.1
 
 
@@ -56,7 +56,7 @@ class DeadLetterWriter:
             self._producer.poll()
 
     @property
-    def trouble(self) -> RtolapError | None:
+    def delivery_error(self) -> RtolapError | None:
         """Return why dead letters cannot be delivered, or that too many wait; None when all is well."""
         with self._lock:
             refused, waiting = list(self._refused.values()), list(self._waiting.values())
@@ -69,7 +69,7 @@ class DeadLetterWriter:
                 action="mend the topic (does it exist, is its max.message.bytes large enough, may the "
                 "receiver write?); it is tried again",
             )
-        if sum(len(record.value or b"") for record in waiting) > HELD_BYTES_MAX:
+        if sum(len(record.value or b"") for record in waiting) > PENDING_BYTES_MAX:
             return self._unacknowledged(len(waiting))
         return None
 
@@ -91,8 +91,8 @@ class DeadLetterWriter:
             if len(group) > 1 and again:
                 middle = len(again) // 2
                 groups += [half for half in (again[middle:], again[:middle]) if half]
-        if (trouble := self.trouble) is not None:
-            raise trouble
+        if (delivery_error := self.delivery_error) is not None:
+            raise delivery_error
         if self._waiting:
             raise self._unacknowledged(len(self._waiting))
 
@@ -111,12 +111,12 @@ class DeadLetterWriter:
                 self._waiting[_key(record)] = record
                 self._refused.pop(_key(record), None)
         try:
-            self._producer.produce(self._topic, records, delivered=self._told)
+            self._producer.produce(self._topic, records, delivered=self._delivered)
         except RtolapError as error:
             for record in records:  # some may be on their way all the same: twice under one key is once
-                self._told(record, error)
+                self._delivered(record, error)
 
-    def _told(self, record: OutRecord, error: RtolapError | None) -> None:
+    def _delivered(self, record: OutRecord, error: RtolapError | None) -> None:
         key = _key(record)
         with self._lock:
             waited = self._waiting.pop(key, None)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rtolap.base.clock import Clock
 from rtolap.cubes.format.aggregate import merge_tables
 from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
-from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch, heard, stated
 from rtolap.cubes.receiver.local.batch import batch_tables, decode_batch
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, appended
@@ -31,7 +31,7 @@ class Intake:
         *,
         consumer: StreamConsumer,
         dead_letters: DeadLetterWriter,
-        progress: Progress,
+        progress: ConsumerProgress,
         clock: Clock,
         settings: ReceiverSettings,
     ) -> None:

@@ -19,7 +19,7 @@ from rtolap.cubes.receiver.local.tables import LocalState
 _NONE = PartitionCounters()
 
 
-class Progress:
+class ConsumerProgress:
     """Owned by the core thread; other threads read whole values (`counters`, `marks`)."""
 
     def __init__(self, idle_after_s: float, hosts: HostProgress | None = None) -> None:
@@ -28,7 +28,7 @@ class Progress:
         self._idle_after_s = idle_after_s
         self.counters: Mapping[int, PartitionCounters] = {}
         self.log_ends: Mapping[int, int] = {}
-        self.log_ends_asked_s = float("-inf")  # when; set after them, so that they are at least as new
+        self.log_ends_requested_s = float("-inf")  # when; set after them, so that they are at least as new
         self.mark_ms: int | None = None
         self._arrivals: dict[int, int] = {}
         self._late_since: dict[int, int] = {}

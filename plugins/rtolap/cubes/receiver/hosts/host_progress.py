@@ -64,7 +64,7 @@ class HostProgress:
         self._looked: object = None
         self._names: list[str] = []
         self._known = pa.array([], pa.string())
-        self._partitions: dict[int, Columns] = {}
+        self._partitions: dict[int, HostColumns] = {}
 
     def took(self, batch: HostProgressBatch) -> dict[int, int]:
         """Add what was read of a batch, once its state is the one that a closing would use.
@@ -79,7 +79,7 @@ class HostProgress:
             self._warn()
         for partition in np.unique(batch.partitions[~lost]).tolist():
             rows = (batch.partitions == partition) & ~lost
-            columns = self._partitions.setdefault(partition, Columns())
+            columns = self._partitions.setdefault(partition, HostColumns())
             columns.grow(len(self._names))
             columns.merge(at[rows], batch.latest_ms[rows], batch.events[rows], batch.generations[rows])
         return hostless
@@ -103,7 +103,7 @@ class HostProgress:
     # -- checkpoints ------------------------------------------------------------------------------------
 
     def saved(self) -> SavedHosts:
-        seen = {partition: (columns.kept(), columns) for partition, columns in self._partitions.items()}
+        seen = {partition: (columns.known(), columns) for partition, columns in self._partitions.items()}
         return SavedHosts(
             names=tuple(self._names),
             index={partition: at.astype("<i4").tobytes() for partition, (at, _) in seen.items()},
@@ -119,9 +119,9 @@ class HostProgress:
         self._name(list(saved.names))
         self._partitions = dict(self._recovered(saved))
 
-    def _recovered(self, saved: SavedHosts) -> Iterator[tuple[int, Columns]]:
+    def _recovered(self, saved: SavedHosts) -> Iterator[tuple[int, HostColumns]]:
         for partition, packed in saved.index.items():
-            columns = Columns()
+            columns = HostColumns()
             columns.grow(len(self._names))
             at = np.frombuffer(packed, "<i4")
             columns.latest_ms[at] = np.frombuffer(saved.latest_ms[partition], "<i8")
@@ -132,7 +132,7 @@ class HostProgress:
     # -- inside -----------------------------------------------------------------------------------------
 
     def _take(self, partition: int, whole: bool) -> PartitionProgress:
-        columns = self._partitions.get(partition, Columns())
+        columns = self._partitions.get(partition, HostColumns())
         at = columns.seen() if whole else np.flatnonzero(columns.changed & (columns.latest_ms != NEVER))
         taken = PartitionProgress(
             tuple(self._names[place] for place in at.tolist()), columns.latest_ms[at], columns.events[at]
@@ -218,8 +218,15 @@ def _usable(names: Sequence[str | None]) -> list[str]:
 
 
 @dataclass(slots=True)
-class Columns:
-    """`generations`: of producers that state their own progress."""
+class HostColumns:
+    """Progress of the hosts of one partition, a row per host.
+
+    Attributes:
+        latest_ms: The latest event time; `NEVER` for a host that has not been read.
+        events: The events since the last report.
+        changed: True where the host's row has changed since the last report.
+        generations: The generation of a producer that states its own progress; 0 for other hosts.
+    """
 
     latest_ms: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     events: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
@@ -253,6 +260,6 @@ class Columns:
     def seen(self) -> Int64s:
         return np.flatnonzero(self.latest_ms != NEVER)
 
-    def kept(self) -> Int64s:
+    def known(self) -> Int64s:
         """Return the hosts that have been read, or have a generation without any progress yet."""
         return np.flatnonzero((self.latest_ms != NEVER) | (self.generations > 0))

@@ -51,31 +51,31 @@ class TableCuboids:
     Those of a table that was merged out of others are made of theirs, where all of them have one.
     """
 
-    __slots__ = ("_kept", "_members", "nbytes")
+    __slots__ = ("_cuboids", "_members", "nbytes")
 
     def __init__(self, members: Iterable[TableCuboids] = ()) -> None:
-        self._kept: tuple[SmallCuboid, ...] | None = None
-        self._members = [member._kept for member in members]
+        self._cuboids: tuple[SmallCuboid, ...] | None = None
+        self._members = [member._cuboids for member in members]
         self.nbytes = 0
 
     @property
     def made(self) -> bool:
         """True once it is known which cuboids are kept, if any."""
-        return self._kept is not None
+        return self._cuboids is not None
 
     def keep(self, made: Iterable[SmallCuboid]) -> None:
-        kept = tuple(made)
-        self.nbytes = sum(int(one.table.nbytes) for one in kept)
-        self._kept, self._members = kept, []
+        cuboids = tuple(made)
+        self.nbytes = sum(int(one.table.nbytes) for one in cuboids)
+        self._cuboids, self._members = cuboids, []
 
     def of_members(self, cuboid: Cuboid) -> list[pa.Table]:
         """This cuboid of each table that went into this one; nothing where one has none."""
-        found = [one.table for kept in self._members for one in kept or () if one.cuboid == cuboid]
+        found = [one.table for cuboids in self._members for one in cuboids or () if one.cuboid == cuboid]
         return found if len(found) == len(self._members) else []
 
     def covering(self, needed: Collection[str]) -> SmallCuboid | None:
         """Return the smallest that holds these dimensions; None where the table itself has to be read."""
-        return smallest_covering(self._kept, needed) if self._kept else None
+        return smallest_covering(self._cuboids, needed) if self._cuboids else None
 
 
 def small_cuboids(schema: Schema, table: pa.Table, bytes_max: int, beside: TableCuboids) -> list[SmallCuboid]:

@@ -295,8 +295,8 @@ class TableStatistics:
                 return any(map(self._is_member, terms))
             case Compare(column=name) | In(column=name) | Like(column=name) if self._is_coded(name):
                 dictionary = single_chunk(self._table.column(name)).dictionary
-                kept: bool = pc.any(mask(pa.table({name: dictionary}), predicate), min_count=0).as_py()
-                return kept
+                matches: bool = pc.any(mask(pa.table({name: dictionary}), predicate), min_count=0).as_py()
+                return matches
             case _:
                 return True
 
