@@ -26,8 +26,11 @@ _REFUSALS = (DefinitionError, NotFound, Refused)
 
 
 class RequestRecord(msgspec.Struct, frozen=True):
-    """A request that was answered. `refused` is the error, as `RtolapError.to_dict`; None where it was
-    done."""
+    """A request that was answered.
+
+    Attributes:
+        refused: the error, as `RtolapError.to_dict`; None where the request was executed.
+    """
 
     fingerprint: str
     answered_at_ms: int

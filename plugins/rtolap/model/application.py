@@ -41,7 +41,7 @@ class Deficit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Exactly one is set."""
+    """The rule of a source. Exactly one is set."""
 
     partitions: Partitions | None = None
     host_precise: HostPrecise | None = None
@@ -63,10 +63,15 @@ class Registry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HostList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The source of the names of a source's hosts: exactly one is set.
+    """The source of the names of a source's hosts. Exactly one of the first four is set.
 
-    `file` and `url` hold a name a line, `zookeeper` is a node whose children are the names. These three are
-    read again every `refresh_ms`; a host that is no longer in them counts until `grace_ms` later.
+    Attributes:
+        file: a file with a name a line.
+        url: an address that returns a name a line.
+        zookeeper: a node whose children are the names.
+        registry: hosts register themselves.
+        refresh_ms: interval at which a file, address or node is read again.
+        grace_ms: time for which a host still counts once it is no longer listed there.
     """
 
     file: str | None = None
@@ -86,9 +91,10 @@ class HostList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ApplicationSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A source of an application, by which events come in.
 
-    `heartbeat_ms`: an idle host sends a heartbeat so often, on the way of its events. `future_max_ms`:
-    progress further ahead of the server's clock is refused. `unit_lease_ms`: a unit that is silent for longer
-    has left.
+    Attributes:
+        heartbeat_ms: interval at which an idle host sends a heartbeat, on the way of its events.
+        future_max_ms: progress further ahead of the server's clock is refused.
+        unit_lease_ms: a unit that is silent for longer has left.
     """
 
     name: str
@@ -120,7 +126,11 @@ class CubeWatermark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Application(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`edges` are pairs (upstream, downstream) of level names."""
+    """Sources, operators and sinks, and how events flow between them.
+
+    Attributes:
+        edges: pairs (upstream, downstream) of level names.
+    """
 
     name: str
     sources: tuple[ApplicationSource, ...]

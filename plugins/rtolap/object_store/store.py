@@ -37,7 +37,11 @@ _SEGMENT = re.compile(r"[A-Za-z0-9_.+=,@~-]+")
 
 
 class StoredFile(NamedTuple):
-    """`path` is relative to the store's root."""
+    """A file of an object store.
+
+    Attributes:
+        path: relative to the store's root.
+    """
 
     path: str
     bytes: int

@@ -165,7 +165,12 @@ def _by_segment(table: pa.Table, segment_ms: np.typing.NDArray[np.int64]) -> dic
 
 
 class TimeKeys(NamedTuple):
-    """`codes[i]` is the row's place in the other columns, which hold one entry a distinct combination."""
+    """Keys of the rows' time units.
+
+    Attributes:
+        codes: for each row, its place in the other columns, which hold one entry for each distinct
+            combination.
+    """
 
     codes: NDArray[np.int64]
     segment_ms: NDArray[np.int64]

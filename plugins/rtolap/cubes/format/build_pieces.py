@@ -41,7 +41,12 @@ class FileRowGroups(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Number `number` of `of` pieces of a segment; `sources`: what it reads itself, being the only one."""
+    """A piece of a segment that one task merges.
+
+    Attributes:
+        number: of the piece, among `of` pieces of the segment.
+        sources: the row groups that the piece reads itself; only where it is the segment's only piece.
+    """
 
     segment: int
     number: int
@@ -50,7 +55,13 @@ class Piece(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A task that reads for all pieces of a segment; `first` is the place of the first among all pieces."""
+    """A task that reads for all pieces of a segment.
+
+    Attributes:
+        source: the row groups to read.
+        first: the place of the segment's first piece among all pieces.
+        pieces: the number of the segment's pieces.
+    """
 
     source: FileRowGroups
     first: int

@@ -43,7 +43,12 @@ _PIECE_BYTES = 1 << 20  # of a checksum
 
 
 class FragmentInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The header. `bytes` counts both files as far as data goes; `ranges` holds every dimension."""
+    """The header of a fragment.
+
+    Attributes:
+        bytes: size of both files, as far as data goes.
+        ranges: the range of each dimension's values.
+    """
 
     name: str
     rows: int
@@ -58,7 +63,12 @@ class FragmentInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Selection(NamedTuple):
-    """Rows kept; how many were looked at and how many ranges and index spared."""
+    """Rows that a predicate selects.
+
+    Attributes:
+        rows_scanned: number of rows that were read.
+        rows_pruned: number of rows that ranges and the index excluded.
+    """
 
     table: pa.Table
     rows_scanned: int

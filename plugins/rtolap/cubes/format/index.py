@@ -136,7 +136,13 @@ def _key(value: Scalar, kind: pa.DataType) -> object:
 
 
 class ColumnRange(msgspec.Struct, frozen=True):
-    """Smallest and largest non-null value as predicate scalars (None: there is none); how many nulls."""
+    """The range of a column's values.
+
+    Attributes:
+        min: the smallest non-null value, as a predicate's scalar; None where there is none.
+        max: the largest one; None where there is none.
+        nulls: number of nulls.
+    """
 
     min: Scalar
     max: Scalar

@@ -37,9 +37,10 @@ _CLOSABLE = (SegmentState.ACTIVE, SegmentState.IMMUTABLE, SegmentState.READY)
 class Marks:
     """Clocks of the stream.
 
-    mark_ms      largest event time seen
-    arrivals     segment start → `mark_ms` at the segment's last arrival
-    late_since   segment start → wall time at which the first event behind the READY version arrived
+    Attributes:
+        mark_ms: the largest event time seen.
+        arrivals: segment start → `mark_ms` at the segment's last arrival.
+        late_since: segment start → wall time at which the first event behind the READY version arrived.
     """
 
     mark_ms: int | None = None
@@ -49,8 +50,13 @@ class Marks:
 
 @dataclass(frozen=True)
 class ByApplication:
-    """The closing input of a cube with an application: the windows that it approves, ascending, and since
-    when it counts on this receiver. `forced`: what was known when a closing was last requested."""
+    """The closing input of a cube with an application.
+
+    Attributes:
+        windows: the windows that the application approves, ascending.
+        takeover: since when the application counts on this receiver.
+        forced: what was known when a closing was last requested.
+    """
 
     windows: tuple[Completeness, ...] = ()
     takeover: Takeover | None = None
@@ -220,11 +226,14 @@ def generation_of(base: int, assignment_epoch: int, term: int) -> int:
 
 @dataclass(frozen=True)
 class Takeover:
-    """The server has taken the first report of this generation, of these partitions.
+    """The server's acceptance of the first report of a generation.
 
-    watermark_ms        of the cube's source at that moment, or of its sink if that is larger
-    approved_until_ms   what people had approved by then
-    ends                log ends that were looked up afterwards; None before
+    Attributes:
+        generation: of the report.
+        partitions: the partitions of the report.
+        watermark_ms: of the cube's source at that moment, or of its sink if that is larger.
+        approved_until_ms: the end of what people had approved by then.
+        ends: log ends that were looked up afterwards; None before that.
     """
 
     generation: int

@@ -64,8 +64,11 @@ class Views(Protocol):
 
 @dataclass(frozen=True)
 class Taken:
-    """The progress at one moment of the core. `partitions_count`: of the topic, as far as they are
-    assigned."""
+    """The progress at one moment of the core.
+
+    Attributes:
+        partitions_count: number of the topic's partitions, as far as they are assigned.
+    """
 
     generation: int | None
     progress: dict[int, PartitionProgress]

@@ -34,8 +34,13 @@ from rtolap.object_store.store import ObjectStore
 
 @dataclass(frozen=True)
 class UploadJob:
-    """`ranges`: what the part holds, out of `tables` and of `read`, which is to be read from Kafka.
-    `rebuilt`: the version is rebuilt, because the one before has lost what builds start from."""
+    """A part of a segment to upload.
+
+    Attributes:
+        ranges: the offsets of the part, out of `tables` and of `read`.
+        read: ranges to read from Kafka.
+        rebuilt: True where the version is rebuilt, because the previous one has lost what builds start from.
+    """
 
     window: SegmentRange
     version: int

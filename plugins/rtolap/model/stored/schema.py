@@ -79,7 +79,14 @@ class SchemaColumn(msgspec.Struct, frozen=True):
 
 
 class StoredSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """`version` grows by one a change. `keys`, `sequence` and `pinned` (partition and buckets) are ids."""
+    """The columns of a stored table at one version.
+
+    Attributes:
+        version: grows by one with each change.
+        keys: ids of the key columns.
+        sequence: id of the sequence column.
+        pinned: ids of the columns of the partition and the buckets.
+    """
 
     version: int
     model: TableModel

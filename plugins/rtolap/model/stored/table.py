@@ -23,9 +23,12 @@ SKETCH_TYPES = ("hll", "bitmap")
 
 
 class StoredColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`type` is one of the column types, or `hll` or `bitmap`. `default` is written as in a CSV file.
+    """A column of a stored table.
 
-    `aggregate` belongs to the value columns of an aggregate table.
+    Attributes:
+        type: one of the column types, or `hll` or `bitmap`.
+        aggregate: belongs to the value columns of an aggregate table.
+        default: written as in a CSV file.
     """
 
     name: str

@@ -40,8 +40,13 @@ LOOKS_PER_CACHE = 4  # as many bytes are kept again before the sum is looked at
 
 
 class Selected(NamedTuple):
-    """A table in local form; how many rows were read for it, and how many ranges and indexes spared; by name,
-    of how many tables a cuboid was read."""
+    """The rows that a query selects, in local form.
+
+    Attributes:
+        rows_scanned: number of rows that were read.
+        rows_pruned: number of rows that ranges and indexes excluded.
+        cuboids: for each cuboid's name, the number of tables for which the cuboid was read.
+    """
 
     table: pa.Table
     rows_scanned: int

@@ -36,8 +36,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Draft:
-    """A checkpoint to be written: all of one moment. `files`: those that may go once it is there. `before_s`:
-    when the one before was drafted."""
+    """A checkpoint to be written, all of one moment.
+
+    Attributes:
+        files: files that may be deleted once the checkpoint is written.
+        before_s: time at which the previous checkpoint was drafted.
+    """
 
     state: LocalState
     checkpoint: Checkpoint

@@ -19,8 +19,12 @@ NEVER = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class HostProgressBatch:
-    """The host progress of one batch: row i is `hosts[i]` in `partitions[i]`, each pair once. `events`: how
-    many were read of it. `generations`: of a producer that states its own progress; 0 of hosts that log."""
+    """The host progress of one batch. Row i is `hosts[i]` in `partitions[i]`; each pair occurs once.
+
+    Attributes:
+        events: number of events that were read of the host.
+        generations: of a producer that states its own progress; 0 for hosts that log.
+    """
 
     hosts: pa.Array
     partitions: Int64s

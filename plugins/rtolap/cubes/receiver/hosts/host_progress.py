@@ -29,7 +29,11 @@ _LOOK_EVERY_MS = 60_000  # of event time: whom to forget takes a look at all hos
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """The progress to report of one partition. `events`: read since the last report."""
+    """The progress of one partition that is to be reported.
+
+    Attributes:
+        events: number of events read since the last report, by host.
+    """
 
     hosts: tuple[str, ...]
     latest_ms: Int64s

@@ -32,7 +32,11 @@ CANDIDATES_MAX = 64  # windows between a batch's ends that are looked up one by 
 
 @dataclass(frozen=True)
 class Vectors:
-    """A record's statement about offsets. `drop_late`: everything behind vector 1 is dropped."""
+    """A record's statement about offsets.
+
+    Attributes:
+        drop_late: True where all that is behind vector 1 is dropped.
+    """
 
     version: int = 0
     covered: Offsets = field(default_factory=dict)
@@ -121,7 +125,11 @@ def versions_of(
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of a batch by rank. `ranks` None: all rows are rank 1 of segments without history."""
+    """Rows of a batch by rank.
+
+    Attributes:
+        ranks: None where all rows are of rank 1, in segments without history.
+    """
 
     ranks: npt.NDArray[np.int8] | None
     late: Int64s  # rows by partition that came after their segment's first closing, kept or dropped

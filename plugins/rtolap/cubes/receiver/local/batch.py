@@ -39,7 +39,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class BatchTables:
-    """`tables` by segment start; `seen` by partition."""
+    """The tables of one batch.
+
+    Attributes:
+        tables: by segment start.
+        seen: by partition.
+    """
 
     tables: Mapping[int, tuple[LocalTable, ...]] = field(default_factory=dict)
     seen: Mapping[int, Seen] = field(default_factory=dict)

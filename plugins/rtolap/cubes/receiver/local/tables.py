@@ -44,13 +44,15 @@ Merge = Callable[[Sequence[pa.Table]], pa.Table]
 class LocalTable:
     """Aggregated events of one segment. Compared by identity.
 
-    table      local form; memory-mapped when it stands in `fragment`
-    ranges     partition → [start, end): the table holds the segment's events of exactly these offsets
-    versions   what `align.versions_of` says of the ranges; more than one: straddles, to be realigned
-    cuts       partition → offset at which the log was cut: what the table has beyond is void
-    sealed     a checkpoint is writing it out: it stands for itself until then
-    results    what repeated statements have made of `table`; kept while only its versions change
-    cuboids    small cuboids of `table`, once they are made; kept likewise
+    Attributes:
+        table: local form; memory-mapped when it stands in `fragment`.
+        ranges: partition → [start, end): the table holds the segment's events of exactly these offsets.
+        versions: the result of `align.versions_of` for the ranges. With more than one, the table straddles
+            and is realigned.
+        sealed: True while a checkpoint writes the table out: until then it stands for itself.
+        results: results of repeated statements over `table`; retained while only its versions change.
+        cuboids: small cuboids of `table`, once they are made; retained likewise.
+        cuts: partition → offset at which the log was cut: what the table has beyond is void.
     """
 
     table: pa.Table
@@ -113,10 +115,15 @@ class LocalSegment:
 
 @dataclass(frozen=True)
 class LocalState:
-    """`epochs`: leader epochs of what was read up to `positions`; `void`: partition → [start, end) of offsets
-    whose records the log has lost, so that what was read of them counts no more.
-    `vectors`: what is known of segments with a record, by start; the tables are aligned with it, and with
-    the assignment of `assignment_epoch`."""
+    """The local data of a cube at one moment.
+
+    Attributes:
+        vectors: what is known of segments with a record, by start. The tables are aligned with it, and with
+            the assignment of `assignment_epoch`.
+        epochs: leader epochs of what was read up to `positions`.
+        void: partition → [start, end) of offsets whose records the log has lost: what was read of them counts
+            no more.
+    """
 
     positions: Offsets = field(default_factory=dict)
     segments: Mapping[int, LocalSegment] = field(default_factory=dict)
