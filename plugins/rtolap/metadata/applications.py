@@ -141,8 +141,8 @@ class ApplicationRecords:
     def change(self, application: Application) -> None:
         """Replace the definition of an application, and end the epoch of whoever runs the former one.
 
-        What was published stays, so that nothing falls; a level that is gone takes its watermarks, hosts,
-        units and generations along. Refused, NotFound. Repeating it changes nothing.
+        Published watermarks stay, so that none falls. A removed level takes its watermarks, hosts, units and
+        generations with it. Raises Refused and NotFound. Repeating it changes nothing.
         """
         name = application.name
         path, state_path = paths.application_definition(name), paths.application_state(name)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass
 class _Entry(Generic[T]):
-    """What was read of one path.
+    """The last read of one path.
 
     Attributes:
         changes: how often the path was said to have changed.

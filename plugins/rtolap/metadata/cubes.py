@@ -1,4 +1,4 @@
-"""Typed operations on the cluster's state. What every service uses instead of znodes.
+"""Typed operations on the cluster's state, which all services use instead of znodes.
 
 Changes are functions `record → record`, committed by version check and repeated on conflict, so they have
 to be idempotent: pure functions of `metadata.segments` are. A change of a segment and the entry in its
@@ -38,8 +38,7 @@ class Members:
         self.store = store
 
     def receivers(self) -> dict[str, ReceiverRecord]:
-        """Return them by name. What no receiver of the cluster announced, or somebody altered, is left
-        out."""
+        """Return the receivers' records by name, without forged ones."""
         names = self.store.children(paths.RECEIVERS)
         records = genuine(names, lambda name: read(self.store, paths.receiver(name), ReceiverRecord))
         return {name: record for name, record in records.items() if record is not None}

@@ -1,7 +1,7 @@
 """An application: a stream topology whose levels have watermarks.
 
 A **level** is a source, an operator or a sink; **edges** join them without a cycle. A **unit** of a level is
-one (processor, key group). Of a level there are two watermarks:
+one (processor, key group). A level has two watermarks:
 
     input(level)  = the smallest output of its upstreams;  input(source) = what its rule makes of its hosts
     output(level) = the smaller of input and the oldest work of its units

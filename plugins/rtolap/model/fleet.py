@@ -205,7 +205,7 @@ class KafkaFleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def first_matches(topics: Iterable[str], patterns: Sequence[tuple[str, ...]]) -> list[int | None]:
-    """Return for each topic the place of the first patterns of which one matches."""
+    """Return for each topic the place of the first group of patterns that matches it."""
     compiled = [re.compile("|".join(map(translate, alternatives))) for alternatives in patterns]
     return [
         next((place for place, pattern in enumerate(compiled) if pattern.match(topic)), None)

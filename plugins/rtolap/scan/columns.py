@@ -25,7 +25,7 @@ _NARROW = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))
 
 
 class NotCoded(Exception):
-    """These rows have to be grouped in another way: their sums or keys may need more than 64 bits."""
+    """Rows that cannot be grouped by codes, because their sums or keys may need more than 64 bits."""
 
 
 class DimensionCodes:

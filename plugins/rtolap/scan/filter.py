@@ -1,7 +1,7 @@
 """Filtering by codes: a condition is judged once for each value of a dimension.
 
-What is said of one column by itself is one table of truth. What is said of several together is judged by the
-truth of its parts, with SQL's three-valued logic. Runs of equal values become ranges of rows.
+A condition on one column becomes one truth table. A condition on several columns is judged by the truth of
+its parts, with SQL's three-valued logic. Runs of equal values become ranges of rows.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _flags(values: pa.Array[Any], name: str, predicate: Predicate) -> Flags:
 
 
 def by_column(predicate: Predicate | None) -> tuple[dict[str, Predicate], Predicate | None]:
-    """Return what must hold of each column by itself, and what is said of several together."""
+    """Return the condition on each column by itself, and the condition on several columns together."""
     terms: dict[str, list[Predicate]] = {}
     rest: list[Predicate] = []
     for term in _conjuncts(predicate):

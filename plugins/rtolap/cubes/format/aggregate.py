@@ -1,7 +1,7 @@
 """Turns events into partial aggregates, and partial aggregates into fewer of them.
 
 All in local form (see `schema`), one grouping for all segments of a batch. A null dimension is a group of its
-own, as in SQL. What is kept of a group's events, and how that merges, is for each function to say: see
+own, as in SQL. Each function defines what it stores of a group's events and how that merges: see
 `rtolap.aggregates`.
 
 Time dimensions and segments are derived from distinct values only. Events of one batch share few minutes, so

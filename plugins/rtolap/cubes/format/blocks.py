@@ -1,6 +1,6 @@
 """Blocks of partial aggregates: what tasks of a large build read, send each other, merge and write. No Spark.
 
-Of each key column a block has codes and the values that they stand for, so that grouping, splitting and
+A block holds codes for each key column, and the values that they stand for, so that grouping, splitting and
 sending handle small whole numbers. Decimals are 64-bit numbers, unscaled, as long as every value of the block
 and every sum of them fits, and of 128 bits otherwise: sums are exact either way, and a sum beyond its type is
 Refused. Sketches are images, as at rest. On the way between tasks all whole numbers take as few bytes as
@@ -105,7 +105,7 @@ def split(schema: Schema, block: Block, pieces: int) -> Iterator[Part]:
 
 
 def joined(schema: Schema, dimensions: int, parts: Sequence[bytes]) -> Block:
-    """Return the rows of all parts; they have so many keys."""
+    """Return the rows of all parts. `dimensions`: number of their key columns."""
     batches = [pa.ipc.open_stream(pa.py_buffer(part)).read_next_batch() for part in parts]
     keys = []
     for place in range(dimensions):

@@ -78,8 +78,8 @@ class Selection(NamedTuple):
 class Fragment:
     """An open fragment: `info`, and `table` in local form, backed by the mapped file.
 
-    One that was opened unverified is verified by `verify`, which `select` calls; whoever reads `table`
-    otherwise calls it too.
+    `verify` verifies a fragment that was opened unverified. `select` calls it; other readers of `table` have
+    to call it themselves.
     """
 
     def __init__(self, info: FragmentInfo, table: pa.Table, path: Path, unverified: pa.Buffer | None) -> None:
@@ -201,8 +201,10 @@ def open_fragment(path: Path, *, verify: bool) -> Fragment:
 
 
 def open_unverified(path: Path, schema: Schema) -> Fragment:
-    """Return the same, with its bytes to be verified when they are first used: it costs as much however many
-    there are. What is read of them before, the columns' names and types, is held against the schema's.
+    """Open a fragment whose bytes are verified when they are first used.
+
+    Its cost does not depend on the fragment's size. Only names and types of the columns are read before that,
+    and they are compared with the schema's.
     """
     info, content = _opened(path)
     table, expected = _table(path, info, content), physical_schema(schema, plain=False)

@@ -1,9 +1,9 @@
 """Indexes of columns, which say what a predicate need not read: inverted ones, and ranges.
 
 An inverted index, of a fragment, tells which rows hold which value, as roaring bitmaps. A range is the
-smallest and the largest value of a column. Both answer with *supersets*: rows that may match. What they
-cannot judge (an index NOT, LIKE, comparisons by order, columns without one) counts as all rows, so that the
-filter afterwards decides alone about NULLs.
+smallest and the largest value of a column. Both answer with *supersets*: rows that may match. Conditions
+that they cannot judge (an index NOT, LIKE, comparisons by order, columns without an index) count as all rows,
+so that the filter afterwards decides alone about NULLs.
 """
 
 from __future__ import annotations

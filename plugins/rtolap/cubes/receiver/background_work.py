@@ -120,7 +120,7 @@ class BackgroundWork:
         self._unreadable: dict[int, Losses] = {}  # by segment start
 
     def run_once(self) -> None:
-        """Everything once. What goes wrong is logged, seen in the state where it matters, and tried again."""
+        """Do each kind of work once. Failures are logged and tried again; the state shows some of them."""
         for work in (
             self._realign,
             self._upload,
@@ -202,8 +202,10 @@ class BackgroundWork:
             looked_at_bytes += fragment.info.bytes
 
     def _keep_cuboids(self) -> None:
-        """A few tables at a time: what else there is to do does not wait for many. One that is behind reads
-        first."""
+        """Make the cuboids of a few tables, so that other work need not wait for many.
+
+        A consumer that is behind reads first.
+        """
         if self._core.consumer_state is ConsumerState.REPLAYING:
             return
         if not (self._schema.cube.aggregation_groups and self._core.settings.cuboid_bytes_max):

@@ -6,9 +6,9 @@ A segment's first version is closed when the first of these holds:
      is at or beyond its end, and `sliding_window_ms` beyond what it was at the segment's last arrival, or
      `sliding_window_max_ms` beyond its end. Only while caught up: a replay is no silence;
   3. a person requested it (force).
-Of a cube with an application, instead of 1 and 2: when the application lets its window close, and this
-receiver may close by that (`Takeover`: it has read what its predecessor reported). No silence and no sliding
-window closes it.
+For a cube with an application, this rule replaces 1 and 2: the application lets the window close, and this
+receiver may close by that (`Takeover`: it has read what its predecessor reported). Neither silence nor a
+sliding window closes such a segment.
 
 A later version (late delta) is closed when its oldest local event has waited `merge_after_ms` of wall time,
 or as soon as another replica set has closed its share.

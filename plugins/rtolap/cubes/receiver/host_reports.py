@@ -1,12 +1,12 @@
 """A receiver as source of its cube's application: the leader of a replica set reports how far the hosts are.
 
-One turn every REPORT_EVERY_S, on a thread of its own:
+A thread of its own takes one turn every REPORT_EVERY_S:
 
-  1. what is new of the leader's partitions is taken from the core, on the core's thread, so that it is of a
-     state that the core has; everything, for a new generation or a new client
-  2. it is handed to the client, which never waits for the network
-  3. once the server has taken the first report of a generation, what a closing has to respect is noted
-     (`takeover`): the watermark of that moment, and later where the logs ended
+  1. take the new progress of the leader's partitions from the core, on the core's thread, so that it belongs
+     to a state that the core has; all progress, for a new generation or a new client
+  2. hand it to the client, which never waits for the network
+  3. once the server has accepted the first report of a generation, note what a closing has to respect
+     (`takeover`): the watermark of that moment, and later the ends of the logs
 
 Without coordinators nothing is reported, and nothing closes by the application.
 """

@@ -63,7 +63,7 @@ class StepPace:
         return max(0.0, self._next_s - now_s)
 
     def stepped(self, begun_s: float, ended_s: float) -> None:
-        """A step has taken in records. One that found none need not be told."""
+        """Schedule the next step after one that took in records. Steps without records need no call."""
         self._next_s = begun_s + min(INTERVAL_S_MAX, INTERVAL_PER_STEP * (ended_s - begun_s))
 
 

@@ -7,8 +7,8 @@
 
 A deposed leader may do the same at the same time: the second one changes nothing.
 
-Of a version that has lost what builds start from, the part holds all of the segment: what history covers is
-read from Kafka again, later events stand in local tables.
+If a version has lost what builds start from, the part holds the whole segment: events that history covers are
+read from Kafka again, and later events are in local tables.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Results over immutable local tables, so that a statement that comes again reads only what is new.
 
-A dashboard asks the same again and again while events arrive. Of such a statement two things are kept: the
+A dashboard repeats its statements while events arrive. The cache stores two results of such a statement: the
 merged result of all tables that its last answer read, and the result over each larger table by itself. The
-next answer merges the former with the tables that came since. Where a table has gone in another way than by
-merging (dropped, read again), or through more than one merge, it starts from the results of single tables.
+next answer merges the former with the tables that came since. Where a table was dropped, read again or merged
+more than once, the answer starts from the results of single tables.
 
-A statement has to come twice before anything is kept of it, so single ones cost no memory. Of a table that is
-read, `select` takes no rows, those of a small cuboid, or its own.
+Results are stored from a statement's second run on, so that single statements cost no memory. `select` reads
+no rows of a table, those of a small cuboid, or the table's own.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def select(local: LocalTable, query: PartialQuery) -> Selected:
 
 
 def _is_narrower(local: LocalTable, query: PartialQuery, rows: int) -> bool:
-    """Return True when the index of values leaves fewer rows than so many."""
+    """Return True if the index of values leaves fewer than `rows` rows."""
     if query.filter is None or local.fragment is None or rows <= CUBOID_ROWS_FEW:
         return False
     return local.fragment.rows_max(query.filter) < rows
@@ -89,8 +89,9 @@ class _Combined:
     table: pa.Table
 
     def beside(self, tables: Sequence[LocalTable]) -> list[LocalTable] | None:
-        """Return the tables whose events are not in it; None where it holds others that none of the tables
-        has.
+        """Return the tables whose events are not in the result.
+
+        None where the result holds events that no table has.
         """
         fresh: list[LocalTable] = []
         found = 0
@@ -180,7 +181,10 @@ class ResultCache:
         return merge_tables(self._schema, parts, query.dimensions, query.partials)
 
     def _count(self, added_bytes: int, tables: Iterable[LocalTable]) -> None:
-        """Now and then forget the statements that were not asked for longest, until the rest is in bounds."""
+        """Drop the least recently used statements until the rest is within bounds.
+
+        The sum is computed only once enough bytes have been added.
+        """
         with self._lock:
             self._added_bytes += added_bytes
             if self._added_bytes * LOOKS_PER_CACHE < self._bytes_max:

@@ -81,7 +81,9 @@ class Assignment:
 
 
 def _startable(state: LocalState, fresh: Collection[int], start_offsets: Offsets) -> set[int]:
-    """Return the partitions without a position that may start. Those of which a table has events of an
-    earlier stay may not: they would be read a second time beside it."""
+    """Return the partitions without a position that may start.
+
+    A partition may not start while a table has events of its earlier stay: they would be read twice.
+    """
     left_over = {p for table in state.tables() for p in table.ranges} if fresh else set()
     return {p for p in fresh if p in start_offsets and p not in left_over}

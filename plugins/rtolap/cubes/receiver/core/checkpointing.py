@@ -140,7 +140,7 @@ class Checkpoints:
         return Draft(fragments.sealed(state), checkpoint, self._files, before_s)
 
     def abandon(self, draft: Draft) -> None:
-        """Abandon a draft that could not be written. What it would have saved is still to be saved."""
+        """Abandon a draft that could not be written. The next checkpoint saves its contents."""
         self.dirty = True
         self._saved_at_s = draft.before_s
 
@@ -200,7 +200,7 @@ class Persisting:
         self._draft: Draft | None = None
 
     def look_at_dead_letters(self) -> None:
-        """Letters that Kafka will not take stop the consumer now, not at the next checkpoint."""
+        """Pause the consumer when Kafka refuses dead letters, without waiting for the next checkpoint."""
         self._dead_letters.poll()
         if (
             not self._limits.flush_failing

@@ -47,17 +47,17 @@ class DeadLetterWriter:
         self._lock = Lock()
 
     def send(self, batch: Batch, rejects: Rejects) -> None:
-        """Queue them. What cannot even be queued counts as refused: it is kept here and tried again."""
+        """Queue the dead letters. Those that cannot be queued count as refused and are tried again."""
         self._queue(dead_letter_records(self._source, batch, rejects))
 
     def poll(self) -> None:
-        """Learn what Kafka has taken or refused meanwhile."""
+        """Process the deliveries and refusals that Kafka has reported meanwhile."""
         if self._waiting:
             self._producer.poll()
 
     @property
     def delivery_error(self) -> RtolapError | None:
-        """Return why dead letters cannot be delivered, or that too many wait; None when all is well."""
+        """Return why dead letters cannot be delivered, or that too many are pending; None otherwise."""
         with self._lock:
             refused, waiting = list(self._refused.values()), list(self._waiting.values())
         if refused:
@@ -74,11 +74,11 @@ class DeadLetterWriter:
         return None
 
     def settle(self, timeout_s: float) -> None:
-        """Return when Kafka holds every dead letter. Refused, NotFound or Unavailable otherwise: all are
-        kept.
+        """Return when Kafka holds every dead letter.
 
-        What was refused is sent again: together first, and in halves where that is refused, because one
-        record that is too large fails those in the same request.
+        Raises Refused, NotFound or Unavailable otherwise; no letter is lost then. Refused letters are sent
+        again together, and in halves where that is refused: a record that is too large fails the others of
+        its request.
         """
         slices = max(1, round(timeout_s / _FLUSH_S))
         slices = self._await(slices)

@@ -1,7 +1,8 @@
 """The limits at which a cube's consumer waits: too much waits for history, the disk is nearly full, a flush
 failed.
 
-One that waits for history still reads what was promised (see `promises`); the other two would be made worse.
+A consumer that waits for history still reads what was promised (see `promises`). In the other two cases
+reading would make things worse.
 """
 
 from __future__ import annotations

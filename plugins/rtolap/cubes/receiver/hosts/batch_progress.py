@@ -65,8 +65,10 @@ def heard(events: pa.Table, created_ms: Int64s | None, host_column: str | None) 
 
 
 def stated(statements: Statements) -> HostProgressBatch:
-    """Producers stand for hosts: each says itself how far it is in a partition. One that does not know it
-    yet has been heard all the same: who was before it is not believed any more."""
+    """Return the progress that producers state themselves, with producers in the place of hosts.
+
+    A producer that does not know its progress yet counts too: it ends the validity of its predecessor's.
+    """
     return HostProgressBatch(
         pa.array(statements.producers, pa.string()),
         statements.partitions,

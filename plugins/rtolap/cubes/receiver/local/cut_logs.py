@@ -1,8 +1,8 @@
 """Removes the records that a truncated log has lost from the local state. Pure.
 
-Events of records that the log has lost are void: a table of nothing else goes, one that has others too is
-read again without them. Nobody is answered out of it before. What history holds, or a closing vector counts,
-cannot be taken back here.
+Events of records that the log has lost are void. A table of such events alone is dropped; a table with other
+events is read again without them, and answers nothing before that. Events that are in history, or that a
+closing vector counts, cannot be taken back here.
 """
 
 from __future__ import annotations
