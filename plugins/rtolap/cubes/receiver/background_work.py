@@ -120,7 +120,7 @@ class BackgroundWork:
         self._unreadable: dict[int, Losses] = {}  # by segment start
 
     def run_once(self) -> None:
-        """Do each kind of work once. Failures are logged and tried again; the state shows some of them."""
+        """Do each kind of work once. Failures are logged and tried again."""
         for work in (
             self._realign,
             self._upload,
