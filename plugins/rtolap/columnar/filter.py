@@ -28,7 +28,7 @@ _COMPARE: dict[str, Callable[..., pa.BooleanArray]] = {
 
 
 def mask(table: pa.Table, predicate: Predicate) -> pa.BooleanArray:
-    """TRUE where the row is kept, otherwise FALSE (NULL keeps nothing). Columns local or plain.
+    """Return TRUE where the row matches, otherwise FALSE (NULL matches nothing). Columns local or plain.
 
     QueryError: a column that is not there, or a value that does not compare with its column.
     """

@@ -89,7 +89,7 @@ def fold_longs(column: pa.Array, ids: Ids, groups: int, ufunc: str, neutral: int
 def distinct_coupons(coupons: pa.Array, ids: Ids, groups: int, lg_k: int) -> pa.ListArray:
     """Return the distinct non-null coupons of each group, sorted.
 
-    Only coupons that decide the sketch are kept.
+    Coupons that do not affect the sketch are dropped.
     """
     if coupons.null_count:
         keep = _valid(coupons)

@@ -1,4 +1,4 @@
-"""Applications as they are kept: definition, published state, approvals, and the hosts that count.
+"""Applications as they are stored: definition, published state, approvals, and the hosts that count.
 
 The hosts of a source are one node: names a line, compressed; who is leaving, as packed entries. A hundred
 thousand names fit into it.
@@ -69,13 +69,13 @@ def unpacked(record: SourceHosts | None, where: str) -> ListedHosts:
         leaving = _LEAVING.decode(zlib.decompress(record.leaving)) if record.leaving else ()
     except (zlib.error, UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise Corrupted(
-            f"the kept host list of {where} cannot be read",
+            f"the stored host list of {where} cannot be read",
             found=str(error),
             action="restore the node from a backup, or remove it and let the hosts register again",
         ) from error
     names = tuple(text.split("\n")) if text else ()
     if any(host.host >= len(names) for host in leaving):
-        raise Corrupted(f"the kept host list of {where} names fewer hosts than are leaving")
+        raise Corrupted(f"the stored host list of {where} names fewer hosts than are leaving")
     return ListedHosts(record.epoch, names, leaving)
 
 
@@ -230,7 +230,7 @@ class ApplicationRecords:
         return unpacked(record, f"{name}/{level}")
 
     def keep_hosts(self, name: str, level: str, epoch: int, hosts: ListedHosts) -> None:
-        """Refused if they are too many for one node; what was kept before then stands. NotLeader if an epoch
+        """Refused if they are too many for one node; the former ones stay then. NotLeader if an epoch
         of the application after `epoch` has begun: another list may have been read since."""
         record = packed(hosts, f"{name}/{level}")
         path = paths.application_hosts(name, level)

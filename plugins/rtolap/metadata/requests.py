@@ -1,4 +1,4 @@
-"""Requests that have dropped something: kept with what they did, so that a repeat drops nothing else.
+"""Requests that have dropped something: stored with what they did, so that a repeat drops nothing else.
 
 The note is one commit with the step that decides: the one that takes the definition away. A crash before it
 leaves a request that is carried out again; after it, one that is answered. A refusal is noted by itself.

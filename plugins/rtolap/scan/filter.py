@@ -113,7 +113,7 @@ def _conjuncts(predicate: Predicate | None) -> Iterable[Predicate]:
 
 
 def matching_ranges(column: CodedColumn, truth: Truth) -> list[Range] | None:
-    """Return the rows whose run is kept; None where they are too many ranges."""
+    """Return the rows whose runs match; None where they are too many ranges."""
     assert column.starts is not None
     flags = truth.of(column.codes)
     runs = edges(flags)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from rtolap.cubes.receiver.local.align import Piece
+from rtolap.cubes.receiver.local.align import VersionedRange
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.model.application import CubeWatermark
@@ -90,7 +90,7 @@ def test_what_is_read_again_holds_no_heartbeats_either(cluster: Cluster) -> None
     send(cluster, 10, "a", None, created_ms=50)
     send(cluster, 30, "a", True, created_ms=50)
     receiver = read(cluster)
-    (table,) = receiver.reader.read(START_MS, [Piece(0, 0, 2, 1)])
+    (table,) = receiver.reader.read(START_MS, [VersionedRange(0, 0, 2, 1)])
     assert table.events == 1
 
 

@@ -25,7 +25,7 @@ from rtolap.cubes.format.build_pieces import (
     BuildTasks,
     PiecePlan,
     Spooled,
-    Written,
+    WrittenFile,
     plan_combined,
     plan_pieces,
 )
@@ -72,10 +72,10 @@ class PieceWriter:
                 self._bytes[written.cuboid] += written.bytes
             self._report(sorted(waiting), len(self.cuboids))
 
-    def _merge(self, plan: PiecePlan) -> list[Written | Spooled]:
+    def _merge(self, plan: PiecePlan) -> list[WrittenFile | Spooled]:
         tasks, pieces = self._tasks, plan.pieces
 
-        def merge(place: int, sent: Iterable[tuple[int, bytes]]) -> Iterator[Written | Spooled]:
+        def merge(place: int, sent: Iterable[tuple[int, bytes]]) -> Iterator[WrittenFile | Spooled]:
             return tasks.merge(pieces[place], [data for _, data in sent])
 
         if not plan.reads:
@@ -84,7 +84,7 @@ class PieceWriter:
         sent = reads.flatMap(tasks.read).partitionBy(len(pieces), int)
         return sent.mapPartitionsWithIndex(merge).collect()
 
-    def _combine(self, spooled: Sequence[Spooled]) -> list[Written]:
+    def _combine(self, spooled: Sequence[Spooled]) -> list[WrittenFile]:
         planned = plan_combined(spooled)
         return self._context.parallelize(planned, len(planned)).map(self._tasks.combine).collect()
 

@@ -45,7 +45,7 @@ class Block(NamedTuple):
     partials: tuple[pa.Array, ...]
 
 
-class Part(NamedTuple):
+class BlockPart(NamedTuple):
     """The rows of a block that belong to one piece, ready to be sent."""
 
     piece: int
@@ -72,7 +72,7 @@ def read_blocks(store: ObjectStore, schema: Schema, path: str, groups: Sequence[
                 yield Block(table.num_rows, tuple(keys), tuple(partials))
 
 
-def split(schema: Schema, block: Block, pieces: int) -> Iterator[Part]:
+def split(schema: Schema, block: Block, pieces: int) -> Iterator[BlockPart]:
     """Yield parts by a hash of the keys: rows with equal keys fall into the same piece, wherever they were
     read.
 
@@ -100,7 +100,7 @@ def split(schema: Schema, block: Block, pieces: int) -> Iterator[Part]:
                 for codes_of_key, key in zip(codes, block.keys, strict=True)
             ]
             of_piece += [column.slice(start, rows) for column in partials]
-            yield Part(piece, rows, _sent(of_piece, rows))
+            yield BlockPart(piece, rows, _sent(of_piece, rows))
         start += rows
 
 

@@ -40,7 +40,7 @@ class FileRowGroups(NamedTuple):
     groups: tuple[int, ...]
 
 
-class Piece(NamedTuple):
+class SegmentPiece(NamedTuple):
     """A piece of a segment that one task merges.
 
     Attributes:
@@ -54,7 +54,7 @@ class Piece(NamedTuple):
     sources: tuple[FileRowGroups, ...] = ()
 
 
-class Read(NamedTuple):
+class ReadTask(NamedTuple):
     """A task that reads for all pieces of a segment.
 
     Attributes:
@@ -69,11 +69,11 @@ class Read(NamedTuple):
 
 
 class PiecePlan(NamedTuple):
-    pieces: tuple[Piece, ...]
-    reads: tuple[Read, ...]
+    pieces: tuple[SegmentPiece, ...]
+    reads: tuple[ReadTask, ...]
 
 
-class Written(NamedTuple):
+class WrittenFile(NamedTuple):
     """A file of a cuboid of a segment."""
 
     segment: int
@@ -106,22 +106,22 @@ def plan_pieces(store: ObjectStore, inputs: Sequence[Sequence[str]], tasks: int)
     """`inputs`: files of each segment; `tasks`: how many run at a time."""
     with ThreadPoolExecutor(_WORKERS) as pool:
         files = [list(pool.map(lambda path: (path, _sizes(store, path)), paths)) for paths in inputs]
-    pieces: list[Piece] = []
-    reads: list[Read] = []
+    pieces: list[SegmentPiece] = []
+    reads: list[ReadTask] = []
     for segment, of_segment in enumerate(files):
         rows = sum(size.rows for _, sizes in of_segment for size in sizes)
         size_bytes = sum(size.bytes for _, sizes in of_segment for size in sizes)
         count = pieces_of(rows, size_bytes, len(inputs), tasks)
         if count == 1:
             sources = (FileRowGroups(path, tuple(range(len(sizes)))) for path, sizes in of_segment)
-            pieces.append(Piece(segment, 0, 1, tuple(sources)))
+            pieces.append(SegmentPiece(segment, 0, 1, tuple(sources)))
             continue
         reads += [
-            Read(FileRowGroups(path, groups), len(pieces), count)
+            ReadTask(FileRowGroups(path, groups), len(pieces), count)
             for path, sizes in of_segment
             for groups in _runs([size.rows for size in sizes])
         ]
-        pieces += [Piece(segment, number, count) for number in range(count)]
+        pieces += [SegmentPiece(segment, number, count) for number in range(count)]
     return PiecePlan(tuple(pieces), tuple(reads))
 
 
@@ -169,13 +169,13 @@ class BuildTasks:
         """Return the folder below which the files of a cuboid lie, by segment."""
         return f"{self._folder}/cuboid-{cuboid}"
 
-    def read(self, task: Read) -> Iterator[tuple[int, bytes]]:
+    def read(self, task: ReadTask) -> Iterator[tuple[int, bytes]]:
         """Return the place of a piece, and its rows."""
         for block in read_blocks(self._store, self._schema, task.source.path, task.source.groups):
             for part in split(self._schema, block, task.pieces):
                 yield task.first + part.piece, part.data
 
-    def merge(self, piece: Piece, parts: Sequence[bytes]) -> Iterator[Written | Spooled]:
+    def merge(self, piece: SegmentPiece, parts: Sequence[bytes]) -> Iterator[WrittenFile | Spooled]:
         """`parts`: what was read for it."""
         if piece.of == 1:
             blocks = [
@@ -199,7 +199,7 @@ class BuildTasks:
                     yield spool.add_piece(piece.segment, cuboid, part.piece, part.rows, part.data)
         spool.close()
 
-    def combine(self, task: Combined) -> Written:
+    def combine(self, task: Combined) -> WrittenFile:
         dimensions = len(self._cuboids[task.cuboid].dimensions)
         files: dict[str, list[Spooled]] = {}
         for part in task.parts:
@@ -231,10 +231,10 @@ class BuildTasks:
                 del parents[max((n for n in parents if n), key=lambda n: parents[n].rows)]
             yield number, block
 
-    def _write(self, segment: int, cuboid: int, number: int, block: Block) -> Written:
+    def _write(self, segment: int, cuboid: int, number: int, block: Block) -> WrittenFile:
         path = f"{self.folder_of(cuboid)}/{SEGMENT_COLUMN}={segment}/part-{number:05}.parquet"
         names = self._cuboids[cuboid].dimensions
-        return Written(segment, cuboid, write_block(self._store, path, self._schema, names, block))
+        return WrittenFile(segment, cuboid, write_block(self._store, path, self._schema, names, block))
 
     @property
     def _store(self) -> ObjectStore:

@@ -161,7 +161,7 @@ def column_range(column: pa.Array) -> ColumnRange:
 def can_match(
     ranges: Mapping[str, ColumnRange], types: Mapping[str, pa.DataType], predicate: Predicate | None
 ) -> bool:
-    """Return False only when no row with these ranges can be kept; columns without a range are never ruled
+    """Return False only when no row with these ranges can match; columns without a range are never ruled
     out.
     """
     match predicate:

@@ -42,7 +42,7 @@ VERIFIED_BYTES_MAX = 128 << 20  # of fragments are verified in one round, and th
 Losses = tuple[tuple[EventLoss, ...], tuple[EventLoss, ...]]
 
 
-class Requests:
+class CoreRequests:
     """`ask` from any thread; `serve` and `end` on the core thread."""
 
     def __init__(self, cube: str, receiver_id: str) -> None:
@@ -102,7 +102,7 @@ class BackgroundWork:
         reader: RangeReader,
         uploader: Uploader,
         views: ViewSource,
-        requests: Requests,
+        requests: CoreRequests,
         stopping: Event,
     ) -> None:
         self._schema = schema

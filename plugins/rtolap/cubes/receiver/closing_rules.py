@@ -34,7 +34,7 @@ _CLOSABLE = (SegmentState.ACTIVE, SegmentState.IMMUTABLE, SegmentState.READY)
 
 
 @dataclass(frozen=True)
-class Marks:
+class StreamClocks:
     """Clocks of the stream.
 
     Attributes:
@@ -85,7 +85,7 @@ def decide(
     positions: Offsets,
     local: Collection[int],
     records: Mapping[int, SegmentRecord],
-    marks: Marks,
+    marks: StreamClocks,
     low_watermark_ms: int | None,
     caught_up: bool,
     now_ms: int,
@@ -173,7 +173,7 @@ def _may_close(record: SegmentRecord | None, vector: Offsets) -> bool:
 
 
 def _late_delta(
-    cube: Cube, start_ms: int, record: SegmentRecord, has_data: bool, marks: Marks, now_ms: int
+    cube: Cube, start_ms: int, record: SegmentRecord, has_data: bool, marks: StreamClocks, now_ms: int
 ) -> str | None:
     if record.target:
         return "another replica set closes its late delta"
@@ -186,7 +186,7 @@ def _late_delta(
 
 
 def _first_version(
-    cube: Cube, start_ms: int, end_ms: int, marks: Marks, low_watermark_ms: int | None, caught_up: bool
+    cube: Cube, start_ms: int, end_ms: int, marks: StreamClocks, low_watermark_ms: int | None, caught_up: bool
 ) -> str | None:
     policy = cube.segment
     if low_watermark_ms is not None and low_watermark_ms >= end_ms + policy.allowed_lateness_ms:

@@ -54,7 +54,7 @@ class Client(ProgressReports, Protocol):
     def close(self, timeout_s: float) -> None: ...
 
 
-class Views(Protocol):
+class TakeoverViews(Protocol):
     """`views.ViewSource`, as far as reports need it."""
 
     def generation(self, control: CubeControl) -> int | None: ...
@@ -84,7 +84,7 @@ class WatermarkReports:
         mark: CubeWatermark,
         core: CubeReceiver,
         *,
-        views: Views,
+        views: TakeoverViews,
         clock: Clock,
         ask: Ask,
         coordinators: Callable[[], Collection[str]],

@@ -22,7 +22,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import Corrupted, NotReached, RtolapError, Unavailable
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
-from rtolap.cubes.receiver.background_work import BackgroundWork, Requests
+from rtolap.cubes.receiver.background_work import BackgroundWork, CoreRequests
 from rtolap.cubes.receiver.core.closing_commits import ClosingCommits
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.core.topic_watch import LOG_END_EVERY_S
@@ -92,7 +92,7 @@ class CubeRunner:
         self._clock = clock
         self._stopping = threading.Event()
         self._core_stopping = threading.Event()
-        self._requests = Requests(schema.cube.name, receiver_id)
+        self._requests = CoreRequests(schema.cube.name, receiver_id)
         self._results = ResultCache(schema, core.settings.result_bytes_max)
         self._commits = ClosingCommits(
             schema,
@@ -173,7 +173,7 @@ class CubeRunner:
     # -- requests of other threads ----------------------------------------------------------------------
 
     def ask(self, function: Callable[[], T]) -> T:
-        """Run `function` on the core thread: see `background_work.Requests`."""
+        """Run `function` on the core thread: see `background_work.CoreRequests`."""
         return self._requests.ask(function)
 
     def close_segments(self, names: list[str]) -> None:

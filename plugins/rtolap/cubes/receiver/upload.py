@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from rtolap.cubes.format.aggregate import merge_tables, to_plain
 from rtolap.cubes.format.staged import write_staged_part
-from rtolap.cubes.receiver.local.align import Piece
+from rtolap.cubes.receiver.local.align import VersionedRange
 from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable, union
 from rtolap.metadata import segments
@@ -46,7 +46,7 @@ class UploadJob:
     version: int
     ranges: tuple[PartRange, ...]
     tables: tuple[LocalTable, ...]
-    read: tuple[Piece, ...]
+    read: tuple[VersionedRange, ...]
     rebuilt: bool
 
 
@@ -97,7 +97,7 @@ def _job(
     if len(ranges) < len(mine):  # local tables hold more: only where they have events is anything to be read
         local_ranges = union(table.ranges for table in tables)
         read += tuple(
-            _behind(control.losses, Piece(p, *local_ranges[p], version))
+            _behind(control.losses, VersionedRange(p, *local_ranges[p], version))
             for p in _of(ranges)
             if p in local_ranges
         )
@@ -105,12 +105,14 @@ def _job(
     return UploadJob(record.range, version, ranges, tables, read, record.base_lost)
 
 
-def _covered(record: SegmentRecord, control: CubeControl, ranges: Iterable[PartRange]) -> tuple[Piece, ...]:
+def _covered(
+    record: SegmentRecord, control: CubeControl, ranges: Iterable[PartRange]
+) -> tuple[VersionedRange, ...]:
     """Return the part of `ranges` that history covers, from where the segment's events begin on, without
     losses."""
     losses = segments.known_losses(record, control)
     return tuple(
-        _behind(losses, Piece(piece.partition, max(piece.start, begin), end, record.version + 1))
+        _behind(losses, VersionedRange(piece.partition, max(piece.start, begin), end, record.version + 1))
         for piece in ranges
         for begin in (record.begins.get(piece.partition, piece.start),)
         for end in (record.covered.get(piece.partition, 0),)
@@ -118,7 +120,7 @@ def _covered(record: SegmentRecord, control: CubeControl, ranges: Iterable[PartR
     )
 
 
-def _behind(losses: Iterable[EventLoss], piece: Piece) -> Piece:
+def _behind(losses: Iterable[EventLoss], piece: VersionedRange) -> VersionedRange:
     start = behind_losses(losses, piece.partition, piece.start)
     return replace(piece, start=min(start, piece.end))
 

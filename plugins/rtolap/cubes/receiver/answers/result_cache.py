@@ -29,14 +29,14 @@ from rtolap.model.predicate import columns_of
 from rtolap.protocols.receiver.messages import PartialQuery
 
 NO_CUBOIDS: Mapping[str, int] = {}
-CUBOID_ROWS_FEW = 4096  # are read as quickly as an index is asked
+CUBOID_ROWS_FEW = 4096  # reading them takes no longer than a look into an index
 
-SHAPES_MAX = 256  # of statements that are remembered, whether anything is kept of them or not
+SHAPES_MAX = 256  # statements that are remembered, with or without a stored result
 TABLE_ROWS_MIN = 4096  # a smaller table is read again: it is about to be merged
 ROWS_PER_RESULT_MIN = 2  # a result that is hardly smaller than its table is not worth its memory
-COMBINED_PER_CACHE_MIN = 8  # so many merged results have room; of a larger one nothing is kept
+COMBINED_PER_CACHE_MIN = 8  # merged results that have room; a larger result is not stored
 PIECES_PER_CACHE_MIN = 64  # so many results of single tables
-LOOKS_PER_CACHE = 4  # as many bytes are kept again before the sum is looked at
+LOOKS_PER_CACHE = 4  # sums that are computed while results of the size of the cache are added
 
 
 class Selected(NamedTuple):
@@ -159,7 +159,7 @@ class ResultCache:
         return Selected(whole, scanned, pruned, cuboids)
 
     def _of_table(self, shape: Shape, query: PartialQuery, local: LocalTable) -> Selected:
-        """Return the rows of one table, or its result; a result that is made is kept."""
+        """Return the rows of one table, or its result. A new result is stored."""
         pieces = local.results.pieces(shape)
         if pieces is None:
             chosen = select(local, query)

@@ -9,20 +9,20 @@ from rtolap.base.clock import Clock
 from rtolap.cubes.receiver.core.checkpointing import Checkpoints
 from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.local.tables import LocalState
-from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState, Lifecycle
+from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerLifecycle, ConsumerState
 from rtolap.kafka.interfaces import StreamConsumer
 from rtolap.model.completeness import EventLoss, behind_losses
 from rtolap.model.offsets import Offsets
 
 
-class Assignment:
+class FollowedAssignment:
     """The partitions that a cube reads here, and their start offsets. Used by the core thread only."""
 
     def __init__(
         self,
         *,
         consumer: StreamConsumer,
-        life: Lifecycle,
+        life: ConsumerLifecycle,
         progress: ConsumerProgress,
         checkpoints: Checkpoints,
         clock: Clock,

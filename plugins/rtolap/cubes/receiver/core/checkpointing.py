@@ -14,7 +14,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
 from rtolap.cubes.format.fragment import delete_fragment
 from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
-from rtolap.cubes.receiver.core.limits import Limits
+from rtolap.cubes.receiver.core.limits import ConsumerLimits
 from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.checkpoint import Checkpoint, CheckpointFile, entries
@@ -50,7 +50,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenCheckpoint:
     """A checkpoint that is on disk."""
 
     draft: Draft
@@ -144,7 +144,7 @@ class Checkpoints:
         self.dirty = True
         self._saved_at_s = draft.before_s
 
-    def write_out(self, draft: Draft) -> Written:
+    def write_out(self, draft: Draft) -> WrittenCheckpoint:
         """Write a draft, on any thread, but only one draft at a time.
 
         OSError: the disk. Unavailable: the topic is not known to be the same. TopicMissing, TopicRecreated:
@@ -157,9 +157,9 @@ class Checkpoints:
         named = frozenset(entry.name for entry in entries_)
         for gone in draft.files - named:
             delete_fragment(self.file.fragments, gone)
-        return Written(draft, flushed, named)
+        return WrittenCheckpoint(draft, flushed, named)
 
-    def finish(self, state: LocalState, written: Written) -> LocalState:
+    def finish(self, state: LocalState, written: WrittenCheckpoint) -> LocalState:
         """Return the state with fragments for what was written out."""
         self.written = dict(written.draft.checkpoint.positions)
         self._files = (self._files - written.draft.files) | written.named
@@ -188,7 +188,7 @@ class Persisting:
         cube: str,
         checkpoints: Checkpoints,
         dead_letters: DeadLetterWriter,
-        limits: Limits,
+        limits: ConsumerLimits,
         beside: Executor | None = None,
     ) -> None:
         self._cube = cube
@@ -196,7 +196,7 @@ class Persisting:
         self._dead_letters = dead_letters
         self._limits = limits
         self._beside = beside
-        self._underway: Future[Written] | None = None
+        self._underway: Future[WrittenCheckpoint] | None = None
         self._draft: Draft | None = None
 
     def look_at_dead_letters(self) -> None:
@@ -268,7 +268,7 @@ class Persisting:
     def _finished(self, state: LocalState) -> LocalState:
         """Wait for the checkpoint that is being written beside, if any. Raises what `write_out` raises."""
         underway, self._underway = self._underway, None
-        draft, self._draft = self._draft, None  # its tables would be kept until the next one
+        draft, self._draft = self._draft, None  # its tables would stay in memory until the next one
         if underway is None:
             return state
         try:

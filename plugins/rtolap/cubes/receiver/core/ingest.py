@@ -23,11 +23,11 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
 from rtolap.cubes.receiver.closing_rules import SegmentClosing
 from rtolap.cubes.receiver.core import closing_candidates as closings
-from rtolap.cubes.receiver.core.assignment import Assignment
+from rtolap.cubes.receiver.core.assignment import FollowedAssignment
 from rtolap.cubes.receiver.core.checkpointing import TOPIC_WAIT_S, Checkpoints, Persisting
 from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
-from rtolap.cubes.receiver.core.intake import Intake
-from rtolap.cubes.receiver.core.limits import Limits
+from rtolap.cubes.receiver.core.intake import RecordIntake
+from rtolap.cubes.receiver.core.limits import ConsumerLimits
 from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.core.promises import Promises
 from rtolap.cubes.receiver.core.topic_watch import LostOffsets, TopicWatch
@@ -38,7 +38,7 @@ from rtolap.cubes.receiver.local.fragments import MergeJob
 from rtolap.cubes.receiver.local.realign import aligned, exchanged
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
 from rtolap.cubes.receiver.settings import ReceiverSettings
-from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState, Lifecycle
+from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerLifecycle, ConsumerState
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import (
     LogTruncated,
@@ -99,8 +99,8 @@ class CubeReceiver:
         self._learned: tuple[PartitionEpochs, PartitionEpochs] | None = None  # what was known, and more of it
         self.lowered: Offsets = {}  # where history may no longer be said to begin later; see `BackgroundWork`
         self._checkpoints = Checkpoints(schema, folder, dead_letters, settings, clock, self._topic)
-        self._life = Lifecycle(schema.cube.name, consumer)
-        self._limits = Limits(settings, folder, clock)
+        self._life = ConsumerLifecycle(schema.cube.name, consumer)
+        self._limits = ConsumerLimits(settings, folder, clock)
         self._promises = Promises()
         self._behind: Offsets = {}
         self._paused_since_ms: int | None = None
@@ -117,14 +117,14 @@ class CubeReceiver:
         self._close_epoch = 0
         self._paused_here = False
         self._watch = TopicWatch(consumer, self._topic, self.progress, clock, beside=ends_beside)
-        self._assignment = Assignment(
+        self._assignment = FollowedAssignment(
             consumer=consumer,
             life=self._life,
             progress=self.progress,
             checkpoints=self._checkpoints,
             clock=clock,
         )
-        self._intake = Intake(
+        self._intake = RecordIntake(
             schema,
             consumer=consumer,
             dead_letters=dead_letters,

@@ -22,7 +22,7 @@ from rtolap.model.cube import Schema
 from rtolap.model.leader_epochs import continued
 
 
-class Intake:
+class RecordIntake:
     """The intake of one cube; used by the core thread only."""
 
     def __init__(

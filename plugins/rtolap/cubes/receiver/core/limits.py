@@ -22,7 +22,7 @@ LOOK_EVERY_S = 1.0
 _WAITING = (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED)
 
 
-class Limits:
+class ConsumerLimits:
     """`reason` is None while consuming may go on. It clears itself."""
 
     def __init__(self, settings: ReceiverSettings, folder: Path, clock: Clock) -> None:
@@ -79,7 +79,7 @@ class Limits:
 
     def _unbuilt(self, state: LocalState, schema: Schema, records: Mapping[int, SegmentRecord]) -> str | None:
         if schema.cube.retention.policy == "PURGE":
-            return None  # nothing is ever built; age bounds what is kept
+            return None  # nothing is ever built; age bounds what is stored
         waiting = sum(
             1 for start in state.segments if (record := records.get(start)) and record.state in _WAITING
         )

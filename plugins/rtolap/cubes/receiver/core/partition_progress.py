@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.cubes.receiver.closing_rules import Marks
+from rtolap.cubes.receiver.closing_rules import StreamClocks
 from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch
 from rtolap.cubes.receiver.hosts.host_progress import HostProgress, SavedHosts
 from rtolap.cubes.receiver.local.batch import BatchTables
@@ -122,7 +122,7 @@ class ConsumerProgress:
         for partition in partitions:
             self._silent_since_s.setdefault(partition, now_s)
 
-    def marks(self, state: LocalState, now_ms: int) -> Marks:
+    def marks(self, state: LocalState, now_ms: int) -> StreamClocks:
         """Late deltas wait from the first time they are seen here without a target."""
         late = {
             start
@@ -133,7 +133,7 @@ class ConsumerProgress:
         }
         self._late_since = {start: self._late_since.get(start, now_ms) for start in late}
         self._arrivals = {start: at for start, at in self._arrivals.items() if start in state.segments}
-        return Marks(self.mark_ms, dict(self._arrivals), dict(self._late_since))
+        return StreamClocks(self.mark_ms, dict(self._arrivals), dict(self._late_since))
 
     def at_end(self, positions: Mapping[int, int], partition: int) -> bool:
         end = self.log_ends.get(partition)

@@ -1,7 +1,7 @@
 """The offsets that a cube's answers have promised, and which partitions are behind them.
 
 Promised are the vectors of the segments' records, and the positions that an asker has seen in an answer
-before. The events below were held by a receiver of the cube already. A consumer that waits for history reads
+before. A receiver of the cube had the events below already. A consumer that waits for history reads
 on to them, because statements, and the builds that end the wait, need them; beyond them it reads nothing.
 """
 

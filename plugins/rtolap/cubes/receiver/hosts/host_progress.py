@@ -146,7 +146,7 @@ class HostProgress:
         return taken
 
     def _indices(self, batch: HostProgressBatch) -> Int64s:
-        """Places of names, -1 for those that cannot be kept."""
+        """Return the places of names, -1 for names that cannot be stored."""
         places = self._places(batch.hosts)
         fresh = _fresh(batch.hosts, places)
         if fresh and self._make_room(batch, len(fresh)):

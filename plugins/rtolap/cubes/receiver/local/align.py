@@ -75,8 +75,8 @@ def vectors_of(record: SegmentRecord | None, *, drop_late: bool) -> Vectors:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """`[start, end)` of one partition, all of one version; version 0 is not kept."""
+class VersionedRange:
+    """`[start, end)` of one partition, all of one version; version 0 is dropped."""
 
     partition: int
     start: int
@@ -89,13 +89,13 @@ _NO_CUTS: Mapping[int, int] = {}
 
 def pieces(
     vectors: Vectors, ranges: Ranges, owned: Collection[int], cuts: Mapping[int, int] = _NO_CUTS
-) -> tuple[Piece, ...]:
+) -> tuple[VersionedRange, ...]:
     """Cut ranges at the vectors. Ranges of partitions that are not `owned` come out as version 0, and so does
     what lies at or beyond an offset of `cuts`: the log has lost it."""
-    piece_list: list[Piece] = []
+    piece_list: list[VersionedRange] = []
     for partition, (start, end) in sorted(ranges.items()):
         if partition not in owned:
-            piece_list.append(Piece(partition, start, end, 0))
+            piece_list.append(VersionedRange(partition, start, end, 0))
             continue
         first, second = vectors.cuts(partition)
         lost = cuts.get(partition, OFFSET_MAX)
@@ -107,9 +107,9 @@ def pieces(
                 partition,
                 version,
             ):
-                piece_list[-1] = Piece(partition, piece_list[-1].start, right, version)
+                piece_list[-1] = VersionedRange(partition, piece_list[-1].start, right, version)
             else:
-                piece_list.append(Piece(partition, left, right, version))
+                piece_list.append(VersionedRange(partition, left, right, version))
     return tuple(piece_list)
 
 
@@ -124,7 +124,7 @@ def versions_of(
 
 
 @dataclass(frozen=True)
-class Split:
+class BatchSplit:
     """Rows of a batch by rank.
 
     Attributes:
@@ -148,7 +148,7 @@ def split_batch(
     *,
     window_ms: int,
     horizon_ms: int | None,
-) -> Split:
+) -> BatchSplit:
     """Rank of every row. `vectors` holds the segments that have a record, by start.
 
     Costs two reductions and a few lookups when no segment of the batch has a record.
@@ -156,12 +156,12 @@ def split_batch(
     width = int(partition.max(initial=-1)) + 1
     none = np.zeros(width, np.int64)
     if not len(segment_ms):
-        return Split(None, none, none)
+        return BatchSplit(None, none, none)
     low, high = int(segment_ms.min()), int(segment_ms.max())
     known = _known(segment_ms, low, high, vectors, window_ms)
     below_horizon = horizon_ms is not None and low + window_ms <= horizon_ms
     if not known and not below_horizon:
-        return Split(None, none, none)
+        return BatchSplit(None, none, none)
     ranks = np.ones(len(segment_ms), np.int8)
     late = np.zeros(len(segment_ms), np.bool_)
     dropped = np.zeros(len(segment_ms), np.bool_)
@@ -175,7 +175,7 @@ def split_batch(
         ranks[gone] = 0
         late[gone] = False
         dropped |= gone
-    return Split(
+    return BatchSplit(
         ranks,
         np.bincount(partition[late], minlength=width),
         np.bincount(partition[dropped], minlength=width),

@@ -71,8 +71,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a cube's consumer on disk.
 
     Attributes:
-        mark_ms: see `closing_rules.Marks`.
-        arrivals: see `closing_rules.Marks`.
+        mark_ms: see `closing_rules.StreamClocks`.
+        arrivals: see `closing_rules.StreamClocks`.
         hosts: the progress of hosts, in a cube that closes by an application.
         topic_id: of the topic in which the offsets count; None where it is not known.
         epochs: see `tables.LocalState`; empty in older checkpoints: nothing is compared until a record has

@@ -17,7 +17,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import Unavailable
 from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION
 from rtolap.cubes.format.aggregate import aggregate_events, merge_tables
-from rtolap.cubes.receiver.local.align import NO_VECTORS, Piece, pieces, vectors_of
+from rtolap.cubes.receiver.local.align import NO_VECTORS, VersionedRange, pieces, vectors_of
 from rtolap.cubes.receiver.local.batch import decode_batch, sum_of_rows
 from rtolap.cubes.receiver.local.tables import (
     LocalSegment,
@@ -87,7 +87,7 @@ def exchanged(
 class RealignJob:
     start_ms: int
     table: LocalTable
-    pieces: tuple[Piece, ...]
+    pieces: tuple[VersionedRange, ...]
 
 
 def realign_job(state: LocalState, valid_partitions: Collection[int]) -> RealignJob | None:
@@ -124,7 +124,7 @@ class RangeReader:
         self._decoder = EventDecoder(schema)
 
     def read(
-        self, start_ms: int, wanted: Sequence[Piece], losses: Sequence[EventLoss] = ()
+        self, start_ms: int, wanted: Sequence[VersionedRange], losses: Sequence[EventLoss] = ()
     ) -> tuple[LocalTable, ...]:
         """Read a table for each version, in ascending order. Versions without events have none.
 
@@ -165,7 +165,7 @@ class RangeReader:
         self._confirm_topic()
         return tuple(self._one(tables) for _, tables in sorted(tables_by_version.items()))
 
-    def _cut(self, start_ms: int, versioned: Sequence[Piece], events: pa.Table) -> list[LocalTable]:
+    def _cut(self, start_ms: int, versioned: Sequence[VersionedRange], events: pa.Table) -> list[LocalTable]:
         if not events.num_rows:
             return []
         window_ms = self._schema.cube.segment.window_ms

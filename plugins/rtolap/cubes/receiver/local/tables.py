@@ -80,7 +80,7 @@ class LocalTable:
         return TableStatistics(self.table)
 
     def excludes(self, predicate: Predicate) -> bool:
-        """Return True only when statistics say that no row can be kept."""
+        """Return True only when statistics say that no row can match."""
         if self.fragment is not None:
             return not self.fragment.can_match(predicate)
         return self.statistics.excludes(predicate)
@@ -277,7 +277,7 @@ class TableStatistics:
         self._ranges: dict[str, ColumnRange] = {}
 
     def excludes(self, predicate: Predicate | None) -> bool:
-        """Return True only when no row can be kept."""
+        """Return True only when no row can match."""
         if predicate is None or not self._table.num_rows:
             return False
         if not self._is_member(predicate):
@@ -293,7 +293,7 @@ class TableStatistics:
         return self._ranges[name]
 
     def _is_member(self, predicate: Predicate) -> bool:
-        """Return True if some value of the dictionaries may be kept; a column without a dictionary is never
+        """Return True if some value of the dictionaries may match; a column without a dictionary is never
         ruled out."""
         match predicate:
             case And(terms=terms):
