@@ -109,7 +109,7 @@ def _is_in(column: pa.Array, values: tuple[object, ...]) -> pa.BooleanArray:
 
 
 def like_regex(pattern: str) -> str:
-    """SQL LIKE without escape character → RE2 over the whole string."""
+    """Return an RE2 pattern over the whole string for an SQL LIKE without escape character."""
     pieces = {"%": "(?s:.*)", "_": "(?s:.)"}
     return r"\A" + "".join(pieces.get(char) or re.escape(char) for char in pattern) + r"\z"
 

@@ -94,7 +94,7 @@ class ApplicationRecords:
         return application
 
     def create(self, application: Application) -> None:
-        """Repeating it with an equal definition changes nothing; Refused if there is another one."""
+        """Create an application. An equal one changes nothing; Refused if there is another one."""
         path = paths.application_definition(application.name)
 
         def attempt() -> None:

@@ -62,7 +62,7 @@ class Members:
         return self.store.children(paths.RECEIVERS_LIVE)
 
     def announce_live(self, receiver_id: str, instance: str) -> None:
-        """Show that the receiver lives, while this session does. Call again after a lost session.
+        """Announce the receiver while this session lives. Call again after a lost session.
 
         `instance` is new with every start of the process: a node that an earlier process left behind
         (its session has yet to expire) is replaced, one's own stays.
@@ -93,7 +93,7 @@ class Members:
         return standing[0] if standing else None
 
     def coordinators(self) -> tuple[str, ...]:
-        """Base URLs of the running coordinators, leader first."""
+        """Return base URLs of the running coordinators, leader first."""
         return identities(self.store, paths.ELECTION)
 
 

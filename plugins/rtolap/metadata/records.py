@@ -158,12 +158,12 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def built_on(self) -> Offsets:
-        """The vector at which the parts of the next version begin: none where it is rebuilt."""
+        """Return the vector at which the parts of the next version begin: none where it is rebuilt."""
         return {} if self.base_lost else self.covered
 
     @property
     def late_events(self) -> int | None:
-        """Events of the READY version that its first version did not hold."""
+        """Return the events of the READY version that its first version did not hold."""
         return None if self.first_events is None else self.events - self.first_events
 
 

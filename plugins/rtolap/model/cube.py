@@ -127,12 +127,12 @@ class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def time_columns(self) -> tuple[str, ...]:
-        """Physical names of the derived time dimensions, finest first."""
+        """Return physical names of the derived time dimensions, finest first."""
         return tuple(f"{unit}_start" for unit in TIME_UNITS if unit in self.time_dimensions)
 
     @property
     def all_dimensions(self) -> tuple[str, ...]:
-        """The base cuboid: derived time dimensions, then the declared ones."""
+        """Return the dimensions of the base cuboid: derived time dimensions, then the declared ones."""
         return self.time_columns + self.dimensions
 
     @property
@@ -161,7 +161,7 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property  # each batch, merge and answer asks for it
     def partials(self) -> tuple[Partial, ...]:
-        """Measure columns, `__rows` first, each once, in a stable order."""
+        """Return the measure columns, `__rows` first, each once, in a stable order."""
         found: dict[str, Partial] = {ROWS: EVENTS}
         for measure in self.cube.measures:
             for partial in self.partials_of(measure):
@@ -224,7 +224,7 @@ def smallest_covering(stored: Iterable[S], needed: Collection[str]) -> S | None:
 
 
 def cuboids(cube: Cube) -> tuple[Cuboid, ...]:
-    """Base cuboid first, then those of the aggregation groups, larger before smaller, each once."""
+    """Return the base cuboid, then those of the aggregation groups, larger before smaller, each once."""
     order = {name: position for position, name in enumerate(cube.all_dimensions)}
     wanted: set[frozenset[str]] = set()
     for group in cube.aggregation_groups:

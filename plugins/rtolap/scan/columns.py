@@ -163,7 +163,7 @@ def edges(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def bits(flags: NDArray[np.bool_]) -> int:
-    """Bit n is set where flag n is."""
+    """Return a number whose bit n is set where flag n is."""
     return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
 
 

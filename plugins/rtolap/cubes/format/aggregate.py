@@ -67,7 +67,7 @@ def merge_tables(
     dimensions: Sequence[str] | None = None,
     partials: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Local tables → one local table, grouped by `dimensions` (None: all), with `partials` (None: all).
+    """Merge local tables into one, grouped by `dimensions` (None: all), with `partials` (None: all).
 
     No dimensions gives one row, or none when there are no rows at all.
     """
@@ -131,7 +131,7 @@ def _is_dictionary(column: pa.Array) -> bool:
 
 
 def to_plain(schema: Schema, table: pa.Table) -> pa.Table:
-    """Local table → plain table of the same columns: plain strings, sketches as compact HLL_8 bytes."""
+    """Return a plain table of the same columns: plain strings, sketches as compact HLL_8 bytes."""
     partials = {partial.name: partial for partial in schema.partials}
     arrays = []
     for name in table.column_names:
@@ -178,7 +178,7 @@ class TimeKeys(NamedTuple):
 
 
 def time_keys(schema: Schema, event_ms: NDArray[np.int64]) -> TimeKeys:
-    """Segment start and all time dimensions of every event, dictionary-encoded together."""
+    """Return segment start and all time dimensions of each event, dictionary-encoded together."""
     bucket_ms = _bucket_ms(schema, event_ms)
     buckets = pa.array(event_ms // bucket_ms).dictionary_encode()
     start_ms = buckets.dictionary.to_numpy() * bucket_ms

@@ -213,7 +213,7 @@ class BuildTasks:
         return self._write(task.segment, task.cuboid, task.number, block)
 
     def _all_cuboids(self, rows: Block) -> Iterator[tuple[int, Block]]:
-        """Number and rows of each cuboid, each out of the smallest at hand that contains it."""
+        """Yield number and rows of each cuboid, made of the smallest one at hand that contains it."""
         base = merged(self._schema, rows, range(len(rows.keys)))
         parents = {0: base}
         yield 0, base

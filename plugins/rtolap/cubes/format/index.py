@@ -33,7 +33,7 @@ class Built(NamedTuple):
 
 
 def to_scalar(value: object) -> Scalar:
-    """An Arrow value's Python form → predicate scalar."""
+    """Return the predicate scalar for an Arrow value's Python form."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if hasattr(value, "hour"):

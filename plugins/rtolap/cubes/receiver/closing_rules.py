@@ -93,7 +93,7 @@ def decide(
     force_before_ms: int | None = None,
     application: ByApplication | None = None,
 ) -> tuple[SegmentClosing, ...]:
-    """`local`: segments that have local data. Ordered by segment start."""
+    """Return the closings that are due, ordered by segment start. `local`: segments that have local data."""
     closings: list[SegmentClosing] = []
     for start_ms in sorted({*local, *_open_elsewhere(records)}):
         record = records.get(start_ms)
@@ -140,8 +140,10 @@ def _by_application(
 def _forced(
     cube: Cube, end_ms: int, positions: Offsets, application: ByApplication | None, *, by_command: bool
 ) -> Completeness | None:
-    """Numbers only where they are of a command to the coordinator, and this receiver has read as far as they
-    count on."""
+    """Return the completeness of a forced closing.
+
+    It has numbers only if they come from a command to the coordinator and this receiver has read that far.
+    """
     if cube.watermark is None:
         return None
     known = application.forced if application is not None and by_command else None

@@ -283,7 +283,7 @@ class ReceiverService:
             return dict(self._runners)
 
     def not_started(self) -> dict[str, str]:
-        """Cube → why Kafka does not let this receiver start it."""
+        """Return, by cube, why Kafka does not let this receiver start it."""
         with self._lock:
             return {name: refusal.reason for name, refusal in self._refusals.items()}
 

@@ -145,7 +145,7 @@ class DefinedTable(msgspec.Struct, frozen=True):
 
 
 def initial_schema(table: StoredTable) -> StoredSchema:
-    """Version 1 of a valid definition: ids from 1, in the order of the columns."""
+    """Return version 1 of a valid definition: ids from 1, in the order of the columns."""
     ids = {column.name: at for at, column in enumerate(table.columns, 1)}
     partition = () if table.partitions is None else (table.partitions.column,)
     return StoredSchema(

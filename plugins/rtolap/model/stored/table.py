@@ -39,7 +39,7 @@ class StoredColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def column_type(self) -> ColumnType:
-        """The type in which the column is stored and read.
+        """Return the type in which the column is stored and read.
 
         A SUM is widened for its sums; sketches are bytes.
         """
@@ -51,7 +51,7 @@ class StoredColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def load_type(self) -> ColumnType:
-        """The type in which the column is loaded."""
+        """Return the type in which the column is loaded."""
         return BINARY if self.type.strip().lower() in SKETCH_TYPES else parse_type(self.type)
 
 

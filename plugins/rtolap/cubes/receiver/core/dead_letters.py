@@ -130,7 +130,7 @@ class DeadLetterWriter:
             return self._refused.get(_key(record), (record, None))[1]
 
     def _await(self, slices: int) -> int:
-        """Flush until nothing of ours waits; the producer is shared, others may have to wait longer."""
+        """Flush until no letter of ours is pending. The producer is shared: others may wait longer."""
         while self._waiting and slices > 0:
             slices -= 1
             try:

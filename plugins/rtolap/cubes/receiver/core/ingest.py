@@ -146,7 +146,7 @@ class CubeReceiver:
 
     @property
     def lost(self) -> tuple[PartRange, ...]:
-        """Offsets that it has to read and Kafka no longer holds; it is FAILED for that."""
+        """Return the offsets to read that Kafka no longer holds: the consumer is FAILED for them."""
         return self._lost.ranges
 
     @property
@@ -159,7 +159,7 @@ class CubeReceiver:
 
     @property
     def control(self) -> CubeControl:
-        """The one that this core follows."""
+        """Return the control record that this core follows."""
         return self._view.control
 
     @property
@@ -168,7 +168,7 @@ class CubeReceiver:
 
     @property
     def valid_partitions(self) -> frozenset[int]:
-        """Owned partitions whose events between history and a known position are all here.
+        """Return the owned partitions whose events from history to a known position are all here.
 
         A partition that was given away and comes back is owned, but not valid, until it is restarted: rows
         that a table still has of it are void.
@@ -182,7 +182,7 @@ class CubeReceiver:
 
     @property
     def behind(self) -> Offsets:
-        """Partition → offset that answers promised before and its position has not reached."""
+        """Return, by partition, promised offsets that its position has not reached."""
         return self._behind
 
     @property
@@ -191,7 +191,7 @@ class CubeReceiver:
         return self._paused_since_ms
 
     def promise(self, at_least: Offsets) -> None:
-        """An asker has seen an answer with these positions, and waits for them. For any thread."""
+        """Note positions that an earlier answer reached and a client waits for. For any thread."""
         self._promises.note(at_least)
 
     # -- the step ---------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class CubeReceiver:
         self._topic.confirm(TOPIC_WAIT_S)
 
     def pause(self, paused: bool) -> None:
-        """The local switch, beside the cube's own."""
+        """Set the local switch for pauses, beside the cube's own."""
         self._paused_here = paused
 
     def forget_lowered(self, lowered: Offsets) -> None:
@@ -420,7 +420,7 @@ class CubeReceiver:
         self._assignment.begin_below(at)
 
     def _look_for_missing_topic(self) -> None:
-        """A topic that was missing is there again: it goes on, or says that it is another one."""
+        """Go on if a missing topic is back; note the error if it is another topic."""
         try:
             if self._watch.returned(self.state.positions):
                 self.restart()

@@ -101,7 +101,7 @@ def _created(batch: Batch, places: NDArray[np.int64]) -> NDArray[np.int64] | Non
 
 
 def newest_created_ms(batch: Batch) -> dict[int, int]:
-    """Partition → the newest timestamp of its records; those without timestamps are left out."""
+    """Return, by partition, the newest timestamp of its records; those without one are left out."""
     if batch.create_ms is None or not len(batch):
         return {}
     newest = np.full(int(batch.partitions.max()) + 1, -1, np.int64)

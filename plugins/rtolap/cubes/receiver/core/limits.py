@@ -38,7 +38,7 @@ class ConsumerLimits:
 
     @property
     def reads_promised(self) -> bool:
-        """The reason does not forbid to read what was promised."""
+        """True if the reason permits to read what was promised."""
         return self._waits_for_history and self._flush is None
 
     def flush_failed(self, error: Exception) -> None:
@@ -51,12 +51,12 @@ class ConsumerLimits:
 
     @property
     def flush_failing(self) -> bool:
-        """The last checkpoint could not be written, or the next one cannot."""
+        """True if the last checkpoint could not be written, or the next one cannot."""
         return self._flush is not None
 
     @property
     def flush_due(self) -> bool:
-        """A failed checkpoint is to be tried again now."""
+        """True if a failed checkpoint has to be tried again now."""
         return self._flush is not None and self._clock.monotonic_s() >= self._flush_again_s
 
     def observe(self, state: LocalState, schema: Schema, records: Mapping[int, SegmentRecord]) -> None:

@@ -54,8 +54,9 @@ class ConsumerProgress:
         created_ms: Mapping[int, int],
         batches: Sequence[HostProgressBatch] = (),
     ) -> None:
-        """A batch is being swapped in, in this step. `created_ms`: partition → newest timestamp of its
-        records.
+        """Count a batch that this step swaps in.
+
+        `created_ms`: partition → newest timestamp of its records.
 
         A record's event time may be beyond its own timestamp, but moves no clock further than that: one
         event that is hours ahead must not close what the others are still filling.
@@ -91,7 +92,7 @@ class ConsumerProgress:
         self.counters = {**self.counters, **counted}
 
     def refused(self, partitions: NDArray[np.int32], reasons: Sequence[str], details: Sequence[str]) -> None:
-        """Records that were refused: of each the partition, the reason, and what was wrong with it."""
+        """Count refused records, each by its partition and reason, with what was wrong with it."""
         counters = dict(self.counters)
         kinds = list(zip(partitions.tolist(), reasons, strict=True))
         newest = dict(zip(kinds, details, strict=True))
@@ -105,7 +106,7 @@ class ConsumerProgress:
         self.counters = counters
 
     def example(self) -> dict[str, str]:
-        """Reason → what was wrong with a record that was refused for it lately."""
+        """Return, by reason, what was wrong with a record that was refused lately."""
         return {
             reason: text for counter in self.counters.values() for reason, text in counter.example.items()
         }

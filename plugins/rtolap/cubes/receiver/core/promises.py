@@ -32,7 +32,7 @@ class Promises:
     def behind(
         self, positions: Offsets, records: Mapping[int, SegmentRecord], owned: Collection[int]
     ) -> Offsets:
-        """Partition → promised offset, of each partition whose position is below it."""
+        """Return the promised offset of each partition whose position is below it."""
         if records is not self._records:
             self._vectors, self._records = _largest(records), records
         with self._lock:

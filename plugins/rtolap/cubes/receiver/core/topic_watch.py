@@ -71,7 +71,7 @@ class TopicWatch:
         return None
 
     def assigned(self) -> None:
-        """Positions were assigned: nothing is read before they were compared with the topic."""
+        """Require that newly assigned positions are compared with the topic before anything is read."""
         self._is_confirmed = False
 
     def confirm_assigned(self) -> str | None:

@@ -98,7 +98,7 @@ class HostProgress:
         self._partitions = {p: columns for p, columns in self._partitions.items() if p in partitions}
 
     def latest_ms(self) -> dict[int, dict[str, int]]:
-        """Partition → host → progress: for people and tests."""
+        """Return the progress by partition and host, for people and tests."""
         return {
             partition: {self._names[at]: int(columns.latest_ms[at]) for at in columns.seen().tolist()}
             for partition, columns in self._partitions.items()
@@ -201,7 +201,7 @@ class HostProgress:
 
 
 def _sums(partitions: Int64s, events: Int64s) -> dict[int, int]:
-    """Partition → events, where there are any."""
+    """Return the number of events by partition, where there are any."""
     sums = {part: int(events[partitions == part].sum()) for part in np.unique(partitions).tolist()}
     return {part: number for part, number in sums.items() if number}
 

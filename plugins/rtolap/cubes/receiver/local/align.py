@@ -149,7 +149,7 @@ def split_batch(
     window_ms: int,
     horizon_ms: int | None,
 ) -> BatchSplit:
-    """Rank of every row. `vectors` holds the segments that have a record, by start.
+    """Return the rank of each row. `vectors` holds the segments that have a record, by start.
 
     Costs two reductions and a few lookups when no segment of the batch has a record.
     """

@@ -95,7 +95,7 @@ def batch_tables(
 
 
 def sum_of_rows(table: pa.Table) -> int:
-    """Number of events in a local table."""
+    """Return the number of events in a local table."""
     return int(table.column(ROWS).to_numpy().sum()) if table.num_rows else 0
 
 

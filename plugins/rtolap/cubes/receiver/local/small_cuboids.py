@@ -133,7 +133,7 @@ def _count_within(rows_max: int, keys: Sequence[Coded], rows: int) -> int:
 
 
 def _coded(column: pa.Array) -> Coded:
-    """A column without nulls needs no code for them, so fewer combinations are possible."""
+    """Return the codes of a column, with one for nulls only if the column has nulls."""
     key = code(column)
     return key if column.null_count or not len(column) else key._replace(radix=key.radix - 1)
 

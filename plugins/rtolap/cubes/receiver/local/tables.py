@@ -95,12 +95,12 @@ class LocalTable:
 
     @property
     def unsettled(self) -> bool:
-        """Holds events that history holds too, beside others: no answer before it is realigned."""
+        """True if history holds some of its events: no answer is possible before it is realigned."""
         return self.straddles and self.versions[0] == 0
 
     @property
     def version(self) -> int:
-        """The version it belongs to; of a straddling table the lowest that is kept."""
+        """Return the table's version; for a straddling table, the lowest one that is not dropped."""
         return next((version for version in self.versions if version), 0)
 
 
