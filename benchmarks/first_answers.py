@@ -35,7 +35,7 @@ from rtolap.cubes.format.fragment import SUFFIX, open_fragment, write_fragment
 from rtolap.cubes.receiver.answers.query_service import answer
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
-from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.local.fragments import cuboid_jobs, keep_cuboids, merge, merge_job
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable
 from rtolap.cubes.receiver.settings import ReceiverSettings
@@ -138,7 +138,7 @@ class Ways:
             HistorySnapshot(),
             FILTER if self._filtered else None,
         )
-        progress = Progress(idle_after_s=1.0)
+        progress = ConsumerProgress(idle_after_s=1.0)
         table = answer(
             self._schema, state, query, owned=(0,), receiver_id="r", progress=progress, cache=cache
         )

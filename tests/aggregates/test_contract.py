@@ -240,8 +240,8 @@ def test_names_that_others_ask_by_are_each_functions_own() -> None:
     functions = tuple(AGGREGATES.values())
     for names in ("name", "title", "sql_key", "shown"):
         assert len({getattr(function, names) for function in functions}) == len(functions), names
-    kept: dict[str, object] = {}
+    by_name: dict[str, object] = {}
     for function in functions:
         for accumulator in function.accumulators():
-            assert kept.setdefault(accumulator.name, accumulator) == accumulator
+            assert by_name.setdefault(accumulator.name, accumulator) == accumulator
             assert accumulator.fold is not None or not accumulator.folded_kinds

@@ -78,7 +78,7 @@ def statement(rng: random.Random, measured: Measured) -> tuple[str, str]:
     return text + (f" GROUP BY {keys}" if keys else ""), call
 
 
-def held_against(
+def assert_equals_oracle(
     measured: Measured, text: str, call: str, service: QueryService, oracle: duckdb.DuckDBPyConnection
 ) -> None:
     sql, title = text.replace("@", call), measured.function.title
@@ -113,10 +113,10 @@ def test_answers_over_live_and_built_events_equal_the_raw_rows(
 ) -> None:
     rng = random.Random(f"{SEED} {measured.id}")
     call = f"{measured.function.title}({measured.column})"
-    held_against(measured, "SELECT @ v FROM measured", call, service, oracle)
-    held_against(measured, "SELECT shop, @ v FROM measured GROUP BY shop", call, service, oracle)
+    assert_equals_oracle(measured, "SELECT @ v FROM measured", call, service, oracle)
+    assert_equals_oracle(measured, "SELECT shop, @ v FROM measured GROUP BY shop", call, service, oracle)
     for _ in range(STATEMENTS):
-        held_against(measured, *statement(rng, measured), service, oracle)
+        assert_equals_oracle(measured, *statement(rng, measured), service, oracle)
 
 
 @every_measure
@@ -144,8 +144,8 @@ def test_what_a_function_can_finish_needs_no_engine(measured: Measured) -> None:
         return
     assert merge is not None
     column = dict(merge.columns)["v"]
-    kept = tuple(partial.name for partial in measured.partials)
-    assert (column.kind, tuple(filter(None, (column.source, column.count)))) == (finish, kept)
+    partial_names = tuple(partial.name for partial in measured.partials)
+    assert (column.kind, tuple(filter(None, (column.source, column.count)))) == (finish, partial_names)
 
 
 @every_measure

@@ -7,7 +7,7 @@ import pytest
 from rtolap.coordinator.applications.explain import explain
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.applications import ApplicationRecords
-from rtolap.model.application import Application, Deficit, HostList, Registry, Rule, Sink, Source
+from rtolap.model.application import Application, ApplicationSource, Deficit, HostList, Registry, Rule, Sink
 from rtolap.model.completeness import Completeness, is_breached
 from rtolap.protocols.watermark.messages import HostsChange, ReportBatch, SourceReport
 
@@ -24,7 +24,7 @@ class World:
     """Two hosts, read every ten seconds; one logs a hundred events a second, the other heartbeats."""
 
     def __init__(self) -> None:
-        web = Source(
+        web = ApplicationSource(
             name="web",
             rule=Rule(deficit=Deficit(DECLARED_PPM, 5 * MINUTE_MS)),
             hosts=HostList(registry=Registry(60 * MINUTE_MS), grace_ms=MINUTE_MS),

@@ -125,7 +125,7 @@ def test_a_source_that_was_removed_leaves_no_hosts_to_one_of_its_name(
                 "sinks": [{"name": "sessions"}],
                 "edges": [["web", "sessions"]],
             },
-            "level sessions cannot change its kind",
+            "level sessions cannot change its kind; expected operator; found sink",
         ),
     ],
 )

@@ -19,13 +19,13 @@ from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.model.application import (
     Application,
+    ApplicationSource,
     HostList,
     HostPrecise,
     Operator,
     Registry,
     Rule,
     Sink,
-    Source,
 )
 from rtolap.protocols.watermark.messages import HostsChange, ReportAnswer, ReportBatch, UnitReport
 from rtolap.watermark_client.pending import Pending
@@ -41,7 +41,7 @@ CONSUMERS = 3
 LOGS = Application(
     name="logs",
     sources=(
-        Source(
+        ApplicationSource(
             name="web",
             rule=Rule(host_precise=HostPrecise(0)),
             hosts=HostList(registry=Registry(DAY_MS)),

@@ -21,6 +21,7 @@ from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.model.application import (
     Application,
+    ApplicationSource,
     Deficit,
     HostList,
     HostPrecise,
@@ -29,7 +30,6 @@ from rtolap.model.application import (
     Registry,
     Rule,
     Sink,
-    Source,
 )
 from rtolap.protocols.watermark.messages import (
     ApprovalRequest,
@@ -54,13 +54,13 @@ PARTITIONS = 3
 
 def definition(rule: Rule, *, alerts: bool) -> Application:
     """With a second sink or without."""
-    web = Source(
+    web = ApplicationSource(
         name="web",
         rule=rule,
         hosts=HostList(registry=Registry(LEASE_MS), grace_ms=GRACE_MS),
         unit_lease_ms=UNIT_LEASE_MS,
     )
-    app = Source(name="app", rule=Rule(partitions=Partitions()), unit_lease_ms=UNIT_LEASE_MS)
+    app = ApplicationSource(name="app", rule=Rule(partitions=Partitions()), unit_lease_ms=UNIT_LEASE_MS)
     sinks = ("store", "alerts") if alerts else ("store",)
     return Application(
         name="logs",

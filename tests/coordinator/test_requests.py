@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.metadata import paths
-from rtolap.metadata.requests import KEPT_MS
+from rtolap.metadata.requests import RETENTION_MS
 from rtolap.protocols.coordinator import calls
 from rtolap.protocols.rest.request import Call
 from rtolap.protocols.rest.request_ids import HEADER
@@ -114,7 +114,7 @@ def test_an_id_is_for_one_request_and_is_forgotten_in_the_end(cluster: Cluster) 
     with pytest.raises(Refused, match="has been another change"):
         cluster.client.send(stolen)
     assert cluster.client.lookups() == ["pages"]
-    cluster.clock.advance_ms(KEPT_MS)
+    cluster.clock.advance_ms(RETENTION_MS)
     assert cluster.coordinator.requests.forget() == 0
     cluster.clock.advance_ms(1)
     assert cluster.coordinator.requests.forget() == 1

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from rtolap.base.errors import CommitUnknown, DefinitionError, NotFound, Refused
 from rtolap.metadata import paths, segments
-from rtolap.metadata.cubes import CHANGES_KEPT, ClusterMetadata
+from rtolap.metadata.cubes import CHANGES_MAX, ClusterMetadata
 from rtolap.metadata.records import ChangeLog, SegmentRecord, WatermarkRecord
 from rtolap.metadata.updates import read
 from rtolap.metadata.view import SegmentView
@@ -174,10 +174,10 @@ def test_a_view_refreshes_without_any_watch(metadata: ClusterMetadata) -> None:
     view = SegmentView(metadata, "c")
     view.close()  # no watch tells it of anything
     view = SegmentView(metadata, "c")
-    for number in range(CHANGES_KEPT + 20):
+    for number in range(CHANGES_MAX + 20):
         metadata.update_segment("c", window(number), closed_at(5))
     view.refresh()
-    assert len(view.records()) == CHANGES_KEPT + 20
+    assert len(view.records()) == CHANGES_MAX + 20
     view.close()
 
 

@@ -47,14 +47,14 @@ def test_a_broken_commit_is_unknown_either_way(when: Literal["before", "after"],
 
 def test_a_disconnected_leader_does_not_lead_until_it_is_back() -> None:
     store = MemoryStore(MemoryEnsemble())
-    told: list[bool] = []
-    election = store.elect("/e", "one", lambda: told.append(election.is_leader()))
+    notified: list[bool] = []
+    election = store.elect("/e", "one", lambda: notified.append(election.is_leader()))
     eventually(election.is_leader, "leads")
     store.disconnect()
     assert not election.is_leader()
     with pytest.raises(Unavailable):
         store.get("/e")
-    eventually(lambda: told == [True, False], "told of the break")
+    eventually(lambda: notified == [True, False], "told of the break")
     store.reconnect()
     eventually(election.is_leader, "leads again")
     store.close()

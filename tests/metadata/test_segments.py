@@ -123,7 +123,7 @@ class Story:
 
     def check_parts_join_exactly(self) -> None:
         for p in PARTITIONS:
-            held = [
+            offsets = [
                 n
                 for part in self.record.parts
                 for r in part.ranges
@@ -131,7 +131,7 @@ class Story:
                 for n in range(r.start, r.end)
             ]
             start = FIRST[p] if self.record.base_lost else self.record.covered.get(p, FIRST[p])
-            assert sorted(held) == list(range(start, self.record.target[p])), "every offset once"
+            assert sorted(offsets) == list(range(start, self.record.target[p])), "every offset once"
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -68,10 +68,10 @@ def neighbour() -> Iterator[Neighbour]:
 
 def test_nothing_that_is_written_holds_the_token(neighbour: Neighbour) -> None:
     neighbour.store.commit([Create("/a", b"record")])
-    kept = neighbour.raw.get("/a")
-    assert kept is not None
-    assert kept.data.startswith(b"record" + SIGNATURE_MARK)
-    assert TOKEN.encode() not in kept.data
+    stored = neighbour.raw.get("/a")
+    assert stored is not None
+    assert stored.data.startswith(b"record" + SIGNATURE_MARK)
+    assert TOKEN.encode() not in stored.data
 
 
 @pytest.mark.parametrize(

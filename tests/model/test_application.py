@@ -9,6 +9,7 @@ import pytest
 from rtolap.base.errors import DefinitionError
 from rtolap.model.application import (
     Application,
+    ApplicationSource,
     CubeWatermark,
     Deficit,
     HostList,
@@ -18,7 +19,6 @@ from rtolap.model.application import (
     Registry,
     Rule,
     Sink,
-    Source,
 )
 from rtolap.model.validation.application import application_problems, validate_application
 from rtolap.model.yaml_files import read_definitions
@@ -55,7 +55,7 @@ def problems(tmp_path: Path, old: str = "", new: str = "") -> list[str]:
 def test_an_application_is_read_beside_other_definitions(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(SOUND)
     (found,) = read_definitions(tmp_path).applications.values()
-    assert found.sources[0] == Source(
+    assert found.sources[0] == ApplicationSource(
         name="web",
         rule=Rule(deficit=Deficit(100, 300_000)),
         hosts=HostList(registry=Registry(60_000)),
@@ -231,7 +231,7 @@ def test_sources_and_sinks_are_needed() -> None:
 
 def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
     hosts = HostList(url="http://me:hidden@names/list")
-    source = Source(name="s", rule=Rule(host_precise=HostPrecise(1000)), hosts=hosts)
+    source = ApplicationSource(name="s", rule=Rule(host_precise=HostPrecise(1000)), hosts=hosts)
     one = Application(name="a", sources=(source,), sinks=(Sink("k"),), edges=(("s", "k"),))
     with pytest.raises(DefinitionError, match="credentials in an address") as caught:
         validate_application(one)

@@ -135,8 +135,8 @@ def test_a_loader_names_the_level_of_an_application_that_it_is_a_unit_of(tmp_pat
 
 
 def test_a_loader_may_make_the_partitions_of_its_table(tmp_path: Path) -> None:
-    asked = "sql: '[::1]:9030', column: at, unit: hour, ahead: 5, behind: 1, every: 30s, user: dora"
-    (tmp_path / "l.yaml").write_text(FULL + f"  partitions: {{{asked}}}\n")
+    partitions = "sql: '[::1]:9030', column: at, unit: hour, ahead: 5, behind: 1, every: 30s, user: dora"
+    (tmp_path / "l.yaml").write_text(FULL + f"  partitions: {{{partitions}}}\n")
     found = read_definitions(tmp_path).loaders["flights"].sink.partitions
     assert found == SinkPartitions("[::1]:9030", "at", "hour", 5, 1, 30_000, "dora")
     assert found.host_port == ("::1", 9030)

@@ -46,7 +46,7 @@ def test_all_mistakes_of_all_files_are_told_at_once(tmp_path: Path) -> None:
         "kind: subscription\nname: s\ntables: {t: []}\nlistener: {kind: stored_table, database: d, table: t,"
         f" password_file: {tmp_path}/none}}\n"
     )
-    told = complaints(tmp_path)
+    reported = complaints(tmp_path)
     for file, words in (
         ("away.yaml:6: sink.password_file", "cannot be read"),
         ("open_to_all.yaml:6: sink.password_file", "the secret is not private"),
@@ -56,8 +56,8 @@ def test_all_mistakes_of_all_files_are_told_at_once(tmp_path: Path) -> None:
         ("no.yaml", "not YAML"),
         ("subscription.yaml:4: listener.password_file", "cannot be read"),
     ):
-        assert any(file in line and words in line for line in told), (file, words, told)
-    assert not any("sound.yaml" in line for line in told)
+        assert any(file in line and words in line for line in reported), (file, words, reported)
+    assert not any("sound.yaml" in line for line in reported)
 
 
 def test_files_of_other_hosts_are_not_looked_for(tmp_path: Path) -> None:

@@ -212,8 +212,8 @@ def test_files_scanned_by_codes_equal_a_recount(seed: int, sizes: None) -> None:
         scan = GroupScan(names, FOLDED, predicate, needed)
         for file in coded:
             scan.add_file(file)
-        kept = [row for rows in files for row in rows if passes(predicate, row)]
-        assert found(scan.table(), names, FOLDED, local=False) == recounted(kept, names, FOLDED)
+        matching = [row for rows in files for row in rows if passes(predicate, row)]
+        assert found(scan.table(), names, FOLDED, local=False) == recounted(matching, names, FOLDED)
 
 
 @pytest.mark.parametrize("seed", range(so_many(16)))

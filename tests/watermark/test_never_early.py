@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from rtolap.model.application import Application, Sink, Source
+from rtolap.model.application import Application, ApplicationSource, Sink
 from rtolap.watermark.hostlist import Hosts
 from rtolap.watermark.progress import SourceProgress
 from rtolap.watermark.rules import Deficit, HostPrecise, Rule
@@ -20,7 +20,9 @@ from rtolap.watermark.topology import Marks, combine
 
 from tests.support.seeds import so_many
 
-APPLICATION = Application(name="a", sources=(Source(name="s"),), sinks=(Sink("k"),), edges=(("s", "k"),))
+APPLICATION = Application(
+    name="a", sources=(ApplicationSource(name="s"),), sinks=(Sink("k"),), edges=(("s", "k"),)
+)
 WINDOW_MS = 50
 PARTITIONS = 2
 STORIES = so_many(120, 200)  # for each rule and seed

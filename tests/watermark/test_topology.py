@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from rtolap.model.application import Application, Operator, Sink, Source
+from rtolap.model.application import Application, ApplicationSource, Operator, Sink
 from rtolap.watermark.chain import Chain
 from rtolap.watermark.topology import LevelMarks, Marks, Unit, combine
 
@@ -14,12 +14,12 @@ NOW_MS = 1_000_000
 NO_MARKS = Marks({})
 TWO = Application(
     name="a",
-    sources=(Source(name="s"), Source(name="t")),
+    sources=(ApplicationSource(name="s"), ApplicationSource(name="t")),
     operators=(Operator("o"),),
     sinks=(Sink("k"),),
     edges=(("s", "o"), ("t", "o"), ("o", "k")),
 )
-ONE = Application(name="a", sources=(Source(name="s"),), sinks=(Sink("k"),), edges=(("s", "k"),))
+ONE = Application(name="a", sources=(ApplicationSource(name="s"),), sinks=(Sink("k"),), edges=(("s", "k"),))
 
 
 def unit(oldest_ms: int | None, lease_until_ms: int = NOW_MS + 1) -> Unit:
@@ -90,7 +90,7 @@ def slow_output(application: Application, name: str, inputs: dict[str, int | Non
 
 
 def random_application(rng: random.Random) -> Application:
-    sources = tuple(Source(name=f"s{at}") for at in range(rng.randint(1, 3)))
+    sources = tuple(ApplicationSource(name=f"s{at}") for at in range(rng.randint(1, 3)))
     operators = tuple(Operator(f"o{at}") for at in range(rng.randint(0, 4)))
     sinks = tuple(Sink(f"k{at}") for at in range(rng.randint(1, 2)))
     names = [*(source.name for source in sources), *(operator.name for operator in operators)]

@@ -24,7 +24,7 @@ class Aggregate(ABC):
             with the smallest number.
         empty: the result over no values; None: NULL.
         takes_events: True if it may be declared without a column.
-        takes_event_time: True if SQL may ask for it of an event time that is kept in a measure alone.
+        takes_event_time: True if SQL may ask for it of an event time that only a measure stores.
         takes_lg_k: True if the declaration's `lg_k` says something.
     """
 
@@ -44,7 +44,7 @@ class Aggregate(ABC):
 
     @abstractmethod
     def accumulators(self, lg_k: int = LG_K_DEFAULT) -> tuple[Accumulator, ...]:
-        """Return what is kept of a column. `lg_k`: of the declaration."""
+        """Return the accumulators that are stored of a column. `lg_k`: of the declaration."""
 
     def partials(self, column: str, kind: ColumnType, lg_k: int) -> tuple[Partial, ...]:
         """Return the physical columns over a table's column of this type."""

@@ -28,7 +28,7 @@ _COMPARE: dict[str, Callable[..., pa.BooleanArray]] = {
 
 
 def mask(table: pa.Table, predicate: Predicate) -> pa.BooleanArray:
-    """TRUE where the row is kept, otherwise FALSE (NULL keeps nothing). Columns local or plain.
+    """Return TRUE where the row matches, otherwise FALSE (NULL matches nothing). Columns local or plain.
 
     QueryError: a column that is not there, or a value that does not compare with its column.
     """
@@ -109,7 +109,7 @@ def _is_in(column: pa.Array, values: tuple[object, ...]) -> pa.BooleanArray:
 
 
 def like_regex(pattern: str) -> str:
-    """SQL LIKE without escape character → RE2 over the whole string."""
+    """Return an RE2 pattern over the whole string for an SQL LIKE without escape character."""
     pieces = {"%": "(?s:.*)", "_": "(?s:.)"}
     return r"\A" + "".join(pieces.get(char) or re.escape(char) for char in pattern) + r"\z"
 

@@ -75,9 +75,9 @@ def sorted_distinct(values: NDArray[T]) -> NDArray[T]:
     """Return what np.unique returns, by sorting: its hash table takes several times as long for millions of
     values."""
     ordered = np.sort(values)
-    kept = np.ones(len(ordered), bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=kept[1:])
-    return ordered[kept]
+    is_first = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
 
 
 def image_of_coupons(coupons: U32, lg_k: int) -> bytes:
@@ -107,8 +107,8 @@ def prune_coupons(coupons: U32, lg_k: int) -> U32:
     slots = coupons & np.uint32((1 << lg_k) - 1)
     order = np.lexsort((coupons, slots))
     last = np.flatnonzero(np.diff(slots[order], append=np.uint32(1 << lg_k)))
-    kept = coupons[order][last]
-    return kept if len(kept) > coupon_mode_max(lg_k) else coupons
+    highest = coupons[order][last]
+    return highest if len(highest) > coupon_mode_max(lg_k) else coupons
 
 
 def merge_sketches(images: Iterable[bytes], lg_k: int | None = None) -> bytes:

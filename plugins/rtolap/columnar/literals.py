@@ -22,10 +22,8 @@ class Place(NamedTuple):
     """The place of a literal among a column's values.
 
     Attributes:
-        value: the equal value, or else the largest one below; None: the literal is below all of them.
-
-
-    `above_all`: larger than anything that the column can hold.
+        value: the equal value, or else the largest one below; None where the literal is below all of them.
+        above_all: True where the literal is larger than anything that the column can hold.
     """
 
     value: Any

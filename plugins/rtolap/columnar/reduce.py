@@ -1,8 +1,8 @@
 """Reductions by group number: exact, null as SQL has it, one pass of numpy or Arrow a column.
 
 Whole numbers and decimals are summed in four limbs of 32 bits, the topmost with its sign, so no batch can
-overflow a limb's 64 bits: they hold 2^31 rows. What leaves the type of the result is refused, never wrapped.
-Small values take one 64-bit sum instead, after a look at their range.
+overflow a limb's 64 bits: they hold 2^31 rows. Values beyond the type of the result are refused, never
+wrapped. Small values take one 64-bit sum instead, after a look at their range.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def fold_longs(column: pa.Array, ids: Ids, groups: int, ufunc: str, neutral: int
 def distinct_coupons(coupons: pa.Array, ids: Ids, groups: int, lg_k: int) -> pa.ListArray:
     """Return the distinct non-null coupons of each group, sorted.
 
-    Only coupons that decide the sketch are kept.
+    Coupons that do not affect the sketch are dropped.
     """
     if coupons.null_count:
         keep = _valid(coupons)

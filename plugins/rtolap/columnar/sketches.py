@@ -34,7 +34,7 @@ _OFFSET = 16
 
 
 def checked_hlls(images: pa.Array) -> pa.Array:
-    """Equal unions as equal bytes. DefinitionError for bytes that are no HLL sketch."""
+    """Return equal bytes for equal unions. DefinitionError for bytes that are no HLL sketch."""
     try:
         return merge_groups(images, np.arange(len(images)), len(images))
     except Corrupted as error:
@@ -42,7 +42,7 @@ def checked_hlls(images: pa.Array) -> pa.Array:
 
 
 def checked_bitmaps(images: pa.Array) -> pa.Array:
-    """Equal sets as equal bytes. DefinitionError for bytes that are no 64-bit roaring bitmap."""
+    """Return equal bytes for equal sets. DefinitionError for bytes that are no 64-bit roaring bitmap."""
     try:
         return merge_bitmaps(images, np.arange(len(images)), len(images), canonical=True)
     except Corrupted as error:

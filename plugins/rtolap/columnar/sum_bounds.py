@@ -1,6 +1,6 @@
 """Bounds of sums: proof beforehand that no sum of some numbers can leave its type.
 
-What adds numbers without noticing that they leave their type (64-bit arithmetic, Arrow's kernels) asks here
+Arithmetic that does not notice an overflow of its type (64-bit arithmetic, Arrow's kernels) is checked here
 first. A bound may refuse sums that would fit; it never lets one pass that would not.
 """
 
@@ -21,7 +21,7 @@ _WORD_BITS = 64
 
 
 def sum_fits(largest: int, count: int, limit: int = INT64_MAX) -> bool:
-    """Tell whether no sum of so many numbers, of absolute values up to `largest`, can be beyond the limit."""
+    """Return True if no sum of `count` numbers can exceed the limit. `largest`: of their absolute values."""
     return largest * count <= limit
 
 
@@ -68,7 +68,7 @@ def largest_of_column(column: pa.Array) -> int:
 def whole_words(column: pa.Array) -> NDArray[np.int64]:
     """Return the memory of an int64 or decimal128 array: a row of 64-bit words each, the lowest first.
 
-    What stands in place of nulls is anything.
+    The words of nulls are arbitrary.
     """
     width = column.type.bit_width // _WORD_BITS
     if not len(column):

@@ -1,4 +1,4 @@
-"""Applications as they are kept: definition, published state, approvals, and the hosts that count.
+"""Applications as they are stored: definition, published state, approvals, and the hosts that count.
 
 The hosts of a source are one node: names a line, compressed; who is leaving, as packed entries. A hundred
 thousand names fit into it.
@@ -69,13 +69,13 @@ def unpacked(record: SourceHosts | None, where: str) -> ListedHosts:
         leaving = _LEAVING.decode(zlib.decompress(record.leaving)) if record.leaving else ()
     except (zlib.error, UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise Corrupted(
-            f"the kept host list of {where} cannot be read",
+            f"the stored host list of {where} cannot be read",
             found=str(error),
             action="restore the node from a backup, or remove it and let the hosts register again",
         ) from error
     names = tuple(text.split("\n")) if text else ()
     if any(host.host >= len(names) for host in leaving):
-        raise Corrupted(f"the kept host list of {where} names fewer hosts than are leaving")
+        raise Corrupted(f"the stored host list of {where} names fewer hosts than are leaving")
     return ListedHosts(record.epoch, names, leaving)
 
 
@@ -94,7 +94,7 @@ class ApplicationRecords:
         return application
 
     def create(self, application: Application) -> None:
-        """Repeating it with an equal definition changes nothing; Refused if there is another one."""
+        """Create an application. An equal one changes nothing; Refused if there is another one."""
         path = paths.application_definition(application.name)
 
         def attempt() -> None:
@@ -141,8 +141,8 @@ class ApplicationRecords:
     def change(self, application: Application) -> None:
         """Replace the definition of an application, and end the epoch of whoever runs the former one.
 
-        What was published stays, so that nothing falls; a level that is gone takes its watermarks, hosts,
-        units and generations along. Refused, NotFound. Repeating it changes nothing.
+        Published watermarks stay, so that none falls. A removed level takes its watermarks, hosts, units and
+        generations with it. Raises Refused and NotFound. Repeating it changes nothing.
         """
         name = application.name
         path, state_path = paths.application_definition(name), paths.application_state(name)
@@ -230,7 +230,7 @@ class ApplicationRecords:
         return unpacked(record, f"{name}/{level}")
 
     def keep_hosts(self, name: str, level: str, epoch: int, hosts: ListedHosts) -> None:
-        """Refused if they are too many for one node; what was kept before then stands. NotLeader if an epoch
+        """Refused if they are too many for one node; the former ones stay then. NotLeader if an epoch
         of the application after `epoch` has begun: another list may have been read since."""
         record = packed(hosts, f"{name}/{level}")
         path = paths.application_hosts(name, level)
@@ -278,7 +278,7 @@ def _larger(one_ms: int | None, other_ms: int | None) -> int | None:
     return max(known, default=None)
 
 
-APPROVALS_KEPT = 500
+APPROVALS_MAX = 500
 
 
 def with_approval(before: Sequence[Approval], approval: Approval) -> tuple[Approval, ...]:
@@ -293,7 +293,7 @@ def with_approval(before: Sequence[Approval], approval: Approval) -> tuple[Appro
         if earlier in chosen:
             continue
         room -= _size(earlier)
-        if room < 0 or len(chosen) == APPROVALS_KEPT:
+        if room < 0 or len(chosen) == APPROVALS_MAX:
             break
         chosen.add(earlier)
     return (*(earlier for earlier in before if earlier in chosen), approval)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass
 class _Entry(Generic[T]):
-    """What was read of one path.
+    """The last read of one path.
 
     Attributes:
         changes: how often the path was said to have changed.
@@ -35,7 +35,7 @@ class CachedStore(ForwardingStore):
 
     A read may be as old as a watch takes to arrive, and is never older than a commit through this store.
     While the connection is broken, reads go to the store itself, which waits or raises. Nodes that do not
-    exist are read each time, so that nothing is kept of those that are gone.
+    exist are read each time, so that nothing remains of nodes that are gone.
     """
 
     def __init__(self, store: MetadataStore) -> None:

@@ -1,4 +1,4 @@
-"""Typed operations on the cluster's state. What every service uses instead of znodes.
+"""Typed operations on the cluster's state, which all services use instead of znodes.
 
 Changes are functions `record → record`, committed by version check and repeated on conflict, so they have
 to be idempotent: pure functions of `metadata.segments` are. A change of a segment and the entry in its
@@ -30,7 +30,7 @@ from rtolap.metadata.updates import genuine, put_or_create, read, replace, retry
 from rtolap.model.offsets import Offsets
 from rtolap.model.segment import SegmentRange
 
-CHANGES_KEPT = 100  # entries of a ChangeLog: a reader further behind reads all segments
+CHANGES_MAX = 100  # entries of a ChangeLog: a reader further behind reads all segments
 
 
 class Members:
@@ -38,8 +38,7 @@ class Members:
         self.store = store
 
     def receivers(self) -> dict[str, ReceiverRecord]:
-        """Return them by name. What no receiver of the cluster announced, or somebody altered, is left
-        out."""
+        """Return the receivers' records by name, without forged ones."""
         names = self.store.children(paths.RECEIVERS)
         records = genuine(names, lambda name: read(self.store, paths.receiver(name), ReceiverRecord))
         return {name: record for name, record in records.items() if record is not None}
@@ -63,7 +62,7 @@ class Members:
         return self.store.children(paths.RECEIVERS_LIVE)
 
     def announce_live(self, receiver_id: str, instance: str) -> None:
-        """Show that the receiver lives, while this session does. Call again after a lost session.
+        """Announce the receiver while this session lives. Call again after a lost session.
 
         `instance` is new with every start of the process: a node that an earlier process left behind
         (its session has yet to expire) is replaced, one's own stays.
@@ -94,7 +93,7 @@ class Members:
         return standing[0] if standing else None
 
     def coordinators(self) -> tuple[str, ...]:
-        """Base URLs of the running coordinators, leader first."""
+        """Return base URLs of the running coordinators, leader first."""
         return identities(self.store, paths.ELECTION)
 
 
@@ -320,7 +319,7 @@ class ClusterMetadata(Definitions, Members):
     def _log_change(self, cube: str, segment: str, cube_id: str | None = None) -> Operation:
         log, node = self._change_log(cube, cube_id)
         sequence = log.sequence + 1
-        recent = (*log.recent, (sequence, segment))[-CHANGES_KEPT:]
+        recent = (*log.recent, (sequence, segment))[-CHANGES_MAX:]
         data = codec.encode(ChangeLog(log.cube_id, sequence, recent))
         return put_or_create(paths.cube_changes(cube), data, node)
 

@@ -1,4 +1,4 @@
-"""Tables, lookups and cubes as they are kept: definitions never change, they are created and dropped."""
+"""Tables, lookups and cubes as they are stored: definitions never change, they are created and dropped."""
 
 from __future__ import annotations
 

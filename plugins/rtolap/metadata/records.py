@@ -158,19 +158,22 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def built_on(self) -> Offsets:
-        """The vector at which the parts of the next version begin: none where it is rebuilt."""
+        """Return the vector at which the parts of the next version begin: none where it is rebuilt."""
         return {} if self.base_lost else self.covered
 
     @property
     def late_events(self) -> int | None:
-        """Events of the READY version that its first version did not hold."""
+        """Return the events of the READY version that its first version did not hold."""
         return None if self.first_events is None else self.events - self.first_events
 
 
 class ChangeLog(msgspec.Struct, frozen=True):
-    """Sequence number of the last change and the segments of the newest ones, newest last (bounded).
+    """The last changes of a cube's segments.
 
-    `cube_id` is new for each creation of a cube: a cube dropped and recreated is another one.
+    Attributes:
+        cube_id: new for each creation of a cube: a cube that is dropped and recreated is another one.
+        sequence: number of the last change.
+        recent: the segments of the newest changes, newest last; bounded.
     """
 
     cube_id: str = ""
@@ -190,7 +193,11 @@ class UnitKey(msgspec.Struct, frozen=True, order=True):
 
 
 class KnownUnit(UnitKey, frozen=True, order=True):
-    """A unit that was heard of. `generation` is its owner's: what an older one says is void."""
+    """A unit that has reported.
+
+    Attributes:
+        generation: of its owner; statements of an older generation are void.
+    """
 
     generation: int = 0
 

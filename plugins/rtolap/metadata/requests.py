@@ -1,4 +1,4 @@
-"""Requests that have dropped something: kept with what they did, so that a repeat drops nothing else.
+"""Requests that have dropped something: stored with what they did, so that a repeat drops nothing else.
 
 The note is one commit with the step that decides: the one that takes the definition away. A crash before it
 leaves a request that is carried out again; after it, one that is answered. A refusal is noted by itself.
@@ -19,15 +19,18 @@ from rtolap.metadata import codec, paths
 from rtolap.metadata.store import Create, Delete, MetadataStore, Operation
 from rtolap.metadata.updates import read, retrying
 
-KEPT_MS = 48 * 3_600_000  # as frontends keep the changes of stored tables
+RETENTION_MS = 48 * 3_600_000  # as frontends keep the changes of stored tables
 _FORGOTTEN_MAX = 200  # at a time
 # What the present state or the request itself forbids; what clients repeat by themselves is no answer.
 _REFUSALS = (DefinitionError, NotFound, Refused)
 
 
 class RequestRecord(msgspec.Struct, frozen=True):
-    """A request that was answered. `refused` is the error, as `RtolapError.to_dict`; None where it was
-    done."""
+    """A request that was answered.
+
+    Attributes:
+        refused: the error, as `RtolapError.to_dict`; None where the request was executed.
+    """
 
     fingerprint: str
     answered_at_ms: int
@@ -89,7 +92,7 @@ class Requests:
 
     def forget(self) -> int:
         """Delete old notes, in bounded steps; their number."""
-        before_ms = self._clock.now_ms() - KEPT_MS
+        before_ms = self._clock.now_ms() - RETENTION_MS
         forgotten = 0
         for name in self._store.children(paths.REQUESTS):
             record = read(self._store, paths.request(name), RequestRecord)

@@ -26,8 +26,8 @@ def close(
 ) -> SegmentRecord:
     """Add one replica set's closing offsets to the target of the next version.
 
-    `completeness`: what was known when this was decided, kept of the first version. Of what several replica
-    sets say, the lesser assurance counts. `epochs`: leader epoch of the last record below each offset.
+    `completeness`: what was known when this was decided; retained for the first version. If several replica
+    sets state it, the lesser assurance counts. `epochs`: leader epoch of the last record below each offset.
 
     Partitions that are closed already keep the vector they have: the first to be persisted decides, and
     everybody else, a successor or a deposed leader included, aligns with it. Returns the record itself if
@@ -171,7 +171,7 @@ def start_build(
 ) -> SegmentRecord:
     """Name the attempt that may be promoted; an earlier one loses that right. `control`: of the cube.
 
-    How many events were of the first version is not known where some of a version are lost.
+    The number of the first version's events is unknown where some of a version are lost.
     """
     if record.state is not SegmentState.REMOTE_PERSISTED:
         raise Refused(
@@ -256,8 +256,10 @@ def lose_parts(record: SegmentRecord, lost: Mapping[str, str], *, now_ms: int, b
 
 
 def lose_base(record: SegmentRecord, why: str, *, now_ms: int, by: str) -> SegmentRecord:
-    """The READY version has lost what builds start from: the next one is made of parts that hold all of the
-    segment. What is closed of a late delta goes into it; without one it holds the same events.
+    """Note that the READY version has lost what builds start from.
+
+    The next version is made of parts that hold the whole segment, with the closed part of a late delta if
+    there is one.
 
     Nothing changes where that is known, and where there is no version.
     """
@@ -289,8 +291,10 @@ def restore_base(
 
 
 def requeue(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
-    """Build the READY version again, from itself: the target is what it covers, no parts are needed. One that
-    waits for its build already forgets an attempt that has failed."""
+    """Build the READY version again, from itself: the target is what it covers, no parts are needed.
+
+    A segment that already waits for its build forgets a failed attempt.
+    """
     if record.state is SegmentState.REMOTE_PERSISTED:
         failed = record.build is not None and record.build.error is not None
         return msgspec.structs.replace(record, build=None) if failed else record

@@ -66,7 +66,7 @@ class SegmentView(Closeable):
             return "" if self._seen is None else self._seen.cube_id, self._control, self._records
 
     def refresh(self) -> None:
-        """Afterwards the view is certainly not older than the call. Raises Unavailable."""
+        """Refresh the view, so that it is not older than the call. Raises Unavailable."""
         self._metadata.store.sync()
         self._load()
 

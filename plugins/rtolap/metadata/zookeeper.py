@@ -125,7 +125,7 @@ class ZooKeeperStore:
         return self._session.connected()
 
     def close(self) -> None:
-        """Ends the session: candidacies and ephemerals go at once."""
+        """End the session: candidacies and ephemeral nodes go at once."""
         self._session.close()
 
     # -- who may do what ----------------------------------------------------------------------------------

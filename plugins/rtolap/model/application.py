@@ -1,7 +1,7 @@
 """An application: a stream topology whose levels have watermarks.
 
 A **level** is a source, an operator or a sink; **edges** join them without a cycle. A **unit** of a level is
-one (processor, key group). Of a level there are two watermarks:
+one (processor, key group). A level has two watermarks:
 
     input(level)  = the smallest output of its upstreams;  input(source) = what its rule makes of its hosts
     output(level) = the smaller of input and the oldest work of its units
@@ -41,7 +41,7 @@ class Deficit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Exactly one is set."""
+    """The rule of a source. Exactly one is set."""
 
     partitions: Partitions | None = None
     host_precise: HostPrecise | None = None
@@ -63,10 +63,15 @@ class Registry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HostList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The source of the names of a source's hosts: exactly one is set.
+    """The source of the names of a source's hosts. Exactly one of the first four is set.
 
-    `file` and `url` hold a name a line, `zookeeper` is a node whose children are the names. These three are
-    read again every `refresh_ms`; a host that is no longer in them counts until `grace_ms` later.
+    Attributes:
+        file: a file with a name a line.
+        url: an address that returns a name a line.
+        zookeeper: a node whose children are the names.
+        registry: hosts register themselves.
+        refresh_ms: interval at which a file, address or node is read again.
+        grace_ms: time for which a host still counts once it is no longer listed there.
     """
 
     file: str | None = None
@@ -83,12 +88,13 @@ class HostList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return "file" if self.file is not None else "url" if self.url is not None else "zookeeper"
 
 
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ApplicationSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A source of an application, by which events come in.
 
-    `heartbeat_ms`: an idle host sends a heartbeat so often, on the way of its events. `future_max_ms`:
-    progress further ahead of the server's clock is refused. `unit_lease_ms`: a unit that is silent for longer
-    has left.
+    Attributes:
+        heartbeat_ms: interval at which an idle host sends a heartbeat, on the way of its events.
+        future_max_ms: progress further ahead of the server's clock is refused.
+        unit_lease_ms: a unit that is silent for longer has left.
     """
 
     name: str
@@ -120,19 +126,23 @@ class CubeWatermark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Application(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`edges` are pairs (upstream, downstream) of level names."""
+    """Sources, operators and sinks, and how events flow between them.
+
+    Attributes:
+        edges: pairs (upstream, downstream) of level names.
+    """
 
     name: str
-    sources: tuple[Source, ...]
+    sources: tuple[ApplicationSource, ...]
     operators: tuple[Operator, ...] = ()
     sinks: tuple[Sink, ...]
     edges: tuple[tuple[str, ...], ...]
 
     @property
-    def levels(self) -> tuple[Source | Operator | Sink, ...]:
+    def levels(self) -> tuple[ApplicationSource | Operator | Sink, ...]:
         return (*self.sources, *self.operators, *self.sinks)
 
-    def source(self, name: str) -> Source | None:
+    def source(self, name: str) -> ApplicationSource | None:
         return next((source for source in self.sources if source.name == name), None)
 
     def role(self, level: str) -> LevelRole:
@@ -163,15 +173,15 @@ def refuse_unsafe_change(before: Application, after: Application) -> None:
         if type(former) is not type(level):
             raise Refused(
                 f"application {before.name}: level {level.name} cannot change its kind",
-                expected=_kind(former),
-                found=_kind(level),
+                expected=before.role(level.name),
+                found=after.role(level.name),
                 action="give the new level another name",
             )
-        if isinstance(former, Source) and isinstance(level, Source):
+        if isinstance(former, ApplicationSource) and isinstance(level, ApplicationSource):
             _refuse_other_progress(before.name, former, level)
 
 
-def _refuse_other_progress(application: str, before: Source, after: Source) -> None:
+def _refuse_other_progress(application: str, before: ApplicationSource, after: ApplicationSource) -> None:
     """Raise Refused for a change between hosts and none: reporters of a source without hosts name none, those
     of one with hosts name all.
     """
@@ -183,7 +193,3 @@ def _refuse_other_progress(application: str, before: Source, after: Source) -> N
             found=after.rule.kind,
             action="declare a source of another name beside it, move its consumers, then remove this one",
         )
-
-
-def _kind(level: object) -> str:
-    return type(level).__name__.lower()

@@ -30,20 +30,22 @@ class BuildPart(msgspec.Struct, frozen=True):
 class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt to build a version of a segment.
 
-    build_id            unique per attempt; part of `location`, so attempts never share a folder
-    cube, segment       names
-    version             the version to be built (the record's version + 1)
-    parts               staged parts of `version`; none when a READY version is rebuilt from itself
-    previous_location   folder of the version before, or None for the first one and where `base_lost`
-    previous_covered    its vector
-    first_offsets       where the cube begins; a partition in neither vector begins at its first part
-    covered             partition → next offset: what the new version will cover; parts must join up to it
-    object_store        root of the object store, any pyarrow.fs URI
-    location            folder to write: `history/<cube>/<cube id>/<segment>/v<version>-<build_id>`
-    completeness        of the first version, when its closing was decided; None without an application
-    first_events        events of the first version; None before there is one, and where that is unknown
-    losses              offsets whose events the new version lacks; see `model.completeness`
-    base_lost           the version before has lost what builds start from: the parts hold all of the segment
+    Attributes:
+        build_id: unique per attempt; part of `location`, so attempts never share a folder.
+        version: the version to build (the record's version + 1).
+        parts: staged parts of `version`; none when a READY version is rebuilt from itself.
+        previous_location: folder of the previous version; None for the first one and where `base_lost`.
+        previous_covered: vector of the previous version.
+        first_offsets: where the cube begins; a partition in neither vector begins at its first part.
+        covered: partition → next offset that the new version will cover; parts must join up to it.
+        object_store: root of the object store, any pyarrow.fs URI.
+        location: folder to write: `history/<cube>/<cube id>/<segment>/v<version>-<build_id>`.
+        completeness: of the first version, when its closing was decided; None without an application.
+        first_events: number of events of the first version; None before there is one, and where it is
+            unknown.
+        losses: offsets whose events the new version lacks; see `model.completeness`.
+        base_lost: True where the previous version has lost what builds start from: the parts hold the whole
+            segment.
     """
 
     build_id: str

@@ -21,15 +21,16 @@ BY_MAX, REASON_MAX = 200, 2_000  # characters
 
 
 class Completeness(msgspec.Struct, frozen=True, kw_only=True):
-    """The completeness of a window's events as known at the moment its closing was decided.
+    """The completeness of a window's events as known when its closing was decided.
 
-    application            whose watermark the cube closes by
-    window_end_ms          the window this was computed for; a segment that ends earlier misses no more
-    watermark_ms           input watermark of the cube's sink, None if there was none yet
-    expected_missing_ppm   share of the window's events that were still to come, by the hosts' estimated
-                           rates; None where it is unknown
-    bound_ppm              its upper bound, the estimate's own error included
-    approved_by            who approved the window before the watermark passed it
+    Attributes:
+        application: whose watermark the cube closes by.
+        window_end_ms: end of the window this was computed for; a segment that ends earlier misses no more.
+        watermark_ms: input watermark of the cube's sink; None if there was none yet.
+        expected_missing_ppm: share of the window's events that were still to come, by the hosts' estimated
+            rates; None where it is unknown.
+        bound_ppm: its upper bound, which includes the estimate's own error.
+        approved_by: who approved the window before the watermark passed it.
     """
 
     application: str
@@ -65,12 +66,17 @@ def is_breached(known: Completeness | None, late_share_ppm: int | None) -> bool:
 
 
 class EventLoss(msgspec.Struct, frozen=True, kw_only=True):
-    """A person has accepted that these offsets are not counted. How many events that is nobody knows.
+    """Offsets that a person has accepted as not counted. The number of their events is unknown.
 
-    ranges             per partition `[start, end)`; receivers read on behind them
-    start_ms, end_ms   event time of the segments that may lack events; late ones may be of earlier segments
-    whole              segments in that time of which all was uploaded already: they lack nothing
-    by, reason, at_ms  who accepted it, why, and when
+    Attributes:
+        ranges: `[start, end)` by partition; receivers read on behind them.
+        start_ms: first event time of the segments that may lack events; late events may be of earlier
+            segments.
+        end_ms: end of that time.
+        whole: segments in that time that were uploaded completely before: they lack nothing.
+        by: who accepted the loss.
+        reason: why.
+        at_ms: when.
     """
 
     ranges: tuple[PartRange, ...]

@@ -75,9 +75,11 @@ class SegmentPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RetentionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """FULL_BUILD uploads and builds closed segments; PURGE keeps them in receivers only.
+    """The retention of a cube's segments.
 
-    `after_ms`: age of a segment's end, by the low watermark, at which it is dropped; None keeps it.
+    Attributes:
+        policy: FULL_BUILD uploads and builds closed segments; PURGE retains them in receivers only.
+        after_ms: age of a segment's end, by the low watermark, at which it is dropped; None never drops it.
     """
 
     policy: Literal["FULL_BUILD", "PURGE"] = "FULL_BUILD"
@@ -85,20 +87,26 @@ class RetentionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`merge_after_ms`: wall time a late delta waits for company before it is uploaded and merged."""
+    """The policy for late events.
+
+    Attributes:
+        merge_after_ms: wall time for which a late delta waits for others before it is uploaded and merged.
+    """
 
     policy: Literal["merge", "drop"] = "merge"
     merge_after_ms: int = 300_000
 
 
 class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`week_starts_on`: the first day of the weeks of `week_start`.
+    """A declared cube over a stream table.
 
-    `time_filters`: what becomes of a condition on the event time whose instant does not begin a kept unit: it
-    takes in the whole unit and the answer says so, or it is refused.
-
-    `truncation`: what becomes of events that were read and that the topic's log has lost: the receivers stop,
-    or they drop them and read on where the logs diverge. What is in history, or closed, is never dropped.
+    Attributes:
+        week_starts_on: the first day of the weeks of `week_start`.
+        time_filters: the policy for a condition on the event time whose instant does not begin a retained
+            unit: the condition takes in the whole unit and the answer says so, or it is refused.
+        truncation: the policy for events that were read and that the topic's log has lost: the receivers
+            stop, or they drop them and read on where the logs diverge. Events in history or in closed
+            segments are never dropped.
     """
 
     name: str
@@ -119,12 +127,12 @@ class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def time_columns(self) -> tuple[str, ...]:
-        """Physical names of the derived time dimensions, finest first."""
+        """Return physical names of the derived time dimensions, finest first."""
         return tuple(f"{unit}_start" for unit in TIME_UNITS if unit in self.time_dimensions)
 
     @property
     def all_dimensions(self) -> tuple[str, ...]:
-        """The base cuboid: derived time dimensions, then the declared ones."""
+        """Return the dimensions of the base cuboid: derived time dimensions, then the declared ones."""
         return self.time_columns + self.dimensions
 
     @property
@@ -153,7 +161,7 @@ class Schema(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property  # each batch, merge and answer asks for it
     def partials(self) -> tuple[Partial, ...]:
-        """Measure columns, `__rows` first, each once, in a stable order."""
+        """Return the measure columns, `__rows` first, each once, in a stable order."""
         found: dict[str, Partial] = {ROWS: EVENTS}
         for measure in self.cube.measures:
             for partial in self.partials_of(measure):
@@ -216,7 +224,7 @@ def smallest_covering(stored: Iterable[S], needed: Collection[str]) -> S | None:
 
 
 def cuboids(cube: Cube) -> tuple[Cuboid, ...]:
-    """Base cuboid first, then those of the aggregation groups, larger before smaller, each once."""
+    """Return the base cuboid, then those of the aggregation groups, larger before smaller, each once."""
     order = {name: position for position, name in enumerate(cube.all_dimensions)}
     wanted: set[frozenset[str]] = set()
     for group in cube.aggregation_groups:

@@ -38,14 +38,18 @@ class TopicOwner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BrokerRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Both ends belong to it."""
+    """A range of broker ids. Both ends belong to it."""
 
     first: int
     last: int
 
 
 class BrokerPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Brokers by id. `exclusive`: topics that no placement rule sends here have no replica here."""
+    """Brokers by id.
+
+    Attributes:
+        exclusive: True where only topics that a placement rule sends here have replicas here.
+    """
 
     brokers: tuple[int, ...] = ()
     ranges: tuple[BrokerRange, ...] = ()
@@ -58,8 +62,12 @@ class BrokerPool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PlacementRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Replicas of topics of `match` stand on `brokers` and those of `pools`; without either, where every
-    topic may. What is None is as the cluster says."""
+    """Where replicas of topics of `match` are placed. None follows the cluster's own value.
+
+    Attributes:
+        pools: pools whose brokers may hold the replicas.
+        brokers: further brokers that may hold them; without either, all brokers where any topic may be.
+    """
 
     match: tuple[str, ...]
     pools: tuple[str, ...] = ()
@@ -70,17 +78,28 @@ class PlacementRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CapacityReserve(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`disk_percent`: of each disk that stays free. `brokers`: so many may be lost, the fullest of them, and
-    the others of the pool hold what it holds, without touching that share."""
+    """Capacity that stays free.
+
+    Attributes:
+        disk_percent: share of each disk that stays free.
+        brokers: number of brokers, the fullest ones, that may be lost: the pool's others then hold their
+            replicas without using that share.
+    """
 
     disk_percent: float = 15.0
     brokers: int = 0
 
 
 class BrokerPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The policy for brokers that are not well: `propose` to a person to cordon and drain them, `apply`
-    it, or `ignore` them. A slow broker counts after `slow_for_ms`. `out_of_service_max`: with so many brokers
-    cordoned, drained, under repair or away, nothing more is done."""
+    """The policy for brokers that are not well.
+
+    `propose` proposes to a person to cordon and drain them, `apply` does so, `ignore` does nothing.
+
+    Attributes:
+        slow_for_ms: time after which a slow broker counts.
+        out_of_service_max: with so many brokers cordoned, drained, under repair or away, nothing more is
+            done.
+    """
 
     failed_disk: Literal["propose", "apply", "ignore"] = "propose"
     slow_broker: Literal["propose", "apply", "ignore"] = "propose"
@@ -113,13 +132,19 @@ class DeclaredQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FleetCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`businesses`: whose topics it takes. `kafka_cluster`: the name by which this host reaches it, by
-    default its own; `cluster_id`: Kafka's, to tell another cluster's snapshot apart.
+    """A Kafka cluster of a fleet.
 
-    `roles`: whether a process may be broker and controller; `controllers`: their nodes, where they are apart.
-    `replication_factor`, `min_in_sync` and `racks` hold for topics whose rule does not say otherwise;
-    `spread`: no two replicas of a partition share a rack, as far as there are racks.
-    `undeclared_quotas`: whether quotas that nobody declared are removed, or only named.
+    Attributes:
+        businesses: the businesses whose topics the cluster takes.
+        kafka_cluster: the name by which this host reaches the cluster; by default its own name.
+        cluster_id: Kafka's id, which tells another cluster's snapshot apart.
+        roles: whether a process may be broker and controller.
+        controllers: the controllers' nodes, where they are separate.
+        replication_factor: for topics whose rule does not state it.
+        min_in_sync: for topics whose rule does not state it.
+        racks: for topics whose rule does not state it. `spread`: no two replicas of a partition share a rack,
+            as far as there are racks.
+        undeclared_quotas: whether quotas that nobody declared are removed, or only named.
     """
 
     businesses: tuple[str, ...]
@@ -144,7 +169,12 @@ class FleetCluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class KafkaFleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`clusters` by name. `topics`: who owns which; the first that matches decides."""
+    """Kafka clusters, and who owns which topics.
+
+    Attributes:
+        clusters: by name.
+        topics: the owners of topics; the first that matches decides.
+    """
 
     name: str
     clusters: dict[str, FleetCluster]
@@ -175,7 +205,7 @@ class KafkaFleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def first_matches(topics: Iterable[str], patterns: Sequence[tuple[str, ...]]) -> list[int | None]:
-    """Return for each topic the place of the first patterns of which one matches."""
+    """Return for each topic the place of the first group of patterns that matches it."""
     compiled = [re.compile("|".join(map(translate, alternatives))) for alternatives in patterns]
     return [
         next((place for place, pattern in enumerate(compiled) if pattern.match(topic)), None)

@@ -51,12 +51,12 @@ class LeaderEpochs(msgspec.Struct, frozen=True, array_like=True):
 
     def cut(self, offset: int) -> LeaderEpochs | None:
         """Return the epochs of the records below `offset`; None where there are none."""
-        kept = tuple(
+        below = tuple(
             EpochRange(known.epoch, known.start, min(known.end, offset))
             for known in self.ranges
             if known.start < offset
         )
-        return LeaderEpochs(kept) if kept else None
+        return LeaderEpochs(below) if below else None
 
 
 PartitionEpochs = Mapping[int, LeaderEpochs]

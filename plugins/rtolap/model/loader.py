@@ -40,9 +40,11 @@ class LoaderBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LoaderRejects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A batch with more than `tolerance_percent` refused records stops the loader; 0 tolerates none.
+    """The policy for refused records. They are stored with their reasons.
 
-    What is refused is kept with its reason, in the topic `<topic>.<loader>.rejects` or in a file.
+    Attributes:
+        tolerance_percent: a batch with more refused records than this stops the loader; 0 tolerates none.
+        to: the topic `<topic>.<loader>.rejects`, or a file.
     """
 
     tolerance_percent: int = 0
@@ -50,11 +52,17 @@ class LoaderRejects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SinkPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The loader makes the table's partitions by `column`, each one `unit` in UTC: the present one, `ahead`
-    after it and `behind` before it. For servers whose tables make none by themselves.
+    """Partitions that the loader makes in UTC, for servers whose tables make none by themselves.
 
-    `sql` is the server's MySQL endpoint, host:port; `user` and `password_file` are the sink's unless they are
-    given. It is looked every `every_ms` whether one is missing.
+    Attributes:
+        sql: the server's MySQL endpoint, host:port.
+        column: the partition column.
+        unit: the length of a partition.
+        ahead: number of partitions after the present one.
+        behind: number of partitions before the present one.
+        every_ms: interval at which the loader looks for missing partitions.
+        user: by default the sink's.
+        password_file: by default the sink's.
     """
 
     sql: str
@@ -77,12 +85,16 @@ class SinkPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LoaderSink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`urls`: none means those of the settings. Arrow is for this product's endpoints, JSON and CSV for
-    Doris. The password stands in a file.
+    """The server that a loader writes to.
 
-    `label_kept_ms` and `label_kept_count`: how long the server surely remembers a finished label that nobody
-    has acknowledged, and how many of a database. They count only where the server drops labels by
-    itself. Beyond either, a label that is unknown says nothing.
+    Attributes:
+        urls: addresses of the server; none stands for those of the settings.
+        password_file: the file that holds the password.
+        format: Arrow is for this product's endpoints, JSON and CSV for Doris.
+        label_kept_ms: time for which the server surely remembers a finished label that nobody has
+            acknowledged. An unknown label says nothing after it. It counts only where the server drops labels
+            by itself.
+        label_kept_count: number of labels of a database that the server surely remembers; likewise.
     """
 
     urls: tuple[str, ...] = ()
@@ -107,16 +119,19 @@ class LoaderApplication(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`columns` need only name those whose place or format differs. `start` counts once in a job's life.
+    """A loader of a Kafka topic into a table.
 
-    `parallel` batches are on their way at once. `order: auto` sends one at a time where the table keeps the
-    latest value of a key and has no sequence column to say which that is.
-
-    `watermark_records`: as of a `Table`; the control records of such a topic are no rows, and not refused.
-    `kafka_cluster`: as of a `Table`, of the topic and of that of its rejects.
-
-    `truncation`: what becomes of records that were read and that the topic's log has lost: the loader stops,
-    or drops them where nothing of them was sent, and reads on where the logs diverge.
+    Attributes:
+        columns: only those whose place or format differs from the table's need be named.
+        start: where a job begins; it counts once in the job's life.
+        parallel: number of batches that are sent at once.
+        order: `auto` sends one batch at a time where the table keeps the latest value of a key and has no
+            sequence column that says which one that is.
+        truncation: the policy for records that were read and that the topic's log has lost: the loader stops.
+            Or it drops them where none of them was sent, and reads on where the logs diverge.
+        watermark_records: as in a `Table`; the control records of such a topic are no rows, and are not
+            refused.
+        kafka_cluster: as in a `Table`: the cluster of the topic and of the topic of its rejects.
     """
 
     name: str

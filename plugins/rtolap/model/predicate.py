@@ -1,6 +1,6 @@
 """Filters that travel from the query service to receivers and to history: a tree, never SQL text.
 
-Three-valued logic as in SQL: a row is kept when the whole tree is TRUE, not when it is NULL.
+Three-valued logic as in SQL: a row matches when the whole tree is TRUE, not when it is NULL.
 Values are JSON scalars in the column's own terms: decimals, dates (`2013-01-31`) and timestamps
 (`2013-01-31 10:00:00.000000`) as strings, everything else as is.
 """

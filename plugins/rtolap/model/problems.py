@@ -13,7 +13,11 @@ Key = tuple[str | int, ...]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """`key` is the way to the wrong value: ("measures", 2, "column")."""
+    """A problem of a definition.
+
+    Attributes:
+        key: the path to the wrong value: ("measures", 2, "column").
+    """
 
     key: Key
     message: str

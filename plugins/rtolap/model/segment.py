@@ -129,9 +129,11 @@ def transition(
 class StagedPart(msgspec.Struct, frozen=True):
     """Files that one replica set uploaded for one version of a segment.
 
-    `path` is a folder in the object store, relative to its root. It holds a manifest and Parquet files;
-    it is empty of files when the ranges held no event of the segment. `begins`: no event of the segment is
-    held of a partition below this offset; to read the part's events again is to read from there.
+    Attributes:
+        path: a folder in the object store, relative to its root, with a manifest and Parquet files. It has no
+            Parquet files when the ranges held no event of the segment.
+        begins: partition → offset below which the part holds no event; reading the part's events again starts
+            there.
     """
 
     replica_set: str

@@ -14,8 +14,12 @@ ListenerKind = Literal["kafka", "stored_table", "python"]
 
 
 class HBaseSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`zookeeper`: host:port of the ensemble that HBase uses, separated by commas; "": the HBase of the
-    settings (`RTOLAP_HBASE`), with its parent. `parent`: HBase's node.
+    """The HBase whose changes are captured.
+
+    Attributes:
+        zookeeper: host:port of the ensemble that HBase uses, separated by commas; "" stands for the HBase of
+            the settings (`RTOLAP_HBASE`), with its parent.
+        parent: HBase's node.
     """
 
     zookeeper: str = ""
@@ -43,11 +47,13 @@ class RowColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SubscriptionPoison(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The policy for an event that the listener does not take.
+    """The policy for an event that the listener does not accept.
 
-    `retry`: after `apart_after_s` its row is set apart: the event and later ones of the row wait among the
-    dead letters, and are tried again from there; 0: never, the region server's queue waits instead. After
-    `tries`, `skip` it and keep it as a dead letter, or `stop`.
+    Attributes:
+        policy: `retry` sets the event's row apart after `apart_after_s`: the event and later ones of the row
+            wait among the dead letters and are tried again from there. `skip` keeps the event as a dead
+            letter after `tries`; `stop` stops.
+        apart_after_s: 0 never sets a row apart: the region server's queue waits instead.
     """
 
     policy: Literal["retry", "skip", "stop"] = "retry"
@@ -56,10 +62,17 @@ class SubscriptionPoison(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class SubscriptionListener(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`kafka`: a `topic`; `stored_table`: `database` and `table`; `python`: an `entry_point` of the group
-    `rtolap.sep.listeners`, called in `lanes` threads. `user` and `password_file` are those of loads, as of a
-    loader's sink. `cluster`: the Kafka cluster of the topic and of the
-    journal of what was delivered, as of a `Table`."""
+    """The listener of a subscription.
+
+    Attributes:
+        kind: `kafka` needs `topic`; `stored_table` needs `database` and `table`; `python` needs
+            `entry_point`.
+        entry_point: of the group `rtolap.sep.listeners`.
+        lanes: number of threads in which the entry point is called.
+        user: of loads, as in a loader's sink.
+        password_file: of loads, as in a loader's sink.
+        cluster: the Kafka cluster of the topic and of the journal of deliveries, as in a `Table`.
+    """
 
     kind: ListenerKind
     topic: str | None = None
@@ -73,18 +86,24 @@ class SubscriptionListener(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
 
 class Subscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`tables` maps `table` or `namespace:table` to families, none for all of them; they and `namespaces`
-    are what is followed. With an exclusion it is everything else instead.
+    """A subscription to the changes of HBase tables.
 
-    `start`: `now`, or an instant; edits that were written before are acknowledged and not delivered.
-    `serial`: HBase keeps the order of a region's edits over its moves. `ratio`: the part of our ports that
-    each region server ships to. `ports`: of one process, each takes one call of a region server at a time.
+    `tables` and `namespaces` are what is followed. With an exclusion it is all other tables instead.
 
-    `columns` of an event, by name. `deletes`: whether an event that only deletes is one. `meta_cells`: the
-    same of HBase's own notes of bulk loads and the like. `filters` and `payload`: entry points of the groups
-    `rtolap.sep.filters` and `rtolap.sep.payload_extractors`. `row_prefixes`: only rows that begin so.
-
-    `allowed_addresses`: who may connect, addresses or networks; none: the region servers that live.
+    Attributes:
+        tables: `table` or `namespace:table` → families; none stands for all families.
+        start: `now`, or an instant: edits that were written before are acknowledged and not delivered.
+        serial: True where HBase keeps the order of a region's edits when the region moves.
+        ratio: the share of the ports that each region server ships to.
+        ports: number of ports of one process; each accepts one call of a region server at a time.
+        columns: columns of an event, by name.
+        deletes: whether an event that only deletes is delivered.
+        meta_cells: whether HBase's own notes of bulk loads and the like are delivered.
+        row_prefixes: only rows that begin so are delivered.
+        filters: entry points of the group `rtolap.sep.filters`.
+        payload: entry point of the group `rtolap.sep.payload_extractors`.
+        allowed_addresses: addresses or networks that may connect; none stands for the region servers that are
+            alive.
     """
 
     name: str

@@ -49,14 +49,18 @@ class TimeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`host_column` names the machine that logged an event, for watermarks by host. A record that is true in
-    `heartbeat_column` is no event: it says that its host has logged everything before its time.
+    """A stream table.
 
-    `watermark_records`: the topic carries the watermarks of the application that writes it, in a header of
-    its records or in the field `watermark_field` of their values; and control records, which are no events.
-
-    `kafka_cluster` names the cluster of the topic, and of its dead letters; how to reach it, each host's
-    operator says (`RTOLAP_KAFKA_CLUSTERS`).
+    Attributes:
+        host_column: the machine that logged an event, for watermarks by host.
+        heartbeat_column: a record that is true in it is no event: its host has logged everything before its
+            time.
+        watermark_records: True where the topic carries the watermarks of the application that writes it, and
+            control records, which are no events.
+        watermark_field: the field of the values that may hold the watermark; a header of the records may hold
+            it instead.
+        kafka_cluster: the cluster of the topic and of its dead letters. Each host's operator declares how to
+            reach it (`RTOLAP_KAFKA_CLUSTERS`).
     """
 
     name: str
@@ -84,9 +88,12 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A small table beside the cubes. Its rows are those of `file`, CSV with a header or Parquet, which the
-    query service reads whole; or of `stored_table` (`database.table`), told apart by `keys`, as they are when
-    a statement reads them.
+    """A small table beside the cubes.
+
+    Attributes:
+        file: CSV with a header, or Parquet, which the query service reads whole.
+        stored_table: `database.table`, read as it is when a statement reads it.
+        keys: the columns that tell the stored table's rows apart.
     """
 
     name: str

@@ -45,7 +45,7 @@ class NodeReader:
         return self._convert(node, inspect.type_info(kind), (), skip)
 
     def line_of(self, key: Key) -> int | None:
-        """Line of the nearest enclosing key that stands in the document."""
+        """Return the line of the nearest enclosing key in the document."""
         for length in range(len(key), -1, -1):
             if key[:length] in self.positions:
                 return self.positions[key[:length]]

@@ -33,7 +33,12 @@ _PROVIDERS = (
 
 
 class StoreAddress(NamedTuple):
-    """`root` is the path that `filesystem` knows; `uri` names the same folder, without settings."""
+    """The address of an object store.
+
+    Attributes:
+        root: the path that `filesystem` knows.
+        uri: the same folder, without settings.
+    """
 
     filesystem: fs.FileSystem
     root: str

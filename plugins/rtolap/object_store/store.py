@@ -37,7 +37,11 @@ _SEGMENT = re.compile(r"[A-Za-z0-9_.+=,@~-]+")
 
 
 class StoredFile(NamedTuple):
-    """`path` is relative to the store's root."""
+    """A file of an object store.
+
+    Attributes:
+        path: relative to the store's root.
+    """
 
     path: str
     bytes: int
@@ -116,7 +120,7 @@ class ObjectStore:
             raise self._not_had("read", path, error) from error
 
     def open(self, path: str) -> pa.NativeFile:
-        """Open a file for reading ranges: seekable. What reading it raises is pyarrow's."""
+        """Open a file for reading ranges: seekable. Reads raise pyarrow's errors."""
         try:
             return self.fs.open_input_file(self.absolute(path))
         except (OSError, pa.ArrowException) as error:
@@ -179,7 +183,7 @@ class ObjectStore:
         return tuple(sorted(info.base_name for info in infos if info.type is fs.FileType.Directory))
 
     def claim(self) -> None:
-        """Mark the root as a store of ours, unless it is. For those alone whom the store is configured for.
+        """Mark the root as a store of ours, unless it is. Only processes whose own store this is may call it.
 
         Raises DefinitionError where something else lies at the root.
         """

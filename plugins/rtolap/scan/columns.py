@@ -25,7 +25,7 @@ _NARROW = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))
 
 
 class NotCoded(Exception):
-    """These rows have to be grouped in another way: their sums or keys may need more than 64 bits."""
+    """Rows that cannot be grouped by codes, because their sums or keys may need more than 64 bits."""
 
 
 class DimensionCodes:
@@ -72,10 +72,12 @@ class DimensionCodes:
 
 
 class CodedColumn(NamedTuple):
-    """The rows of a dimension in one file. `present`: bit n is set where number n occurs.
+    """The rows of a dimension in one file.
 
-    `starts`: the first row of each run of equal values, whose numbers `codes` then are, and at last `rows`;
-    None: the numbers are those of each row.
+    Attributes:
+        codes: the number of each row's value, or of each run's where there are `starts`.
+        present: bit n is set where number n occurs.
+        starts: the first row of each run of equal values, and at last `rows`; None where `codes` are of rows.
     """
 
     dictionary: DimensionCodes
@@ -106,7 +108,9 @@ class CodedColumn(NamedTuple):
 class MeasureColumn(NamedTuple):
     """The rows of a partial in one file: whole numbers, unscaled decimals, times or doubles.
 
-    `valid`: where there is a value; None: everywhere. `largest`: a bound of their absolute values.
+    Attributes:
+        valid: True where there is a value; None where all rows have one.
+        largest: a bound of the absolute values.
     """
 
     values: NDArray[Any]
@@ -119,7 +123,11 @@ class MeasureColumn(NamedTuple):
 
 
 class CodedFile(NamedTuple):
-    """Columns of one file. `uncoded`: those that cannot be kept in this form."""
+    """Columns of one file.
+
+    Attributes:
+        uncoded: the columns that cannot be stored in this form.
+    """
 
     rows: int
     dimensions: dict[str, CodedColumn]
@@ -155,7 +163,7 @@ def edges(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def bits(flags: NDArray[np.bool_]) -> int:
-    """Bit n is set where flag n is."""
+    """Return a number whose bit n is set where flag n is."""
     return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
 
 

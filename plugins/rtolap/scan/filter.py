@@ -1,7 +1,7 @@
 """Filtering by codes: a condition is judged once for each value of a dimension.
 
-What is said of one column by itself is one table of truth. What is said of several together is judged by the
-truth of its parts, with SQL's three-valued logic. Runs of equal values become ranges of rows.
+A condition on one column becomes one truth table. A condition on several columns is judged by the truth of
+its parts, with SQL's three-valued logic. Runs of equal values become ranges of rows.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class Truth:
 
     def __init__(self, values: pa.Array[Any], name: str, predicate: Predicate) -> None:
         self.table = _flags(values, name, predicate)
-        self.kept, self.dropped = bits(self.table), bits(~self.table)
+        self.matching, self.excluded = bits(self.table), bits(~self.table)
         self.share = float(self.table.mean())
         self._ranges = [(low, behind - 1) for low, behind in edges(self.table).reshape(-1, 2).tolist()]
 
     def of(self, codes: Codes) -> Flags:
         if len(self._ranges) > _COMPARES_MAX:
             return self.table[codes]
-        kept = np.zeros(len(codes), bool)
+        flags = np.zeros(len(codes), bool)
         for low, high in self._ranges:
-            kept |= codes == low if low == high else (codes >= low) & (codes <= high)
-        return kept
+            flags |= codes == low if low == high else (codes >= low) & (codes <= high)
+        return flags
 
 
 class Judge:
@@ -55,7 +55,7 @@ class Judge:
         self._flags: dict[Predicate, tuple[Flags, Flags]] = {}
         self.columns = tuple(sorted(columns_of(predicate)))
 
-    def kept(self, codes: Mapping[str, Codes]) -> Flags:
+    def true_rows(self, codes: Mapping[str, Codes]) -> Flags:
         """Return where the condition is TRUE. `codes`: of the rows, by column."""
         return self._judge(self._predicate, codes)[0]
 
@@ -87,7 +87,7 @@ def _flags(values: pa.Array[Any], name: str, predicate: Predicate) -> Flags:
 
 
 def by_column(predicate: Predicate | None) -> tuple[dict[str, Predicate], Predicate | None]:
-    """Return what must hold of each column by itself, and what is said of several together."""
+    """Return the condition on each column by itself, and the condition on several columns together."""
     terms: dict[str, list[Predicate]] = {}
     rest: list[Predicate] = []
     for term in _conjuncts(predicate):
@@ -112,11 +112,11 @@ def _conjuncts(predicate: Predicate | None) -> Iterable[Predicate]:
             yield predicate
 
 
-def kept_ranges(column: CodedColumn, truth: Truth) -> list[Range] | None:
-    """Return the rows whose run is kept; None where they are too many ranges."""
+def matching_ranges(column: CodedColumn, truth: Truth) -> list[Range] | None:
+    """Return the rows whose runs match; None where they are too many ranges."""
     assert column.starts is not None
-    kept = truth.of(column.codes)
-    runs = edges(kept)
+    flags = truth.of(column.codes)
+    runs = edges(flags)
     if len(runs) > 2 * _RANGES_MAX:
         return None
     rows = column.starts[runs].tolist()

@@ -17,7 +17,7 @@ from rtolap.aggregates.accumulator import Partial
 from rtolap.columnar.reduce import Ids
 from rtolap.model.predicate import Predicate
 from rtolap.scan.columns import CodedFile, DimensionCodes, MeasureColumn, NotCoded
-from rtolap.scan.filter import Judge, Range, Truth, by_column, kept_ranges, ranges_in_both
+from rtolap.scan.filter import Judge, Range, Truth, by_column, matching_ranges, ranges_in_both
 from rtolap.scan.folds import CodedGroups
 from rtolap.scan.numbers import Codes, combine, fits, take_apart
 
@@ -75,11 +75,11 @@ class GroupScan:
         ranges: list[Range] | None = None
         for name, truth in self._truths.items():
             column = file.dimensions[name]
-            if not column.present & truth.kept:
+            if not column.present & truth.matching:
                 return 0
-            if not column.present & truth.dropped:
+            if not column.present & truth.excluded:
                 continue
-            found = None if column.starts is None else kept_ranges(column, truth)
+            found = None if column.starts is None else matching_ranges(column, truth)
             if found is None:
                 needed.append(name)
             else:
@@ -123,8 +123,8 @@ class GroupScan:
             columns = {name: _codes(pieces, name) for name in self._judge.columns}
             if keep is not None:
                 columns = {name: codes[keep] for name, codes in columns.items()}
-            kept = self._judge.kept(columns)
-            keep = np.flatnonzero(kept) if keep is None else keep[kept]
+            flags = self._judge.true_rows(columns)
+            keep = np.flatnonzero(flags) if keep is None else keep[flags]
         count = rows if keep is None else len(keep)
         if not count:
             return

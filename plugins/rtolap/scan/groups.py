@@ -24,7 +24,12 @@ _SLOTS_MIN = 1 << 12  # so short a table costs nothing, however few the rows are
 
 
 class Groups(NamedTuple):
-    """`ids[row]` is the row's group; `first[group]` is one row of it."""
+    """The groups of rows.
+
+    Attributes:
+        ids: the group of each row.
+        first: one row of each group.
+    """
 
     ids: Ids
     size: int

@@ -27,7 +27,7 @@ class Coded(NamedTuple):
 
 
 def code(column: pa.Array) -> Coded:
-    """Dictionary codes of a column; null is the code after the last."""
+    """Return dictionary codes of a column; null is the code after the last."""
     if not pa.types.is_dictionary(column.type):
         in_runs = _code_of_runs(column)
         if in_runs is not None:

@@ -23,7 +23,7 @@ from rtolap.cubes.format.build_pieces import (
     BuildTasks,
     PiecePlan,
     Spooled,
-    Written,
+    WrittenFile,
     pieces_of,
     plan_combined,
     plan_pieces,
@@ -49,7 +49,7 @@ def staging(tmp_path: Path) -> Staging:
     return Staging(open_store(uri), uri, tmp_path / "store")
 
 
-def run(tasks: BuildTasks, plan: PiecePlan) -> tuple[list[Written], list[Spooled]]:
+def run(tasks: BuildTasks, plan: PiecePlan) -> tuple[list[WrittenFile], list[Spooled]]:
     """The tasks one after another, each reading task before those that merge, as a shuffle has it."""
     sent: dict[int, list[bytes]] = {}
     for read in plan.reads:
@@ -61,7 +61,7 @@ def run(tasks: BuildTasks, plan: PiecePlan) -> tuple[list[Written], list[Spooled
         for result in tasks.merge(piece, sent.get(place, ()))
     ]
     spooled = [result for result in results if isinstance(result, Spooled)]
-    written = [result for result in results if isinstance(result, Written)]
+    written = [result for result in results if isinstance(result, WrittenFile)]
     return [*written, *(tasks.combine(task) for task in plan_combined(spooled))], spooled
 
 

@@ -103,7 +103,7 @@ def test_a_fragment_may_be_verified_before_its_first_use_instead_of_when_it_is_o
     write_fragment(tmp_path, "f1", local, schema)
     path = tmp_path / f"f1{suffix}"
     good = path.read_bytes()
-    asked = Compare("city", "eq", "Oslo")
+    predicate = Compare("city", "eq", "Oslo")
     rng = random.Random(suffix)
     found_at_opening = 0
     for place in (rng.randrange(len(good)) for _ in range(100)):
@@ -117,14 +117,14 @@ def test_a_fragment_may_be_verified_before_its_first_use_instead_of_when_it_is_o
             continue
         for _ in range(2):
             with pytest.raises(Corrupted):
-                fragment.select(asked)
+                fragment.select(predicate)
         assert not fragment.verified
     assert found_at_opening < 100
     path.write_bytes(good)
     fragment = open_unverified(tmp_path / "f1.fragment", schema)
     assert fragment.select(Compare("hour_start", "ge", "2100-01-01 00:00:00")).rows_scanned == 0
     assert not fragment.verified, "what its header excludes is not read"
-    assert fragment.select(asked).table.num_rows > 0
+    assert fragment.select(predicate).table.num_rows > 0
     assert fragment.verified
 
 
@@ -132,11 +132,11 @@ def test_an_index_that_was_deleted_with_its_fragment_rules_nothing_out(
     schema: Schema, local: pa.Table, tmp_path: Path
 ) -> None:
     write_fragment(tmp_path, "f1", local, schema)
-    asked = Compare("city", "eq", "Oslo")
-    expected = open_fragment(tmp_path / "f1.fragment", verify=True).select(asked)
+    predicate = Compare("city", "eq", "Oslo")
+    expected = open_fragment(tmp_path / "f1.fragment", verify=True).select(predicate)
     fragment = open_unverified(tmp_path / "f1.fragment", schema)
     delete_fragment(tmp_path, "f1")
-    found = fragment.select(asked)
+    found = fragment.select(predicate)
     assert found.table.equals(expected.table)
     assert (found.rows_scanned, found.rows_pruned) == (local.num_rows, 0)
 

@@ -90,9 +90,9 @@ def test_a_split_batch_ranks_every_row_as_the_rule_does(
         elif known.purged:
             dropped[part] += 1
         elif at >= known.covered.get(part, 0):
-            kept = slow_version(Vectors(known.version, known.covered, known.target), part, at)
-            late[part] += kept > 1
-            dropped[part] += kept > 1 and known.drop_late
+            unbounded_version = slow_version(Vectors(known.version, known.covered, known.target), part, at)
+            late[part] += unbounded_version > 1
+            dropped[part] += unbounded_version > 1 and known.drop_late
         assert (known.version + rank if rank else 0) == version
     width = len(split.dropped)
     assert split.dropped.tolist() == dropped[:width]

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from rtolap.cubes.receiver.closing_rules import (
     ByApplication,
-    Marks,
     SegmentClosing,
+    StreamClocks,
     Takeover,
     decide,
     low_watermark,
@@ -36,7 +36,7 @@ def closed(cube: Cube = CUBE, **changes: Any) -> tuple[SegmentClosing, ...]:
         "positions": {0: 5, 1: 7},
         "local": {0},
         "records": {},
-        "marks": Marks(),
+        "marks": StreamClocks(),
         "low_watermark_ms": None,
         "caught_up": True,
         "now_ms": 0,
@@ -55,18 +55,18 @@ def test_the_low_watermark_closes_at_the_end_plus_lateness() -> None:
 
 
 def test_the_sliding_window_closes_without_a_watermark() -> None:
-    assert closed(marks=Marks(249, {0: 50})) == ()
-    assert closed(marks=Marks(250, {0: 50}))
-    assert not closed(marks=Marks(250, {0: 50}), caught_up=False), "a replay is no silence"
+    assert closed(marks=StreamClocks(249, {0: 50})) == ()
+    assert closed(marks=StreamClocks(250, {0: 50}))
+    assert not closed(marks=StreamClocks(250, {0: 50}), caught_up=False), "a replay is no silence"
 
 
 def test_arrivals_hold_the_sliding_window_only_up_to_its_bound() -> None:
-    assert not closed(marks=Marks(599, {0: 599}))
-    assert closed(marks=Marks(600, {0: 600}))
+    assert not closed(marks=StreamClocks(599, {0: 599}))
+    assert closed(marks=StreamClocks(600, {0: 600}))
 
 
 def test_the_sliding_window_never_closes_before_the_end() -> None:
-    assert not closed(marks=Marks(99, {0: -500}))
+    assert not closed(marks=StreamClocks(99, {0: -500}))
 
 
 def test_a_segment_closed_elsewhere_is_closed_here_too_without_local_data() -> None:
@@ -87,7 +87,7 @@ def test_partitions_that_are_closed_keep_their_vector() -> None:
 
 def test_a_late_delta_waits_for_company() -> None:
     ready = record(state=SegmentState.READY, version=1, covered={0: 3, 1: 3})
-    marks = Marks(late_since={0: 500})
+    marks = StreamClocks(late_since={0: 500})
     assert not closed(records={0: ready}, marks=marks, now_ms=1499, low_watermark_ms=999)
     assert closed(records={0: ready}, marks=marks, now_ms=1500)
     assert not closed(records={0: ready}, local=set(), marks=marks, now_ms=1500)
@@ -150,7 +150,7 @@ def test_a_window_that_is_listed_no_more_is_bounded_by_the_next_that_is() -> Non
 
 
 def test_neither_the_simple_rule_nor_silence_closes_a_cube_with_an_application() -> None:
-    assert by_application(low_watermark_ms=10_000, marks=Marks(10_000, {0: 50})) == ()
+    assert by_application(low_watermark_ms=10_000, marks=StreamClocks(10_000, {0: 50})) == ()
 
 
 def test_an_approval_is_named_with_who_gave_it() -> None:
@@ -173,11 +173,11 @@ def test_a_segment_that_another_replica_set_has_closed_waits_for_the_application
 
 
 def test_a_forced_closing_keeps_the_numbers_of_its_command_where_this_reader_has_read_as_far() -> None:
-    asked = window(200, closed_by="forced")
+    command = window(200, closed_by="forced")
     read = Takeover(1, frozenset({0, 1}), ends={0: 5, 1: 7})
-    (one,) = by_application(force_before_ms=200, forced=asked, takeover=read)
-    assert one.completeness == asked
-    (one,) = by_application(force_before_ms=200, forced=asked)
+    (one,) = by_application(force_before_ms=200, forced=command, takeover=read)
+    assert one.completeness == command
+    (one,) = by_application(force_before_ms=200, forced=command)
     assert one.completeness == window(200, closed_by="forced", bound_ppm=None)
     (one,) = by_application(force={0})
     assert one.completeness == window(100, closed_by="forced", bound_ppm=None)
@@ -185,5 +185,5 @@ def test_a_forced_closing_keeps_the_numbers_of_its_command_where_this_reader_has
 
 def test_a_late_delta_is_merged_as_before_and_says_nothing_of_completeness() -> None:
     ready = record(state=SegmentState.READY, version=1, covered={0: 1, 1: 1})
-    (one,) = by_application(records={0: ready}, marks=Marks(late_since={0: 0}), now_ms=1000)
+    (one,) = by_application(records={0: ready}, marks=StreamClocks(late_since={0: 0}), now_ms=1000)
     assert one.completeness is None

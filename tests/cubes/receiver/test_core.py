@@ -87,7 +87,7 @@ class Bench:
             100,
             self.core.confirm_topic,
         )
-        while (job := realign_job(self.core.state, self.core.held)) is not None:
+        while (job := realign_job(self.core.state, self.core.valid_partitions)) is not None:
             assert self.core.apply_realigned(
                 job.start_ms, (job.table,), reader.read(job.start_ms, job.pieces)
             )

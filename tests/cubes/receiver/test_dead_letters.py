@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rtolap.base.errors import NotFound, Refused, Unavailable
-from rtolap.cubes.receiver.core.dead_letters import HELD_BYTES_MAX, DeadLetterWriter
+from rtolap.cubes.receiver.core.dead_letters import PENDING_BYTES_MAX, DeadLetterWriter
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerState
@@ -65,7 +65,7 @@ class Bench:
             pass
         self.core.step(VIEW)
 
-    def kept(self) -> dict[bytes | None, bytes | None]:
+    def stored_letters(self) -> dict[bytes | None, bytes | None]:
         """Key to value, as a compacted topic has them."""
         (log,) = self.broker.logs(LETTERS)
         return {record.key: record.value for record in log.records}
@@ -89,14 +89,19 @@ def test_a_letter_that_kafka_refuses_stops_the_consumer_until_it_is_kept(bench: 
         assert bench.core.checkpointed == {}, "no checkpoint passes it"
         with pytest.raises(Refused, match="cannot be kept"):
             bench.core.checkpoint()
-    assert set(bench.kept()) == {b"sales/0/0", b"sales/0/2"}, "the others are not held up by it"
+    assert set(bench.stored_letters()) == {b"sales/0/0", b"sales/0/2"}, "the others are not held up by it"
 
     bench.broker.configure(LETTERS, max_message_bytes="1000")
     bench.step(RETRY_MS)
     assert bench.core.consumer_state is ConsumerState.CONSUMING
     bench.step(RETRY_MS)
     assert bench.core.checkpointed == {0: 4}
-    assert bench.kept() == {b"sales/0/0": b"{", b"sales/0/1": LARGE, b"sales/0/2": b"[", b"sales/0/3": b"{}"}
+    assert bench.stored_letters() == {
+        b"sales/0/0": b"{",
+        b"sales/0/1": LARGE,
+        b"sales/0/2": b"[",
+        b"sales/0/3": b"{}",
+    }
     assert sum(bench.core.progress.counters[0].rejected.values()) == 4
 
 
@@ -110,7 +115,7 @@ def test_after_a_crash_what_could_not_be_kept_is_read_and_refused_again(bench: B
     bench.step(RETRY_MS)
     bench.step(RETRY_MS)
     assert bench.core.checkpointed == {0: 2}
-    assert bench.kept() == {b"sales/0/0": b"{", b"sales/0/1": LARGE}
+    assert bench.stored_letters() == {b"sales/0/0": b"{", b"sales/0/1": LARGE}
     assert sum(bench.core.progress.counters[0].rejected.values()) == 2, "counted once"
 
 
@@ -121,7 +126,7 @@ def test_a_dead_letter_topic_that_was_deleted_is_made_again(bench: Bench) -> Non
     assert "no topic" in bench.core.reason
     bench.step(RETRY_MS)
     assert bench.core.consumer_state is ConsumerState.CONSUMING
-    assert bench.kept() == {b"sales/0/0": b"{"}
+    assert bench.stored_letters() == {b"sales/0/0": b"{"}
 
 
 def test_a_producer_that_takes_nothing_is_no_loss_either(
@@ -137,7 +142,7 @@ def test_a_producer_that_takes_nothing_is_no_loss_either(
         bench.step()
         assert "stayed full" in bench.core.reason
     bench.step(RETRY_MS)
-    assert bench.kept() == {b"sales/0/0": b"{"}
+    assert bench.stored_letters() == {b"sales/0/0": b"{"}
 
 
 class Silent(MemoryProducer):
@@ -166,15 +171,15 @@ def test_letters_on_their_way_hold_a_checkpoint_back_and_are_bounded() -> None:
     producer = Silent(MemoryBroker())
     box = DeadLetterWriter(producer, "sales", LETTERS)
     box.send(*_rejected(b"{"))
-    assert box.trouble is None
+    assert box.delivery_error is None
     with pytest.raises(Unavailable, match="1 refused records wait"):
         box.settle(0.1)
     large = b"x" * (1 << 20)
-    box.send(*_rejected(*[large] * (HELD_BYTES_MAX // len(large) + 1)))
-    assert isinstance(box.trouble, Unavailable), "the consumer waits for Kafka to take some"
+    box.send(*_rejected(*[large] * (PENDING_BYTES_MAX // len(large) + 1)))
+    assert isinstance(box.delivery_error, Unavailable), "the consumer waits for Kafka to take some"
     for tell in producer.tell:
         tell()
-    assert box.trouble is None
+    assert box.delivery_error is None
     box.settle(0.1)
 
 

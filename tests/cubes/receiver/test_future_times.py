@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
-from rtolap.cubes.receiver.local.align import Piece
+from rtolap.cubes.receiver.local.align import VersionedRange
 from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.views import CubeView
@@ -53,6 +53,8 @@ def test_replicas_replays_and_realignments_accept_the_same_events(tmp_path: Path
             pass
         counted.append(sum(table.events for table in core.state.tables()))
         assert core.progress.counters[0].rejected == {"time_in_future": 1}
-        again = RangeReader(schema, consumer, clock, 100, lambda: None).read(START_MS, [Piece(0, 0, 3, 1)])
+        again = RangeReader(schema, consumer, clock, 100, lambda: None).read(
+            START_MS, [VersionedRange(0, 0, 3, 1)]
+        )
         counted.append(sum(table.events for table in again))
     assert counted == [2] * 6

@@ -108,7 +108,7 @@ def receivers(tmp_path: Path) -> Iterator[list[ReceiverService]]:
             data_dir=tmp_path / f"left-{number}",
             metadata=ClusterMetadata(session, clock),
             store=open_store((tmp_path / "store").as_uri()),
-            open_consumer=lambda *asked, **options: MemoryConsumer(
+            open_consumer=lambda *arguments, **options: MemoryConsumer(
                 broker, schema.table.topic, with_create_ms=True
             ),
             connections=MemoryConnections(broker),

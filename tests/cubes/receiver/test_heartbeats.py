@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from rtolap.cubes.receiver.local.align import Piece
+from rtolap.cubes.receiver.local.align import VersionedRange
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.kafka.interfaces import OutRecord
 from rtolap.model.application import CubeWatermark
@@ -52,7 +52,7 @@ def read(cluster: Cluster) -> Receiver:
     return receiver
 
 
-def held(receiver: Receiver) -> int:
+def event_count(receiver: Receiver) -> int:
     return sum(table.events for table in receiver.core.state.tables())
 
 
@@ -63,7 +63,7 @@ def test_a_heartbeat_moves_its_host_and_is_no_event(cluster: Cluster) -> None:
     receiver = read(cluster)
     assert receiver.core.progress.hosts is not None
     assert receiver.core.progress.hosts.latest_ms() == {0: {"a": START_MS + 70, "b": START_MS + 20}}
-    assert held(receiver) == 2
+    assert event_count(receiver) == 2
     assert receiver.core.state.positions == {0: 3}
     said = receiver.core.progress.hosts.drain([0], whole=True)[0]
     assert dict(zip(said.hosts, said.events.tolist(), strict=True)) == {"a": 1, "b": 1}
@@ -74,7 +74,7 @@ def test_a_heartbeat_moves_no_further_than_its_records_timestamp(cluster: Cluste
     receiver = read(cluster)
     assert receiver.core.progress.hosts is not None
     assert receiver.core.progress.hosts.latest_ms() == {0: {"a": START_MS + 80}}
-    assert held(receiver) == 0
+    assert event_count(receiver) == 0
 
 
 def test_refused_records_move_nobody(cluster: Cluster) -> None:
@@ -90,7 +90,7 @@ def test_what_is_read_again_holds_no_heartbeats_either(cluster: Cluster) -> None
     send(cluster, 10, "a", None, created_ms=50)
     send(cluster, 30, "a", True, created_ms=50)
     receiver = read(cluster)
-    (table,) = receiver.reader.read(START_MS, [Piece(0, 0, 2, 1)])
+    (table,) = receiver.reader.read(START_MS, [VersionedRange(0, 0, 2, 1)])
     assert table.events == 1
 
 

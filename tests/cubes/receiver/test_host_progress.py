@@ -204,16 +204,16 @@ def test_of_a_producer_the_latest_generation_counts_over_batches_and_restarts() 
         random_ = random.Random(seed)
         progress, plain_ = HostProgress(), dict[tuple[int, str], tuple[int, int]]()
         for _ in range(20):
-            told = {
+            watermarks = {
                 (random_.randrange(2), random_.choice("pqr")): (
                     random_.randrange(4),
                     random_.choice((UNKNOWN_MS, random_.randrange(100))),
                 )
                 for _ in range(random_.randrange(4))
             }
-            for key, one in told.items():
+            for key, one in watermarks.items():
                 plain_[key] = max(plain_.get(key, one), one)
-            progress.took(stated(statements(told)))
+            progress.took(stated(statements(watermarks)))
             if random_.random() < 0.2:
                 again = HostProgress()
                 again.recover(msgspec.json.decode(msgspec.json.encode(progress.saved()), type=SavedHosts))
@@ -227,12 +227,12 @@ def test_of_a_producer_the_latest_generation_counts_over_batches_and_restarts() 
             assert found == known, seed
 
 
-def statements(told: dict[tuple[int, str], tuple[int, int]]) -> Statements:
+def statements(watermarks: dict[tuple[int, str], tuple[int, int]]) -> Statements:
     """(partition, producer) → (generation, watermark)."""
     return Statements(
-        tuple(producer for _, producer in told),
-        np.array([partition for partition, _ in told], np.int64),
-        np.array([generation for generation, _ in told.values()], np.int64),
-        np.array([watermark_ms for _, watermark_ms in told.values()], np.int64),
-        np.zeros(len(told), np.bool_),
+        tuple(producer for _, producer in watermarks),
+        np.array([partition for partition, _ in watermarks], np.int64),
+        np.array([generation for generation, _ in watermarks.values()], np.int64),
+        np.array([watermark_ms for _, watermark_ms in watermarks.values()], np.int64),
+        np.zeros(len(watermarks), np.bool_),
     )

@@ -10,7 +10,7 @@ from rtolap.base.errors import NotYet, Refused
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.losses import Losses
 from rtolap.coordinator.views import Views
-from rtolap.cubes.receiver.local.align import Piece
+from rtolap.cubes.receiver.local.align import VersionedRange
 from rtolap.cubes.receiver.reports import cube_report
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.kafka.interfaces import OffsetsGone
@@ -176,13 +176,13 @@ def test_nothing_is_lost_while_another_receiver_of_the_set_holds_it(world: World
 
 
 def test_a_loss_is_over_when_a_receiver_that_holds_the_events_is_back(world: World) -> None:
-    kept = world.receivers.pop("left-1")
+    survivor = world.receivers.pop("left-1")
     first = world.lose("left-0")
     world.cluster.clock.advance_ms(60_000)
     world.tell(*world.receivers)
     assert world.lost(first) == LOST
-    world.receivers["left-0"].leading, kept.leading = False, True
-    world.receivers["left-1"] = kept
+    world.receivers["left-0"].leading, survivor.leading = False, True
+    world.receivers["left-1"] = survivor
     world.turn()
     assert world.records[0].state is SegmentState.REMOTE_PERSISTED
     assert world.problem() is None
@@ -200,11 +200,11 @@ def test_a_range_that_is_read_again_passes_over_what_is_lost(world: World) -> No
     world.cluster.admin.delete_records("sales", {0: 4})
     reader = world.receivers["left-0"].reader
     with pytest.raises(OffsetsGone):
-        reader.read(START_MS, [Piece(0, 0, 10, 1)])
+        reader.read(START_MS, [VersionedRange(0, 0, 10, 1)])
     loss = EventLoss(ranges=LOST, start_ms=0, end_ms=1, by="ada", reason="gone", at_ms=1)
-    (table,) = reader.read(START_MS, [Piece(0, 0, 10, 1)], (loss,))
+    (table,) = reader.read(START_MS, [VersionedRange(0, 0, 10, 1)], (loss,))
     assert table.events == 6
-    assert reader.read(START_MS, [Piece(0, 0, 3, 1)], (loss,)) == ()
+    assert reader.read(START_MS, [VersionedRange(0, 0, 3, 1)], (loss,)) == ()
 
 
 def test_reading_goes_on_behind_losses_that_touch() -> None:

@@ -122,8 +122,8 @@ def test_what_cannot_be_written_out_stops_the_consumer_instead_of_growing(
             core.step(VIEW)
         assert core.consumer_state is ConsumerState.PAUSED
         assert "No space left" in core.reason
-        held = _memory_bytes(core)
-        assert FLUSH_BYTES <= held < TABLES_BYTES_MAX
+        table_bytes = _memory_bytes(core)
+        assert FLUSH_BYTES <= table_bytes < TABLES_BYTES_MAX
         assert core.state.positions[0] < EVENTS
     clock.advance_ms(10_000)
     while core.step(VIEW):

@@ -36,8 +36,8 @@ def test_a_table_read_again_is_not_merged_past_those_behind_it() -> None:
 
 
 def test_a_run_ends_at_a_table_of_its_version_that_is_not_taken() -> None:
-    one, kept, two, other = table(0, 5), table(5, 9, level=7), table(9, 12), table(20, 25, version=2)
-    segment = LocalSegment(0, (one, other, kept, two))
+    one, excluded, two, other = table(0, 5), table(5, 9, level=7), table(9, 12), table(20, 25, version=2)
+    segment = LocalSegment(0, (one, other, excluded, two))
     found = runs(segment, lambda each: each.level != 7)
     assert sorted(found, key=lambda run: run[0].ranges[0]) == [[one], [two], [other]]
 

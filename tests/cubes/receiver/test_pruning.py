@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from rtolap.cubes.receiver.answers.query_service import answer
-from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.local.batch import batch_tables
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, TableStatistics
 from rtolap.events.decode import EventDecoder
@@ -59,7 +59,7 @@ def _ask(state: LocalState, predicate: Predicate | None) -> tuple[list[dict[str,
         SCHEMA.cube.name, ("minute_start", "kind", "place"), partials, HistorySnapshot(), predicate
     )
     table: pa.Table = answer(
-        SCHEMA, state, query, owned=(0,), receiver_id="r", progress=Progress(idle_after_s=3.0)
+        SCHEMA, state, query, owned=(0,), receiver_id="r", progress=ConsumerProgress(idle_after_s=3.0)
     )
     said = msgspec.json.decode(table.schema.metadata[ANSWER_KEY], type=PartialAnswer)
     return sorted(table.to_pylist(), key=str), said

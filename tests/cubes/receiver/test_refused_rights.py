@@ -59,7 +59,7 @@ class Receiver:
             data_dir=folder / "data",
             metadata=ClusterMetadata(self.sessions[1], clock),
             store=open_store((folder / "store").as_uri()),
-            open_consumer=lambda *asked, **options: MemoryConsumer(
+            open_consumer=lambda *arguments, **options: MemoryConsumer(
                 broker, SCHEMA.table.topic, with_create_ms=True
             ),
             connections=self.connections,

@@ -140,9 +140,11 @@ def test_answers_are_those_of_all_rows_whatever_happens_in_between(seed: int, tm
 def test_a_statement_that_comes_again_reads_its_result_and_what_is_new(tmp_path: Path) -> None:
     core, cache, query = Core(tmp_path), ResultCache(SCHEMA, 1 << 20), QUERIES[4]
     core.take(3000)
-    held = sum(table.rows for table in core.tables)
-    assert cache.merged(query, core.tables).rows_scanned == held
-    assert cache.merged(query, core.tables).rows_scanned == held, "nothing is kept of one that comes once"
+    row_count = sum(table.rows for table in core.tables)
+    assert cache.merged(query, core.tables).rows_scanned == row_count
+    assert cache.merged(query, core.tables).rows_scanned == row_count, (
+        "nothing is kept of one that comes once"
+    )
     assert cache.merged(query, core.tables).rows_scanned == 5
     core.take(1)
     assert cache.merged(query, core.tables).rows_scanned <= 5 + 1
@@ -158,16 +160,16 @@ def test_results_beyond_their_bytes_are_forgotten(tmp_path: Path) -> None:
         PartialQuery(SCHEMA.cube.name, ("kind",), ALL, HistorySnapshot(), Compare("place", "le", n))
         for n in range(99)
     ]
-    asked = []
+    shapes = []
     for query in places:
         for _ in range(2):
             cache.merged(query, core.tables)
-        asked.append(shape_of(query))
-        kept = sum(table.results.nbytes(shape) for table in core.tables for shape in asked)
-        assert kept <= bytes_max * 1.5
-    held = sum(table.rows for table in core.tables)
-    assert cache.merged(places[-1], core.tables).rows_scanned < held
-    assert cache.merged(places[0], core.tables).rows_scanned >= held / 2, "it was asked for longest ago"
+        shapes.append(shape_of(query))
+        result_bytes = sum(table.results.nbytes(shape) for table in core.tables for shape in shapes)
+        assert result_bytes <= bytes_max * 1.5
+    row_count = sum(table.rows for table in core.tables)
+    assert cache.merged(places[-1], core.tables).rows_scanned < row_count
+    assert cache.merged(places[0], core.tables).rows_scanned >= row_count / 2, "it was asked for longest ago"
 
 
 def test_of_a_result_that_has_no_room_nothing_is_kept(tmp_path: Path) -> None:

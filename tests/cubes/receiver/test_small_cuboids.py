@@ -19,7 +19,7 @@ from rtolap.cubes.format.aggregate import merge_tables
 from rtolap.cubes.format.fragment import open_fragment, write_fragment
 from rtolap.cubes.receiver.answers.query_service import answer
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
-from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.small_cuboids import TableCuboids, small_cuboids
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable
@@ -200,9 +200,9 @@ def test_their_bytes_are_bounded_and_shown(tmp_path: Path) -> None:
     for seed in range(4):
         core.take(random.Random(seed), 2000)
         core.keep_cuboids()
-    kept = [table.cuboids.nbytes for table in core.tables]
-    assert 0 < sum(kept) <= 3_000
-    assert cube_stats(core.core, ManualClock(START_MS), is_leader=True).cuboid_bytes == sum(kept)
+    cuboid_bytes = [table.cuboids.nbytes for table in core.tables]
+    assert 0 < sum(cuboid_bytes) <= 3_000
+    assert cube_stats(core.core, ManualClock(START_MS), is_leader=True).cuboid_bytes == sum(cuboid_bytes)
     assert core.ask(("kind",))[0] == core.ask(("kind",), bare=True)[0]
     for table in core.tables:
         assert table.cuboids.nbytes <= table.table.nbytes / 4
@@ -277,7 +277,9 @@ def test_beside_a_dimension_of_a_million_values_the_others_are_answered_out_of_c
     def ask(dimensions: tuple[str, ...], predicate: Predicate | None) -> tuple[pa.Table, PartialAnswer]:
         partials = ("__rows", "amount__sum")
         query = PartialQuery(schema.cube.name, dimensions, partials, HistorySnapshot(), predicate)
-        table = answer(schema, state, query, owned=(0,), receiver_id="r", progress=Progress(idle_after_s=1.0))
+        table = answer(
+            schema, state, query, owned=(0,), receiver_id="r", progress=ConsumerProgress(idle_after_s=1.0)
+        )
         return table, msgspec.json.decode(table.schema.metadata[ANSWER_KEY], type=PartialAnswer)
 
     table, said = ask(("place",), None)

@@ -105,11 +105,11 @@ def test_comparisons_of_every_unit(core: CubeReceiver, unit: TimeUnit, op: Compa
     tables = of_tables(unit)
     for constant in {start(instant, unit) for instant in INSTANTS} | {datetime(2020, 2, 3, 4, 5, 6)}:
         rows, said = ask(core, Compare(f"{unit}_start", op, str(constant)))
-        kept = [[OPS[op](one, constant) for one in pair] for pair in tables]
-        assert rows == sum(map(sum, kept)), constant
+        matches = [[OPS[op](one, constant) for one in pair] for pair in tables]
+        assert rows == sum(map(sum, matches)), constant
         # of rows that stand for two values, `eq` and `ne` may keep none although neither excludes the table
         between = [op == "eq" and pair[0] < constant < pair[1] for pair in tables]
-        most = sum(2 for some, maybe in zip(kept, between, strict=True) if any(some) or maybe)
+        most = sum(2 for some, maybe in zip(matches, between, strict=True) if any(some) or maybe)
         assert said.rows_scanned <= most, (unit, op, constant)
         assert said.rows_scanned + said.rows_pruned == sum(table.rows for table in core.state.tables())
 
@@ -121,7 +121,7 @@ def test_lists_of_every_unit(core: CubeReceiver, unit: TimeUnit) -> None:
         names = tuple(map(str, sorted(constants)))
         for negated in (False, True):
             rows, said = ask(core, In(f"{unit}_start", names, negated=negated))
-            kept = [[(one in constants) is not negated for one in pair] for pair in tables]
-            assert rows == sum(map(sum, kept)), (unit, names)
+            matches = [[(one in constants) is not negated for one in pair] for pair in tables]
+            assert rows == sum(map(sum, matches)), (unit, names)
             if len(constants) == 1:
-                assert said.rows_scanned <= 2 * sum(map(any, kept)), (unit, names, negated)
+                assert said.rows_scanned <= 2 * sum(map(any, matches)), (unit, names, negated)

@@ -12,7 +12,7 @@ from rtolap.base.errors import NotFound, Unavailable
 from rtolap.cubes.receiver.answers.query_service import answer
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.core.topic_watch import LOG_END_EVERY_S
-from rtolap.cubes.receiver.local.align import Piece
+from rtolap.cubes.receiver.local.align import VersionedRange
 from rtolap.cubes.receiver.local.checkpoint import NAME
 from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.settings import ReceiverSettings
@@ -241,4 +241,4 @@ def test_a_range_is_not_read_again_from_the_new_topic(bench: Bench) -> None:
     bench.recreate(10)
     reader = RangeReader(bench.schema, bench.consumer, bench.clock, 100, bench.core.confirm_topic)
     with pytest.raises(TopicRecreated):
-        reader.read(START_MS, [Piece(0, 0, 3, 1)])
+        reader.read(START_MS, [VersionedRange(0, 0, 3, 1)])

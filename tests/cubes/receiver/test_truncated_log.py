@@ -88,7 +88,7 @@ class Bench:
 
     def realign(self) -> None:
         reader = RangeReader(self.schema, self.consumer, self.clock, 100, self.core.confirm_topic)
-        while (job := realign_job(self.core.state, self.core.held)) is not None:
+        while (job := realign_job(self.core.state, self.core.valid_partitions)) is not None:
             fresh = reader.read(job.start_ms, job.pieces)
             assert self.core.apply_realigned(job.start_ms, (job.table,), fresh)
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from rtolap.cubes.receiver.background_work import BackgroundWork, Requests
+from rtolap.cubes.receiver.background_work import BackgroundWork, CoreRequests
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata import segments
 from rtolap.metadata.records import SegmentRecord
@@ -71,7 +71,7 @@ class World(TwoSegments):
 
     def work(self, receiver: Receiver) -> BackgroundWork:
         """As in a process: what goes wrong is told to the core."""
-        requests = cast(Requests, SimpleNamespace(ask=lambda what: what()))
+        requests = cast(CoreRequests, SimpleNamespace(ask=lambda what: what()))
         views = SimpleNamespace(
             snapshot=lambda: (
                 self.cluster.metadata.control(self.cluster.cube),
@@ -144,7 +144,7 @@ def test_a_receiver_goes_on_though_kafka_no_longer_holds_a_lost_version(world: W
     work = world.work(receiver)
     reads: list[int] = []
     read = receiver.reader.read
-    receiver.reader.read = lambda *asked: (reads.append(1), read(*asked))[1]  # type: ignore[method-assign]
+    receiver.reader.read = lambda *arguments: (reads.append(1), read(*arguments))[1]  # type: ignore[method-assign]
     work.run_once()
     work.run_once()
     assert receiver.core.consumer_state is ConsumerState.CONSUMING

@@ -42,7 +42,7 @@ class World:
             ),
             control=SimpleNamespace(assignment={"rs": (0, 1)}),
             state=SimpleNamespace(positions={0: 0, 1: 0}),
-            progress=SimpleNamespace(hosts=self.hosts, log_ends={}, log_ends_asked_s=-1.0),
+            progress=SimpleNamespace(hosts=self.hosts, log_ends={}, log_ends_requested_s=-1.0),
         )
         self.reports = WatermarkReports(
             CubeWatermark("app", "source", "sink"),

@@ -102,7 +102,7 @@ class Receiver:
             self._realign()
 
     def _realign(self) -> None:
-        job = realign_job(self.core.state, self.core.held)
+        job = realign_job(self.core.state, self.core.valid_partitions)
         if job is not None:
             reader = RangeReader(self.schema, self._consumer, SystemClock(), 1000, self.core.confirm_topic)
             self.core.apply_realigned(job.start_ms, (job.table,), reader.read(job.start_ms, job.pieces))

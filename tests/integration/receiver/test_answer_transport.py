@@ -93,8 +93,8 @@ def test_an_answer_comes_as_the_server_has_it(
     way: str, clients: dict[str, Answers], answers: dict[str, pa.Table]
 ) -> None:
     for cube, table in answers.items():
-        given, held = clients[way].partials(query_of(cube))
-        assert held == HELD
+        given, meta = clients[way].partials(query_of(cube))
+        assert meta == HELD
         assert given.equals(table.replace_schema_metadata(None), check_metadata=True), cube
         given.validate(full=True)
 

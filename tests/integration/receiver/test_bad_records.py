@@ -98,39 +98,41 @@ def test_every_bad_kind_is_counted_by_reason_and_kept_whole(
     world = make_world(unknown_columns="reject")
     world.assign()
     world.start("r0")
-    kept: dict[Place, tuple[str, bytes | None]] = {}
+    refused_values: dict[Place, tuple[str, bytes | None]] = {}
     for number, (reason, value) in enumerate(_bad()):
         partition = number % len(world.log)
         world.send(partition, *_good(2 * number))
-        kept[partition, world.send(partition, value, None)] = reason, value
+        refused_values[partition, world.send(partition, value, None)] = reason, value
         world.send(partition, *_good(2 * number + 1))
     largest, event = _good(10_000)
     world.send(0, largest + b" " * (MEGABYTE - len(largest)), event)
     world.producer.flush(30)
     # a column that must have a value is a stored table's: only loaders miss one
-    assert {reason for reason, _ in kept.values()} == set(get_args(Reason)) - {"missing_value"}
+    assert {reason for reason, _ in refused_values.values()} == set(get_args(Reason)) - {"missing_value"}
 
     assert world.exact("r0"), "the good ones are all counted, the largest that is allowed too"
-    assert _counted(world) == Counter(reason for reason, _ in kept.values())
+    assert _counted(world) == Counter(reason for reason, _ in refused_values.values())
     with world.client("r0") as client:
         client.action("checkpoint", {"cube": world.cube})
     letters = _letters(world)
-    assert letters.keys() == kept.keys()
+    assert letters.keys() == refused_values.keys()
     for (partition, offset), (headers, value) in letters.items():
-        reason, original = kept[partition, offset]
+        reason, original = refused_values[partition, offset]
         assert value == original, "whole and unchanged"
         assert headers["topic"].decode() == world.cube
         assert headers["reason"].decode() == reason
         assert headers["detail"]
     listed = list(read_dead_letters(world.kafka, world.schema.table.dead_letter_topic))
     assert {(one.partition, one.offset): one.reason for one in listed} == {
-        place: reason for place, (reason, _) in kept.items()
+        place: reason for place, (reason, _) in refused_values.items()
     }
 
     world.end("r0", signal.SIGKILL)
     world.start("r0")
     assert world.exact("r0")
-    assert _counted(world) == Counter(reason for reason, _ in kept.values()), "kept by the checkpoint"
+    assert _counted(world) == Counter(reason for reason, _ in refused_values.values()), (
+        "kept by the checkpoint"
+    )
 
 
 def test_refusals_after_a_crash_are_kept_once_for_a_reader(world: ReceiverWorld) -> None:
@@ -216,13 +218,13 @@ def test_a_dead_letter_topic_deleted_while_in_use_is_made_again(world: ReceiverW
         admin.delete_topic(topic)
         place = 0, world.send(0, b"[", None)
         world.producer.flush(30)
-        wait_for("the letter is kept in a new topic", lambda: _kept(world, admin, topic) == {place})
+        wait_for("the letter is kept in a new topic", lambda: _stored_places(world, admin, topic) == {place})
     finally:
         admin.close()
     wait_for("it consumes", lambda: _reason(world).startswith("CONSUMING"))
 
 
-def _kept(world: ReceiverWorld, admin: KafkaAdmin, topic: str) -> set[Place]:
+def _stored_places(world: ReceiverWorld, admin: KafkaAdmin, topic: str) -> set[Place]:
     try:
         admin.partitions(topic)
     except NotFound:

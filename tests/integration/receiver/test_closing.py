@@ -85,8 +85,8 @@ def test_a_segment_is_closed_by_the_event_that_completes_it(
 
     send(WINDOW_MS // 2)
     send(held_ms)
-    held = first()
-    assert held is None or held.state == "ACTIVE"
+    segment = first()
+    assert segment is None or segment.state == "ACTIVE"
     send(closing_ms)
 
     def uploaded() -> bool:

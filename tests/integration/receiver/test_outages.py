@@ -76,7 +76,7 @@ def test_an_added_partition_is_read_and_a_deleted_topic_is_a_visible_failure(wor
         wait_for("the assignment has arrived", lambda: 2 in _partitions(world))
         assert world.exact("r0")
 
-        held = world.ends()
+        ends = world.ends()
         admin.delete_topic(world.cube)
         wait_for("FAILED", lambda: (s := world.state("r0")) is not None and s.state == "FAILED")
     finally:
@@ -84,6 +84,6 @@ def test_an_added_partition_is_read_and_a_deleted_topic_is_a_visible_failure(wor
     state = world.state("r0")
     assert state is not None
     assert f"there is no topic {world.cube}" in state.reason
-    answer, positions = world.ask("r0", held)
-    assert positions == held
-    assert answer == world.expected(held), "it still answers for what it holds"
+    answer, positions = world.ask("r0", ends)
+    assert positions == ends
+    assert answer == world.expected(ends), "it still answers for what it holds"

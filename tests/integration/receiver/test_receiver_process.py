@@ -80,8 +80,8 @@ def _assert_parts_equal_their_recount(world: ReceiverWorld) -> None:
             for entry in read_staged_manifest(store, part.path).files:
                 data = store.read(f"{part.path}/{entry.name}")
                 merge_into(staged, from_table(pq.read_table(io.BytesIO(data))))
-            held = [e for piece in part.ranges for e in world.log[piece.partition][piece.start : piece.end]]
-            assert staged == recount(e for e in held if e is not None and e.segment_ms == record.start_ms)
+            events = [e for piece in part.ranges for e in world.log[piece.partition][piece.start : piece.end]]
+            assert staged == recount(e for e in events if e is not None and e.segment_ms == record.start_ms)
 
 
 def test_refused_records_are_kept_with_their_origin(world: ReceiverWorld) -> None:

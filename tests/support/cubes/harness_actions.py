@@ -241,7 +241,7 @@ class Actions:
         request = ReassignRequest(replica_sets=tuple(names))
         if self.random.random() < 0.5:
             owners = {part: self.random.choice(names) for part in self.cluster.log}
-            held = {name: tuple(p for p, owner in owners.items() if owner == name) for name in names}
-            request = ReassignRequest(assignment=held)
+            assignment = {name: tuple(p for p, owner in owners.items() if owner == name) for name in names}
+            request = ReassignRequest(assignment=assignment)
         done = self.command(lambda leader: leader.reassignments.reassign(self.cluster.cube, request))
         self.counts["moved partitions"] += len(done.moves) if done is not None else 0

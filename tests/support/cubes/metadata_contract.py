@@ -170,15 +170,15 @@ class MetadataStoreContract:
         watch.stop()
 
     def test_a_failing_listener_does_not_silence_others(self, store: MetadataStore) -> None:
-        told = threading.Event()
+        notified = threading.Event()
 
         def fail() -> None:
             raise ValueError("a listener's bug")
 
         store.watch("/f", fail)
-        store.watch("/f", lambda: told.set() if store.get("/f") else None)
+        store.watch("/f", lambda: notified.set() if store.get("/f") else None)
         store.commit([Create("/f", b"")])
-        assert told.wait(WAIT_S)
+        assert notified.wait(WAIT_S)
 
     def test_ephemerals_go_with_the_session(self, store: MetadataStore, sessions: Sessions) -> None:
         other = sessions.open()
@@ -270,8 +270,8 @@ class MetadataStoreContract:
         self, store: MetadataStore, sessions: Sessions
     ) -> None:
         other = sessions.open()
-        told: list[bool] = []
-        first = store.elect("/e", "one", lambda: told.append(first.is_leader()))
+        notified: list[bool] = []
+        first = store.elect("/e", "one", lambda: notified.append(first.is_leader()))
         eventually(first.is_leader, "the first leads")
         second = other.elect("/e", "two", lambda: None)
         eventually(lambda: second.leader() == "one", "the second knows the leader")
@@ -279,4 +279,4 @@ class MetadataStoreContract:
         eventually(second.is_leader, "the second leads")
         eventually(lambda: first.leader() == "two", "the first stands again, behind")
         assert not first.is_leader()
-        eventually(lambda: told[0] is True and told[-1] is False, "the first was told both")
+        eventually(lambda: notified[0] is True and notified[-1] is False, "the first was told both")

@@ -52,7 +52,7 @@ class Receiver:
         self.folder = cluster.folder / name
         self.settings = settings
         self.leading = False
-        self.told_epoch = -1  # of the assignment for which it has read where to start
+        self.started_epoch = -1  # of the assignment for which it has read where to start
         self.reader = RangeReader(
             cluster.schema,
             cluster.consumer,
@@ -91,7 +91,7 @@ class Receiver:
 
     def crash(self) -> None:
         self.beside = LaterExecutor()  # what was still to be written out is not
-        self.core, self.view, self.told_epoch = self._core(), CubeView(), -1
+        self.core, self.view, self.started_epoch = self._core(), CubeView(), -1
         self.results = self._results()
 
     def lose_disk(self) -> None:
@@ -102,8 +102,8 @@ class Receiver:
         """Take a fresh view of the cluster; between looks it acts on an old one."""
         metadata, cube = self.cluster.metadata, self.cluster.cube
         epoch = metadata.control(cube).assignment_epoch
-        offsets = metadata.replay_from(cube) if epoch != self.told_epoch else self.view.start_offsets
-        self.told_epoch = epoch
+        offsets = metadata.replay_from(cube) if epoch != self.started_epoch else self.view.start_offsets
+        self.started_epoch = epoch
         self.view = CubeView(
             control=metadata.control(cube),
             records={record.start_ms: record for record in metadata.segments(cube).values()},
@@ -116,7 +116,7 @@ class Receiver:
         worked = self.core.step(replace(self.view, leading=self.leading))
         if lowered := dict(self.core.lowered):
             self.cluster.metadata.lower_replay_from(self.cluster.cube, lowered)
-            self.core.told_lowered(lowered)
+            self.core.forget_lowered(lowered)
         return worked
 
     def consume_all(self) -> None:
@@ -133,7 +133,7 @@ class Receiver:
             )
 
     def realign(self) -> bool:
-        job = realign_job(self.core.state, self.core.held)
+        job = realign_job(self.core.state, self.core.valid_partitions)
         if job is None:
             return False
         return self.core.apply_realigned(
@@ -179,8 +179,8 @@ class Receiver:
 
     def describe(self) -> str:
         core = self.core
-        held = (core.consumer_state.value, core.reason, core.state.positions, list(core.state.segments))
-        return f"{self.name}: {held}"
+        shown = (core.consumer_state.value, core.reason, core.state.positions, list(core.state.segments))
+        return f"{self.name}: {shown}"
 
 
 def assert_apart(receiver: Receiver, run: str) -> None:

@@ -362,14 +362,14 @@ class StreamContract:
     def test_a_record_that_the_broker_refuses_is_told_for_itself(self, world: World) -> None:
         world.admin.create_topic(world.topic, 1, config={"max.message.bytes": "1000"})
         small, large = OutRecord(b"a", partition=0), OutRecord(os.urandom(2000), partition=0)
-        told: list[tuple[OutRecord, RtolapError | None]] = []
+        reported: list[tuple[OutRecord, RtolapError | None]] = []
         for record in (small, large, small):
             world.producer.produce(
-                world.topic, [record], delivered=lambda record, error: told.append((record, error))
+                world.topic, [record], delivered=lambda record, error: reported.append((record, error))
             )
             world.producer.flush(DEADLINE_S)
         world.producer.poll()
-        assert [(record, type(error)) for record, error in told] == [
+        assert [(record, type(error)) for record, error in reported] == [
             (small, type(None)),
             (large, TooLarge),
             (small, type(None)),

@@ -14,7 +14,15 @@ from collections.abc import Callable
 
 import msgspec
 from rtolap.coordinator.applications.registry import Applications
-from rtolap.model.application import Application, HostList, HostPrecise, Registry, Rule, Sink, Source
+from rtolap.model.application import (
+    Application,
+    ApplicationSource,
+    HostList,
+    HostPrecise,
+    Registry,
+    Rule,
+    Sink,
+)
 from rtolap.model.loader import LoaderApplication
 from rtolap.protocols.stream_load.messages import LoadState
 from rtolap.protocols.watermark import messages as wire
@@ -34,7 +42,7 @@ _SPREAD_MS = 5_000
 
 def application() -> Application:
     hosts = HostList(registry=Registry(lease_ms=LEASE_MS))
-    source = Source(name=SOURCE, rule=Rule(host_precise=HostPrecise(0)), hosts=hosts)
+    source = ApplicationSource(name=SOURCE, rule=Rule(host_precise=HostPrecise(0)), hosts=hosts)
     sink = Sink(name=LEVEL, unit_lease_ms=LEASE_MS)
     return Application(name=NAME, sources=(source,), sinks=(sink,), edges=((SOURCE, LEVEL),))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from rtolap.model.application import Source
+from rtolap.model.application import ApplicationSource
 from rtolap.protocols.watermark.messages import HostsChange, SourceReport
 
 from tests.support.watermarks.application_model_rates import (
@@ -36,7 +36,7 @@ class SlowSource:
     """`read`: partition → host → latest instant, None where a new reader has not reported it. `furthest`: the
     same, by whichever reader. `stated_ppm`: of what was decided last, the expected share and the bound."""
 
-    source: Source
+    source: ApplicationSource
     hosts: dict[str, Host]
     generations: dict[int, int]
     awaited: set[int]

@@ -25,13 +25,13 @@ from rtolap.kafka.interfaces import OutRecord
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.model.application import (
     Application,
+    ApplicationSource,
     CubeWatermark,
     HostList,
     HostPrecise,
     Registry,
     Rule,
     Sink,
-    Source,
 )
 from rtolap.model.cube import Schema
 from rtolap.model.table import Column
@@ -62,7 +62,7 @@ def hosted_schema() -> Schema:
 
 def application() -> Application:
     hosts = HostList(registry=Registry(lease_ms=86_400_000))
-    source = Source(name=MARK.source, rule=Rule(host_precise=HostPrecise(0)), hosts=hosts)
+    source = ApplicationSource(name=MARK.source, rule=Rule(host_precise=HostPrecise(0)), hosts=hosts)
     return Application(
         name=NAME, sources=(source,), sinks=(Sink(name=MARK.sink),), edges=((MARK.source, MARK.sink),)
     )

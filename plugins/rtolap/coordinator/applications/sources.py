@@ -9,7 +9,7 @@ import numpy as np
 
 from rtolap.metadata.applications import ListedHosts
 from rtolap.metadata.records import LeavingHost
-from rtolap.model.application import Source
+from rtolap.model.application import ApplicationSource
 from rtolap.model.quantities import instant_text
 from rtolap.watermark.breaches import Breaches
 from rtolap.watermark.hostlist import NO_LIMIT_MS, Hosts, Leaving
@@ -29,7 +29,7 @@ class SourceState:
     """
 
     def __init__(
-        self, source: Source, generations: Mapping[int, int], hosts: ListedHosts, now_ms: int
+        self, source: ApplicationSource, generations: Mapping[int, int], hosts: ListedHosts, now_ms: int
     ) -> None:
         self.source = source
         self.named = source.rule.needs_hosts
@@ -167,7 +167,7 @@ class SourceState:
             yield "breached_windows", self.breaches.breached_windows
 
 
-def _rule(source: Source) -> Rule:
+def _rule(source: ApplicationSource) -> Rule:
     if source.rule.deficit is not None:
         return Deficit(source.rule.deficit.missing_events_ppm, source.rule.deficit.window_ms)
     precise = source.rule.host_precise

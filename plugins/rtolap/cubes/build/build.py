@@ -83,8 +83,8 @@ def build(spark: SparkSession, wanted: Sequence[Verified]) -> Iterator[tuple[Bui
         entries = _in_files(spark, store, specs, inputs)
     check_events(store, specs, events, entries)
     report("counted", specs[0], segments=len(specs), events=sum(events))
-    for spec, held, of_spec in zip(specs, events, entries, strict=True):
-        yield spec, finish(store, spec, held, of_spec)
+    for spec, event_count, of_spec in zip(specs, events, entries, strict=True):
+        yield spec, finish(store, spec, event_count, of_spec)
 
 
 def _in_memory(

@@ -25,7 +25,7 @@ from rtolap.cubes.format.build_pieces import (
     BuildTasks,
     PiecePlan,
     Spooled,
-    Written,
+    WrittenFile,
     plan_combined,
     plan_pieces,
 )
@@ -72,10 +72,10 @@ class PieceWriter:
                 self._bytes[written.cuboid] += written.bytes
             self._report(sorted(waiting), len(self.cuboids))
 
-    def _merge(self, plan: PiecePlan) -> list[Written | Spooled]:
+    def _merge(self, plan: PiecePlan) -> list[WrittenFile | Spooled]:
         tasks, pieces = self._tasks, plan.pieces
 
-        def merge(place: int, sent: Iterable[tuple[int, bytes]]) -> Iterator[Written | Spooled]:
+        def merge(place: int, sent: Iterable[tuple[int, bytes]]) -> Iterator[WrittenFile | Spooled]:
             return tasks.merge(pieces[place], [data for _, data in sent])
 
         if not plan.reads:
@@ -84,7 +84,7 @@ class PieceWriter:
         sent = reads.flatMap(tasks.read).partitionBy(len(pieces), int)
         return sent.mapPartitionsWithIndex(merge).collect()
 
-    def _combine(self, spooled: Sequence[Spooled]) -> list[Written]:
+    def _combine(self, spooled: Sequence[Spooled]) -> list[WrittenFile]:
         planned = plan_combined(spooled)
         return self._context.parallelize(planned, len(planned)).map(self._tasks.combine).collect()
 
@@ -163,8 +163,11 @@ class CuboidWriter:
         return self._spark.read.schema(columns).parquet(self._store.spark_uri(folder))
 
     def _write(self, source: DataFrame, written: Sequence[Cuboid]) -> None:
-        """Rows sorted in their files. Of several segments each is one file unless it is large: rows are
-        rebalanced into files of about `session.FILE_BYTES`; of one, the groups' own shuffle has done that."""
+        """Write rows sorted in their files.
+
+        Rows of several segments are rebalanced into files of about `session.FILE_BYTES`, so each segment is
+        one file unless it is large. For a single segment, the groups' own shuffle has done that.
+        """
         folder = f"{self.folder}/job-{len(self._folders)}"
         numbers = [self.cuboids.index(cuboid) for cuboid in written]
         frame = group(source, self._schema, written, numbers)
@@ -196,11 +199,11 @@ class CuboidWriter:
 
 
 def next_job(all_cuboids: tuple[Cuboid, ...], sizes: dict[str, int]) -> CuboidJob | None:
-    """Return the next cuboids to write, and out of which one; None when all are.
+    """Return the next cuboids to write and their parent; None when all cuboids are written.
 
-    `sizes`: bytes of those that are written, by name; the base, the first, is. Of the largest cuboids that
-    are missing, those that share their smallest parent make one job. Where that parent is small, whatever
-    else is missing and contained in it goes along.
+    `sizes` gives the bytes of the written cuboids, by name. The base, which is the first, is written. The
+    largest missing cuboids that share their smallest parent make one job. If that parent is small, the other
+    missing cuboids that it contains belong to the job too.
     """
     missing = [cuboid for cuboid in all_cuboids if cuboid.name not in sizes]
     if not missing:

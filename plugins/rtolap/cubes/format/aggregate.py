@@ -1,7 +1,7 @@
 """Turns events into partial aggregates, and partial aggregates into fewer of them.
 
 All in local form (see `schema`), one grouping for all segments of a batch. A null dimension is a group of its
-own, as in SQL. What is kept of a group's events, and how that merges, is for each function to say: see
+own, as in SQL. Each function defines what it stores of a group's events and how that merges: see
 `rtolap.aggregates`.
 
 Time dimensions and segments are derived from distinct values only. Events of one batch share few minutes, so
@@ -67,7 +67,7 @@ def merge_tables(
     dimensions: Sequence[str] | None = None,
     partials: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Local tables → one local table, grouped by `dimensions` (None: all), with `partials` (None: all).
+    """Merge local tables into one, grouped by `dimensions` (None: all), with `partials` (None: all).
 
     No dimensions gives one row, or none when there are no rows at all.
     """
@@ -131,7 +131,7 @@ def _is_dictionary(column: pa.Array) -> bool:
 
 
 def to_plain(schema: Schema, table: pa.Table) -> pa.Table:
-    """Local table → plain table of the same columns: plain strings, sketches as compact HLL_8 bytes."""
+    """Return a plain table of the same columns: plain strings, sketches as compact HLL_8 bytes."""
     partials = {partial.name: partial for partial in schema.partials}
     arrays = []
     for name in table.column_names:
@@ -165,7 +165,12 @@ def _by_segment(table: pa.Table, segment_ms: np.typing.NDArray[np.int64]) -> dic
 
 
 class TimeKeys(NamedTuple):
-    """`codes[i]` is the row's place in the other columns, which hold one entry a distinct combination."""
+    """Keys of the rows' time units.
+
+    Attributes:
+        codes: for each row, its place in the other columns, which hold one entry for each distinct
+            combination.
+    """
 
     codes: NDArray[np.int64]
     segment_ms: NDArray[np.int64]
@@ -173,7 +178,7 @@ class TimeKeys(NamedTuple):
 
 
 def time_keys(schema: Schema, event_ms: NDArray[np.int64]) -> TimeKeys:
-    """Segment start and all time dimensions of every event, dictionary-encoded together."""
+    """Return segment start and all time dimensions of each event, dictionary-encoded together."""
     bucket_ms = _bucket_ms(schema, event_ms)
     buckets = pa.array(event_ms // bucket_ms).dictionary_encode()
     start_ms = buckets.dictionary.to_numpy() * bucket_ms

@@ -1,6 +1,6 @@
 """Blocks of partial aggregates: what tasks of a large build read, send each other, merge and write. No Spark.
 
-Of each key column a block has codes and the values that they stand for, so that grouping, splitting and
+A block holds codes for each key column, and the values that they stand for, so that grouping, splitting and
 sending handle small whole numbers. Decimals are 64-bit numbers, unscaled, as long as every value of the block
 and every sum of them fits, and of 128 bits otherwise: sums are exact either way, and a sum beyond its type is
 Refused. Sketches are images, as at rest. On the way between tasks all whole numbers take as few bytes as
@@ -45,7 +45,7 @@ class Block(NamedTuple):
     partials: tuple[pa.Array, ...]
 
 
-class Part(NamedTuple):
+class BlockPart(NamedTuple):
     """The rows of a block that belong to one piece, ready to be sent."""
 
     piece: int
@@ -72,7 +72,7 @@ def read_blocks(store: ObjectStore, schema: Schema, path: str, groups: Sequence[
                 yield Block(table.num_rows, tuple(keys), tuple(partials))
 
 
-def split(schema: Schema, block: Block, pieces: int) -> Iterator[Part]:
+def split(schema: Schema, block: Block, pieces: int) -> Iterator[BlockPart]:
     """Yield parts by a hash of the keys: rows with equal keys fall into the same piece, wherever they were
     read.
 
@@ -100,12 +100,12 @@ def split(schema: Schema, block: Block, pieces: int) -> Iterator[Part]:
                 for codes_of_key, key in zip(codes, block.keys, strict=True)
             ]
             of_piece += [column.slice(start, rows) for column in partials]
-            yield Part(piece, rows, _sent(of_piece, rows))
+            yield BlockPart(piece, rows, _sent(of_piece, rows))
         start += rows
 
 
 def joined(schema: Schema, dimensions: int, parts: Sequence[bytes]) -> Block:
-    """Return the rows of all parts; they have so many keys."""
+    """Return the rows of all parts. `dimensions`: number of their key columns."""
     batches = [pa.ipc.open_stream(pa.py_buffer(part)).read_next_batch() for part in parts]
     keys = []
     for place in range(dimensions):
@@ -246,15 +246,15 @@ def _joined_partial(columns: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
 
 
 def _merged(schema: Schema, block: Block, keys: Sequence[Coded], groups: Groups) -> Block:
-    kept = tuple(key._replace(codes=key.codes[groups.first]) for key in keys)
+    group_keys = tuple(key._replace(codes=key.codes[groups.first]) for key in keys)
     if groups.size == block.rows:  # nothing to merge: in another order
         rows = pa.array(groups.first)
-        return Block(block.rows, kept, tuple(column.take(rows) for column in block.partials))
+        return Block(block.rows, group_keys, tuple(column.take(rows) for column in block.partials))
     partials = [
         partial.accumulator.merge(_BlockColumn(column, groups.ids, groups.size), partial.type)
         for partial, column in zip(schema.partials, block.partials, strict=True)
     ]
-    return Block(groups.size, kept, tuple(partials))
+    return Block(groups.size, group_keys, tuple(partials))
 
 
 class _BlockColumn(GroupedArray):

@@ -1,9 +1,9 @@
 """Many segments in one Spark job: which specs go together, and how one job's files or rows become versions.
 
-Of a batch of large segments, jobs write below one scratch folder, split by cuboid and segment:
+The jobs of a batch of large segments write below one scratch folder, split by cuboid and segment:
 `<scratch>/<job>/__cuboid=<number>/__segment=<place in the batch>/part-*.parquet`. The scratch folder lies
-inside the first attempt's own location, so that whatever sweeps a dead attempt sweeps it too; and each try
-has one of its own, so that nothing a killed driver had still under way can fall into it.
+inside the first attempt's own location, so that the cleanup of a dead attempt removes it too. Each try has a
+scratch folder of its own, so that unfinished writes of a killed driver cannot get into it.
 
 The rows of a batch of small segments are in memory: read together, and written out as versions. Spark plans,
 opens and closes each small file that it reads, and renames each that it writes. A thousand of them cost more

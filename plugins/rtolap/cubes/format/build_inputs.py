@@ -53,7 +53,7 @@ def read_specs(argument: str) -> list[BuildSpec]:
 
 
 def verify_inputs(store: ObjectStore, spec: BuildSpec) -> BuildInputs:
-    """Manifests, checksums and ranges of everything that goes in. Raises Refused, Corrupted or NotFound."""
+    """Verify manifests, checksums and ranges of all inputs. Raises Refused, Corrupted or NotFound."""
     check_ranges_join(spec)
     files: list[str] = []
     entries: list[FileEntry] = []
@@ -80,7 +80,7 @@ def verify_inputs(store: ObjectStore, spec: BuildSpec) -> BuildInputs:
 
 
 def check_ranges_join(spec: BuildSpec) -> None:
-    """The parts hold every offset from the previous vector up to `covered`, once. Raises Refused."""
+    """Check that the parts hold each offset from the previous vector to `covered` once. Raises Refused."""
     by_partition: dict[int, list[PartRange]] = {}
     for part in spec.parts:
         for piece in part.ranges:
@@ -102,7 +102,7 @@ def check_ranges_join(spec: BuildSpec) -> None:
 
 
 def check_part(spec: BuildSpec, part: BuildPart, manifest: StagedManifest) -> None:
-    """A staged part is the one that the spec means. Raises Corrupted."""
+    """Check that a staged part is the one that the spec means. Raises Corrupted."""
     expected = (spec.cube, spec.segment, spec.version, part.replica_set, _as_vector(part.ranges), part.events)
     found = (
         manifest.cube,
@@ -117,7 +117,7 @@ def check_part(spec: BuildSpec, part: BuildPart, manifest: StagedManifest) -> No
 
 
 def check_previous(spec: BuildSpec, manifest: HistoryManifest) -> None:
-    """The version that the build goes on from is the one that the spec means. Raises Corrupted."""
+    """Check that the previous version is the one that the spec means. Raises Corrupted."""
     expected = (spec.cube, spec.segment, spec.version - 1, dict(spec.previous_covered))
     found = (manifest.cube, manifest.segment, manifest.version, dict(manifest.covered))
     if found != expected:
@@ -127,7 +127,7 @@ def check_previous(spec: BuildSpec, manifest: HistoryManifest) -> None:
 
 
 def check_finished(spec: BuildSpec, manifest: HistoryManifest) -> None:
-    """A manifest found where this build should write is the build's own. Raises Refused."""
+    """Check that a manifest found where this build should write is its own. Raises Refused."""
     covered: Offsets = dict(manifest.covered)
     expected = (spec.build_id, spec.version, dict(spec.covered))
     if (manifest.build_id, manifest.version, covered) != expected:

@@ -28,41 +28,52 @@ PIECE_ROWS_MAX = 1_500_000  # merged by a task: some 100 bytes a row, and as muc
 PIECE_BYTES_MAX = 256 << 20  # decoded, as Parquet tells them: rows with large sketches are fewer
 _PIECE_ROWS_MIN = 250_000  # smaller ones do not pay for another task
 _READ_ROWS = 1_000_000  # by a task: rows that it splits are in memory together
-_KEPT_ROWS_MAX = 4_000_000  # of cuboids from which others may be made
+_PARENT_ROWS_MAX = 4_000_000  # of cuboids from which others may be made
 _SPOOL_BYTES = 64 << 20
 _WORKERS = 8  # footers read at a time
 
 
-class Source(NamedTuple):
+class FileRowGroups(NamedTuple):
     """Row groups of a Parquet file."""
 
     path: str
     groups: tuple[int, ...]
 
 
-class Piece(NamedTuple):
-    """Number `number` of `of` pieces of a segment; `sources`: what it reads itself, being the only one."""
+class SegmentPiece(NamedTuple):
+    """A piece of a segment that one task merges.
+
+    Attributes:
+        number: of the piece, among `of` pieces of the segment.
+        sources: the row groups that the piece reads itself; only where it is the segment's only piece.
+    """
 
     segment: int
     number: int
     of: int
-    sources: tuple[Source, ...] = ()
+    sources: tuple[FileRowGroups, ...] = ()
 
 
-class Read(NamedTuple):
-    """A task that reads for all pieces of a segment; `first` is the place of the first among all pieces."""
+class ReadTask(NamedTuple):
+    """A task that reads for all pieces of a segment.
 
-    source: Source
+    Attributes:
+        source: the row groups to read.
+        first: the place of the segment's first piece among all pieces.
+        pieces: the number of the segment's pieces.
+    """
+
+    source: FileRowGroups
     first: int
     pieces: int
 
 
 class PiecePlan(NamedTuple):
-    pieces: tuple[Piece, ...]
-    reads: tuple[Read, ...]
+    pieces: tuple[SegmentPiece, ...]
+    reads: tuple[ReadTask, ...]
 
 
-class Written(NamedTuple):
+class WrittenFile(NamedTuple):
     """A file of a cuboid of a segment."""
 
     segment: int
@@ -95,22 +106,22 @@ def plan_pieces(store: ObjectStore, inputs: Sequence[Sequence[str]], tasks: int)
     """`inputs`: files of each segment; `tasks`: how many run at a time."""
     with ThreadPoolExecutor(_WORKERS) as pool:
         files = [list(pool.map(lambda path: (path, _sizes(store, path)), paths)) for paths in inputs]
-    pieces: list[Piece] = []
-    reads: list[Read] = []
+    pieces: list[SegmentPiece] = []
+    reads: list[ReadTask] = []
     for segment, of_segment in enumerate(files):
         rows = sum(size.rows for _, sizes in of_segment for size in sizes)
         size_bytes = sum(size.bytes for _, sizes in of_segment for size in sizes)
         count = pieces_of(rows, size_bytes, len(inputs), tasks)
         if count == 1:
-            sources = (Source(path, tuple(range(len(sizes)))) for path, sizes in of_segment)
-            pieces.append(Piece(segment, 0, 1, tuple(sources)))
+            sources = (FileRowGroups(path, tuple(range(len(sizes)))) for path, sizes in of_segment)
+            pieces.append(SegmentPiece(segment, 0, 1, tuple(sources)))
             continue
         reads += [
-            Read(Source(path, groups), len(pieces), count)
+            ReadTask(FileRowGroups(path, groups), len(pieces), count)
             for path, sizes in of_segment
             for groups in _runs([size.rows for size in sizes])
         ]
-        pieces += [Piece(segment, number, count) for number in range(count)]
+        pieces += [SegmentPiece(segment, number, count) for number in range(count)]
     return PiecePlan(tuple(pieces), tuple(reads))
 
 
@@ -158,13 +169,13 @@ class BuildTasks:
         """Return the folder below which the files of a cuboid lie, by segment."""
         return f"{self._folder}/cuboid-{cuboid}"
 
-    def read(self, task: Read) -> Iterator[tuple[int, bytes]]:
+    def read(self, task: ReadTask) -> Iterator[tuple[int, bytes]]:
         """Return the place of a piece, and its rows."""
         for block in read_blocks(self._store, self._schema, task.source.path, task.source.groups):
             for part in split(self._schema, block, task.pieces):
                 yield task.first + part.piece, part.data
 
-    def merge(self, piece: Piece, parts: Sequence[bytes]) -> Iterator[Written | Spooled]:
+    def merge(self, piece: SegmentPiece, parts: Sequence[bytes]) -> Iterator[WrittenFile | Spooled]:
         """`parts`: what was read for it."""
         if piece.of == 1:
             blocks = [
@@ -188,7 +199,7 @@ class BuildTasks:
                     yield spool.add_piece(piece.segment, cuboid, part.piece, part.rows, part.data)
         spool.close()
 
-    def combine(self, task: Combined) -> Written:
+    def combine(self, task: Combined) -> WrittenFile:
         dimensions = len(self._cuboids[task.cuboid].dimensions)
         files: dict[str, list[Spooled]] = {}
         for part in task.parts:
@@ -202,25 +213,28 @@ class BuildTasks:
         return self._write(task.segment, task.cuboid, task.number, block)
 
     def _all_cuboids(self, rows: Block) -> Iterator[tuple[int, Block]]:
-        """Number and rows of each cuboid, each out of the smallest at hand that contains it."""
+        """Yield number and rows of each cuboid, made of the smallest one at hand that contains it."""
         base = merged(self._schema, rows, range(len(rows.keys)))
-        kept = {0: base}
+        parents = {0: base}
         yield 0, base
         for number, cuboid in enumerate(self._cuboids[1:], start=1):
             wanted = set(cuboid.dimensions)
-            containing = [n for n in kept if wanted <= set(self._cuboids[n].dimensions)]
-            parent = min(containing, key=lambda n: kept[n].rows)
+            containing = [n for n in parents if wanted <= set(self._cuboids[n].dimensions)]
+            parent = min(containing, key=lambda n: parents[n].rows)
             names = self._cuboids[parent].dimensions
-            block = merged(self._schema, kept[parent], [names.index(name) for name in cuboid.dimensions])
-            kept[number] = block
-            while len(kept) > 1 and sum(each.rows for each in kept.values()) > _KEPT_ROWS_MAX + base.rows:
-                del kept[max((n for n in kept if n), key=lambda n: kept[n].rows)]
+            block = merged(self._schema, parents[parent], [names.index(name) for name in cuboid.dimensions])
+            parents[number] = block
+            while (
+                len(parents) > 1
+                and sum(each.rows for each in parents.values()) > _PARENT_ROWS_MAX + base.rows
+            ):
+                del parents[max((n for n in parents if n), key=lambda n: parents[n].rows)]
             yield number, block
 
-    def _write(self, segment: int, cuboid: int, number: int, block: Block) -> Written:
+    def _write(self, segment: int, cuboid: int, number: int, block: Block) -> WrittenFile:
         path = f"{self.folder_of(cuboid)}/{SEGMENT_COLUMN}={segment}/part-{number:05}.parquet"
         names = self._cuboids[cuboid].dimensions
-        return Written(segment, cuboid, write_block(self._store, path, self._schema, names, block))
+        return WrittenFile(segment, cuboid, write_block(self._store, path, self._schema, names, block))
 
     @property
     def _store(self) -> ObjectStore:

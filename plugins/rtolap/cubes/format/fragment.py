@@ -43,7 +43,12 @@ _PIECE_BYTES = 1 << 20  # of a checksum
 
 
 class FragmentInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The header. `bytes` counts both files as far as data goes; `ranges` holds every dimension."""
+    """The header of a fragment.
+
+    Attributes:
+        bytes: size of both files, as far as data goes.
+        ranges: the range of each dimension's values.
+    """
 
     name: str
     rows: int
@@ -58,7 +63,12 @@ class FragmentInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Selection(NamedTuple):
-    """Rows kept; how many were looked at and how many ranges and index spared."""
+    """Rows that a predicate selects.
+
+    Attributes:
+        rows_scanned: number of rows that were read.
+        rows_pruned: number of rows that ranges and the index excluded.
+    """
 
     table: pa.Table
     rows_scanned: int
@@ -68,8 +78,8 @@ class Selection(NamedTuple):
 class Fragment:
     """An open fragment: `info`, and `table` in local form, backed by the mapped file.
 
-    One that was opened unverified is verified by `verify`, which `select` calls; whoever reads `table`
-    otherwise calls it too.
+    `verify` verifies a fragment that was opened unverified. `select` calls it; other readers of `table` have
+    to call it themselves.
     """
 
     def __init__(self, info: FragmentInfo, table: pa.Table, path: Path, unverified: pa.Buffer | None) -> None:
@@ -142,8 +152,8 @@ class Fragment:
         if candidates is None or len(candidates) == rows:
             return Selection(wanted.filter(mask(judged, predicate)), rows, 0)
         some = pa.array(np.frombuffer(candidates.to_array(), np.uint32))
-        kept = mask(judged.take(some), predicate)
-        places = some if pc.all(kept, min_count=0).as_py() else some.filter(kept)
+        matches = mask(judged.take(some), predicate)
+        places = some if pc.all(matches, min_count=0).as_py() else some.filter(matches)
         return Selection(wanted.take(places), len(some), rows - len(some))
 
 
@@ -191,8 +201,10 @@ def open_fragment(path: Path, *, verify: bool) -> Fragment:
 
 
 def open_unverified(path: Path, schema: Schema) -> Fragment:
-    """Return the same, with its bytes to be verified when they are first used: it costs as much however many
-    there are. What is read of them before, the columns' names and types, is held against the schema's.
+    """Open a fragment whose bytes are verified when they are first used.
+
+    Its cost does not depend on the fragment's size. Only names and types of the columns are read before that,
+    and they are compared with the schema's.
     """
     info, content = _opened(path)
     table, expected = _table(path, info, content), physical_schema(schema, plain=False)

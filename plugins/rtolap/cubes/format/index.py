@@ -1,9 +1,9 @@
 """Indexes of columns, which say what a predicate need not read: inverted ones, and ranges.
 
 An inverted index, of a fragment, tells which rows hold which value, as roaring bitmaps. A range is the
-smallest and the largest value of a column. Both answer with *supersets*: rows that may match. What they
-cannot judge (an index NOT, LIKE, comparisons by order, columns without one) counts as all rows, so that the
-filter afterwards decides alone about NULLs.
+smallest and the largest value of a column. Both answer with *supersets*: rows that may match. Conditions
+that they cannot judge (an index NOT, LIKE, comparisons by order, columns without an index) count as all rows,
+so that the filter afterwards decides alone about NULLs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Built(NamedTuple):
 
 
 def to_scalar(value: object) -> Scalar:
-    """An Arrow value's Python form → predicate scalar."""
+    """Return the predicate scalar for an Arrow value's Python form."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if hasattr(value, "hour"):
@@ -136,7 +136,13 @@ def _key(value: Scalar, kind: pa.DataType) -> object:
 
 
 class ColumnRange(msgspec.Struct, frozen=True):
-    """Smallest and largest non-null value as predicate scalars (None: there is none); how many nulls."""
+    """The range of a column's values.
+
+    Attributes:
+        min: the smallest non-null value, as a predicate's scalar; None where there is none.
+        max: the largest one; None where there is none.
+        nulls: number of nulls.
+    """
 
     min: Scalar
     max: Scalar
@@ -155,7 +161,7 @@ def column_range(column: pa.Array) -> ColumnRange:
 def can_match(
     ranges: Mapping[str, ColumnRange], types: Mapping[str, pa.DataType], predicate: Predicate | None
 ) -> bool:
-    """Return False only when no row with these ranges can be kept; columns without a range are never ruled
+    """Return False only when no row with these ranges can match; columns without a range are never ruled
     out.
     """
     match predicate:

@@ -25,7 +25,7 @@ _SHOWN_ROWS = 20
 
 
 @dataclass(frozen=True)
-class Found:
+class StoredData:
     """Data at rest: a fragment, a staged part or a version of history.
 
     Attributes:
@@ -38,15 +38,15 @@ class Found:
     folder: str = ""
 
 
-def find(place: str) -> tuple[Found, ...]:
+def find(place: str) -> tuple[StoredData, ...]:
     """Return the artifacts that lie at a place. Raises NotFound when there is nothing of ours."""
     if "://" not in place:
         path = Path(place).absolute()
         if path.suffix == SUFFIX:
-            return (Found("fragment", str(path)),)
+            return (StoredData("fragment", str(path)),)
         fragments = fragment_paths(path)
         if fragments:
-            return tuple(Found("fragment", str(each)) for each in fragments)
+            return tuple(StoredData("fragment", str(each)) for each in fragments)
         if not path.exists():
             raise _nothing(place)
         place = path.as_uri()
@@ -55,10 +55,10 @@ def find(place: str) -> tuple[Found, ...]:
     store = open_store(parent)
     if not store.exists(f"{folder}/{MANIFEST_NAME}"):
         raise _nothing(place)
-    return (Found(_manifest_kind(store, folder), place, store, folder),)
+    return (StoredData(_manifest_kind(store, folder), place, store, folder),)
 
 
-def dump(found: Found, *, rows_max: int = _SHOWN_ROWS) -> dict[str, Any]:
+def dump(found: StoredData, *, rows_max: int = _SHOWN_ROWS) -> dict[str, Any]:
     """Return header or manifest as plain values; for fragments the first rows too."""
     if found.store is None:
         fragment = open_fragment(Path(found.where), verify=False)
@@ -73,7 +73,7 @@ def dump(found: Found, *, rows_max: int = _SHOWN_ROWS) -> dict[str, Any]:
     return manifest
 
 
-def verify(found: Found) -> int:
+def verify(found: StoredData) -> int:
     """Read every byte and compare checksums, lengths and row counts; the number of rows. Raises Corrupted."""
     if found.store is None:
         return open_fragment(Path(found.where), verify=True).info.rows

@@ -23,7 +23,12 @@ FORMAT_VERSION = 1
 
 
 class FileEntry(msgspec.Struct, frozen=True):
-    """`name` is relative to the manifest's folder; the checksum is sha256 of the whole file, in hex."""
+    """A file of a manifest.
+
+    Attributes:
+        name: relative to the manifest's folder.
+        sha256: checksum of the whole file, in hex.
+    """
 
     name: str
     rows: int
@@ -44,7 +49,11 @@ class StagedManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CuboidEntry(msgspec.Struct, frozen=True):
-    """`name` is the folder; it is `Cuboid.name`, shortened by a hash where that is too long for a path."""
+    """The files of a cuboid.
+
+    Attributes:
+        name: of the folder: `Cuboid.name`, shortened by a hash where that is too long for a path.
+    """
 
     name: str
     dimensions: tuple[str, ...]
@@ -53,10 +62,14 @@ class CuboidEntry(msgspec.Struct, frozen=True):
 
 
 class HistoryManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """`completeness`: of the segment's first version, when its closing was decided; None for a cube without
-    an application. `late_events`: events of this version that its first one did not hold, `late_ppm` their
-    share of all; None where that is unknown. `losses`: offsets that were accepted as lost, of which this
-    version lacks the segment's events. Older manifests have none of the four.
+    """A version of a segment in history. Older manifests lack the last four fields.
+
+    Attributes:
+        completeness: of the segment's first version, when its closing was decided; None for a cube without an
+            application.
+        late_events: events of this version that the first version did not hold; None where that is unknown.
+        late_ppm: their share of all events; None where that is unknown.
+        losses: offsets that were accepted as lost: this version lacks the segment's events among them.
     """
 
     format_version: int = FORMAT_VERSION

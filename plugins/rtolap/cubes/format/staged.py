@@ -54,7 +54,7 @@ def write_staged_part(
     cube_id: str = "",
     begins: Offsets | None = None,
 ) -> StagedPart:
-    """Plain tables of all physical columns → Parquet files, then the manifest.
+    """Write plain tables of all physical columns as Parquet files, then the manifest.
 
     `cube_id` is of the cube's creation. `version` is the history version that the part becomes; `ranges`,
     `events` and `begins` say what it

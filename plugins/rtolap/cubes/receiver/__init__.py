@@ -12,7 +12,7 @@ Invariants
     - Per partition, the ranges of a segment's local tables never overlap, and together with history they
       hold every event below the position exactly once.
     - A table that straddles a vector is never merged and never uploaded; it is re-read and split.
-    - A kept result is of immutable tables, and holds exactly their events.
+    - A stored result is of immutable tables, and holds exactly their events.
     - What a checkpoint names is on disk; what it does not name is deleted at recovery.
     - A vector is persisted before anything is uploaded for it.
 

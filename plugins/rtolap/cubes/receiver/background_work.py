@@ -42,7 +42,7 @@ VERIFIED_BYTES_MAX = 128 << 20  # of fragments are verified in one round, and th
 Losses = tuple[tuple[EventLoss, ...], tuple[EventLoss, ...]]
 
 
-class Requests:
+class CoreRequests:
     """`ask` from any thread; `serve` and `end` on the core thread."""
 
     def __init__(self, cube: str, receiver_id: str) -> None:
@@ -102,7 +102,7 @@ class BackgroundWork:
         reader: RangeReader,
         uploader: Uploader,
         views: ViewSource,
-        requests: Requests,
+        requests: CoreRequests,
         stopping: Event,
     ) -> None:
         self._schema = schema
@@ -120,7 +120,7 @@ class BackgroundWork:
         self._unreadable: dict[int, Losses] = {}  # by segment start
 
     def run_once(self) -> None:
-        """Everything once. What goes wrong is logged, seen in the state where it matters, and tried again."""
+        """Do each kind of work once. Failures are logged and tried again."""
         for work in (
             self._realign,
             self._upload,
@@ -153,7 +153,9 @@ class BackgroundWork:
 
     def _realign(self) -> None:
         core = self._core
-        while (job := realign_job(core.state, core.held)) is not None and not self._stopping.is_set():
+        while (
+            job := realign_job(core.state, core.valid_partitions)
+        ) is not None and not self._stopping.is_set():
             fresh = self._reader.read(job.start_ms, job.pieces, core.control.losses)
             self._requests.ask(partial(core.apply_realigned, job.start_ms, (job.table,), fresh))
 
@@ -200,8 +202,10 @@ class BackgroundWork:
             looked_at_bytes += fragment.info.bytes
 
     def _keep_cuboids(self) -> None:
-        """A few tables at a time: what else there is to do does not wait for many. One that is behind reads
-        first."""
+        """Make the cuboids of a few tables, so that other work need not wait for many.
+
+        A consumer that is behind reads first.
+        """
         if self._core.consumer_state is ConsumerState.REPLAYING:
             return
         if not (self._schema.cube.aggregation_groups and self._core.settings.cuboid_bytes_max):
@@ -217,7 +221,7 @@ class BackgroundWork:
         if core.lowered and self._metadata.store.connected():
             lowered = dict(core.lowered)
             self._metadata.lower_replay_from(self._schema.cube.name, lowered)
-            self._requests.ask(partial(core.told_lowered, lowered))
+            self._requests.ask(partial(core.forget_lowered, lowered))
             self._replayed = {}
         if not (self._election.is_leader() and self._metadata.store.connected() and core.checkpointed):
             return

@@ -6,9 +6,9 @@ A segment's first version is closed when the first of these holds:
      is at or beyond its end, and `sliding_window_ms` beyond what it was at the segment's last arrival, or
      `sliding_window_max_ms` beyond its end. Only while caught up: a replay is no silence;
   3. a person requested it (force).
-Of a cube with an application, instead of 1 and 2: when the application lets its window close, and this
-receiver may close by that (`Takeover`: it has read what its predecessor reported). No silence and no sliding
-window closes it.
+For a cube with an application, this rule replaces 1 and 2: the application lets the window close, and this
+receiver may close by that (`Takeover`: it has read what its predecessor reported). Neither silence nor a
+sliding window closes such a segment.
 
 A later version (late delta) is closed when its oldest local event has waited `merge_after_ms` of wall time,
 or as soon as another replica set has closed its share.
@@ -34,12 +34,13 @@ _CLOSABLE = (SegmentState.ACTIVE, SegmentState.IMMUTABLE, SegmentState.READY)
 
 
 @dataclass(frozen=True)
-class Marks:
+class StreamClocks:
     """Clocks of the stream.
 
-    mark_ms      largest event time seen
-    arrivals     segment start → `mark_ms` at the segment's last arrival
-    late_since   segment start → wall time at which the first event behind the READY version arrived
+    Attributes:
+        mark_ms: the largest event time seen.
+        arrivals: segment start → `mark_ms` at the segment's last arrival.
+        late_since: segment start → wall time at which the first event behind the READY version arrived.
     """
 
     mark_ms: int | None = None
@@ -49,8 +50,13 @@ class Marks:
 
 @dataclass(frozen=True)
 class ByApplication:
-    """The closing input of a cube with an application: the windows that it approves, ascending, and since
-    when it counts on this receiver. `forced`: what was known when a closing was last requested."""
+    """The closing input of a cube with an application.
+
+    Attributes:
+        windows: the windows that the application approves, ascending.
+        takeover: since when the application counts on this receiver.
+        forced: what was known when a closing was last requested.
+    """
 
     windows: tuple[Completeness, ...] = ()
     takeover: Takeover | None = None
@@ -79,7 +85,7 @@ def decide(
     positions: Offsets,
     local: Collection[int],
     records: Mapping[int, SegmentRecord],
-    marks: Marks,
+    marks: StreamClocks,
     low_watermark_ms: int | None,
     caught_up: bool,
     now_ms: int,
@@ -87,7 +93,7 @@ def decide(
     force_before_ms: int | None = None,
     application: ByApplication | None = None,
 ) -> tuple[SegmentClosing, ...]:
-    """`local`: segments that have local data. Ordered by segment start."""
+    """Return the closings that are due, ordered by segment start. `local`: segments that have local data."""
     closings: list[SegmentClosing] = []
     for start_ms in sorted({*local, *_open_elsewhere(records)}):
         record = records.get(start_ms)
@@ -96,10 +102,12 @@ def decide(
             continue
         end_ms = start_ms + cube.segment.window_ms
         first = record is None or record.version == 0
-        asked = first and force_before_ms is not None and end_ms <= force_before_ms
+        by_command = first and force_before_ms is not None and end_ms <= force_before_ms
         closing: SegmentClosing | None = None
-        if asked or (start_ms in force and (start_ms in local or (record is not None and record.target))):
-            known = _forced(cube, end_ms, positions, application, asked=asked) if first else None
+        if by_command or (
+            start_ms in force and (start_ms in local or (record is not None and record.target))
+        ):
+            known = _forced(cube, end_ms, positions, application, by_command=by_command) if first else None
             closing = SegmentClosing(start_ms, vector, "forced", known)
         elif record is not None and not first:
             why = _late_delta(cube, start_ms, record, start_ms in local, marks, now_ms)
@@ -130,13 +138,15 @@ def _by_application(
 
 
 def _forced(
-    cube: Cube, end_ms: int, positions: Offsets, application: ByApplication | None, *, asked: bool
+    cube: Cube, end_ms: int, positions: Offsets, application: ByApplication | None, *, by_command: bool
 ) -> Completeness | None:
-    """Numbers only where they are of a command to the coordinator, and this receiver has read as far as they
-    count on."""
+    """Return the completeness of a forced closing.
+
+    It has numbers only if they come from a command to the coordinator and this receiver has read that far.
+    """
     if cube.watermark is None:
         return None
-    known = application.forced if application is not None and asked else None
+    known = application.forced if application is not None and by_command else None
     if known is None:
         return Completeness(application=cube.watermark.application, window_end_ms=end_ms, closed_by="forced")
     read = (
@@ -165,7 +175,7 @@ def _may_close(record: SegmentRecord | None, vector: Offsets) -> bool:
 
 
 def _late_delta(
-    cube: Cube, start_ms: int, record: SegmentRecord, has_data: bool, marks: Marks, now_ms: int
+    cube: Cube, start_ms: int, record: SegmentRecord, has_data: bool, marks: StreamClocks, now_ms: int
 ) -> str | None:
     if record.target:
         return "another replica set closes its late delta"
@@ -178,7 +188,7 @@ def _late_delta(
 
 
 def _first_version(
-    cube: Cube, start_ms: int, end_ms: int, marks: Marks, low_watermark_ms: int | None, caught_up: bool
+    cube: Cube, start_ms: int, end_ms: int, marks: StreamClocks, low_watermark_ms: int | None, caught_up: bool
 ) -> str | None:
     policy = cube.segment
     if low_watermark_ms is not None and low_watermark_ms >= end_ms + policy.allowed_lateness_ms:
@@ -218,11 +228,14 @@ def generation_of(base: int, assignment_epoch: int, term: int) -> int:
 
 @dataclass(frozen=True)
 class Takeover:
-    """The server has taken the first report of this generation, of these partitions.
+    """The server's acceptance of the first report of a generation.
 
-    watermark_ms        of the cube's source at that moment, or of its sink if that is larger
-    approved_until_ms   what people had approved by then
-    ends                log ends that were looked up afterwards; None before
+    Attributes:
+        generation: of the report.
+        partitions: the partitions of the report.
+        watermark_ms: of the cube's source at that moment, or of its sink if that is larger.
+        approved_until_ms: the end of what people had approved by then.
+        ends: log ends that were looked up afterwards; None before that.
     """
 
     generation: int

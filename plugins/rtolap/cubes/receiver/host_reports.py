@@ -1,12 +1,12 @@
 """A receiver as source of its cube's application: the leader of a replica set reports how far the hosts are.
 
-One turn every REPORT_EVERY_S, on a thread of its own:
+A thread of its own takes one turn every REPORT_EVERY_S:
 
-  1. what is new of the leader's partitions is taken from the core, on the core's thread, so that it is of a
-     state that the core has; everything, for a new generation or a new client
-  2. it is handed to the client, which never waits for the network
-  3. once the server has taken the first report of a generation, what a closing has to respect is noted
-     (`takeover`): the watermark of that moment, and later where the logs ended
+  1. take the new progress of the leader's partitions from the core, on the core's thread, so that it belongs
+     to a state that the core has; all progress, for a new generation or a new client
+  2. hand it to the client, which never waits for the network
+  3. once the server has accepted the first report of a generation, note what a closing has to respect
+     (`takeover`): the watermark of that moment, and later the ends of the logs
 
 Without coordinators nothing is reported, and nothing closes by the application.
 """
@@ -54,7 +54,7 @@ class Client(ProgressReports, Protocol):
     def close(self, timeout_s: float) -> None: ...
 
 
-class Views(Protocol):
+class TakeoverViews(Protocol):
     """`views.ViewSource`, as far as reports need it."""
 
     def generation(self, control: CubeControl) -> int | None: ...
@@ -64,8 +64,11 @@ class Views(Protocol):
 
 @dataclass(frozen=True)
 class Taken:
-    """The progress at one moment of the core. `partitions_count`: of the topic, as far as they are
-    assigned."""
+    """The progress at one moment of the core.
+
+    Attributes:
+        partitions_count: number of the topic's partitions, as far as they are assigned.
+    """
 
     generation: int | None
     progress: dict[int, PartitionProgress]
@@ -81,7 +84,7 @@ class WatermarkReports:
         mark: CubeWatermark,
         core: CubeReceiver,
         *,
-        views: Views,
+        views: TakeoverViews,
         clock: Clock,
         ask: Ask,
         coordinators: Callable[[], Collection[str]],
@@ -152,7 +155,7 @@ class WatermarkReports:
             watermark_ms = max((at for at in reached if at is not None), default=None)
             self._taken_s = self._clock.monotonic_s()
             self._note(Takeover(generation, partitions, watermark_ms, client.approved_until()))
-        elif takeover.ends is None and self._core.progress.log_ends_asked_s >= self._taken_s:
+        elif takeover.ends is None and self._core.progress.log_ends_requested_s >= self._taken_s:
             ends = dict(self._core.progress.log_ends)
             if partitions <= ends.keys():
                 self._note(replace(takeover, ends=ends))
@@ -174,7 +177,7 @@ class WatermarkReports:
         generation = self._views.generation(core.control)
         hosts = core.progress.hosts
         assert hosts is not None, "a cube with an application keeps them"
-        assigned = [p for held in core.control.assignment.values() for p in held]
+        assigned = [p for partitions in core.control.assignment.values() for p in partitions]
         return Taken(
             generation,
             hosts.drain(core.state.positions, whole=whole),

@@ -47,7 +47,7 @@ RIGHTS_RETRY_S = 10.0
 BEGIN_WAIT_S = 2.0  # what a query waits for a cube that this receiver is just being given
 
 
-class Refusal(NamedTuple):
+class StartRefusal(NamedTuple):
     reason: str
     retry_at_s: float  # of the monotonic clock
 
@@ -76,7 +76,7 @@ class ReceiverService:
         self._instance = uuid.uuid4().hex
         self._started_ms = clock.now_ms()
         self._runners: dict[str, CubeRunner] = {}
-        self._refusals: dict[str, Refusal] = {}  # cubes of its own that Kafka does not let it start
+        self._refusals: dict[str, StartRefusal] = {}  # cubes of its own that Kafka does not let it start
         self._lock = threading.Lock()
         self._begun = threading.Condition(self._lock)
         self._wake = threading.Event()
@@ -257,7 +257,7 @@ class ReceiverService:
             # Other cubes go on. The right may be granted at any time, so it is checked again.
             log.error("cube %s is not started: %s", name, error)
             with self._lock:
-                self._refusals[name] = Refusal(
+                self._refusals[name] = StartRefusal(
                     f"it is not started: {error}", time.monotonic() + RIGHTS_RETRY_S
                 )
 
@@ -283,7 +283,7 @@ class ReceiverService:
             return dict(self._runners)
 
     def not_started(self) -> dict[str, str]:
-        """Cube → why Kafka does not let this receiver start it."""
+        """Return, by cube, why Kafka does not let this receiver start it."""
         with self._lock:
             return {name: refusal.reason for name, refusal in self._refusals.items()}
 

@@ -121,7 +121,7 @@ def cube_report(core: CubeReceiver, clock: Clock) -> CubeReport:
         lost=tuple(
             PartitionRange(partition=piece.partition, start=piece.start, end=piece.end) for piece in core.lost
         ),
-        held_since_ms=core.held_since_ms,
+        held_since_ms=core.paused_since_ms,
         behind=core.behind,
     )
 
@@ -130,7 +130,7 @@ def _active(core: CubeReceiver) -> tuple[str, ...]:
     """Return names of the oldest segments that have local events and no vector yet."""
     window_ms, state = core.schema.cube.segment.window_ms, core.state
     starts = sorted(
-        start for start, held in state.segments.items() if held.tables and start not in state.vectors
+        start for start, segment in state.segments.items() if segment.tables and start not in state.vectors
     )
     return tuple(SegmentRange(start, start + window_ms).name for start in starts[:ACTIVE_MAX])
 

@@ -22,7 +22,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import Corrupted, NotReached, RtolapError, Unavailable
 from rtolap.cubes.receiver.answers.query_service import NotReady, answer
 from rtolap.cubes.receiver.answers.result_cache import ResultCache
-from rtolap.cubes.receiver.background_work import BackgroundWork, Requests
+from rtolap.cubes.receiver.background_work import BackgroundWork, CoreRequests
 from rtolap.cubes.receiver.core.closing_commits import ClosingCommits
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.core.topic_watch import LOG_END_EVERY_S
@@ -63,7 +63,7 @@ class StepPace:
         return max(0.0, self._next_s - now_s)
 
     def stepped(self, begun_s: float, ended_s: float) -> None:
-        """A step has taken in records. One that found none need not be told."""
+        """Schedule the next step after one that took in records. Steps without records need no call."""
         self._next_s = begun_s + min(INTERVAL_S_MAX, INTERVAL_PER_STEP * (ended_s - begun_s))
 
 
@@ -92,7 +92,7 @@ class CubeRunner:
         self._clock = clock
         self._stopping = threading.Event()
         self._core_stopping = threading.Event()
-        self._requests = Requests(schema.cube.name, receiver_id)
+        self._requests = CoreRequests(schema.cube.name, receiver_id)
         self._results = ResultCache(schema, core.settings.result_bytes_max)
         self._commits = ClosingCommits(
             schema,
@@ -173,7 +173,7 @@ class CubeRunner:
     # -- requests of other threads ----------------------------------------------------------------------
 
     def ask(self, function: Callable[[], T]) -> T:
-        """Run `function` on the core thread: see `background_work.Requests`."""
+        """Run `function` on the core thread: see `background_work.CoreRequests`."""
         return self._requests.ask(function)
 
     def close_segments(self, names: list[str]) -> None:
@@ -194,7 +194,7 @@ class CubeRunner:
                     receiver_id=self._receiver_id,
                     progress=self.core.progress,
                     cache=self._results,
-                    held=self._held(),
+                    pause_reason=self._pause_reason(),
                 )
             except Corrupted as error:  # another receiver may answer; the worker stops this one's consumer
                 raise Unavailable(f"receiver {self._receiver_id} has lost data: {error}") from error
@@ -208,14 +208,14 @@ class CubeRunner:
                         self.changed.wait(min(left_s, 0.5))
 
     def _not_reached(self, query: PartialQuery, reason: NotReady) -> NotReached:
-        held = self._held()
+        pause_reason = self._pause_reason()
         return NotReached(
             f"receiver {self._receiver_id} could not catch up in {query.timeout_ms} ms: {reason}"
-            + (f"; it is held: {held}" if held else "")
+            + (f"; it is held: {pause_reason}" if pause_reason else "")
         )
 
-    def _held(self) -> str:
-        since_ms = self.core.held_since_ms
+    def _pause_reason(self) -> str:
+        since_ms = self.core.paused_since_ms
         return "" if since_ms is None else f"{self.core.reason}, since {utc_text(since_ms)}"
 
     # -- the core thread --------------------------------------------------------------------------------

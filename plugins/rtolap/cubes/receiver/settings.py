@@ -7,19 +7,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ReceiverSettings:
-    """batch_records_max         a batch beyond this falls out of the processor's cache and slows down
-    batch_bytes_max           values of one batch; it ends with the record that reaches it
-    flush_rows, flush_bytes   aggregated rows and bytes in memory before a checkpoint writes them out
-    checkpoint_interval_s     bounds what a restart reads again
-    fragments_max             fragments of one version of a segment before they are merged
-    merge_rows_max, merge_bytes_max   a merge reads no more than this at once, and makes no larger fragments
-    unbuilt_segments_max      closed segments that wait for history; above it the consumer pauses
-    disk_free_bytes_min       below it the consumer pauses; it resumes at twice as much
-    idle_after_s              silence at the log's end after which a partition does not hold the watermark
-    realign_records_max       records read again in one go
-    result_bytes_max          results of statements that come again, of one cube; those beyond are forgotten
-    cuboid_bytes_max          small cuboids beside the fragments of one cube; 0: none are made
-    retry_s                   pause after a failed flush, merge, upload or realignment
+    """Bounds and intervals of a receiver's cubes.
+
+    Attributes:
+        batch_records_max: largest number of records of a batch; a larger batch falls out of the processor's
+            cache and slows down.
+        batch_bytes_max: bytes of one batch's values; the batch ends with the record that reaches them.
+        flush_rows: aggregated rows in memory before a checkpoint writes them out.
+        flush_bytes: aggregated bytes in memory before a checkpoint writes them out.
+        checkpoint_interval_s: bounds what a restart reads again.
+        fragments_max: fragments of one version of a segment before they are merged.
+        merge_rows_max: rows that a merge reads at once; it makes no larger fragments.
+        merge_bytes_max: bytes that a merge reads at once; it makes no larger fragments.
+        unbuilt_segments_max: closed segments that wait for history; above it the consumer pauses.
+        disk_free_bytes_min: the consumer pauses below it and resumes at twice as much.
+        idle_after_s: silence at the log's end after which a partition no longer delays the watermark.
+        realign_records_max: number of records that are read again at once.
+        result_bytes_max: bytes of results of repeated statements, for one cube; results beyond are forgotten.
+        cuboid_bytes_max: bytes of small cuboids beside the fragments of one cube; 0 makes none.
+        retry_s: pause after a failed flush, merge, upload or realignment.
     """
 
     batch_records_max: int = 50_000

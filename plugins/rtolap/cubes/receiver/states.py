@@ -72,7 +72,7 @@ def transition(state: ConsumerState, event: ConsumerEvent, *, subject: str = "co
     return step(TRANSITIONS, state, event, subject=subject)
 
 
-class Lifecycle:
+class ConsumerLifecycle:
     """Changed by the core thread only; `states` has the table."""
 
     def __init__(self, cube: str, consumer: StreamConsumer) -> None:

@@ -7,8 +7,8 @@
 
 A deposed leader may do the same at the same time: the second one changes nothing.
 
-Of a version that has lost what builds start from, the part holds all of the segment: what history covers is
-read from Kafka again, later events stand in local tables.
+If a version has lost what builds start from, the part holds the whole segment: events that history covers are
+read from Kafka again, and later events are in local tables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from rtolap.cubes.format.aggregate import merge_tables, to_plain
 from rtolap.cubes.format.staged import write_staged_part
-from rtolap.cubes.receiver.local.align import Piece
+from rtolap.cubes.receiver.local.align import VersionedRange
 from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable, union
 from rtolap.metadata import segments
@@ -34,14 +34,19 @@ from rtolap.object_store.store import ObjectStore
 
 @dataclass(frozen=True)
 class UploadJob:
-    """`ranges`: what the part holds, out of `tables` and of `read`, which is to be read from Kafka.
-    `rebuilt`: the version is rebuilt, because the one before has lost what builds start from."""
+    """A part of a segment to upload.
+
+    Attributes:
+        ranges: the offsets of the part, out of `tables` and of `read`.
+        read: ranges to read from Kafka.
+        rebuilt: True where the version is rebuilt, because the previous one has lost what builds start from.
+    """
 
     window: SegmentRange
     version: int
     ranges: tuple[PartRange, ...]
     tables: tuple[LocalTable, ...]
-    read: tuple[Piece, ...]
+    read: tuple[VersionedRange, ...]
     rebuilt: bool
 
 
@@ -90,18 +95,24 @@ def _job(
     tables = segment.of_version(version)
     read = _covered(record, control, ranges) if record.base_lost else ()
     if len(ranges) < len(mine):  # local tables hold more: only where they have events is anything to be read
-        held = union(table.ranges for table in tables)
-        read += tuple(_behind(control.losses, Piece(p, *held[p], version)) for p in _of(ranges) if p in held)
+        local_ranges = union(table.ranges for table in tables)
+        read += tuple(
+            _behind(control.losses, VersionedRange(p, *local_ranges[p], version))
+            for p in _of(ranges)
+            if p in local_ranges
+        )
         tables = ()
     return UploadJob(record.range, version, ranges, tables, read, record.base_lost)
 
 
-def _covered(record: SegmentRecord, control: CubeControl, ranges: Iterable[PartRange]) -> tuple[Piece, ...]:
+def _covered(
+    record: SegmentRecord, control: CubeControl, ranges: Iterable[PartRange]
+) -> tuple[VersionedRange, ...]:
     """Return the part of `ranges` that history covers, from where the segment's events begin on, without
     losses."""
     losses = segments.known_losses(record, control)
     return tuple(
-        _behind(losses, Piece(piece.partition, max(piece.start, begin), end, record.version + 1))
+        _behind(losses, VersionedRange(piece.partition, max(piece.start, begin), end, record.version + 1))
         for piece in ranges
         for begin in (record.begins.get(piece.partition, piece.start),)
         for end in (record.covered.get(piece.partition, 0),)
@@ -109,7 +120,7 @@ def _covered(record: SegmentRecord, control: CubeControl, ranges: Iterable[PartR
     )
 
 
-def _behind(losses: Iterable[EventLoss], piece: Piece) -> Piece:
+def _behind(losses: Iterable[EventLoss], piece: VersionedRange) -> VersionedRange:
     start = behind_losses(losses, piece.partition, piece.start)
     return replace(piece, start=min(start, piece.end))
 
@@ -180,5 +191,5 @@ class Uploader:
 
 def _begins(ranges: Iterable[PartRange], tables: Iterable[LocalTable]) -> Offsets:
     """Return the least offsets at which there are events; behind the range of a partition without any."""
-    held = union(table.ranges for table in tables)
-    return {piece.partition: held.get(piece.partition, (piece.end,))[0] for piece in ranges}
+    local_ranges = union(table.ranges for table in tables)
+    return {piece.partition: local_ranges.get(piece.partition, (piece.end,))[0] for piece in ranges}

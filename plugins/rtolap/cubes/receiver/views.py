@@ -97,14 +97,18 @@ _NO_CONTROL = CubeControl()
 
 @dataclass(frozen=True)
 class CubeView:
-    """records            by segment start; an unchanged mapping is the same object as before
-    start_offsets      where a partition starts that this receiver has no position for
-    leading            does this receiver lead its replica set, as far as its live session knows?
-    connected          False: keep consuming and serving, close nothing
-    low_watermark_ms   the published one
-    windows            of a cube with an application: the newest windows that it approves, ascending
-    generation         as which this receiver's reading is reported to it; None while it does not lead
-    takeover           since when it counts on that; None before
+    """The cluster's decisions about a cube, as this receiver knows them.
+
+    Attributes:
+        records: by segment start; an unchanged mapping is the same object as before.
+        start_offsets: where a partition starts for which this receiver has no position.
+        leading: True if this receiver leads its replica set, as far as its live session knows.
+        connected: False: consume and serve, but close nothing.
+        low_watermark_ms: the published one.
+        windows: the newest windows that the cube's application approves, ascending.
+        generation: the generation under which this receiver's reading is reported to it; None while it does
+            not lead.
+        takeover: since when it counts on that reading; None before.
     """
 
     control: CubeControl = _NO_CONTROL

@@ -79,7 +79,14 @@ class SchemaColumn(msgspec.Struct, frozen=True):
 
 
 class StoredSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """`version` grows by one a change. `keys`, `sequence` and `pinned` (partition and buckets) are ids."""
+    """The columns of a stored table at one version.
+
+    Attributes:
+        version: grows by one with each change.
+        keys: ids of the key columns.
+        sequence: id of the sequence column.
+        pinned: ids of the columns of the partition and the buckets.
+    """
 
     version: int
     model: TableModel
@@ -138,7 +145,7 @@ class DefinedTable(msgspec.Struct, frozen=True):
 
 
 def initial_schema(table: StoredTable) -> StoredSchema:
-    """Version 1 of a valid definition: ids from 1, in the order of the columns."""
+    """Return version 1 of a valid definition: ids from 1, in the order of the columns."""
     ids = {column.name: at for at, column in enumerate(table.columns, 1)}
     partition = () if table.partitions is None else (table.partitions.column,)
     return StoredSchema(

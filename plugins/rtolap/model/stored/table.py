@@ -23,9 +23,12 @@ SKETCH_TYPES = ("hll", "bitmap")
 
 
 class StoredColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`type` is one of the column types, or `hll` or `bitmap`. `default` is written as in a CSV file.
+    """A column of a stored table.
 
-    `aggregate` belongs to the value columns of an aggregate table.
+    Attributes:
+        type: one of the column types, or `hll` or `bitmap`.
+        aggregate: belongs to the value columns of an aggregate table.
+        default: written as in a CSV file.
     """
 
     name: str
@@ -36,7 +39,7 @@ class StoredColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def column_type(self) -> ColumnType:
-        """The type in which the column is stored and read.
+        """Return the type in which the column is stored and read.
 
         A SUM is widened for its sums; sketches are bytes.
         """
@@ -48,7 +51,7 @@ class StoredColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def load_type(self) -> ColumnType:
-        """The type in which the column is loaded."""
+        """Return the type in which the column is loaded."""
         return BINARY if self.type.strip().lower() in SKETCH_TYPES else parse_type(self.type)
 
 

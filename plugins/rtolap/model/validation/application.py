@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from rtolap.model.application import Application, HostList, Operator, Sink, Source
+from rtolap.model.application import Application, ApplicationSource, HostList, Operator, Sink
 from rtolap.model.cube import Schema
 from rtolap.model.durations import format_duration
 from rtolap.model.problems import Key, Problem, did_you_mean, raise_all
@@ -90,7 +90,7 @@ def _level_problems(application: Application) -> list[Problem]:
     return found
 
 
-def _source_problems(source: Source, key: Key) -> list[Problem]:
+def _source_problems(source: ApplicationSource, key: Key) -> list[Problem]:
     found = _one_of(source.rule, _RULES, (*key, "rule"), "rule")
     found += _duration(source.heartbeat_ms, 1, _DAY_MS, (*key, "heartbeat_ms"))
     found += _duration(source.future_max_ms, 0, _DAY_MS, (*key, "future_max_ms"))
@@ -115,7 +115,7 @@ def _source_problems(source: Source, key: Key) -> list[Problem]:
     return found
 
 
-def _host_list_problems(source: Source, hosts: HostList, key: Key) -> list[Problem]:
+def _host_list_problems(source: ApplicationSource, hosts: HostList, key: Key) -> list[Problem]:
     found = _one_of(hosts, _HOST_LISTS, key, "host list")
     found += _duration(hosts.refresh_ms, _SECOND_MS, _DAY_MS, (*key, "refresh_ms"))
     found += _duration(hosts.grace_ms, 0, _DAY_MS, (*key, "grace_ms"))
@@ -214,7 +214,7 @@ def _cycle(application: Application) -> tuple[str, ...]:
         way.append(above)
 
 
-def _roles(application: Application) -> tuple[tuple[str, Sequence[Source | Operator | Sink]], ...]:
+def _roles(application: Application) -> tuple[tuple[str, Sequence[ApplicationSource | Operator | Sink]], ...]:
     return (
         ("sources", application.sources),
         ("operators", application.operators),

@@ -153,7 +153,7 @@ def _rounding_problems(columns: Sequence[Column]) -> list[Problem]:
         try:
             kind = column.column_type
         except DefinitionError:
-            continue  # told of already
+            continue  # reported already
         fits = kind.kind == "decimal" and kind.precision <= ROUNDED_PRECISION_MAX
         if column.rounding != "refuse" and not fits:
             expected = f"a decimal column of at most {ROUNDED_PRECISION_MAX} digits"

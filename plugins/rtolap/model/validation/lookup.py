@@ -70,9 +70,9 @@ def stored_lookup_problems(lookup: Lookup, schema: StoredSchema) -> tuple[Proble
             )
             continue
         definition = schema.named(column.name).definition
-        kept = definition.type.strip().lower()
-        if kept in SKETCH_TYPES or definition.column_type != _type(column.type):
-            expected = "no sketch" if kept in SKETCH_TYPES else str(definition.column_type)
+        stored_type = definition.type.strip().lower()
+        if stored_type in SKETCH_TYPES or definition.column_type != _type(column.type):
+            expected = "no sketch" if stored_type in SKETCH_TYPES else str(definition.column_type)
             what = f"another type than in {lookup.stored_table}"
             found.append(Problem(("columns", position, "type"), what, expected=expected, found=column.type))
     return (*found, *_uniqueness_problems(lookup, schema))

@@ -16,7 +16,7 @@ from rtolap.base.errors import QueryError, StaleSnapshot, Unavailable
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.aggregate import to_plain
 from rtolap.cubes.receiver.answers.result_cache import ResultCache, merged_plainly
-from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
 from rtolap.model.cube import Schema
 from rtolap.model.predicate import columns_of
@@ -37,13 +37,14 @@ def answer(
     *,
     owned: Collection[int],
     receiver_id: str,
-    progress: Progress,
+    progress: ConsumerProgress,
     cache: ResultCache | None = None,
-    held: str = "",
+    pause_reason: str = "",
 ) -> pa.Table:
     """Return a plain table with its PartialAnswer in the schema's metadata. Raises NotReady or StaleSnapshot.
 
-    `cache`: the cube's results of statements that come again; None reads everything. `held`: PartialAnswer's.
+    `cache`: the cube's results of statements that come again; None reads everything. `pause_reason`: why the
+    consumer is paused, for PartialAnswer's `held`.
     """
     _check_columns(schema, query)
     check(schema, state, query, owned)
@@ -51,7 +52,7 @@ def answer(
     names: list[str] = []
     for start_ms, segment in sorted(state.segments.items()):
         window = SegmentRange(start_ms, start_ms + schema.cube.segment.window_ms)
-        if not _asked(window, query.snapshot):
+        if not _is_wanted(window, query.snapshot):
             continue
         names.append(window.name)
         tables += segment.tables
@@ -69,7 +70,7 @@ def answer(
         cuboids=dict(found.cuboids),
         refused={part: counter.rejected for part, counter in progress.counters.items() if counter.rejected},
         refused_example=progress.example(),
-        held=held,
+        held=pause_reason,
         void={p: end for p, (_, end) in state.void.items() if state.positions.get(p, end) < end},
     )
     return table.replace_schema_metadata({ANSWER_KEY: msgspec.json.encode(meta)})
@@ -85,11 +86,13 @@ def check(schema: Schema, state: LocalState, query: PartialQuery, owned: Collect
     _check_epoch(state, snapshot)
     _check_horizon(state, snapshot)
     window_ms = schema.cube.segment.window_ms
-    asked = {parse_segment_name(name).start_ms: version for name, version in snapshot.versions.items()}
-    for start_ms in {*asked, *state.vectors, *state.segments}:
-        if not _asked(SegmentRange(start_ms, start_ms + window_ms), snapshot):
+    wanted_versions = {
+        parse_segment_name(name).start_ms: version for name, version in snapshot.versions.items()
+    }
+    for start_ms in {*wanted_versions, *state.vectors, *state.segments}:
+        if not _is_wanted(SegmentRange(start_ms, start_ms + window_ms), snapshot):
             continue
-        known, wanted = state.version(start_ms), asked.get(start_ms, 0)
+        known, wanted = state.version(start_ms), wanted_versions.get(start_ms, 0)
         name = SegmentRange(start_ms, start_ms + window_ms).name
         if known < wanted:
             raise NotReady(f"version {wanted} of {name} is not known here yet", found=known)
@@ -119,27 +122,27 @@ def _still_there(state: LocalState, at_least: dict[int, int]) -> dict[int, int]:
 
 def _check_epoch(state: LocalState, snapshot: HistorySnapshot) -> None:
     """Answers of one assignment are put together: of two, a partition may be in both or in neither."""
-    local, asked = state.assignment_epoch, snapshot.assignment_epoch
+    local, requested = state.assignment_epoch, snapshot.assignment_epoch
     if not local:
         raise NotReady("the receiver does not follow any assignment yet")
-    if asked is None or asked == local:
+    if requested is None or requested == local:
         return
-    if asked > local:
-        raise NotReady("the receiver does not follow the assignment yet", expected=asked, found=local)
+    if requested > local:
+        raise NotReady("the receiver does not follow the assignment yet", expected=requested, found=local)
     raise StaleSnapshot(
         "the assignment has changed",
         expected=f"epoch {local}",
-        found=asked,
+        found=requested,
         action="take a new snapshot",
     )
 
 
 def _check_horizon(state: LocalState, snapshot: HistorySnapshot) -> None:
-    local, asked = state.horizon_ms, snapshot.horizon_ms
-    if local is None or (asked is not None and asked >= local):
+    local, requested = state.horizon_ms, snapshot.horizon_ms
+    if local is None or (requested is not None and requested >= local):
         return
     if snapshot.start_ms is None or snapshot.start_ms < local:
-        raise StaleSnapshot("segments were purged", expected=f"horizon {local}", found=asked)
+        raise StaleSnapshot("segments were purged", expected=f"horizon {local}", found=requested)
 
 
 def _reached(state: LocalState, offsets: dict[int, int], what: str) -> None:
@@ -151,7 +154,7 @@ def _reached(state: LocalState, offsets: dict[int, int], what: str) -> None:
             )
 
 
-def _asked(window: SegmentRange, snapshot: HistorySnapshot) -> bool:
+def _is_wanted(window: SegmentRange, snapshot: HistorySnapshot) -> bool:
     if snapshot.horizon_ms is not None and window.end_ms <= snapshot.horizon_ms:
         return False
     if snapshot.start_ms is not None and window.end_ms <= snapshot.start_ms:

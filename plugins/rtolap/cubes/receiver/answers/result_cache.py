@@ -1,12 +1,12 @@
 """Results over immutable local tables, so that a statement that comes again reads only what is new.
 
-A dashboard asks the same again and again while events arrive. Of such a statement two things are kept: the
+A dashboard repeats its statements while events arrive. The cache stores two results of such a statement: the
 merged result of all tables that its last answer read, and the result over each larger table by itself. The
-next answer merges the former with the tables that came since. Where a table has gone in another way than by
-merging (dropped, read again), or through more than one merge, it starts from the results of single tables.
+next answer merges the former with the tables that came since. Where a table was dropped, read again or merged
+more than once, the answer starts from the results of single tables.
 
-A statement has to come twice before anything is kept of it, so single ones cost no memory. Of a table that is
-read, `select` takes no rows, those of a small cuboid, or its own.
+Results are stored from a statement's second run on, so that single statements cost no memory. `select` reads
+no rows of a table, those of a small cuboid, or the table's own.
 """
 
 from __future__ import annotations
@@ -29,19 +29,24 @@ from rtolap.model.predicate import columns_of
 from rtolap.protocols.receiver.messages import PartialQuery
 
 NO_CUBOIDS: Mapping[str, int] = {}
-CUBOID_ROWS_FEW = 4096  # are read as quickly as an index is asked
+CUBOID_ROWS_FEW = 4096  # reading them takes no longer than a look into an index
 
-SHAPES_MAX = 256  # of statements that are remembered, whether anything is kept of them or not
+SHAPES_MAX = 256  # statements that are remembered, with or without a stored result
 TABLE_ROWS_MIN = 4096  # a smaller table is read again: it is about to be merged
 ROWS_PER_RESULT_MIN = 2  # a result that is hardly smaller than its table is not worth its memory
-COMBINED_PER_CACHE_MIN = 8  # so many merged results have room; of a larger one nothing is kept
+COMBINED_PER_CACHE_MIN = 8  # merged results that have room; a larger result is not stored
 PIECES_PER_CACHE_MIN = 64  # so many results of single tables
-LOOKS_PER_CACHE = 4  # as many bytes are kept again before the sum is looked at
+LOOKS_PER_CACHE = 4  # sums that are computed while results of the size of the cache are added
 
 
 class Selected(NamedTuple):
-    """A table in local form; how many rows were read for it, and how many ranges and indexes spared; by name,
-    of how many tables a cuboid was read."""
+    """The rows that a query selects, in local form.
+
+    Attributes:
+        rows_scanned: number of rows that were read.
+        rows_pruned: number of rows that ranges and indexes excluded.
+        cuboids: for each cuboid's name, the number of tables for which the cuboid was read.
+    """
 
     table: pa.Table
     rows_scanned: int
@@ -57,10 +62,10 @@ def select(local: LocalTable, query: PartialQuery) -> Selected:
     needed = {*query.dimensions, *columns_of(predicate)}
     cuboid = local.cuboids.covering(needed)
     if cuboid is not None and not _is_narrower(local, query, cuboid.rows):
-        kept = cuboid.table.select(columns)
+        rows = cuboid.table.select(columns)
         if predicate is not None:
-            kept = kept.filter(mask(cuboid.table, predicate))
-        return Selected(kept, cuboid.rows, 0, {cuboid.cuboid.name: 1})
+            rows = rows.filter(mask(cuboid.table, predicate))
+        return Selected(rows, cuboid.rows, 0, {cuboid.cuboid.name: 1})
     if local.fragment is not None:
         return Selected(*local.fragment.select(predicate, columns))
     wanted = local.table.select(columns)
@@ -70,7 +75,7 @@ def select(local: LocalTable, query: PartialQuery) -> Selected:
 
 
 def _is_narrower(local: LocalTable, query: PartialQuery, rows: int) -> bool:
-    """Return True when the index of values leaves fewer rows than so many."""
+    """Return True if the index of values leaves fewer than `rows` rows."""
     if query.filter is None or local.fragment is None or rows <= CUBOID_ROWS_FEW:
         return False
     return local.fragment.rows_max(query.filter) < rows
@@ -84,8 +89,9 @@ class _Combined:
     table: pa.Table
 
     def beside(self, tables: Sequence[LocalTable]) -> list[LocalTable] | None:
-        """Return the tables whose events are not in it; None where it holds others that none of the tables
-        has.
+        """Return the tables whose events are not in the result.
+
+        None where the result holds events that no table has.
         """
         fresh: list[LocalTable] = []
         found = 0
@@ -110,19 +116,19 @@ class ResultCache:
         self._schema = schema
         self._table_rows_min = table_rows_min
         self._bytes_max = bytes_max
-        self._asked: OrderedDict[Shape, _Combined | None] = OrderedDict()
+        self._recent: OrderedDict[Shape, _Combined | None] = OrderedDict()
         self._lock = Lock()
-        self._kept_bytes = 0  # since the last look at the sum
+        self._added_bytes = 0  # since the last look at the sum
 
     def merged(self, query: PartialQuery, tables: Sequence[LocalTable]) -> Selected:
         """Return the tables' rows that the query keeps, grouped as it wants them, in local form."""
         shape = shape_of(query)
         with self._lock:
-            again = shape in self._asked
-            before = self._asked.setdefault(shape, None)
-            self._asked.move_to_end(shape)
-            while len(self._asked) > SHAPES_MAX:
-                self._asked.popitem(last=False)
+            again = shape in self._recent
+            before = self._recent.setdefault(shape, None)
+            self._recent.move_to_end(shape)
+            while len(self._recent) > SHAPES_MAX:
+                self._recent.popitem(last=False)
         if not again or before is _TOO_LARGE:
             return merged_plainly(self._schema, query, tables)
         return self._with_results(shape, query, tables, before)
@@ -143,8 +149,8 @@ class ResultCache:
         tokens = frozenset(local.results.token for local in tables)
         fits = whole.nbytes * COMBINED_PER_CACHE_MIN <= self._bytes_max
         with self._lock:
-            if shape in self._asked:
-                self._asked[shape] = _Combined(tokens, whole) if fits else _TOO_LARGE
+            if shape in self._recent:
+                self._recent[shape] = _Combined(tokens, whole) if fits else _TOO_LARGE
         if not fits:
             for local in tables:
                 local.results.forget(shape)
@@ -153,7 +159,7 @@ class ResultCache:
         return Selected(whole, scanned, pruned, cuboids)
 
     def _of_table(self, shape: Shape, query: PartialQuery, local: LocalTable) -> Selected:
-        """Return the rows of one table, or its result; a result that is made is kept."""
+        """Return the rows of one table, or its result. A new result is stored."""
         pieces = local.results.pieces(shape)
         if pieces is None:
             chosen = select(local, query)
@@ -163,7 +169,7 @@ class ResultCache:
             small = result.nbytes * PIECES_PER_CACHE_MIN <= self._bytes_max
             if small and result.num_rows * ROWS_PER_RESULT_MIN <= local.rows:
                 local.results.keep(shape, result)
-                self._kept_bytes += result.nbytes
+                self._added_bytes += result.nbytes
             return chosen._replace(table=result)
         if len(pieces) == 1:
             return Selected(pieces[0], pieces[0].num_rows, 0)
@@ -174,19 +180,22 @@ class ResultCache:
     def _merge(self, query: PartialQuery, parts: Sequence[pa.Table]) -> pa.Table:
         return merge_tables(self._schema, parts, query.dimensions, query.partials)
 
-    def _count(self, kept_bytes: int, tables: Iterable[LocalTable]) -> None:
-        """Now and then forget the statements that were not asked for longest, until the rest is in bounds."""
+    def _count(self, added_bytes: int, tables: Iterable[LocalTable]) -> None:
+        """Drop the least recently used statements until the rest is within bounds.
+
+        The sum is computed only once enough bytes have been added.
+        """
         with self._lock:
-            self._kept_bytes += kept_bytes
-            if self._kept_bytes * LOOKS_PER_CACHE < self._bytes_max:
+            self._added_bytes += added_bytes
+            if self._added_bytes * LOOKS_PER_CACHE < self._bytes_max:
                 return
-            self._kept_bytes = 0
+            self._added_bytes = 0
             combined = {
-                shape: entry.table.nbytes for shape, entry in self._asked.items() if entry is not None
+                shape: entry.table.nbytes for shape, entry in self._recent.items() if entry is not None
             }
         results = [local.results for local in tables]
         for each in results:
-            each.keep_only(self._asked.keys())
+            each.keep_only(self._recent.keys())
         sizes = {
             shape: size + sum(each.nbytes(shape) for each in results) for shape, size in combined.items()
         }
@@ -196,7 +205,7 @@ class ResultCache:
                 return
             over -= size
             with self._lock:
-                self._asked.pop(shape, None)
+                self._recent.pop(shape, None)
             for each in results:
                 each.forget(shape)
 
@@ -209,9 +218,9 @@ def shape_of(query: PartialQuery) -> Shape:
 def merged_plainly(schema: Schema, query: PartialQuery, tables: Iterable[LocalTable]) -> Selected:
     """Return the same as `ResultCache.merged`, out of rows alone."""
     chosen = [select(local, query) for local in tables]
-    kept = [one.table for one in chosen if one.table.num_rows]
+    not_empty = [one.table for one in chosen if one.table.num_rows]
     return Selected(
-        merge_tables(schema, kept, query.dimensions, query.partials),
+        merge_tables(schema, not_empty, query.dimensions, query.partials),
         sum(one.rows_scanned for one in chosen),
         sum(one.rows_pruned for one in chosen),
         sum((Counter(one.cuboids) for one in chosen), Counter()),

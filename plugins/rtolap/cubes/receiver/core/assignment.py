@@ -7,23 +7,23 @@ from dataclasses import replace
 
 from rtolap.base.clock import Clock
 from rtolap.cubes.receiver.core.checkpointing import Checkpoints
-from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.local.tables import LocalState
-from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState, Lifecycle
+from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerLifecycle, ConsumerState
 from rtolap.kafka.interfaces import StreamConsumer
 from rtolap.model.completeness import EventLoss, behind_losses
 from rtolap.model.offsets import Offsets
 
 
-class Assignment:
+class FollowedAssignment:
     """The partitions that a cube reads here, and their start offsets. Used by the core thread only."""
 
     def __init__(
         self,
         *,
         consumer: StreamConsumer,
-        life: Lifecycle,
-        progress: Progress,
+        life: ConsumerLifecycle,
+        progress: ConsumerProgress,
         checkpoints: Checkpoints,
         clock: Clock,
     ) -> None:
@@ -81,7 +81,9 @@ class Assignment:
 
 
 def _startable(state: LocalState, fresh: Collection[int], start_offsets: Offsets) -> set[int]:
-    """Return the partitions without a position that may start. Those of which a table has events of an
-    earlier stay may not: they would be read a second time beside it."""
+    """Return the partitions without a position that may start.
+
+    A partition may not start while a table has events of its earlier stay: they would be read twice.
+    """
     left_over = {p for table in state.tables() for p in table.ranges} if fresh else set()
     return {p for p in fresh if p in start_offsets and p not in left_over}

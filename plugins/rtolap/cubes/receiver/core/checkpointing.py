@@ -14,8 +14,8 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
 from rtolap.cubes.format.fragment import delete_fragment
 from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
-from rtolap.cubes.receiver.core.limits import Limits
-from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.core.limits import ConsumerLimits
+from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.checkpoint import Checkpoint, CheckpointFile, entries
 from rtolap.cubes.receiver.local.tables import LocalState
@@ -36,8 +36,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Draft:
-    """A checkpoint to be written: all of one moment. `files`: those that may go once it is there. `before_s`:
-    when the one before was drafted."""
+    """A checkpoint to be written, all of one moment.
+
+    Attributes:
+        files: files that may be deleted once the checkpoint is written.
+        before_s: time at which the previous checkpoint was drafted.
+    """
 
     state: LocalState
     checkpoint: Checkpoint
@@ -46,7 +50,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenCheckpoint:
     """A checkpoint that is on disk."""
 
     draft: Draft
@@ -85,7 +89,7 @@ class Checkpoints:
         self._files: frozenset[str] = frozenset()
         self._saved_at_s = clock.monotonic_s()
 
-    def recover(self, progress: Progress) -> LocalState:
+    def recover(self, progress: ConsumerProgress) -> LocalState:
         """Return the state of the last checkpoint, not aligned yet. Raises Corrupted or NotFound."""
         checkpoint = self.file.load()
         if checkpoint is None:
@@ -116,7 +120,7 @@ class Checkpoints:
         waited_s = self._clock.monotonic_s() - self._saved_at_s
         return self.dirty and waited_s >= settings.checkpoint_interval_s
 
-    def draft(self, state: LocalState, progress: Progress) -> Draft:
+    def draft(self, state: LocalState, progress: ConsumerProgress) -> Draft:
         """Refused, NotFound or Unavailable: dead letters cannot be delivered."""
         assert self.known is not None, "before recovery, the checkpoint on disk stands for everything"
         self._dead_letters.settle(DEAD_LETTERS_WAIT_S)
@@ -136,11 +140,11 @@ class Checkpoints:
         return Draft(fragments.sealed(state), checkpoint, self._files, before_s)
 
     def abandon(self, draft: Draft) -> None:
-        """Abandon a draft that could not be written. What it would have saved is still to be saved."""
+        """Abandon a draft that could not be written. The next checkpoint saves its contents."""
         self.dirty = True
         self._saved_at_s = draft.before_s
 
-    def write_out(self, draft: Draft) -> Written:
+    def write_out(self, draft: Draft) -> WrittenCheckpoint:
         """Write a draft, on any thread, but only one draft at a time.
 
         OSError: the disk. Unavailable: the topic is not known to be the same. TopicMissing, TopicRecreated:
@@ -153,9 +157,9 @@ class Checkpoints:
         named = frozenset(entry.name for entry in entries_)
         for gone in draft.files - named:
             delete_fragment(self.file.fragments, gone)
-        return Written(draft, flushed, named)
+        return WrittenCheckpoint(draft, flushed, named)
 
-    def finish(self, state: LocalState, written: Written) -> LocalState:
+    def finish(self, state: LocalState, written: WrittenCheckpoint) -> LocalState:
         """Return the state with fragments for what was written out."""
         self.written = dict(written.draft.checkpoint.positions)
         self._files = (self._files - written.draft.files) | written.named
@@ -184,7 +188,7 @@ class Persisting:
         cube: str,
         checkpoints: Checkpoints,
         dead_letters: DeadLetterWriter,
-        limits: Limits,
+        limits: ConsumerLimits,
         beside: Executor | None = None,
     ) -> None:
         self._cube = cube
@@ -192,14 +196,17 @@ class Persisting:
         self._dead_letters = dead_letters
         self._limits = limits
         self._beside = beside
-        self._underway: Future[Written] | None = None
+        self._underway: Future[WrittenCheckpoint] | None = None
         self._draft: Draft | None = None
 
     def look_at_dead_letters(self) -> None:
-        """Letters that Kafka will not take stop the consumer now, not at the next checkpoint."""
+        """Pause the consumer when Kafka refuses dead letters, without waiting for the next checkpoint."""
         self._dead_letters.poll()
-        if not self._limits.flush_failing and (trouble := self._dead_letters.trouble) is not None:
-            self._limits.flush_failed(trouble)
+        if (
+            not self._limits.flush_failing
+            and (delivery_error := self._dead_letters.delivery_error) is not None
+        ):
+            self._limits.flush_failed(delivery_error)
 
     def take_over(self, state: LocalState) -> LocalState:
         """Return the state with what was written out beside by now. Raises TopicMissing, TopicRecreated."""
@@ -207,13 +214,13 @@ class Persisting:
             return state
         return self._attempt(state, lambda: self._finished(state))
 
-    def again_if_due(self, state: LocalState, progress: Progress) -> LocalState:
+    def again_if_due(self, state: LocalState, progress: ConsumerProgress) -> LocalState:
         """Try again, a while after a failure. Raises TopicMissing, TopicRecreated."""
         if not self._limits.flush_due:
             return state
         return self._attempt(state, lambda: self.write(state, progress))
 
-    def if_due(self, state: LocalState, progress: Progress) -> LocalState:
+    def if_due(self, state: LocalState, progress: ConsumerProgress) -> LocalState:
         """Write when rows, bytes or time require it; beside the core where it may. Another one waits for it,
         which bounds what is in memory. Raises TopicMissing, TopicRecreated."""
         if not self._checkpoints.due(state):
@@ -225,7 +232,7 @@ class Persisting:
             return finished
         return self._attempt(finished, lambda: self._begun(finished, progress))
 
-    def write(self, state: LocalState, progress: Progress) -> LocalState:
+    def write(self, state: LocalState, progress: ConsumerProgress) -> LocalState:
         """Return the state with its tables in files; the same one where the checkpoint on disk still stands
         for everything. Raises OSError, and what `Checkpoints.draft` and `write_out` raise; state and
         checkpoint then stay as they were.
@@ -251,7 +258,7 @@ class Persisting:
         if self._beside is not None:
             self._beside.shutdown()
 
-    def _begun(self, state: LocalState, progress: Progress) -> LocalState:
+    def _begun(self, state: LocalState, progress: ConsumerProgress) -> LocalState:
         """Return the state whose memory is being written out beside."""
         assert self._beside is not None, "asked for by `if_due`"
         draft = self._checkpoints.draft(state, progress)
@@ -261,7 +268,7 @@ class Persisting:
     def _finished(self, state: LocalState) -> LocalState:
         """Wait for the checkpoint that is being written beside, if any. Raises what `write_out` raises."""
         underway, self._underway = self._underway, None
-        draft, self._draft = self._draft, None  # its tables would be kept until the next one
+        draft, self._draft = self._draft, None  # its tables would stay in memory until the next one
         if underway is None:
             return state
         try:

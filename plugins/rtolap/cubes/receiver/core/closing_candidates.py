@@ -8,7 +8,7 @@ from dataclasses import replace
 from rtolap.base.clock import Clock
 from rtolap.cubes.receiver import closing_rules as closing
 from rtolap.cubes.receiver.closing_rules import Takeover
-from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.local.tables import LocalState
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.model.cube import Schema
@@ -19,7 +19,7 @@ def due(
     schema: Schema,
     view: CubeView,
     state: LocalState,
-    progress: Progress,
+    progress: ConsumerProgress,
     clock: Clock,
     *,
     caught_up: bool,

@@ -81,7 +81,7 @@ def close_segment(
     cube_id: str | None = None,
     require: Callable[[], Sequence[Operation]] = tuple,
 ) -> SegmentRecord:
-    """Persist a closing vector. Whoever was first for a partition has decided; the record says what.
+    """Persist a closing vector. The first closing of a partition decides; the record holds it.
 
     `cube_id`: of the creation that the vector is of; None: of any. `require`: what has to hold in the same
     transaction, see `_leading_under`.

@@ -21,7 +21,7 @@ from rtolap.base.errors import NotFound, Refused, RtolapError, Unavailable
 from rtolap.events.rejects import Rejects, dead_letter_records
 from rtolap.kafka.interfaces import Batch, OutRecord, StreamProducer
 
-HELD_BYTES_MAX = 32 << 20  # above it the consumer pauses until Kafka has taken some
+PENDING_BYTES_MAX = 32 << 20  # above it the consumer pauses until Kafka has taken some
 _FLUSH_S = 0.1
 
 
@@ -47,17 +47,17 @@ class DeadLetterWriter:
         self._lock = Lock()
 
     def send(self, batch: Batch, rejects: Rejects) -> None:
-        """Queue them. What cannot even be queued counts as refused: it is kept here and tried again."""
+        """Queue the dead letters. Those that cannot be queued count as refused and are tried again."""
         self._queue(dead_letter_records(self._source, batch, rejects))
 
     def poll(self) -> None:
-        """Learn what Kafka has taken or refused meanwhile."""
+        """Process the deliveries and refusals that Kafka has reported meanwhile."""
         if self._waiting:
             self._producer.poll()
 
     @property
-    def trouble(self) -> RtolapError | None:
-        """Return why dead letters cannot be delivered, or that too many wait; None when all is well."""
+    def delivery_error(self) -> RtolapError | None:
+        """Return why dead letters cannot be delivered, or that too many are pending; None otherwise."""
         with self._lock:
             refused, waiting = list(self._refused.values()), list(self._waiting.values())
         if refused:
@@ -69,16 +69,16 @@ class DeadLetterWriter:
                 action="mend the topic (does it exist, is its max.message.bytes large enough, may the "
                 "receiver write?); it is tried again",
             )
-        if sum(len(record.value or b"") for record in waiting) > HELD_BYTES_MAX:
+        if sum(len(record.value or b"") for record in waiting) > PENDING_BYTES_MAX:
             return self._unacknowledged(len(waiting))
         return None
 
     def settle(self, timeout_s: float) -> None:
-        """Return when Kafka holds every dead letter. Refused, NotFound or Unavailable otherwise: all are
-        kept.
+        """Return when Kafka holds every dead letter.
 
-        What was refused is sent again: together first, and in halves where that is refused, because one
-        record that is too large fails those in the same request.
+        Raises Refused, NotFound or Unavailable otherwise; no letter is lost then. Refused letters are sent
+        again together, and in halves where that is refused: a record that is too large fails the others of
+        its request.
         """
         slices = max(1, round(timeout_s / _FLUSH_S))
         slices = self._await(slices)
@@ -91,8 +91,8 @@ class DeadLetterWriter:
             if len(group) > 1 and again:
                 middle = len(again) // 2
                 groups += [half for half in (again[middle:], again[:middle]) if half]
-        if (trouble := self.trouble) is not None:
-            raise trouble
+        if (delivery_error := self.delivery_error) is not None:
+            raise delivery_error
         if self._waiting:
             raise self._unacknowledged(len(self._waiting))
 
@@ -111,12 +111,12 @@ class DeadLetterWriter:
                 self._waiting[_key(record)] = record
                 self._refused.pop(_key(record), None)
         try:
-            self._producer.produce(self._topic, records, delivered=self._told)
+            self._producer.produce(self._topic, records, delivered=self._delivered)
         except RtolapError as error:
             for record in records:  # some may be on their way all the same: twice under one key is once
-                self._told(record, error)
+                self._delivered(record, error)
 
-    def _told(self, record: OutRecord, error: RtolapError | None) -> None:
+    def _delivered(self, record: OutRecord, error: RtolapError | None) -> None:
         key = _key(record)
         with self._lock:
             waited = self._waiting.pop(key, None)
@@ -130,7 +130,7 @@ class DeadLetterWriter:
             return self._refused.get(_key(record), (record, None))[1]
 
     def _await(self, slices: int) -> int:
-        """Flush until nothing of ours waits; the producer is shared, others may have to wait longer."""
+        """Flush until no letter of ours is pending. The producer is shared: others may wait longer."""
         while self._waiting and slices > 0:
             slices -= 1
             try:

@@ -23,12 +23,12 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
 from rtolap.cubes.receiver.closing_rules import SegmentClosing
 from rtolap.cubes.receiver.core import closing_candidates as closings
-from rtolap.cubes.receiver.core.assignment import Assignment
+from rtolap.cubes.receiver.core.assignment import FollowedAssignment
 from rtolap.cubes.receiver.core.checkpointing import TOPIC_WAIT_S, Checkpoints, Persisting
 from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
-from rtolap.cubes.receiver.core.intake import Intake
-from rtolap.cubes.receiver.core.limits import Limits
-from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.core.intake import RecordIntake
+from rtolap.cubes.receiver.core.limits import ConsumerLimits
+from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.core.promises import Promises
 from rtolap.cubes.receiver.core.topic_watch import LostOffsets, TopicWatch
 from rtolap.cubes.receiver.hosts.host_progress import HostProgress
@@ -38,7 +38,7 @@ from rtolap.cubes.receiver.local.fragments import MergeJob
 from rtolap.cubes.receiver.local.realign import aligned, exchanged
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
 from rtolap.cubes.receiver.settings import ReceiverSettings
-from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState, Lifecycle
+from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerLifecycle, ConsumerState
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import (
     LogTruncated,
@@ -86,7 +86,7 @@ class CubeReceiver:
         self.settings = settings
         self.state = LocalState()
         hosts = HostProgress() if schema.cube.watermark is not None else None
-        self.progress = Progress(settings.idle_after_s, hosts)
+        self.progress = ConsumerProgress(settings.idle_after_s, hosts)
         self.force: set[int] = set()
         self.epoch = 0
         dead_letters = DeadLetterWriter(
@@ -99,11 +99,11 @@ class CubeReceiver:
         self._learned: tuple[PartitionEpochs, PartitionEpochs] | None = None  # what was known, and more of it
         self.lowered: Offsets = {}  # where history may no longer be said to begin later; see `BackgroundWork`
         self._checkpoints = Checkpoints(schema, folder, dead_letters, settings, clock, self._topic)
-        self._life = Lifecycle(schema.cube.name, consumer)
-        self._limits = Limits(settings, folder, clock)
+        self._life = ConsumerLifecycle(schema.cube.name, consumer)
+        self._limits = ConsumerLimits(settings, folder, clock)
         self._promises = Promises()
         self._behind: Offsets = {}
-        self._held_since_ms: int | None = None
+        self._paused_since_ms: int | None = None
         self._lost = LostOffsets(consumer)
         self._persisting = Persisting(
             schema.cube.name, self._checkpoints, dead_letters, self._limits, flush_beside
@@ -115,16 +115,16 @@ class CubeReceiver:
         self._aligned_records: Mapping[int, SegmentRecord] | None = None  # compared by identity
         self._aligned_basis: tuple[int | None, int] = (None, 0)
         self._close_epoch = 0
-        self._asked_to_pause = False
+        self._paused_here = False
         self._watch = TopicWatch(consumer, self._topic, self.progress, clock, beside=ends_beside)
-        self._assignment = Assignment(
+        self._assignment = FollowedAssignment(
             consumer=consumer,
             life=self._life,
             progress=self.progress,
             checkpoints=self._checkpoints,
             clock=clock,
         )
-        self._intake = Intake(
+        self._intake = RecordIntake(
             schema,
             consumer=consumer,
             dead_letters=dead_letters,
@@ -146,7 +146,7 @@ class CubeReceiver:
 
     @property
     def lost(self) -> tuple[PartRange, ...]:
-        """Offsets that it has to read and Kafka no longer holds; it is FAILED for that."""
+        """Return the offsets to read that Kafka no longer holds: the consumer is FAILED for them."""
         return self._lost.ranges
 
     @property
@@ -159,7 +159,7 @@ class CubeReceiver:
 
     @property
     def control(self) -> CubeControl:
-        """The one that this core follows."""
+        """Return the control record that this core follows."""
         return self._view.control
 
     @property
@@ -167,11 +167,11 @@ class CubeReceiver:
         return frozenset(self._view.control.assignment.get(self._replica_set, ()))
 
     @property
-    def held(self) -> frozenset[int]:
-        """Owned partitions of which everything between history and a known position is here.
+    def valid_partitions(self) -> frozenset[int]:
+        """Return the owned partitions whose events from history to a known position are all here.
 
-        A partition that was given away and comes back is owned, but not held, before it is restarted:
-        what a table still has of it from before is void.
+        A partition that was given away and comes back is owned, but not valid, until it is restarted: rows
+        that a table still has of it are void.
         """
         return self.owned & {*self.state.positions, *(self._checkpoints.known or ())}
 
@@ -182,16 +182,16 @@ class CubeReceiver:
 
     @property
     def behind(self) -> Offsets:
-        """Partition → offset that answers promised before and its position has not reached."""
+        """Return, by partition, promised offsets that its position has not reached."""
         return self._behind
 
     @property
-    def held_since_ms(self) -> int | None:
-        """Since when something keeps the consumer from reading all that arrives; None: nothing does."""
-        return self._held_since_ms
+    def paused_since_ms(self) -> int | None:
+        """Return the time at which the consumer stopped reading all that arrives; None while it reads."""
+        return self._paused_since_ms
 
     def promise(self, at_least: Offsets) -> None:
-        """An asker has seen an answer with these positions, and waits for them. For any thread."""
+        """Note positions that an earlier answer reached and a client waits for. For any thread."""
         self._promises.note(at_least)
 
     # -- the step ---------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class CubeReceiver:
                 self.fail(cause)
             return False
         except RtolapError as error:
-            self._trouble(str(error))  # seen until a step goes well: the same is tried again
+            self._note_problem(str(error))  # seen until a step goes well: the same is tried again
             raise
         return worked
 
@@ -264,11 +264,11 @@ class CubeReceiver:
         thread. Raises TopicRecreated, NotFound and Unavailable: then nothing of it may be stored."""
         self._topic.confirm(TOPIC_WAIT_S)
 
-    def pause(self, asked: bool) -> None:
-        """The local switch, beside the cube's own."""
-        self._asked_to_pause = asked
+    def pause(self, paused: bool) -> None:
+        """Set the local switch for pauses, beside the cube's own."""
+        self._paused_here = paused
 
-    def told_lowered(self, lowered: Offsets) -> None:
+    def forget_lowered(self, lowered: Offsets) -> None:
         """Forget lowered offsets that are known everywhere.
 
         Every replica that begins from now on begins no further than these.
@@ -287,7 +287,7 @@ class CubeReceiver:
         if checkpoints.known is not None:
             checkpoints.known = {p: o for p, o in checkpoints.known.items() if p in owned}
             self.progress.keep_only(owned)
-        state = aligned(self.schema, self.state, view, self.held)
+        state = aligned(self.schema, self.state, view, self.valid_partitions)
         checkpoints.dirty |= len(list(state.tables())) < len(list(self.state.tables()))  # frees the files
         self._swap(state)
         self._aligned_records, self._aligned_basis = view.records, basis
@@ -314,12 +314,12 @@ class CubeReceiver:
             self.force.update(closings.late_before(self.schema, self.state, control.close_before_ms))
         self._behind = self._promises.behind(self.state.positions, view.records, self.owned)
         if self.consumer_state is ConsumerState.STOPPED:
-            self._held_since_ms = None
+            self._paused_since_ms = None
             return
         self._limits.observe(self.state, self.schema, view.records)
         if control.paused:
             self._hold("paused for the cube")
-        elif self._asked_to_pause:
+        elif self._paused_here:
             self._hold("paused here")
         else:
             self._hold(self._limits.reason, self._behind if self._limits.reads_promised else ())
@@ -327,9 +327,9 @@ class CubeReceiver:
     def _hold(self, reason: str | None, owed: Collection[int] = ()) -> None:
         self._life.hold(reason, owed, self.state.positions)
         if reason is None:
-            self._held_since_ms = None
-        elif self._held_since_ms is None:
-            self._held_since_ms = self._clock.now_ms()
+            self._paused_since_ms = None
+        elif self._paused_since_ms is None:
+            self._paused_since_ms = self._clock.now_ms()
 
     # -- consuming --------------------------------------------------------------------------------------
 
@@ -340,7 +340,7 @@ class CubeReceiver:
         if is_new:
             self._topic.note_read()  # behind the swap: who confirms it compares it with the log, too
         self._checkpoints.dirty |= worked
-        self._trouble(self._watch.poll_if_due(self.state.positions))
+        self._note_problem(self._watch.poll_if_due(self.state.positions))
         positions = self.state.positions
         if self.consumer_state is ConsumerState.REPLAYING and all(
             self.progress.at_end(positions, p) for p in positions
@@ -352,7 +352,7 @@ class CubeReceiver:
         """Look up the ends of the logs, on a thread beside the core's."""
         error_text = self._watch.poll(self.state.positions)
         if self.consumer_state is not ConsumerState.FAILED:  # that has a reason of its own
-            self._trouble(error_text)
+            self._note_problem(error_text)
 
     # -- the topic --------------------------------------------------------------------------------------
 
@@ -362,7 +362,7 @@ class CubeReceiver:
         Nothing is read before. Its logs must also still hold what was read below the positions.
         """
         if not self._watch.is_confirmed:
-            self._trouble(self._watch.confirm_assigned())
+            self._note_problem(self._watch.confirm_assigned())
             if self._watch.is_confirmed:
                 self._compare_vectors()
         return self._watch.is_confirmed
@@ -382,7 +382,11 @@ class CubeReceiver:
             return self.state
         (before, learned), self._learned = self._learned, None
         now = self.state.epochs
-        fitting = {p: known for p, known in learned.items() if now.get(p) == before.get(p) and p in self.held}
+        fitting = {
+            p: known
+            for p, known in learned.items()
+            if now.get(p) == before.get(p) and p in self.valid_partitions
+        }
         return replace(self.state, epochs={**now, **fitting}) if fitting else self.state
 
     def _compare_vectors(self) -> None:
@@ -404,7 +408,7 @@ class CubeReceiver:
         log.error("cube %s: %s; what was read beyond is dropped", self.schema.cube.name, error)
         at = {cut.partition: cut.diverges for cut in error.cuts}
         checkpoints = self._checkpoints
-        self._swap(without_cut(self.state, error.cuts, self.held))
+        self._swap(without_cut(self.state, error.cuts, self.valid_partitions))
         known = checkpoints.known or {}
         checkpoints.known = {p: min(offset, at.get(p, offset)) for p, offset in known.items()}
         checkpoints.epochs = {p: e for p, e in checkpoints.epochs.items() if p not in at} | dict(
@@ -416,14 +420,14 @@ class CubeReceiver:
         self._assignment.begin_below(at)
 
     def _look_for_missing_topic(self) -> None:
-        """A topic that was missing is there again: it goes on, or says that it is another one."""
+        """Go on if a missing topic is back; note the error if it is another topic."""
         try:
             if self._watch.returned(self.state.positions):
                 self.restart()
         except (TopicRecreated, LogTruncated) as error:
             self._life.rename(error)
 
-    def _trouble(self, problem: str | None) -> None:
+    def _note_problem(self, problem: str | None) -> None:
         if problem is not None:
             self._life.reason = problem
 
@@ -443,7 +447,7 @@ class CubeReceiver:
         self, start_ms: int, old: Collection[LocalTable], new: tuple[LocalTable, ...]
     ) -> bool:
         """Swap a re-read table in; False when it is void, because `old` changed meanwhile."""
-        state = exchanged(self.schema, self.state, start_ms, old, new, self.held)
+        state = exchanged(self.schema, self.state, start_ms, old, new, self.valid_partitions)
         if state is None:
             return False
         self._swap(state)
@@ -473,7 +477,7 @@ class CubeReceiver:
             try:
                 self._topic.confirm(TOPIC_WAIT_S)  # not of late, but now: a log may lose what it had then
             except RtolapError as error:  # nothing is closed by what may be of another topic
-                self._trouble(str(error))
+                self._note_problem(str(error))
                 return ()
         return due
 

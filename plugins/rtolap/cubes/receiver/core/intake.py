@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rtolap.base.clock import Clock
 from rtolap.cubes.format.aggregate import merge_tables
 from rtolap.cubes.receiver.core.dead_letters import DeadLetterWriter
-from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch, heard, stated
 from rtolap.cubes.receiver.local.batch import batch_tables, decode_batch
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, appended
@@ -22,7 +22,7 @@ from rtolap.model.cube import Schema
 from rtolap.model.leader_epochs import continued
 
 
-class Intake:
+class RecordIntake:
     """The intake of one cube; used by the core thread only."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Intake:
         *,
         consumer: StreamConsumer,
         dead_letters: DeadLetterWriter,
-        progress: Progress,
+        progress: ConsumerProgress,
         clock: Clock,
         settings: ReceiverSettings,
     ) -> None:
@@ -101,7 +101,7 @@ def _created(batch: Batch, places: NDArray[np.int64]) -> NDArray[np.int64] | Non
 
 
 def newest_created_ms(batch: Batch) -> dict[int, int]:
-    """Partition → the newest timestamp of its records; those without timestamps are left out."""
+    """Return, by partition, the newest timestamp of its records; those without one are left out."""
     if batch.create_ms is None or not len(batch):
         return {}
     newest = np.full(int(batch.partitions.max()) + 1, -1, np.int64)

@@ -1,7 +1,8 @@
 """The limits at which a cube's consumer waits: too much waits for history, the disk is nearly full, a flush
 failed.
 
-One that waits for history still reads what was promised (see `promises`); the other two would be made worse.
+A consumer that waits for history still reads what was promised (see `promises`). In the other two cases
+reading would make things worse.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LOOK_EVERY_S = 1.0
 _WAITING = (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED)
 
 
-class Limits:
+class ConsumerLimits:
     """`reason` is None while consuming may go on. It clears itself."""
 
     def __init__(self, settings: ReceiverSettings, folder: Path, clock: Clock) -> None:
@@ -37,7 +38,7 @@ class Limits:
 
     @property
     def reads_promised(self) -> bool:
-        """The reason does not forbid to read what was promised."""
+        """True if the reason permits to read what was promised."""
         return self._waits_for_history and self._flush is None
 
     def flush_failed(self, error: Exception) -> None:
@@ -50,12 +51,12 @@ class Limits:
 
     @property
     def flush_failing(self) -> bool:
-        """The last checkpoint could not be written, or the next one cannot."""
+        """True if the last checkpoint could not be written, or the next one cannot."""
         return self._flush is not None
 
     @property
     def flush_due(self) -> bool:
-        """A failed checkpoint is to be tried again now."""
+        """True if a failed checkpoint has to be tried again now."""
         return self._flush is not None and self._clock.monotonic_s() >= self._flush_again_s
 
     def observe(self, state: LocalState, schema: Schema, records: Mapping[int, SegmentRecord]) -> None:
@@ -78,7 +79,7 @@ class Limits:
 
     def _unbuilt(self, state: LocalState, schema: Schema, records: Mapping[int, SegmentRecord]) -> str | None:
         if schema.cube.retention.policy == "PURGE":
-            return None  # nothing is ever built; age bounds what is kept
+            return None  # nothing is ever built; age bounds what is stored
         waiting = sum(
             1 for start in state.segments if (record := records.get(start)) and record.state in _WAITING
         )

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.cubes.receiver.closing_rules import Marks
+from rtolap.cubes.receiver.closing_rules import StreamClocks
 from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch
 from rtolap.cubes.receiver.hosts.host_progress import HostProgress, SavedHosts
 from rtolap.cubes.receiver.local.batch import BatchTables
@@ -19,7 +19,7 @@ from rtolap.cubes.receiver.local.tables import LocalState
 _NONE = PartitionCounters()
 
 
-class Progress:
+class ConsumerProgress:
     """Owned by the core thread; other threads read whole values (`counters`, `marks`)."""
 
     def __init__(self, idle_after_s: float, hosts: HostProgress | None = None) -> None:
@@ -28,7 +28,7 @@ class Progress:
         self._idle_after_s = idle_after_s
         self.counters: Mapping[int, PartitionCounters] = {}
         self.log_ends: Mapping[int, int] = {}
-        self.log_ends_asked_s = float("-inf")  # when; set after them, so that they are at least as new
+        self.log_ends_requested_s = float("-inf")  # when; set after them, so that they are at least as new
         self.mark_ms: int | None = None
         self._arrivals: dict[int, int] = {}
         self._late_since: dict[int, int] = {}
@@ -54,8 +54,9 @@ class Progress:
         created_ms: Mapping[int, int],
         batches: Sequence[HostProgressBatch] = (),
     ) -> None:
-        """A batch is being swapped in, in this step. `created_ms`: partition → newest timestamp of its
-        records.
+        """Count a batch that this step swaps in.
+
+        `created_ms`: partition → newest timestamp of its records.
 
         A record's event time may be beyond its own timestamp, but moves no clock further than that: one
         event that is hours ahead must not close what the others are still filling.
@@ -91,7 +92,7 @@ class Progress:
         self.counters = {**self.counters, **counted}
 
     def refused(self, partitions: NDArray[np.int32], reasons: Sequence[str], details: Sequence[str]) -> None:
-        """Records that were refused: of each the partition, the reason, and what was wrong with it."""
+        """Count refused records, each by its partition and reason, with what was wrong with it."""
         counters = dict(self.counters)
         kinds = list(zip(partitions.tolist(), reasons, strict=True))
         newest = dict(zip(kinds, details, strict=True))
@@ -105,7 +106,7 @@ class Progress:
         self.counters = counters
 
     def example(self) -> dict[str, str]:
-        """Reason → what was wrong with a record that was refused for it lately."""
+        """Return, by reason, what was wrong with a record that was refused lately."""
         return {
             reason: text for counter in self.counters.values() for reason, text in counter.example.items()
         }
@@ -122,7 +123,7 @@ class Progress:
         for partition in partitions:
             self._silent_since_s.setdefault(partition, now_s)
 
-    def marks(self, state: LocalState, now_ms: int) -> Marks:
+    def marks(self, state: LocalState, now_ms: int) -> StreamClocks:
         """Late deltas wait from the first time they are seen here without a target."""
         late = {
             start
@@ -133,7 +134,7 @@ class Progress:
         }
         self._late_since = {start: self._late_since.get(start, now_ms) for start in late}
         self._arrivals = {start: at for start, at in self._arrivals.items() if start in state.segments}
-        return Marks(self.mark_ms, dict(self._arrivals), dict(self._late_since))
+        return StreamClocks(self.mark_ms, dict(self._arrivals), dict(self._late_since))
 
     def at_end(self, positions: Mapping[int, int], partition: int) -> bool:
         end = self.log_ends.get(partition)

@@ -1,7 +1,7 @@
 """The offsets that a cube's answers have promised, and which partitions are behind them.
 
 Promised are the vectors of the segments' records, and the positions that an asker has seen in an answer
-before. The events below were held by a receiver of the cube already. A consumer that waits for history reads
+before. A receiver of the cube had the events below already. A consumer that waits for history reads
 on to them, because statements, and the builds that end the wait, need them; beyond them it reads nothing.
 """
 
@@ -32,7 +32,7 @@ class Promises:
     def behind(
         self, positions: Offsets, records: Mapping[int, SegmentRecord], owned: Collection[int]
     ) -> Offsets:
-        """Partition → promised offset, of each partition whose position is below it."""
+        """Return the promised offset of each partition whose position is below it."""
         if records is not self._records:
             self._vectors, self._records = _largest(records), records
         with self._lock:

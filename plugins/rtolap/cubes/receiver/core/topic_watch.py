@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from rtolap.base.clock import Clock
 from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.cubes.receiver.core.checkpointing import TOPIC_WAIT_S
-from rtolap.cubes.receiver.core.partition_progress import Progress
+from rtolap.cubes.receiver.core.partition_progress import ConsumerProgress
 from rtolap.kafka.interfaces import LogTruncated, OffsetsGone, StreamConsumer, TopicRecreated
 from rtolap.kafka.topic_identity import TopicIdentity
 from rtolap.model.completeness import EventLoss, behind_losses
@@ -34,7 +34,7 @@ class TopicWatch:
         self,
         consumer: StreamConsumer,
         topic: TopicIdentity,
-        progress: Progress,
+        progress: ConsumerProgress,
         clock: Clock,
         *,
         beside: bool,
@@ -59,7 +59,7 @@ class TopicWatch:
     def poll(self, partitions: Iterable[int]) -> str | None:
         """Look up the ends and return the error, if any. Calls Kafka: tens of milliseconds in which a core
         that calls it does not consume."""
-        asked_s = self._clock.monotonic_s()
+        requested_s = self._clock.monotonic_s()
         try:
             ends = {p: self._consumer.log_range(p, _TIMEOUT_S).end for p in partitions}
             self._topic.confirm(_TIMEOUT_S)
@@ -67,11 +67,11 @@ class TopicWatch:
         except RtolapError as error:
             self._progress.log_ends = {}
             return str(error)
-        self._progress.log_ends_asked_s = asked_s
+        self._progress.log_ends_requested_s = requested_s
         return None
 
     def assigned(self) -> None:
-        """Positions were assigned: nothing is read before they were compared with the topic."""
+        """Require that newly assigned positions are compared with the topic before anything is read."""
         self._is_confirmed = False
 
     def confirm_assigned(self) -> str | None:

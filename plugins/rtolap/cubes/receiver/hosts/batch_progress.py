@@ -19,8 +19,12 @@ NEVER = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class HostProgressBatch:
-    """The host progress of one batch: row i is `hosts[i]` in `partitions[i]`, each pair once. `events`: how
-    many were read of it. `generations`: of a producer that states its own progress; 0 of hosts that log."""
+    """The host progress of one batch. Row i is `hosts[i]` in `partitions[i]`; each pair occurs once.
+
+    Attributes:
+        events: number of events that were read of the host.
+        generations: of a producer that states its own progress; 0 for hosts that log.
+    """
 
     hosts: pa.Array
     partitions: Int64s
@@ -61,8 +65,10 @@ def heard(events: pa.Table, created_ms: Int64s | None, host_column: str | None) 
 
 
 def stated(statements: Statements) -> HostProgressBatch:
-    """Producers stand for hosts: each says itself how far it is in a partition. One that does not know it
-    yet has been heard all the same: who was before it is not believed any more."""
+    """Return the progress that producers state themselves, with producers in the place of hosts.
+
+    A producer that does not know its progress yet counts too: it ends the validity of its predecessor's.
+    """
     return HostProgressBatch(
         pa.array(statements.producers, pa.string()),
         statements.partitions,

@@ -29,7 +29,11 @@ _LOOK_EVERY_MS = 60_000  # of event time: whom to forget takes a look at all hos
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """The progress to report of one partition. `events`: read since the last report."""
+    """The progress of one partition that is to be reported.
+
+    Attributes:
+        events: number of events read since the last report, by host.
+    """
 
     hosts: tuple[str, ...]
     latest_ms: Int64s
@@ -64,7 +68,7 @@ class HostProgress:
         self._looked: object = None
         self._names: list[str] = []
         self._known = pa.array([], pa.string())
-        self._partitions: dict[int, Columns] = {}
+        self._partitions: dict[int, HostColumns] = {}
 
     def took(self, batch: HostProgressBatch) -> dict[int, int]:
         """Add what was read of a batch, once its state is the one that a closing would use.
@@ -79,7 +83,7 @@ class HostProgress:
             self._warn()
         for partition in np.unique(batch.partitions[~lost]).tolist():
             rows = (batch.partitions == partition) & ~lost
-            columns = self._partitions.setdefault(partition, Columns())
+            columns = self._partitions.setdefault(partition, HostColumns())
             columns.grow(len(self._names))
             columns.merge(at[rows], batch.latest_ms[rows], batch.events[rows], batch.generations[rows])
         return hostless
@@ -94,7 +98,7 @@ class HostProgress:
         self._partitions = {p: columns for p, columns in self._partitions.items() if p in partitions}
 
     def latest_ms(self) -> dict[int, dict[str, int]]:
-        """Partition → host → progress: for people and tests."""
+        """Return the progress by partition and host, for people and tests."""
         return {
             partition: {self._names[at]: int(columns.latest_ms[at]) for at in columns.seen().tolist()}
             for partition, columns in self._partitions.items()
@@ -103,7 +107,7 @@ class HostProgress:
     # -- checkpoints ------------------------------------------------------------------------------------
 
     def saved(self) -> SavedHosts:
-        seen = {partition: (columns.kept(), columns) for partition, columns in self._partitions.items()}
+        seen = {partition: (columns.known(), columns) for partition, columns in self._partitions.items()}
         return SavedHosts(
             names=tuple(self._names),
             index={partition: at.astype("<i4").tobytes() for partition, (at, _) in seen.items()},
@@ -119,9 +123,9 @@ class HostProgress:
         self._name(list(saved.names))
         self._partitions = dict(self._recovered(saved))
 
-    def _recovered(self, saved: SavedHosts) -> Iterator[tuple[int, Columns]]:
+    def _recovered(self, saved: SavedHosts) -> Iterator[tuple[int, HostColumns]]:
         for partition, packed in saved.index.items():
-            columns = Columns()
+            columns = HostColumns()
             columns.grow(len(self._names))
             at = np.frombuffer(packed, "<i4")
             columns.latest_ms[at] = np.frombuffer(saved.latest_ms[partition], "<i8")
@@ -132,7 +136,7 @@ class HostProgress:
     # -- inside -----------------------------------------------------------------------------------------
 
     def _take(self, partition: int, whole: bool) -> PartitionProgress:
-        columns = self._partitions.get(partition, Columns())
+        columns = self._partitions.get(partition, HostColumns())
         at = columns.seen() if whole else np.flatnonzero(columns.changed & (columns.latest_ms != NEVER))
         taken = PartitionProgress(
             tuple(self._names[place] for place in at.tolist()), columns.latest_ms[at], columns.events[at]
@@ -142,7 +146,7 @@ class HostProgress:
         return taken
 
     def _indices(self, batch: HostProgressBatch) -> Int64s:
-        """Places of names, -1 for those that cannot be kept."""
+        """Return the places of names, -1 for names that cannot be stored."""
         places = self._places(batch.hosts)
         fresh = _fresh(batch.hosts, places)
         if fresh and self._make_room(batch, len(fresh)):
@@ -197,7 +201,7 @@ class HostProgress:
 
 
 def _sums(partitions: Int64s, events: Int64s) -> dict[int, int]:
-    """Partition → events, where there are any."""
+    """Return the number of events by partition, where there are any."""
     sums = {part: int(events[partitions == part].sum()) for part in np.unique(partitions).tolist()}
     return {part: number for part, number in sums.items() if number}
 
@@ -218,8 +222,15 @@ def _usable(names: Sequence[str | None]) -> list[str]:
 
 
 @dataclass(slots=True)
-class Columns:
-    """`generations`: of producers that state their own progress."""
+class HostColumns:
+    """Progress of the hosts of one partition, a row per host.
+
+    Attributes:
+        latest_ms: The latest event time; `NEVER` for a host that has not been read.
+        events: The events since the last report.
+        changed: True where the host's row has changed since the last report.
+        generations: The generation of a producer that states its own progress; 0 for other hosts.
+    """
 
     latest_ms: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     events: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
@@ -253,6 +264,6 @@ class Columns:
     def seen(self) -> Int64s:
         return np.flatnonzero(self.latest_ms != NEVER)
 
-    def kept(self) -> Int64s:
+    def known(self) -> Int64s:
         """Return the hosts that have been read, or have a generation without any progress yet."""
         return np.flatnonzero((self.latest_ms != NEVER) | (self.generations > 0))

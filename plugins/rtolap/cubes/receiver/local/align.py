@@ -32,7 +32,11 @@ CANDIDATES_MAX = 64  # windows between a batch's ends that are looked up one by 
 
 @dataclass(frozen=True)
 class Vectors:
-    """A record's statement about offsets. `drop_late`: everything behind vector 1 is dropped."""
+    """A record's statement about offsets.
+
+    Attributes:
+        drop_late: True where all that is behind vector 1 is dropped.
+    """
 
     version: int = 0
     covered: Offsets = field(default_factory=dict)
@@ -71,8 +75,8 @@ def vectors_of(record: SegmentRecord | None, *, drop_late: bool) -> Vectors:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """`[start, end)` of one partition, all of one version; version 0 is not kept."""
+class VersionedRange:
+    """`[start, end)` of one partition, all of one version; version 0 is dropped."""
 
     partition: int
     start: int
@@ -85,13 +89,13 @@ _NO_CUTS: Mapping[int, int] = {}
 
 def pieces(
     vectors: Vectors, ranges: Ranges, owned: Collection[int], cuts: Mapping[int, int] = _NO_CUTS
-) -> tuple[Piece, ...]:
+) -> tuple[VersionedRange, ...]:
     """Cut ranges at the vectors. Ranges of partitions that are not `owned` come out as version 0, and so does
     what lies at or beyond an offset of `cuts`: the log has lost it."""
-    piece_list: list[Piece] = []
+    piece_list: list[VersionedRange] = []
     for partition, (start, end) in sorted(ranges.items()):
         if partition not in owned:
-            piece_list.append(Piece(partition, start, end, 0))
+            piece_list.append(VersionedRange(partition, start, end, 0))
             continue
         first, second = vectors.cuts(partition)
         lost = cuts.get(partition, OFFSET_MAX)
@@ -103,9 +107,9 @@ def pieces(
                 partition,
                 version,
             ):
-                piece_list[-1] = Piece(partition, piece_list[-1].start, right, version)
+                piece_list[-1] = VersionedRange(partition, piece_list[-1].start, right, version)
             else:
-                piece_list.append(Piece(partition, left, right, version))
+                piece_list.append(VersionedRange(partition, left, right, version))
     return tuple(piece_list)
 
 
@@ -120,8 +124,12 @@ def versions_of(
 
 
 @dataclass(frozen=True)
-class Split:
-    """Rows of a batch by rank. `ranks` None: all rows are rank 1 of segments without history."""
+class BatchSplit:
+    """Rows of a batch by rank.
+
+    Attributes:
+        ranks: None where all rows are of rank 1, in segments without history.
+    """
 
     ranks: npt.NDArray[np.int8] | None
     late: Int64s  # rows by partition that came after their segment's first closing, kept or dropped
@@ -140,20 +148,20 @@ def split_batch(
     *,
     window_ms: int,
     horizon_ms: int | None,
-) -> Split:
-    """Rank of every row. `vectors` holds the segments that have a record, by start.
+) -> BatchSplit:
+    """Return the rank of each row. `vectors` holds the segments that have a record, by start.
 
     Costs two reductions and a few lookups when no segment of the batch has a record.
     """
     width = int(partition.max(initial=-1)) + 1
     none = np.zeros(width, np.int64)
     if not len(segment_ms):
-        return Split(None, none, none)
+        return BatchSplit(None, none, none)
     low, high = int(segment_ms.min()), int(segment_ms.max())
     known = _known(segment_ms, low, high, vectors, window_ms)
     below_horizon = horizon_ms is not None and low + window_ms <= horizon_ms
     if not known and not below_horizon:
-        return Split(None, none, none)
+        return BatchSplit(None, none, none)
     ranks = np.ones(len(segment_ms), np.int8)
     late = np.zeros(len(segment_ms), np.bool_)
     dropped = np.zeros(len(segment_ms), np.bool_)
@@ -167,7 +175,7 @@ def split_batch(
         ranks[gone] = 0
         late[gone] = False
         dropped |= gone
-    return Split(
+    return BatchSplit(
         ranks,
         np.bincount(partition[late], minlength=width),
         np.bincount(partition[dropped], minlength=width),

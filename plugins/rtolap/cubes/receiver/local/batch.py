@@ -39,7 +39,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class BatchTables:
-    """`tables` by segment start; `seen` by partition."""
+    """The tables of one batch.
+
+    Attributes:
+        tables: by segment start.
+        seen: by partition.
+    """
 
     tables: Mapping[int, tuple[LocalTable, ...]] = field(default_factory=dict)
     seen: Mapping[int, Seen] = field(default_factory=dict)
@@ -72,11 +77,11 @@ def batch_tables(
     everything = _grouped(columns, None)
     tables_by_segment: dict[int, tuple[LocalTable, ...]] = {}
     for rank in RANKS if split.ranks is not None else (1,):
-        kept = split.rows(rank)
-        if kept is not None and not kept.any():
+        selected = split.rows(rank)
+        if selected is not None and not selected.any():
             continue
-        chosen = events if kept is None or kept.all() else events.filter(pa.array(kept))
-        ranges = _ranges(everything if kept is None else _grouped(columns, kept))
+        chosen = events if selected is None or selected.all() else events.filter(pa.array(selected))
+        ranges = _ranges(everything if selected is None else _grouped(columns, selected))
         for start_ms, table in aggregate_events(schema, chosen).items():
             version = vectors.get(start_ms, NO_VECTORS).version + rank
             fresh = LocalTable(
@@ -90,7 +95,7 @@ def batch_tables(
 
 
 def sum_of_rows(table: pa.Table) -> int:
-    """Number of events in a local table."""
+    """Return the number of events in a local table."""
     return int(table.column(ROWS).to_numpy().sum()) if table.num_rows else 0
 
 
@@ -109,8 +114,8 @@ class _Group(NamedTuple):
     rows: int
 
 
-def _grouped(columns: dict[str, Int64s], kept: npt.NDArray[np.bool_] | None) -> list[_Group]:
-    chosen = columns if kept is None else {name: column[kept] for name, column in columns.items()}
+def _grouped(columns: dict[str, Int64s], selected: npt.NDArray[np.bool_] | None) -> list[_Group]:
+    chosen = columns if selected is None else {name: column[selected] for name, column in columns.items()}
     rows = len(chosen["offset"])
     keys = [_coded(chosen["segment"]), _coded(chosen["partition"])]
     groups = group(keys, rows)

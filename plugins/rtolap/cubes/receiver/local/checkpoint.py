@@ -48,9 +48,15 @@ class FragmentEntry(msgspec.Struct, frozen=True):
 
 
 class PartitionCounters(msgspec.Struct, frozen=True):
-    """Since the cube began, for this receiver. Replayed events are not counted twice: counters are part of
-    the checkpoint. `rejected`: reason → records; `example`: reason → what was wrong with the newest of them.
-    `hostless`: events, of a cube that closes by hosts, without a usable one."""
+    """Counts of a partition since the cube began, for this receiver.
+
+    Replayed events are not counted twice, because the counters are part of the checkpoint.
+
+    Attributes:
+        rejected: reason → number of records.
+        hostless: events without a usable host, in a cube that closes by hosts.
+        example: reason → what was wrong with the newest of these records.
+    """
 
     events: int = 0
     late: int = 0
@@ -62,9 +68,17 @@ class PartitionCounters(msgspec.Struct, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """`arrivals` and `mark_ms`: see `closing_rules.Marks`; `hosts`: of a cube that closes by an application.
-    `topic_id`: of the topic in which the offsets count, None where it is not known. `epochs`, `void`: see
-    `tables.LocalState`; older checkpoints have none, and nothing is compared until a record was read."""
+    """The state of a cube's consumer on disk.
+
+    Attributes:
+        mark_ms: see `closing_rules.StreamClocks`.
+        arrivals: see `closing_rules.StreamClocks`.
+        hosts: the progress of hosts, in a cube that closes by an application.
+        topic_id: of the topic in which the offsets count; None where it is not known.
+        epochs: see `tables.LocalState`; empty in older checkpoints: nothing is compared until a record has
+            been read.
+        void: see `tables.LocalState`.
+    """
 
     cube: str
     positions: Offsets

@@ -1,8 +1,8 @@
 """Removes the records that a truncated log has lost from the local state. Pure.
 
-Events of records that the log has lost are void: a table of nothing else goes, one that has others too is
-read again without them. Nobody is answered out of it before. What history holds, or a closing vector counts,
-cannot be taken back here.
+Events of records that the log has lost are void. A table of such events alone is dropped; a table with other
+events is read again without them, and answers nothing before that. Events that are in history, or that a
+closing vector counts, cannot be taken back here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def known_by_vectors(
     return {partition: known for partition, known in found.items() if known is not None}
 
 
-def without_cut(state: LocalState, cuts: Iterable[CutPartition], held: Collection[int]) -> LocalState:
+def without_cut(
+    state: LocalState, cuts: Iterable[CutPartition], valid_partitions: Collection[int]
+) -> LocalState:
     """Return the state that counts nothing at or beyond the cuts, at positions no further than they are."""
     at = {cut.partition: cut.diverges for cut in cuts}
     changed: dict[int, LocalSegment] = {}
@@ -59,7 +61,7 @@ def without_cut(state: LocalState, cuts: Iterable[CutPartition], held: Collectio
         tables = tuple(_cut(table, at) for table in segment.tables)
         if tables != segment.tables:
             vectors = state.vectors.get(start, NO_VECTORS)
-            changed[start] = realigned(LocalSegment(start, tables), vectors, held)
+            changed[start] = realigned(LocalSegment(start, tables), vectors, valid_partitions)
     epochs = {p: known.cut(at[p]) if p in at else known for p, known in state.epochs.items()}
     return replace(
         state,

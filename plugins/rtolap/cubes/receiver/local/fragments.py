@@ -110,9 +110,9 @@ def merge_job(segments: Mapping[int, LocalSegment], settings: ReceiverSettings) 
 def _is_spread(run: list[LocalTable]) -> bool:
     """Tell whether the fragments beside the largest have a SPREAD_PART of its rows together.
 
-    A statement that comes once reads the rows of each, and cuboids are small beside one large fragment where
-    they are not beside its parts. What a row is merged into is larger by that part each time, so each is
-    written again only so often: five times as many rows are written as there are in the end.
+    A statement that comes once reads the rows of each fragment. Cuboids can be small beside one large
+    fragment where they are not beside its parts. Each merge makes a fragment larger by at least that part,
+    which bounds how often a row is written: about five times in all.
     """
     rows = [table.rows for table in run]
     return len(run) > 1 and sum(rows) >= max((1 + SPREAD_PART) * max(rows), SPREAD_ROWS_MIN)

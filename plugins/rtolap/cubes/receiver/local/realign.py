@@ -17,7 +17,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import Unavailable
 from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION
 from rtolap.cubes.format.aggregate import aggregate_events, merge_tables
-from rtolap.cubes.receiver.local.align import NO_VECTORS, Piece, pieces, vectors_of
+from rtolap.cubes.receiver.local.align import NO_VECTORS, VersionedRange, pieces, vectors_of
 from rtolap.cubes.receiver.local.batch import decode_batch, sum_of_rows
 from rtolap.cubes.receiver.local.tables import (
     LocalSegment,
@@ -36,10 +36,13 @@ from rtolap.model.cube import Schema
 READ_TIMEOUT_S = 120.0  # without progress; then the job is given up and tried again later
 
 
-def aligned(schema: Schema, state: LocalState, view: CubeView, held: Collection[int]) -> LocalState:
-    """Return tables by the records' vectors; what is purged, covered or of a partition not `held` is dropped.
+def aligned(
+    schema: Schema, state: LocalState, view: CubeView, valid_partitions: Collection[int]
+) -> LocalState:
+    """Return the state with its tables classified by the records' vectors.
 
-    The state of a partition is forgotten as a whole: its position with its events.
+    Tables that are purged or covered are dropped. So is all state of partitions that are not in
+    `valid_partitions`: their positions go with their events.
     """
     drop_late = schema.cube.late.policy == "drop"
     horizon_ms = view.control.horizon_ms
@@ -50,12 +53,12 @@ def aligned(schema: Schema, state: LocalState, view: CubeView, held: Collection[
             changed[start] = LocalSegment(start)
         else:
             known = vectors.get(start, vectors_of(None, drop_late=drop_late))
-            changed[start] = realigned(segment, known, held)
+            changed[start] = realigned(segment, known, valid_partitions)
     return replace(
         state,
-        positions={p: o for p, o in state.positions.items() if p in held},
-        epochs={p: known for p, known in state.epochs.items() if p in held},
-        void={p: known for p, known in state.void.items() if p in held},
+        positions={p: o for p, o in state.positions.items() if p in valid_partitions},
+        epochs={p: known for p, known in state.epochs.items() if p in valid_partitions},
+        void={p: known for p, known in state.void.items() if p in valid_partitions},
         vectors=vectors,
         horizon_ms=horizon_ms,
         assignment_epoch=view.control.assignment_epoch,
@@ -68,7 +71,7 @@ def exchanged(
     start_ms: int,
     old: Collection[LocalTable],
     new: Sequence[LocalTable],
-    held: Collection[int],
+    valid_partitions: Collection[int],
 ) -> LocalState | None:
     """Return tables of a segment by others of the same events; None when `old` has changed meanwhile."""
     segment = state.segments.get(start_ms)
@@ -77,27 +80,28 @@ def exchanged(
         return None
     no_record = vectors_of(None, drop_late=schema.cube.late.policy == "drop")
     vectors = state.vectors.get(start_ms, no_record)
-    return state.with_segments({start_ms: realigned(after, vectors, held)})
+    return state.with_segments({start_ms: realigned(after, vectors, valid_partitions)})
 
 
 @dataclass(frozen=True)
 class RealignJob:
     start_ms: int
     table: LocalTable
-    pieces: tuple[Piece, ...]
+    pieces: tuple[VersionedRange, ...]
 
 
-def realign_job(state: LocalState, held: Collection[int]) -> RealignJob | None:
-    """Return the first table that straddles; those that keep a segment from answering go first.
+def realign_job(state: LocalState, valid_partitions: Collection[int]) -> RealignJob | None:
+    """Return a job for the first table that straddles; None where no table does.
 
-    `held`: partitions of which tables are valid (`CubeReceiver.held`); what they have of others is left out.
+    Tables that keep a segment from answering go first. Rows of partitions that are not in `valid_partitions`
+    (see `CubeReceiver.valid_partitions`) are left out.
     """
     waiting = [(s, t) for s, segment in state.segments.items() for t in segment.tables if t.straddles]
     if not waiting:
         return None
     start_ms, table = min(waiting, key=lambda one: (not one[1].unsettled, one[0]))
     vectors = state.vectors.get(start_ms, NO_VECTORS)
-    return RealignJob(start_ms, table, pieces(vectors, table.ranges, held, table.cuts))
+    return RealignJob(start_ms, table, pieces(vectors, table.ranges, valid_partitions, table.cuts))
 
 
 class RangeReader:
@@ -120,7 +124,7 @@ class RangeReader:
         self._decoder = EventDecoder(schema)
 
     def read(
-        self, start_ms: int, wanted: Sequence[Piece], losses: Sequence[EventLoss] = ()
+        self, start_ms: int, wanted: Sequence[VersionedRange], losses: Sequence[EventLoss] = ()
     ) -> tuple[LocalTable, ...]:
         """Read a table for each version, in ascending order. Versions without events have none.
 
@@ -129,10 +133,10 @@ class RangeReader:
         OffsetsGone: retention took the range. TopicRecreated: the offsets belong to a topic that is gone.
         Unavailable: the broker returns nothing.
         """
-        kept = [piece for piece in wanted if piece.version]
+        versioned = [piece for piece in wanted if piece.version]
         ends: dict[int, int] = {}
         begins: dict[int, int] = {}
-        for piece in kept:
+        for piece in versioned:
             ends[piece.partition] = max(ends.get(piece.partition, 0), piece.end)
             begins[piece.partition] = min(begins.get(piece.partition, piece.start), piece.start)
         tables_by_version: dict[int, list[LocalTable]] = {}
@@ -145,7 +149,7 @@ class RangeReader:
                 if len(batch):
                     deadline_s = self._clock.monotonic_s() + READ_TIMEOUT_S
                     decoded = decode_batch(self._decoder, batch, self._clock.now_ms())
-                    for table in self._cut(start_ms, kept, decoded.table):
+                    for table in self._cut(start_ms, versioned, decoded.table):
                         tables_by_version.setdefault(table.version, []).append(table)
                 elif self._clock.monotonic_s() > deadline_s:
                     raise Unavailable(
@@ -161,7 +165,7 @@ class RangeReader:
         self._confirm_topic()
         return tuple(self._one(tables) for _, tables in sorted(tables_by_version.items()))
 
-    def _cut(self, start_ms: int, kept: Sequence[Piece], events: pa.Table) -> list[LocalTable]:
+    def _cut(self, start_ms: int, versioned: Sequence[VersionedRange], events: pa.Table) -> list[LocalTable]:
         if not events.num_rows:
             return []
         window_ms = self._schema.cube.segment.window_ms
@@ -169,7 +173,7 @@ class RangeReader:
         partition, offset = events.column(PARTITION).to_numpy(), events.column(OFFSET).to_numpy()
         inside = event_ms // window_ms * window_ms == start_ms
         cut_tables: list[LocalTable] = []
-        for piece in kept:
+        for piece in versioned:
             mask = inside & (partition == piece.partition) & (offset >= piece.start) & (offset < piece.end)
             at = np.flatnonzero(mask)
             if not len(at):

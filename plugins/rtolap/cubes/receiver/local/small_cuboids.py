@@ -1,13 +1,13 @@
 """Small cuboids of a cube's declared groups beside a fragment, for statements that come for the first time.
 
-A statement that comes again finds its result (see `answers/result_cache`); one that comes once reads every
-row, though most ask by few dimensions. So those declared cuboids of a larger fragment that hold a tenth of
-its rows at most are grouped out of it once, beside the core, and read instead where they cover a statement.
-A fragment without them, as each is for a moment after it was written or opened, is read as it is.
+A repeated statement finds its result (see `answers/result_cache`). A new statement would read every row,
+though most statements use few dimensions. A larger fragment therefore gets those declared cuboids that hold
+at most a tenth of its rows. They are grouped once, beside the core, and read instead where they cover a
+statement. A new fragment has none for a moment, and is read as it is.
 
-They are made of all partials, by the same merge that answers do, so nothing is lost of decimals, nulls and
-sketches. Whether a cuboid is small is known before it is made: it has no more rows than its dimensions have
-combinations, and at least as many as each cuboid whose dimensions it contains.
+Cuboids hold all partials and are made by the same merge as answers, so decimals, nulls and sketches stay
+exact. Their size is bounded beforehand: a cuboid has no more rows than its dimensions have combinations, and
+at least as many as each cuboid whose dimensions it contains.
 """
 
 from __future__ import annotations
@@ -48,34 +48,34 @@ class SmallCuboid:
 class TableCuboids:
     """The cuboids beside one immutable table. Set once, by the thread that makes them; read by any.
 
-    Those of a table that was merged out of others are made of theirs, where all of them have one.
+    Cuboids of a merged table are made of its members' cuboids, where all members have one.
     """
 
-    __slots__ = ("_kept", "_members", "nbytes")
+    __slots__ = ("_cuboids", "_members", "nbytes")
 
     def __init__(self, members: Iterable[TableCuboids] = ()) -> None:
-        self._kept: tuple[SmallCuboid, ...] | None = None
-        self._members = [member._kept for member in members]
+        self._cuboids: tuple[SmallCuboid, ...] | None = None
+        self._members = [member._cuboids for member in members]
         self.nbytes = 0
 
     @property
     def made(self) -> bool:
-        """True once it is known which cuboids are kept, if any."""
-        return self._kept is not None
+        """True once the table's cuboids are made, even if there are none."""
+        return self._cuboids is not None
 
     def keep(self, made: Iterable[SmallCuboid]) -> None:
-        kept = tuple(made)
-        self.nbytes = sum(int(one.table.nbytes) for one in kept)
-        self._kept, self._members = kept, []
+        cuboids = tuple(made)
+        self.nbytes = sum(int(one.table.nbytes) for one in cuboids)
+        self._cuboids, self._members = cuboids, []
 
     def of_members(self, cuboid: Cuboid) -> list[pa.Table]:
-        """This cuboid of each table that went into this one; nothing where one has none."""
-        found = [one.table for kept in self._members for one in kept or () if one.cuboid == cuboid]
+        """Return this cuboid of each member table; an empty list where a member has none."""
+        found = [one.table for cuboids in self._members for one in cuboids or () if one.cuboid == cuboid]
         return found if len(found) == len(self._members) else []
 
     def covering(self, needed: Collection[str]) -> SmallCuboid | None:
         """Return the smallest that holds these dimensions; None where the table itself has to be read."""
-        return smallest_covering(self._kept, needed) if self._kept else None
+        return smallest_covering(self._cuboids, needed) if self._cuboids else None
 
 
 def small_cuboids(schema: Schema, table: pa.Table, bytes_max: int, beside: TableCuboids) -> list[SmallCuboid]:
@@ -133,7 +133,7 @@ def _count_within(rows_max: int, keys: Sequence[Coded], rows: int) -> int:
 
 
 def _coded(column: pa.Array) -> Coded:
-    """A column without nulls needs no code for them, so fewer combinations are possible."""
+    """Return the codes of a column, with one for nulls only if the column has nulls."""
     key = code(column)
     return key if column.null_count or not len(column) else key._replace(radix=key.radix - 1)
 

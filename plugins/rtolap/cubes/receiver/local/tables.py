@@ -44,13 +44,15 @@ Merge = Callable[[Sequence[pa.Table]], pa.Table]
 class LocalTable:
     """Aggregated events of one segment. Compared by identity.
 
-    table      local form; memory-mapped when it stands in `fragment`
-    ranges     partition → [start, end): the table holds the segment's events of exactly these offsets
-    versions   what `align.versions_of` says of the ranges; more than one: straddles, to be realigned
-    cuts       partition → offset at which the log was cut: what the table has beyond is void
-    sealed     a checkpoint is writing it out: it stands for itself until then
-    results    what repeated statements have made of `table`; kept while only its versions change
-    cuboids    small cuboids of `table`, once they are made; kept likewise
+    Attributes:
+        table: local form; memory-mapped when it stands in `fragment`.
+        ranges: partition → [start, end): the table holds the segment's events of exactly these offsets.
+        versions: the result of `align.versions_of` for the ranges. With more than one, the table straddles
+            and is realigned.
+        sealed: True while a checkpoint writes the table out: until then it stands for itself.
+        results: results of repeated statements over `table`; retained while only its versions change.
+        cuboids: small cuboids of `table`, once they are made; retained likewise.
+        cuts: partition → offset at which the log was cut: what the table has beyond is void.
     """
 
     table: pa.Table
@@ -78,7 +80,7 @@ class LocalTable:
         return TableStatistics(self.table)
 
     def excludes(self, predicate: Predicate) -> bool:
-        """Return True only when statistics say that no row can be kept."""
+        """Return True only when statistics say that no row can match."""
         if self.fragment is not None:
             return not self.fragment.can_match(predicate)
         return self.statistics.excludes(predicate)
@@ -93,12 +95,12 @@ class LocalTable:
 
     @property
     def unsettled(self) -> bool:
-        """Holds events that history holds too, beside others: no answer before it is realigned."""
+        """True if history holds some of its events: no answer is possible before it is realigned."""
         return self.straddles and self.versions[0] == 0
 
     @property
     def version(self) -> int:
-        """The version it belongs to; of a straddling table the lowest that is kept."""
+        """Return the table's version; for a straddling table, the lowest one that is not dropped."""
         return next((version for version in self.versions if version), 0)
 
 
@@ -113,10 +115,15 @@ class LocalSegment:
 
 @dataclass(frozen=True)
 class LocalState:
-    """`epochs`: leader epochs of what was read up to `positions`; `void`: partition → [start, end) of offsets
-    whose records the log has lost, so that what was read of them counts no more.
-    `vectors`: what is known of segments with a record, by start; the tables are aligned with it, and with
-    the assignment of `assignment_epoch`."""
+    """The local data of a cube at one moment.
+
+    Attributes:
+        vectors: what is known of segments with a record, by start. The tables are aligned with it, and with
+            the assignment of `assignment_epoch`.
+        epochs: leader epochs of what was read up to `positions`.
+        void: partition → [start, end) of offsets whose records the log has lost: what was read of them counts
+            no more.
+    """
 
     positions: Offsets = field(default_factory=dict)
     segments: Mapping[int, LocalSegment] = field(default_factory=dict)
@@ -270,7 +277,7 @@ class TableStatistics:
         self._ranges: dict[str, ColumnRange] = {}
 
     def excludes(self, predicate: Predicate | None) -> bool:
-        """Return True only when no row can be kept."""
+        """Return True only when no row can match."""
         if predicate is None or not self._table.num_rows:
             return False
         if not self._is_member(predicate):
@@ -286,7 +293,7 @@ class TableStatistics:
         return self._ranges[name]
 
     def _is_member(self, predicate: Predicate) -> bool:
-        """Return True if some value of the dictionaries may be kept; a column without a dictionary is never
+        """Return True if some value of the dictionaries may match; a column without a dictionary is never
         ruled out."""
         match predicate:
             case And(terms=terms):
@@ -295,8 +302,8 @@ class TableStatistics:
                 return any(map(self._is_member, terms))
             case Compare(column=name) | In(column=name) | Like(column=name) if self._is_coded(name):
                 dictionary = single_chunk(self._table.column(name)).dictionary
-                kept: bool = pc.any(mask(pa.table({name: dictionary}), predicate), min_count=0).as_py()
-                return kept
+                matches: bool = pc.any(mask(pa.table({name: dictionary}), predicate), min_count=0).as_py()
+                return matches
             case _:
                 return True
 
