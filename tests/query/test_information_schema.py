@@ -10,7 +10,7 @@ from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.query.described import described
 from rtolap.query.information_schema import INFORMATION_TABLES, information_columns
 from rtolap.query.statement_service import QueryService
-from rtolap.query.statements.session import Session
+from rtolap.query.statements.client_session import ClientSession
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import show_of
 
@@ -53,7 +53,7 @@ def ask(service: QueryService, sql: str) -> list[tuple[object, ...]]:
 def show(service: QueryService, sql: str) -> pa.Table:
     asked = show_of(sql)
     assert asked is not None
-    return Shows(service, list).answer(asked, Session(1, "ann", "localhost"))
+    return Shows(service, list).answer(asked, ClientSession(1, "ann", "localhost"))
 
 
 @pytest.mark.parametrize(("database", "table"), [("shop", "people"), ("rtolap", "flights")])

@@ -26,8 +26,8 @@ from rtolap.query.memory_budget import (
     BudgetLimits,
     MemoryBudget,
 )
-from rtolap.query.outcome import CELLS_MAX, PIECE_BYTES, Outcome, result_pieces
 from rtolap.query.sql import parser, planner
+from rtolap.query.statement_outcome import CELLS_MAX, PIECE_BYTES, StatementOutcome, result_pieces
 from rtolap.query.statement_service import Limits
 from rtolap.query.statements import assignments
 from rtolap.query.statements.assignments import USER_BYTES_MAX, assigned, user_value
@@ -335,7 +335,7 @@ def test_a_variable_takes_one_row_and_reads_no_more() -> None:
             yield batch
 
     with pytest.raises(QueryError, match="more than one row"):
-        user_value(Outcome(batch.schema, batches()))
+        user_value(StatementOutcome(batch.schema, batches()))
     assert read == 1
 
 

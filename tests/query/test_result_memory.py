@@ -21,7 +21,7 @@ from rtolap.query.mysql.answers import Answers, Frames
 from rtolap.query.mysql.packets import Fields
 from rtolap.query.mysql.prepared import Prepared, PreparedStatements
 from rtolap.query.mysql.result_sets import binary_rows, text_rows
-from rtolap.query.outcome import Outcome
+from rtolap.query.statement_outcome import StatementOutcome
 
 from tests.support.seeds import so_many
 
@@ -81,7 +81,7 @@ def peak_bytes(answer: Iterator[object]) -> int:
 
 
 def as_json(batch: pa.RecordBatch, account: Any) -> Iterator[object]:
-    return http._json(Outcome(batch.schema, iter([batch])), account)
+    return http._json(StatementOutcome(batch.schema, iter([batch])), account)
 
 
 def as_packets(encode: Callable[..., Any]) -> Callable[[pa.RecordBatch, Any], Iterator[object]]:
@@ -139,7 +139,7 @@ def test_long_texts_are_the_same_json_in_parts() -> None:
 def test_an_answer_that_nobody_reads_counts_until_it_is_sent() -> None:
     account = MemoryBudget(UNBOUNDED).account("ann")
     batch = pa.record_batch([pa.array(["x" * 1000] * 100)], names=["t"])
-    outcome = Outcome(batch.schema, iter([batch]))
+    outcome = StatementOutcome(batch.schema, iter([batch]))
     answer = http._Answer(http._json(outcome, account), outcome, account)
     answer.begin()
     assert answer.whole is not None

@@ -17,11 +17,11 @@ from rtolap.query import http
 from rtolap.query.approval import bounds
 from rtolap.query.cancel import Cancellation
 from rtolap.query.memory_budget import MemoryBudget
-from rtolap.query.outcome import Outcome
 from rtolap.query.sql.parser import parse
+from rtolap.query.statement_outcome import StatementOutcome
 from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.statements.classify import Kill, Query, UseDatabase, classify, is_diagnostic, kill_of, plain
-from rtolap.query.statements.session import Session
+from rtolap.query.statements.client_session import ClientSession
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import Show, show_of
 
@@ -78,7 +78,7 @@ def look_at(sql: str, shows: Shows) -> None:
         is_diagnostic(text)
         request = classify(text, "shop")
         if isinstance(request, Show):
-            shows.answer(request, Session(0, "", ""))
+            shows.answer(request, ClientSession(0, "", ""))
         if isinstance(request, Query):
             parse(text)
     except RtolapError:
@@ -231,7 +231,7 @@ def shown(text: str) -> Show:
 
 
 def test_a_condition_of_show_is_bounded_as_a_query_is(shows: Shows) -> None:
-    session = Session(0, "", "")
+    session = ClientSession(0, "", "")
     for condition in ("exists(select 1 from shown)", "read_text('/etc/passwd') = 1", "a = 1 union select 1"):
         with pytest.raises(QueryError):
             shows.answer(shown(f"show variables where {condition}"), session)
@@ -241,7 +241,7 @@ def test_a_condition_of_show_is_bounded_as_a_query_is(shows: Shows) -> None:
 
 def test_json_of_endless_rows_is_made_piece_by_piece() -> None:
     batch = pa.record_batch([pa.array(["x" * (1 << 20)])], ["t"])
-    endless_rows = Outcome(batch.schema, itertools.repeat(batch))
+    endless_rows = StatementOutcome(batch.schema, itertools.repeat(batch))
     account = MemoryBudget().account("ann")
     pieces = itertools.islice(http._json(endless_rows, account), 500)
     assert max(map(len, pieces)) < 2 * batch.nbytes

@@ -8,7 +8,7 @@ import pytest
 from rtolap.base.errors import NotFound, QueryError, Refused
 from rtolap.protocols.stored_tables.messages import TransactionInfo
 from rtolap.query.catalogue import Catalogue
-from rtolap.query.statements.session import Session
+from rtolap.query.statements.client_session import ClientSession
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import show_of
 from rtolap.query.stored.ddl import CreateDatabase, DropDatabase, parse_ddl
@@ -99,7 +99,7 @@ def test_databases_are_created_and_dropped_by_sql() -> None:
 
 def test_a_database_without_tables_can_be_used() -> None:
     catalogue = Catalogue(created=("shop",))
-    session = Session(1, "dora", "here", databases=catalogue.databases)
+    session = ClientSession(1, "dora", "here", databases=catalogue.databases)
     session.use("shop")
     assert session.database == "shop"
     with pytest.raises(QueryError, match="unknown database 'shops'; expected one of rtolap, shop"):

@@ -30,9 +30,9 @@ from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.checksums import CRC32, crc32
 from rtolap.query.engine_errors import moment_out_of_range, translated
+from rtolap.query.engine_session import BATCH_ROWS, EngineSession, EngineSessions
 from rtolap.query.macros import registry as macros
 from rtolap.query.plan import Planned
-from rtolap.query.session import BATCH_ROWS, Session, Sessions
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
 from rtolap.query.sql.planner import Planner
 from rtolap.query.sql.statement import Statement
@@ -52,7 +52,7 @@ _STREAM_ERRORS = (*_ERRORS, pa.ArrowException, OSError, RuntimeError)  # as they
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
 
-class Engine(Sessions):
+class EmbeddedEngine(EngineSessions):
     """A database of the engine.
 
     Its memory limit holds for the sum of its sessions, but not for texts, which are made outside of it. The
@@ -108,17 +108,17 @@ class Engine(Sessions):
         self._connection.execute(f"SET memory_limit = '{memory_limit_bytes}B'")
         self._connection.execute("SET lock_configuration = true")
 
-    def session(self, ending: Cancellation | None = None) -> EngineSession:
+    def session(self, ending: Cancellation | None = None) -> EmbeddedSession:
         """`ending` is not needed: the owner of the session interrupts it."""
         with self._lock:
-            return EngineSession(self._connection.cursor(), self._texts, self._planner)
+            return EmbeddedSession(self._connection.cursor(), self._texts, self._planner)
 
     def close(self) -> None:
         self._texts.close()
         self._connection.close()
 
 
-class EngineSession(Session):
+class EmbeddedSession(EngineSession):
     """A connection for a single query. Other queries do not see what it registers."""
 
     def __init__(self, cursor: Any, texts: EngineTexts, planner: Planner) -> None:
@@ -139,11 +139,11 @@ class EngineSession(Session):
         with self._working, _errors_told():
             return self._cursor.execute(approved, dict(parameters)).fetchall()[0][0]
 
-    def run(self, sql: str, parameters: Mapping[str, object]) -> EngineResult:
+    def run(self, sql: str, parameters: Mapping[str, object]) -> EmbeddedResult:
         approved = self._approved(sql)
         with self._working, _errors_told():
             self._cursor.execute(approved, dict(parameters))
-            return EngineResult(self._cursor.to_arrow_reader(BATCH_ROWS), self._working)
+            return EmbeddedResult(self._cursor.to_arrow_reader(BATCH_ROWS), self._working)
 
     def read_statement(self, text: str, database: str | None) -> Statement:
         return self._planner.read(text, database)
@@ -174,8 +174,8 @@ class EngineSession(Session):
             self._cursor.close()
 
 
-class EngineResult:
-    """See `session.Result`."""
+class EmbeddedResult:
+    """See `engine_session.EngineResult`."""
 
     def __init__(self, reader: pa.RecordBatchReader, working: Any) -> None:
         self.schema = reader.schema

@@ -51,11 +51,11 @@ from rtolap.protocols.query.messages import (
 from rtolap.query.cancel import Cancellation
 from rtolap.query.durations import durations_us, is_duration, time_text
 from rtolap.query.memory_budget import BODY, RESULT, Account
-from rtolap.query.outcome import Outcome, result_pieces
+from rtolap.query.statement_outcome import StatementOutcome, result_pieces
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.classify import classify, needs_admission, plain
+from rtolap.query.statements.client_session import ClientSession
 from rtolap.query.statements.executor import Executor, NoPeers, Peers
-from rtolap.query.statements.session import Session
 from rtolap.servers.http_guard import caller_of, guard
 from rtolap.servers.limits import HttpLimits
 
@@ -141,7 +141,7 @@ def make_app(
         try:
             data = await _received(request, account)
             host = request.client.host if request.client else ""
-            session = Session(
+            session = ClientSession(
                 *(0, user, host),
                 is_kept=False,
                 has_token=not user,
@@ -244,7 +244,7 @@ class _Asked:
     """The statement of one request, from its body to the pieces of its answer. `answer` blocks its thread."""
 
     def __init__(
-        self, service: QueryService, executor: Executor, session: Session, data: bytes, arrow: bool
+        self, service: QueryService, executor: Executor, session: ClientSession, data: bytes, arrow: bool
     ) -> None:
         self._service = service
         self._executor = executor
@@ -296,7 +296,7 @@ class _Answer(Iterator[bytes]):
             takes counts until `close`.
     """
 
-    def __init__(self, pieces: Iterator[bytes], outcome: Outcome, account: Account) -> None:
+    def __init__(self, pieces: Iterator[bytes], outcome: StatementOutcome, account: Account) -> None:
         self._begun: deque[bytes] = deque()
         self._pieces = pieces
         self._outcome = outcome
@@ -328,7 +328,7 @@ class _Answer(Iterator[bytes]):
         self._account.close()
 
 
-def _json(outcome: Outcome, account: Account) -> Iterator[bytes]:
+def _json(outcome: StatementOutcome, account: Account) -> Iterator[bytes]:
     head = {
         "columns": [{"name": field.name, "type": str(field.type)} for field in outcome.schema],
     }
@@ -423,7 +423,7 @@ class _Streamed(StreamingResponse):
             self._pool.submit(self._answer.close)
 
 
-def _arrow(outcome: Outcome) -> Iterator[bytes]:
+def _arrow(outcome: StatementOutcome) -> Iterator[bytes]:
     sink = io.BytesIO()
     metadata = {
         POSITIONS_KEY: json.dumps(outcome.positions).encode(),

@@ -26,6 +26,7 @@ from rtolap.query.cubes.merged_answer import merged_answer
 from rtolap.query.cubes.planner import narrowed
 from rtolap.query.cubes.realtime import Realtime, RealtimeSource
 from rtolap.query.engine import SPILL_FOLDER
+from rtolap.query.engine_session import EngineResult, EngineSession, EngineSessions, TableResult
 from rtolap.query.information_schema import (
     INFORMATION_PREFIX,
     information_table,
@@ -33,13 +34,12 @@ from rtolap.query.information_schema import (
 from rtolap.query.lookups import Lookups
 from rtolap.query.memory_budget import READ, Account, BudgetLimits, MemoryBudget, read_limits
 from rtolap.query.metrics import QueryMetrics
-from rtolap.query.outcome import CELLS_MAX, Outcome, ResultStream
 from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, ReadStats, Rewritten, TableStats
 from rtolap.query.prepared import PreparedStatements
-from rtolap.query.session import Result, Session, Sessions, TableResult
 from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.sql.rules.pushdown import relation_name
 from rtolap.query.sql.statement import Parameters, Statement
+from rtolap.query.statement_outcome import CELLS_MAX, ResultStream, StatementOutcome
 from rtolap.query.stored.definitions import StoredDefinitions
 from rtolap.query.stored.reader import StoredReader
 from rtolap.query.stored.source import NoSource, StoredSource
@@ -93,7 +93,7 @@ class QueryService:
         clock: Clock,
         limits: Limits = Limits(),
         stored: StoredSource | None = None,
-        engine: Sessions | None = None,
+        engine: EngineSessions | None = None,
         session_tokens: SessionTokens | None = None,
     ) -> None:
         """`engine`: where statements run, closed with the service; None: in worker processes.
@@ -151,7 +151,7 @@ class QueryService:
         with self._turns.open(cancellation or self.cancellation()) as session:
             return self._read(text, database, session)
 
-    def _read(self, text: str, database: str | None, session: Session) -> Statement:
+    def _read(self, text: str, database: str | None, session: EngineSession) -> Statement:
         """`database`: of the tables that the text names without one; cubes and lookups are in DATABASE."""
         of_tables = None if database in (None, DATABASE) else database
         return self._prepared.statement(text, of_tables, session.read_statement)
@@ -175,7 +175,7 @@ class QueryService:
         *,
         database: str | None = None,
         complete: Complete = as_it_is,
-    ) -> Outcome:
+    ) -> StatementOutcome:
         """A text is read within the statement's turn.
 
         `session_positions`: what its session has been answered; None: nothing yet. `database`: of tables that
@@ -195,7 +195,7 @@ class QueryService:
         positions: SessionPositions,
         database: str | None,
         complete: Complete,
-    ) -> Outcome:
+    ) -> StatementOutcome:
         ending = cancellation or self.cancellation()
         with self._turns.open(ending, is_over=False) as session:
             statement = complete(self._read(sql, database, session) if isinstance(sql, str) else sql)
@@ -238,10 +238,10 @@ class QueryService:
         self,
         statement: Statement,
         values: dict[str, object],
-        session: Session,
+        session: EngineSession,
         ending: Cancellation,
         positions: SessionPositions,
-    ) -> Outcome:
+    ) -> StatementOutcome:
         rewritten, catalogue = self._rewrite(statement, values, session, ending)
         for name in rewritten.lookups:
             session.register(relation_name(name), self._lookups.read(catalogue.lookups[name]))
@@ -253,13 +253,13 @@ class QueryService:
             warnings = _warnings(rewritten, estimates)
             table = explain.planned(rewritten, estimates, warnings)
             stream = self._stream(TableResult(table).next_batch, session, ending)
-            return Outcome(table.schema, stream, warnings=warnings)
+            return StatementOutcome(table.schema, stream, warnings=warnings)
         began_s = self.clock.monotonic_s()
         account = self._reads.account(ending.user)
         if rewritten.reads or rewritten.tables:  # most statements of a connection pool read nothing
             ending.on_close(account.close)
         tables = self._read_tables(rewritten, session, ending, account)
-        result: Result
+        result: EngineResult
         if rewritten.latest is not None:
             stats, latest = self._run_latest(
                 *(rewritten, rewritten.latest, used, session, ending, positions, account)
@@ -279,15 +279,15 @@ class QueryService:
             )
         stream = self._stream(result.next_batch, session, ending)
         made = result.made if isinstance(result, TableResult) else None
-        return Outcome(result.schema, stream, stats, tables, warnings, made)
+        return StatementOutcome(result.schema, stream, stats, tables, warnings, made)
 
     def _run(
         self,
         rewritten: Rewritten,
         fetched: Sequence[Fetched],
         values: Mapping[str, object],
-        session: Session,
-    ) -> Result:
+        session: EngineSession,
+    ) -> EngineResult:
         """The statement over what was fetched of its cubes: by the engine, unless it is a plain merge."""
         if rewritten.merge is not None:
             answer, made = _merged(rewritten.reads[0], rewritten.merge, fetched[0], values)
@@ -304,7 +304,7 @@ class QueryService:
         return session.run(rewritten.sql, values)
 
     def _read_tables(
-        self, rewritten: Rewritten, session: Session, ending: Cancellation, account: Account
+        self, rewritten: Rewritten, session: EngineSession, ending: Cancellation, account: Account
     ) -> list[TableStats]:
         if not rewritten.tables:
             return []
@@ -334,7 +334,7 @@ class QueryService:
         rewritten: Rewritten,
         latest: LatestRows,
         values: Mapping[str, object],
-        session: Session,
+        session: EngineSession,
         ending: Cancellation,
         positions: SessionPositions,
         account: Account,
@@ -357,7 +357,7 @@ class QueryService:
                 break
         return [done], table
 
-    def _bound(self, rewritten: Rewritten, values: Mapping[str, object], session: Session) -> pa.Schema:
+    def _bound(self, rewritten: Rewritten, values: Mapping[str, object], session: EngineSession) -> pa.Schema:
         """Return the result's columns, over empty cubes."""
         for read in rewritten.reads:
             session.register(read.relation, merge(read, ()))
@@ -371,7 +371,7 @@ class QueryService:
         self,
         statement: Statement,
         values: Mapping[str, object],
-        session: Session,
+        session: EngineSession,
         ending: Cancellation,
     ) -> tuple[Rewritten, Catalogue]:
         catalogue = self._cluster.catalogue()
@@ -390,18 +390,20 @@ class QueryService:
         catalogue: Catalogue,
         statement: Statement,
         values: Mapping[str, object],
-        session: Session,
+        session: EngineSession,
     ) -> Rewritten:
         return self._prepared.rewritten(
             statement, catalogue, values, lambda: session.plan(statement, values, catalogue)
         )
 
-    def _register_information(self, rewritten: Rewritten, catalogue: Catalogue, session: Session) -> None:
+    def _register_information(
+        self, rewritten: Rewritten, catalogue: Catalogue, session: EngineSession
+    ) -> None:
         for name in rewritten.information:
             session.register(f"{INFORMATION_PREFIX}{name}", information_table(name, catalogue))
 
     def _stream(
-        self, read: Callable[[], pa.RecordBatch | None], session: Session, ending: Cancellation
+        self, read: Callable[[], pa.RecordBatch | None], session: EngineSession, ending: Cancellation
     ) -> Iterator[pa.RecordBatch]:
         return ResultStream(read, lambda: self._turns.finish(session, ending), ending)
 

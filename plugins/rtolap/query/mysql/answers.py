@@ -15,7 +15,7 @@ from rtolap.query.memory_budget import RESULT, Account
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.packets import Frames, Packets, length_encoded
 from rtolap.query.mysql.result_sets import definition
-from rtolap.query.outcome import result_pieces
+from rtolap.query.statement_outcome import result_pieces
 
 _STATUS = codes.STATUS_AUTOCOMMIT.to_bytes(2, "little")
 _CURSOR_OPEN = (codes.STATUS_AUTOCOMMIT | codes.STATUS_CURSOR_EXISTS).to_bytes(2, "little")

@@ -19,8 +19,8 @@ from rtolap.query.mysql.packets import Fields, PacketStream
 from rtolap.query.mysql.prepared import Prepared, PreparedStatements
 from rtolap.query.mysql.result_sets import binary_rows, text_rows
 from rtolap.query.mysql.statement_text import statement_text
-from rtolap.query.outcome import Outcome
 from rtolap.query.sql.statement import Statement
+from rtolap.query.statement_outcome import StatementOutcome
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.classify import (
     Kill,
@@ -31,8 +31,8 @@ from rtolap.query.statements.classify import (
     needs_admission,
     plain,
 )
+from rtolap.query.statements.client_session import ClientSession, completed
 from rtolap.query.statements.executor import Executor
-from rtolap.query.statements.session import Session, completed
 from rtolap.query.statements.shows import Show
 from rtolap.query.workers.packing import value_size
 
@@ -50,7 +50,7 @@ class Connection:
         self,
         stream: PacketStream,
         capabilities: int,
-        session: Session,
+        session: ClientSession,
         service: QueryService,
         executor: Executor,
         verify: Verify,
@@ -191,7 +191,7 @@ class Connection:
             outcome = self._executor.execute(request, self.session, (), cancellation)
             self._answer(outcome, encode, cursor=cursor)
 
-    def _answer(self, outcome: Outcome, encode: Encode, *, cursor: bool = False) -> None:
+    def _answer(self, outcome: StatementOutcome, encode: Encode, *, cursor: bool = False) -> None:
         try:
             if outcome.warnings:
                 self.session.warnings = [

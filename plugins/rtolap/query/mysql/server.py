@@ -29,8 +29,8 @@ from rtolap.query.mysql.connection import Connection
 from rtolap.query.mysql.handshake import Login, Tls, Verify, log_in
 from rtolap.query.mysql.packets import ConnectionClosed, PacketStream, ReaderTooSlow
 from rtolap.query.statement_service import QueryService
+from rtolap.query.statements.client_session import ClientSession
 from rtolap.query.statements.executor import Executor
-from rtolap.query.statements.session import Session
 from rtolap.servers.http_server import ACCEPT_AGAIN_S, EXHAUSTED
 from rtolap.servers.limits import Connections, Place
 
@@ -131,7 +131,7 @@ class MySqlServer:
         with self._lock:
             return len(self._open)
 
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[ClientSession]:
         """Return the sessions of connections that are logged in."""
         with self._lock:
             return [connection.session for connection, _, _ in self._open.values() if connection is not None]
@@ -202,7 +202,7 @@ class MySqlServer:
         try:
             login = self._log_in(stream, identity, verify)
             account = self._service.budget.account(login.user)
-            session = Session(
+            session = ClientSession(
                 identity,
                 login.user,
                 host,

@@ -16,11 +16,11 @@ from sqlglot.errors import SqlglotError
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnknownZone, UnsupportedSql
 from rtolap.query.durations import durations_us, is_duration, time_text
-from rtolap.query.outcome import Outcome
 from rtolap.query.sql.dialect import RtolapSql
 from rtolap.query.sql.parser import PARSERS_OWN
 from rtolap.query.sql.rules.zones import is_zone, offset_minutes
 from rtolap.query.sql.statement import UserValue
+from rtolap.query.statement_outcome import StatementOutcome
 
 Value = str | int  # of a variable of the system
 Evaluate = Callable[[str, Mapping[str, UserValue]], UserValue]  # an expression and user variables → its value
@@ -56,7 +56,7 @@ _TARGET: Final = re.compile(
 )
 
 
-def user_value(outcome: Outcome) -> UserValue:
+def user_value(outcome: StatementOutcome) -> UserValue:
     """Return the value of an outcome of one column, as a user variable holds it: moments are texts there."""
     batches, rows = [], 0
     for batch in outcome.batches:

@@ -11,8 +11,8 @@ from rtolap.base.errors import QueryError, UnknownConnection, UnsupportedSql
 from rtolap.base.users import Users
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.cancel import Cancellation
-from rtolap.query.outcome import Outcome
 from rtolap.query.sql.statement import Parameters, UserValue
+from rtolap.query.statement_outcome import StatementOutcome
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements import text_prepared
 from rtolap.query.statements.assignments import Value, user_value
@@ -29,7 +29,7 @@ from rtolap.query.statements.classify import (
     needs_admission,
     plain,
 )
-from rtolap.query.statements.session import Session, completed
+from rtolap.query.statements.client_session import ClientSession, completed
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import Show
 from rtolap.query.statements.text_prepared import Deallocate, ExecutePrepared, Prepare
@@ -39,7 +39,7 @@ from rtolap.query.stored.ddl import parse_ddl
 class Peers(Protocol):
     """The connections that stay open, which statements may look at and end."""
 
-    def sessions(self) -> Sequence[Session]: ...
+    def sessions(self) -> Sequence[ClientSession]: ...
 
     def facts(self) -> Mapping[str, Value]:
         """Variables of the server, which no session changes."""
@@ -51,7 +51,7 @@ class Peers(Protocol):
 class NoPeers:
     """The peers of a service to which nobody stays connected."""
 
-    def sessions(self) -> Sequence[Session]:
+    def sessions(self) -> Sequence[ClientSession]:
         return ()
 
     def facts(self) -> Mapping[str, Value]:
@@ -75,10 +75,10 @@ class Executor:
     def execute(
         self,
         request: Request,
-        session: Session,
+        session: ClientSession,
         parameters: Parameters = (),
         cancellation: Cancellation | None = None,
-    ) -> Outcome:
+    ) -> StatementOutcome:
         """`cancellation`: of what `needs_admission`; it is closed with the outcome, or by an error.
 
         Raises Forbidden, QueryError and whatever stops a cube or a stored table from answering.
@@ -94,7 +94,7 @@ class Executor:
         match request:
             case Show():
                 shown = self._shows.answer(request, session, cancellation)
-                return Outcome(shown.schema, iter(shown.to_batches()))
+                return StatementOutcome(shown.schema, iter(shown.to_batches()))
             case ExecutePrepared():
                 return self._execute_prepared(request, session, cancellation)
             case Define():
@@ -122,7 +122,7 @@ class Executor:
                 pass
         return _done()
 
-    def _set(self, assignments: str, session: Session, cancellation: Cancellation | None) -> None:
+    def _set(self, assignments: str, session: ClientSession, cancellation: Cancellation | None) -> None:
         ending = cancellation or self._service.cancellation(session.timeout_ms, session.user)
 
         def evaluate(expression: str, users: Mapping[str, UserValue]) -> UserValue:
@@ -142,7 +142,7 @@ class Executor:
         finally:
             ending.close()
 
-    def _prepare(self, request: Prepare, session: Session, cancellation: Cancellation | None) -> None:
+    def _prepare(self, request: Prepare, session: ClientSession, cancellation: Cancellation | None) -> None:
         text = request.text if request.variable is None else str(session.users.get(request.variable))
         text = plain(text, ansi_quotes=session.has_ansi_quotes)
         prepared = classify(text, session.database)
@@ -153,8 +153,8 @@ class Executor:
         session.keep_prepared(request.name, text)
 
     def _execute_prepared(
-        self, request: ExecutePrepared, session: Session, cancellation: Cancellation | None
-    ) -> Outcome:
+        self, request: ExecutePrepared, session: ClientSession, cancellation: Cancellation | None
+    ) -> StatementOutcome:
         _check_kept(session, "EXECUTE", "send the statement with its parameters")
         prepared = classify(text_prepared.find(session.prepared, request.name), session.database)
         values = [session.users.get(name) for name in request.variables]
@@ -163,7 +163,7 @@ class Executor:
             cancellation = None
         return self.execute(prepared, session, values, cancellation)
 
-    def _define(self, request: Define, session: Session) -> Outcome:
+    def _define(self, request: Define, session: ClientSession) -> StatementOutcome:
         if not session.has_token:
             self._users.require(session.user, "define")
         definition = parse_ddl(request.text, request.database)
@@ -172,10 +172,10 @@ class Executor:
         return _done(tuple(QueryWarning("without_effect", "Note", note) for note in notes))
 
 
-def _check_kept(session: Session, word: str, action: str) -> None:
+def _check_kept(session: ClientSession, word: str, action: str) -> None:
     if not session.is_kept:
         raise UnsupportedSql(f"unsupported {word}: no statement follows in this session", action=action)
 
 
-def _done(warnings: tuple[QueryWarning, ...] = ()) -> Outcome:
-    return Outcome(pa.schema([]), iter(()), warnings=warnings)
+def _done(warnings: tuple[QueryWarning, ...] = ()) -> StatementOutcome:
+    return StatementOutcome(pa.schema([]), iter(()), warnings=warnings)

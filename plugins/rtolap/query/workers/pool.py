@@ -14,7 +14,7 @@ from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.base.metrics import Family, Metrics
 from rtolap.query.cancel import Cancellation
 from rtolap.query.engine import SPILL_FOLDER
-from rtolap.query.session import Session, Sessions
+from rtolap.query.engine_session import EngineSession, EngineSessions
 from rtolap.query.workers.plans import CatalogueTexts
 from rtolap.query.workers.process import WorkerOptions
 from rtolap.query.workers.session import DEAF, DIED, DISK, DOUBTFUL, LEFT, MEMORY, SUM, WorkerSession
@@ -55,7 +55,7 @@ def bound_bytes(memory_bytes: int) -> int:
     return 2 * memory_bytes + _BEYOND_BYTES
 
 
-class WorkerPool(Sessions):
+class WorkerPool(EngineSessions):
     """Thread-safe. `workers_max`: as many as there are turns, which is what bounds them."""
 
     def __init__(
@@ -96,7 +96,7 @@ class WorkerPool(Sessions):
         self._watch = threading.Thread(target=self._look, name="worker-memory", daemon=True)
         self._watch.start()
 
-    def session(self, ending: Cancellation) -> Session:
+    def session(self, ending: Cancellation) -> EngineSession:
         """Raises what ended the statement, or Unavailable."""
         unborn = 0
         servers: set[int] = set()  # which ended before they made what was asked of them: a failure each

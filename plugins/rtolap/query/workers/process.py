@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, QueryError, RtolapError, Unavailable
 from rtolap.query.catalogue import Catalogue
-from rtolap.query.engine import Engine
-from rtolap.query.session import BATCH_ROWS, Result, Session
+from rtolap.query.engine import EmbeddedEngine
+from rtolap.query.engine_session import BATCH_ROWS, EngineResult, EngineSession
 from rtolap.query.sql.statement import Statement
 from rtolap.query.workers import messages, packing, spills
 from rtolap.query.workers.plans import catalogue_of, plan_of
@@ -57,12 +57,12 @@ class WorkerOptions(msgspec.Struct, frozen=True):
 
 
 def serve(data: socket.socket, control: socket.socket, options: WorkerOptions, database: str) -> None:
-    """Serve until the service is gone. `database` holds the macros, as in `Engine`."""
+    """Serve until the service is gone. `database` holds the macros, as in `EmbeddedEngine`."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_OUT_OF_MEMORY_SCORE))
     folder = Path(options.spill_folder) / f"{spills.PREFIX}{os.getpid()}"
-    engine = Engine(
+    engine = EmbeddedEngine(
         memory_limit_bytes=options.memory_limit_bytes,
         threads=options.threads,
         database=database,
@@ -88,13 +88,13 @@ def serve(data: socket.socket, control: socket.socket, options: WorkerOptions, d
 
 
 class _Worker:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EmbeddedEngine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
         self._number = 0
-        self._session: Session | None = None
+        self._session: EngineSession | None = None
         self._rows: Iterator[tuple[pa.RecordBatch, bool]] = iter(())
-        self._result: Result | None = None
+        self._result: EngineResult | None = None
         self._failed: Exception | None = None  # since the last answer
         self._catalogue = Catalogue()
 
@@ -186,7 +186,7 @@ class _Worker:
         return messages.Drained(rows + self._result.drain()), b""
 
     def _planned(
-        self, request: messages.Read | messages.MakePlan | messages.Filter, session: Session
+        self, request: messages.Read | messages.MakePlan | messages.Filter, session: EngineSession
     ) -> messages.Answer:
         if isinstance(request, messages.Filter):
             return messages.Found(session.show_filter(request.condition, request.first))
@@ -231,7 +231,7 @@ def _unpacked(values: Mapping[str, Any]) -> dict[str, object]:
     return {name: packing.unpacked(value) for name, value in values.items()}
 
 
-def _pieces(result: Result) -> Iterator[tuple[pa.RecordBatch, bool]]:
+def _pieces(result: EngineResult) -> Iterator[tuple[pa.RecordBatch, bool]]:
     """Batches, each with whether it is known to be the last; large ones in parts."""
     batch = result.next_batch()
     while batch is not None:

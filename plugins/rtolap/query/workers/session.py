@@ -16,8 +16,8 @@ import pyarrow as pa
 from rtolap.base.errors import Corrupted, RtolapError, TooLittleDisk, Unavailable, from_dict
 from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import Catalogue
+from rtolap.query.engine_session import EngineSession
 from rtolap.query.plan import Planned
-from rtolap.query.session import Session
 from rtolap.query.sql.statement import Statement
 from rtolap.query.workers import messages, packing
 from rtolap.query.workers.messages import (
@@ -55,7 +55,7 @@ Piece = tuple[pa.RecordBatch | None, bool]  # rows, and whether they are the las
 DEAF, LEFT, MEMORY, SUM, DISK, DOUBTFUL, DIED = "deaf", "left", "memory", "sum", "disk", "doubtful", "died"
 
 
-class WorkerSession(Session):
+class WorkerSession(EngineSession):
     """Used by one thread at a time; `interrupt` and `close` by any.
 
     A worker that does not stop within GIVE_UP_S of an interrupt is killed: its statement ends at once, and
@@ -273,7 +273,7 @@ class WorkerSession(Session):
 
 
 class WorkerResult:
-    """See `session.Result`."""
+    """See `engine_session.EngineResult`."""
 
     def __init__(self, session: WorkerSession, schema: pa.Schema, first: Piece | RtolapError) -> None:
         self.schema = schema

@@ -20,7 +20,7 @@ from rtolap.query.sql.statement import Statement
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
 
 
-class Result(Protocol):
+class EngineResult(Protocol):
     """Rows that come as they are read. It ends with its session."""
 
     schema: pa.Schema
@@ -32,7 +32,7 @@ class Result(Protocol):
         """Return the number of rows left, without sending them."""
 
 
-class TableResult(Result):
+class TableResult(EngineResult):
     """The rows of a table that is whole already. `made`: what several who share it make of it."""
 
     def __init__(self, table: pa.Table, made: Once | None = None) -> None:
@@ -47,7 +47,7 @@ class TableResult(Result):
         return sum(batch.num_rows for batch in self._batches)
 
 
-class Session(Closeable):
+class EngineSession(Closeable):
     """The session of a single statement. Others do not see what it registers. It has one result at a time.
 
     Every call raises QueryError for what the engine refuses, or that it was interrupted; Unavailable where it
@@ -62,7 +62,7 @@ class Session(Closeable):
         """Return the value of the one row and column of `sql`."""
 
     @abstractmethod
-    def run(self, sql: str, parameters: Mapping[str, object]) -> Result: ...
+    def run(self, sql: str, parameters: Mapping[str, object]) -> EngineResult: ...
 
     @abstractmethod
     def read_statement(self, text: str, database: str | None) -> Statement:
@@ -89,22 +89,22 @@ class Session(Closeable):
         return pa.Table.from_batches(batches, result.schema)
 
 
-class Sessions(Closeable):
+class EngineSessions(Closeable):
     """The factory of the sessions of statements."""
 
     @abstractmethod
-    def session(self, ending: Cancellation) -> Session:
+    def session(self, ending: Cancellation) -> EngineSession:
         """`ending`: of the statement that it is for."""
 
 
-class LateSession(Session):
+class LazyEngineSession(EngineSession):
     """A session that takes one of `engine` when something is first done: some statements need none."""
 
-    def __init__(self, engine: Sessions, ending: Cancellation) -> None:
+    def __init__(self, engine: EngineSessions, ending: Cancellation) -> None:
         self._engine = engine
         self._ending = ending
         self._lock = threading.Lock()
-        self._session: Session | None = None
+        self._session: EngineSession | None = None
         self._closed = False
 
     @property
@@ -117,7 +117,7 @@ class LateSession(Session):
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:
         return self._opened().value(sql, parameters)
 
-    def run(self, sql: str, parameters: Mapping[str, object]) -> Result:
+    def run(self, sql: str, parameters: Mapping[str, object]) -> EngineResult:
         return self._opened().run(sql, parameters)
 
     def read_statement(self, text: str, database: str | None) -> Statement:
@@ -141,7 +141,7 @@ class LateSession(Session):
         if session is not None:
             session.close()
 
-    def _opened(self) -> Session:
+    def _opened(self) -> EngineSession:
         if self._session is None:
             self._ending.check()
             session = self._engine.session(self._ending)

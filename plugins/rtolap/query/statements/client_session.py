@@ -72,7 +72,7 @@ VARIABLES: dict[str, Value] = {
 
 
 @dataclass
-class Session:
+class ClientSession:
     """The settings of one connection: `variables` are VARIABLES as it sees them, `users` its `@name`.
 
     `is_kept`: another statement follows in it; a request over HTTP has one of its own. `has_token`: its
@@ -172,7 +172,7 @@ class Session:
 
 
 def completed(
-    statement: Statement, session: Session, users: Mapping[str, UserValue] | None = None
+    statement: Statement, session: ClientSession, users: Mapping[str, UserValue] | None = None
 ) -> Statement:
     """Return the statement with the session's values for what it takes from its session.
 
@@ -186,7 +186,7 @@ def completed(
     return replace(statement, given=given, zone=zone)
 
 
-def _value(name: str, session: Session, users: Mapping[str, UserValue]) -> UserValue:
+def _value(name: str, session: ClientSession, users: Mapping[str, UserValue]) -> UserValue:
     """`name`: see `Statement.session_names`."""
     if name.startswith("@@"):
         value = session.variable(name[2:])

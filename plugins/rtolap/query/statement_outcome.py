@@ -23,7 +23,7 @@ NESTED_CELLS = 3  # that a value in a struct counts as: it has its name beside i
 
 
 @dataclass
-class Outcome:
+class StatementOutcome:
     """A running result: iterate `batches` once, or `close`. `positions`: cube → partition → next offset.
 
     `warnings` are known before the first batch. `made`: what those who share the rows make of them, as the
