@@ -15,7 +15,7 @@ import pytest
 from rtolap.query.cubes import history_coded, history_rows
 from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.cubes.history import SEGMENTS_AT_ONCE, EmbeddedHistory, MemoryBounds
-from rtolap.query.cubes.history_files import Footers, HistoryFile
+from rtolap.query.cubes.history_files import HistoryFile, ParquetFooters
 from rtolap.query.statement_service import QueryService
 from rtolap.scan import folds, group_scan
 
@@ -232,7 +232,7 @@ def test_footers_beyond_the_bound_are_read_again(built: QueryWorld) -> None:
         HistoryFile(store.fs, str(folder / name), (folder / name).stat().st_size)
         for name in ("part-0.parquet", "part-1.parquet")
     )
-    footers = Footers(bytes_max=footer_bytes(first) + footer_bytes(second) - 1)
+    footers = ParquetFooters(bytes_max=footer_bytes(first) + footer_bytes(second) - 1)
     for file in (first, first, second, first):
         footers.footer(file)
     asked = remote.taken()

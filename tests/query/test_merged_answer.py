@@ -19,7 +19,7 @@ from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.model.cube import Cube, Measure, Schema
 from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.query.cancel import Cancellation
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.cubes import merged_answer as merged_answers
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.cubes.merged_answer import merged_answer
@@ -107,7 +107,7 @@ NOT_PLAIN = (
 
 def rewritten(sql: str, engine: EmbeddedEngine) -> Rewritten:
     with engine.session() as session:
-        context = Context(Catalogue(cubes={"shop": SCHEMA}), lambda tree: fold(session.value, tree, {}))
+        context = Context(QueryCatalogue(cubes={"shop": SCHEMA}), lambda tree: fold(session.value, tree, {}))
         return rewrite(parse(sql).tree, context)
 
 

@@ -18,8 +18,8 @@ from rtolap.base.errors import OverBudget
 from rtolap.query import http
 from rtolap.query.memory_budget import MIB, BudgetLimits, MemoryBudget
 from rtolap.query.mysql.answers import Answers, Frames
-from rtolap.query.mysql.packets import Fields
-from rtolap.query.mysql.prepared import Prepared, PreparedStatements
+from rtolap.query.mysql.packets import PacketFields
+from rtolap.query.mysql.prepared import PreparedStatement, PreparedStatements
 from rtolap.query.mysql.result_sets import binary_rows, text_rows
 from rtolap.query.statement_outcome import StatementOutcome
 
@@ -152,17 +152,19 @@ def test_long_data_that_is_refused_is_not_kept_by_its_refusal() -> None:
     limit = 4 * MIB
     account = MemoryBudget(BudgetLimits(limit, limit, limit, 0)).account("ann")
     held = PreparedStatements(account)
-    identities = [held.add_statement(Prepared("select ?", pa.schema([]), ("p1",))) for _ in range(50)]
+    identities = [
+        held.add_statement(PreparedStatement("select ?", pa.schema([]), ("p1",))) for _ in range(50)
+    ]
     gc.disable()
     tracemalloc.start()
     try:
         for identity in identities:
             for _ in range(3):
-                held.long_data(Fields(struct.pack("<IH", identity, 0) + bytes(MIB)))
+                held.long_data(PacketFields(struct.pack("<IH", identity, 0) + bytes(MIB)))
         kept_bytes = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
         gc.enable()
     assert kept_bytes < limit + MIB
     with pytest.raises(OverBudget, match="long data"):
-        held.bound(Fields(struct.pack("<IBI", identities[-1], 0, 1)))
+        held.bound(PacketFields(struct.pack("<IBI", identities[-1], 0, 1)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rtolap.model.predicate import And, Compare, In, Like
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.engine import EmbeddedEngine
 from rtolap.query.plan import Rewritten
 from rtolap.query.sql.folding import fold
@@ -48,7 +48,7 @@ PAIRS = [
 
 def rewritten(sql: str, world: QueryWorld, engine: EmbeddedEngine) -> Rewritten:
     session = engine.session()
-    catalogue = Catalogue(cubes={"flights": world.schema})
+    catalogue = QueryCatalogue(cubes={"flights": world.schema})
     try:
         return rewrite(parse(sql).tree, Context(catalogue, lambda tree: fold(session.value, tree, {})))
     finally:

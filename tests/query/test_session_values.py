@@ -23,7 +23,7 @@ from rtolap.query.statements import text_prepared
 from rtolap.query.statements.assignments import USER_BYTES_MAX, USER_VARIABLES_MAX
 from rtolap.query.statements.classify import classify, needs_admission, plain
 from rtolap.query.statements.client_session import ClientSession
-from rtolap.query.statements.executor import Executor, NoPeers
+from rtolap.query.statements.executor import Executor, NoOpenConnections
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.tools_statements import STATEMENTS
@@ -38,7 +38,7 @@ def session() -> ClientSession:
 
 @pytest.fixture
 def execute(service: QueryService, session: ClientSession) -> Callable[[str], StatementOutcome]:
-    executor = Executor(service, Users({}), NoPeers())
+    executor = Executor(service, Users({}), NoOpenConnections())
 
     def execute(sql: str) -> StatementOutcome:
         request = classify(plain(sql), session.database)
@@ -91,7 +91,7 @@ def test_user_variables_are_bounded_and_one_that_is_too_large_changes_nothing(
 def test_a_value_that_takes_too_long_ends_with_its_statement(
     service: QueryService, session: ClientSession
 ) -> None:
-    executor = Executor(service, Users({}), NoPeers())
+    executor = Executor(service, Users({}), NoOpenConnections())
     cancellation = service.cancellation()
     cancellation.cancel("killed")
     with pytest.raises(QueryInterrupted, match="killed"):
@@ -151,7 +151,7 @@ def test_prepared_texts_are_bounded(run: Run, session: ClientSession) -> None:
 
 
 def test_what_a_request_alone_cannot_keep_is_refused(service: QueryService) -> None:
-    executor = Executor(service, Users({}), NoPeers())
+    executor = Executor(service, Users({}), NoOpenConnections())
     for sql in ("select @a", "prepare s from 'select 1'", "execute s", "deallocate prepare s", "set @a = 1"):
         with pytest.raises(UnsupportedSql, match="no statement follows in this session"):
             executor.execute(classify(sql, None), ClientSession(0, "ann", "", is_kept=False))

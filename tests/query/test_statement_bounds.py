@@ -19,7 +19,7 @@ from rtolap.query.cancel import Cancellation
 from rtolap.query.memory_budget import MemoryBudget
 from rtolap.query.sql.parser import parse
 from rtolap.query.statement_outcome import StatementOutcome
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.statements.classify import Kill, Query, UseDatabase, classify, is_diagnostic, kill_of, plain
 from rtolap.query.statements.client_session import ClientSession
 from rtolap.query.statements.show_answers import Shows
@@ -180,7 +180,7 @@ ASKED: dict[str, Callable[[QueryService, Cancellation], object]] = {
 @pytest.fixture(scope="module")
 def one_turn(world: QueryWorld) -> Iterator[QueryService]:
     """One turn, and so one worker."""
-    made = world.service(Limits(queries_max=1, queue_wait_s=0.05), in_workers=True)
+    made = world.service(QueryLimits(queries_max=1, queue_wait_s=0.05), in_workers=True)
     yield made
     made.close()
 
@@ -252,7 +252,7 @@ def test_json_of_endless_rows_is_made_piece_by_piece() -> None:
 def test_no_client_has_a_statement_run_longer_than_the_service_lets_it(
     world: QueryWorld, asked_ms: int | None
 ) -> None:
-    service = world.service(Limits(statement_ms_max=50))
+    service = world.service(QueryLimits(statement_ms_max=50))
     ending = service.cancellation(asked_ms)
 
     def has_ended() -> bool:

@@ -33,7 +33,7 @@ from rtolap.base.metrics import Metrics
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.engine import EmbeddedEngine
 from rtolap.query.engine_session import EngineSession
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.workers import messages, packing, pool
 from rtolap.query.workers.pool import WorkerPool
 from rtolap.query.workers.session import SUM
@@ -60,14 +60,14 @@ MANY_ROWS_COUNT = 5**8
 
 @pytest.fixture(scope="module")
 def working(world: QueryWorld) -> Iterator[QueryService]:
-    made = world.service(Limits(memory_bytes=MEMORY_BYTES), in_workers=True)
+    made = world.service(QueryLimits(memory_bytes=MEMORY_BYTES), in_workers=True)
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
 def with_little(world: QueryWorld) -> Iterator[QueryService]:
-    made = world.service(Limits(memory_bytes=LITTLE_BYTES), in_workers=True)
+    made = world.service(QueryLimits(memory_bytes=LITTLE_BYTES), in_workers=True)
     yield made
     made.close()
 

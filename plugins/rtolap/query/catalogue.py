@@ -44,7 +44,7 @@ def arrow_schema(schema: StoredSchema, columns: Sequence[str]) -> pa.Schema:
 
 
 @dataclass(frozen=True)
-class Catalogue:
+class QueryCatalogue:
     """The definitions as of a look at them.
 
     Names are unique over cubes and lookups, which are in DATABASE. Stored tables are in databases of their
@@ -158,7 +158,7 @@ def cube_columns(schema: Schema) -> dict[str, ColumnType]:
     return columns
 
 
-def unknown_table(name: str, catalogue: Catalogue) -> QueryError:
+def unknown_table(name: str, catalogue: QueryCatalogue) -> QueryError:
     known = (
         *catalogue.relation_names(),
         *sorted(table.qualified_name for table in catalogue.stored.values()),

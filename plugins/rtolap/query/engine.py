@@ -27,15 +27,15 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 from rtolap.base.errors import QueryInterrupted, UnknownTable
 from rtolap.query.approval.engine_tree import EngineTexts
 from rtolap.query.cancel import Cancellation
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.checksums import CRC32, crc32
 from rtolap.query.engine_errors import moment_out_of_range, translated
 from rtolap.query.engine_session import BATCH_ROWS, EngineSession, EngineSessions
 from rtolap.query.macros import registry as macros
 from rtolap.query.plan import Planned
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
-from rtolap.query.sql.planner import Planner
-from rtolap.query.sql.statement import Statement
+from rtolap.query.sql.planner import SqlPlanner
+from rtolap.query.sql.statement import SqlStatement
 
 Config = dict[str, str | bool | int | float | list[str]]
 
@@ -104,7 +104,7 @@ class EmbeddedEngine(EngineSessions):
             null_handling=FunctionNullHandling.SPECIAL,
         )
         self._texts = EngineTexts(self._connection.cursor())
-        self._planner = Planner()
+        self._planner = SqlPlanner()
         self._connection.execute(f"SET memory_limit = '{memory_limit_bytes}B'")
         self._connection.execute("SET lock_configuration = true")
 
@@ -121,7 +121,7 @@ class EmbeddedEngine(EngineSessions):
 class EmbeddedSession(EngineSession):
     """A connection for a single query. Other queries do not see what it registers."""
 
-    def __init__(self, cursor: Any, texts: EngineTexts, planner: Planner) -> None:
+    def __init__(self, cursor: Any, texts: EngineTexts, planner: SqlPlanner) -> None:
         self._cursor = cursor
         self._texts = texts
         self._planner = planner
@@ -145,10 +145,12 @@ class EmbeddedSession(EngineSession):
             self._cursor.execute(approved, dict(parameters))
             return EmbeddedResult(self._cursor.to_arrow_reader(BATCH_ROWS), self._working)
 
-    def read_statement(self, text: str, database: str | None) -> Statement:
+    def read_statement(self, text: str, database: str | None) -> SqlStatement:
         return self._planner.read(text, database)
 
-    def plan(self, statement: Statement, values: Mapping[str, object], catalogue: Catalogue) -> Planned:
+    def plan(
+        self, statement: SqlStatement, values: Mapping[str, object], catalogue: QueryCatalogue
+    ) -> Planned:
         return self._planner.plan(statement, values, catalogue, self.value, self._check)
 
     def show_filter(self, condition: str, first: str) -> str:

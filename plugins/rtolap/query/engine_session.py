@@ -12,10 +12,10 @@ import pyarrow as pa
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.query.cancel import Cancellation
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.coalescing import Once
 from rtolap.query.plan import Planned
-from rtolap.query.sql.statement import Statement
+from rtolap.query.sql.statement import SqlStatement
 
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
 
@@ -65,11 +65,13 @@ class EngineSession(Closeable):
     def run(self, sql: str, parameters: Mapping[str, object]) -> EngineResult: ...
 
     @abstractmethod
-    def read_statement(self, text: str, database: str | None) -> Statement:
+    def read_statement(self, text: str, database: str | None) -> SqlStatement:
         """Return what the text of a statement says of itself, where it is one query."""
 
     @abstractmethod
-    def plan(self, statement: Statement, values: Mapping[str, object], catalogue: Catalogue) -> Planned:
+    def plan(
+        self, statement: SqlStatement, values: Mapping[str, object], catalogue: QueryCatalogue
+    ) -> Planned:
         """`values`: of the parameters, as far as there are any yet."""
 
     @abstractmethod
@@ -120,10 +122,12 @@ class LazyEngineSession(EngineSession):
     def run(self, sql: str, parameters: Mapping[str, object]) -> EngineResult:
         return self._opened().run(sql, parameters)
 
-    def read_statement(self, text: str, database: str | None) -> Statement:
+    def read_statement(self, text: str, database: str | None) -> SqlStatement:
         return self._opened().read_statement(text, database)
 
-    def plan(self, statement: Statement, values: Mapping[str, object], catalogue: Catalogue) -> Planned:
+    def plan(
+        self, statement: SqlStatement, values: Mapping[str, object], catalogue: QueryCatalogue
+    ) -> Planned:
         return self._opened().plan(statement, values, catalogue)
 
     def show_filter(self, condition: str, first: str) -> str:

@@ -55,7 +55,7 @@ from rtolap.query.statement_outcome import StatementOutcome, result_pieces
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.classify import classify, needs_admission, plain
 from rtolap.query.statements.client_session import ClientSession
-from rtolap.query.statements.executor import Executor, NoPeers, Peers
+from rtolap.query.statements.executor import Executor, NoOpenConnections, OpenConnections
 from rtolap.servers.http_guard import caller_of, guard
 from rtolap.servers.limits import HttpLimits
 
@@ -93,7 +93,7 @@ def make_app(
     users: Users,
     token: str,
     limits: HttpLimits,
-    peers: Peers = NoPeers(),
+    peers: OpenConnections = NoOpenConnections(),
     history_cache: Callable[[int], HistoryCacheReport] = lambda versions_max: HISTORY_CACHE_OFF,
 ) -> FastAPI:
     """`peers`: the connections that SHOW PROCESSLIST lists and KILL ends. `history_cache`: its report with at

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Peer:
+class QueryPeer:
     """`address` is host:port."""
 
     name: str
@@ -41,7 +41,7 @@ class PeersFailed(Unavailable):
 
     code = "peers_failed"
 
-    def __init__(self, failures: Sequence[tuple[Peer, RtolapError]]) -> None:
+    def __init__(self, failures: Sequence[tuple[QueryPeer, RtolapError]]) -> None:
         self.failures = tuple(failures)
         super().__init__("; ".join(f"{peer.name}: {error}" for peer, error in failures) or "none is live")
 
@@ -75,13 +75,15 @@ class Attempt:
             callback()
 
 
-class Peers(Closeable):
+class QueryPeers(Closeable):
     """Thread-safe. At most `calls_max` calls at a time, more wait.
 
     `ping(peer, within_s)` raises Unavailable when the peer does not answer in time.
     """
 
-    def __init__(self, name: str, calls_max: int, ping: Callable[[Peer, float], None], clock: Clock) -> None:
+    def __init__(
+        self, name: str, calls_max: int, ping: Callable[[QueryPeer, float], None], clock: Clock
+    ) -> None:
         self._ping = ping
         self._clock = clock
         self._calls = ThreadPoolExecutor(calls_max, thread_name_prefix=name)
@@ -93,11 +95,11 @@ class Peers(Closeable):
 
     def ask(
         self,
-        peers: Sequence[Peer],
-        call: Callable[[Peer, Attempt], T],
+        peers: Sequence[QueryPeer],
+        call: Callable[[QueryPeer, Attempt], T],
         ending: Cancellation,
         elsewhere: tuple[type[RtolapError], ...],
-    ) -> tuple[Peer, T]:
+    ) -> tuple[QueryPeer, T]:
         """Return the first answer, and whose. `call` runs on another thread; another may run beside it.
 
         Errors of the kinds `elsewhere` have the next peer asked; PeersFailed when none is left. Every other
@@ -106,9 +108,9 @@ class Peers(Closeable):
         ended_early: Future[Any] = Future()
         ending.on_cancel(lambda: ended_early.set_result(None))
         left = self._ordered(peers)
-        running: dict[Future[T], tuple[Peer, Attempt]] = {}
-        silent: set[Peer] = set()
-        failures: list[tuple[Peer, RtolapError]] = []
+        running: dict[Future[T], tuple[QueryPeer, Attempt]] = {}
+        silent: set[QueryPeer] = set()
+        failures: list[tuple[QueryPeer, RtolapError]] = []
         try:
             while True:
                 if left and all(peer in silent for peer, _ in running.values()):
@@ -133,7 +135,7 @@ class Peers(Closeable):
             for _, attempt in running.values():
                 attempt.give_up()
 
-    def _ordered(self, peers: Sequence[Peer]) -> list[Peer]:
+    def _ordered(self, peers: Sequence[QueryPeer]) -> list[QueryPeer]:
         """Return the peers; those that were silent last time come last.
 
         Silent peers are pinged again in the background.
@@ -149,7 +151,7 @@ class Peers(Closeable):
             self._calls.submit(self._answers, peer)
         return [peer for peer in peers if peer not in silent] + silent
 
-    def _answers(self, peer: Peer) -> bool:
+    def _answers(self, peer: QueryPeer) -> bool:
         error = silence(lambda within_s: self._ping(peer, within_s))
         with self._lock:
             if error is None:

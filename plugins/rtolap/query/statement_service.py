@@ -16,7 +16,7 @@ from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query import explain
 from rtolap.query.admission import AdmissionControl, Turns
 from rtolap.query.cancel import Cancellation, Timeouts
-from rtolap.query.catalogue import DATABASE, Catalogue, arrow_schema
+from rtolap.query.catalogue import DATABASE, QueryCatalogue, arrow_schema
 from rtolap.query.cluster.view import Cluster
 from rtolap.query.coalescing import Coalescing, Once
 from rtolap.query.cubes.fetch import Fetched, Fetcher
@@ -35,10 +35,10 @@ from rtolap.query.lookups import Lookups
 from rtolap.query.memory_budget import READ, Account, BudgetLimits, MemoryBudget, read_limits
 from rtolap.query.metrics import QueryMetrics
 from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, ReadStats, Rewritten, TableStats
-from rtolap.query.prepared import PreparedStatements
 from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.sql.rules.pushdown import relation_name
-from rtolap.query.sql.statement import Parameters, Statement
+from rtolap.query.sql.statement import Parameters, SqlStatement
+from rtolap.query.statement_cache import StatementCache
 from rtolap.query.statement_outcome import CELLS_MAX, ResultStream, StatementOutcome
 from rtolap.query.stored.definitions import StoredDefinitions
 from rtolap.query.stored.reader import StoredReader
@@ -49,16 +49,16 @@ TIMEOUT_MS_DEFAULT = 60_000
 SHARED_BYTES_MAX = 1 << 20  # of an answer: larger ones are sent piece by piece to each of those who share it
 
 
-Complete = Callable[[Statement], Statement]
+Complete = Callable[[SqlStatement], SqlStatement]
 
 
-def as_it_is(statement: Statement) -> Statement:
+def as_it_is(statement: SqlStatement) -> SqlStatement:
     """`Complete` where no session gives values."""
     return statement
 
 
 @dataclass(frozen=True)
-class Limits:
+class QueryLimits:
     """The limits of one query service. `queue_wait_s`: how long a query waits for admission.
 
     `queries_per_user_max`: of `queries_max`; None: three quarters of them. `statement_ms_max`: whatever its
@@ -91,7 +91,7 @@ class QueryService:
         source: RealtimeSource,
         lookups: Lookups,
         clock: Clock,
-        limits: Limits = Limits(),
+        limits: QueryLimits = QueryLimits(),
         stored: StoredSource | None = None,
         engine: EngineSessions | None = None,
         session_tokens: SessionTokens | None = None,
@@ -121,7 +121,7 @@ class QueryService:
         self._reads = MemoryBudget(read_limits(limits.memory_bytes))
         budget = self.budget = MemoryBudget(limits.budget)
         self.metrics.follow_budget(lambda: budget.reserved_bytes, lambda: budget.refusals)
-        self._prepared = PreparedStatements()
+        self._prepared = StatementCache()
         self._timeouts = Timeouts(clock)
         admission = AdmissionControl(limits.queries_max, limits.turns_per_user)
         self._turns = Turns(self._engine, admission, limits.queue_wait_s)
@@ -136,7 +136,7 @@ class QueryService:
         self._cluster.close()
         self._engine.close()
 
-    def catalogue(self, *, fresh: bool = False) -> Catalogue:
+    def catalogue(self, *, fresh: bool = False) -> QueryCatalogue:
         return self._cluster.catalogue(fresh=fresh)
 
     def cancellation(self, timeout_ms: int | None = None, user: str = "") -> Cancellation:
@@ -146,12 +146,12 @@ class QueryService:
 
     def check(
         self, text: str, database: str | None = None, cancellation: Cancellation | None = None
-    ) -> Statement:
+    ) -> SqlStatement:
         """Read a text, as a statement's turn comes. Raises QueryError for what is not one query."""
         with self._turns.open(cancellation or self.cancellation()) as session:
             return self._read(text, database, session)
 
-    def _read(self, text: str, database: str | None, session: EngineSession) -> Statement:
+    def _read(self, text: str, database: str | None, session: EngineSession) -> SqlStatement:
         """`database`: of the tables that the text names without one; cubes and lookups are in DATABASE."""
         of_tables = None if database in (None, DATABASE) else database
         return self._prepared.statement(text, of_tables, session.read_statement)
@@ -168,7 +168,7 @@ class QueryService:
 
     def execute(
         self,
-        sql: str | Statement,
+        sql: str | SqlStatement,
         parameters: Parameters = (),
         cancellation: Cancellation | None = None,
         session_positions: SessionPositions | None = None,
@@ -189,7 +189,7 @@ class QueryService:
 
     def _execute(
         self,
-        sql: str | Statement,
+        sql: str | SqlStatement,
         parameters: Parameters,
         cancellation: Cancellation | None,
         positions: SessionPositions,
@@ -204,12 +204,12 @@ class QueryService:
 
     def describe(
         self,
-        sql: str | Statement,
+        sql: str | SqlStatement,
         cancellation: Cancellation | None = None,
         *,
         database: str | None = None,
         complete: Complete = as_it_is,
-    ) -> tuple[pa.Schema, Statement]:
+    ) -> tuple[pa.Schema, SqlStatement]:
         """Result columns and the statement as it is read, without the session's values. It reads neither
         receivers nor history. Waits for admission."""
         ending = cancellation or self.cancellation()
@@ -236,7 +236,7 @@ class QueryService:
 
     def _start(
         self,
-        statement: Statement,
+        statement: SqlStatement,
         values: dict[str, object],
         session: EngineSession,
         ending: Cancellation,
@@ -369,11 +369,11 @@ class QueryService:
 
     def _rewrite(
         self,
-        statement: Statement,
+        statement: SqlStatement,
         values: Mapping[str, object],
         session: EngineSession,
         ending: Cancellation,
-    ) -> tuple[Rewritten, Catalogue]:
+    ) -> tuple[Rewritten, QueryCatalogue]:
         catalogue = self._cluster.catalogue()
         try:
             return self._rewrite_for(catalogue, statement, values, session), catalogue
@@ -387,8 +387,8 @@ class QueryService:
 
     def _rewrite_for(
         self,
-        catalogue: Catalogue,
-        statement: Statement,
+        catalogue: QueryCatalogue,
+        statement: SqlStatement,
         values: Mapping[str, object],
         session: EngineSession,
     ) -> Rewritten:
@@ -397,7 +397,7 @@ class QueryService:
         )
 
     def _register_information(
-        self, rewritten: Rewritten, catalogue: Catalogue, session: EngineSession
+        self, rewritten: Rewritten, catalogue: QueryCatalogue, session: EngineSession
     ) -> None:
         for name in rewritten.information:
             session.register(f"{INFORMATION_PREFIX}{name}", information_table(name, catalogue))

@@ -52,7 +52,7 @@ from rtolap.query.engine import EmbeddedEngine
 from rtolap.query.engine_session import EngineSession, EngineSessions
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.lookups import Lookups
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.stored.source import StoredSource
 
 from tests.support.in_memory import IN_MEMORY
@@ -121,7 +121,7 @@ class QueryWorld:
 
     def service(
         self,
-        limits: Limits = Limits(),
+        limits: QueryLimits = QueryLimits(),
         stored: StoredSource | None = None,
         *,
         in_workers: bool = False,

@@ -24,7 +24,7 @@ from rtolap.object_store.store import ObjectStore
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cubes import history_memory, history_results, history_rows
 from rtolap.query.cubes.byte_bounded import ByteBounded
-from rtolap.query.cubes.history_coded import Choice, CodedRead, Loaded
+from rtolap.query.cubes.history_coded import Choice, CodedRead, LoadedFiles
 from rtolap.query.cubes.history_files import HistoryFile, HistoryFiles
 from rtolap.query.cubes.history_memory import FileMemory, can_be_coded
 from rtolap.query.cubes.history_results import KeptResult, KeptResults, statement_of
@@ -181,11 +181,11 @@ class EmbeddedHistory:
             _count_cuboid(stats, choice.cuboid)
             all_rows += choice.cuboid.rows
 
-        def load(segment: SegmentRecord) -> tuple[Choice, Loaded, ReadStats]:
+        def load(segment: SegmentRecord) -> tuple[Choice, LoadedFiles, ReadStats]:
             done = ReadStats(read.cube)
             choice = self._choose(rows, segment, choices)
 
-            def load_files(files: Sequence[HistoryFile]) -> Loaded:
+            def load_files(files: Sequence[HistoryFile]) -> LoadedFiles:
                 return coded.load(choice, files)
 
             loaded = self._files.use(

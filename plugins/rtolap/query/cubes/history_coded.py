@@ -34,7 +34,7 @@ class Choice(NamedTuple):
         return cls(location, cuboid, tuple(f"{location}/{file.name}" for file in cuboid.files))
 
 
-class Loaded(NamedTuple):
+class LoadedFiles(NamedTuple):
     """A version: its files in memory, and the rows of its other files."""
 
     files: list[CodedFile]
@@ -71,7 +71,7 @@ class CodedRead:
         self.add_files(files)
         return True
 
-    def load(self, choice: Choice, files: Sequence[HistoryFile]) -> Loaded:
+    def load(self, choice: Choice, files: Sequence[HistoryFile]) -> LoadedFiles:
         """Raises OSError and pyarrow.ArrowException."""
         loaded: list[CodedFile] = []
         others: list[HistoryFile] = []
@@ -89,7 +89,7 @@ class CodedRead:
                 loaded.append(coded)
             else:
                 others.append(file)
-        return Loaded(loaded, self._rows.of(others) if others else None)
+        return LoadedFiles(loaded, self._rows.of(others) if others else None)
 
     def add_files(self, files: Sequence[CodedFile]) -> None:
         for file in files:

@@ -40,7 +40,7 @@ class HistoryFile(NamedTuple):
     bytes: int
 
 
-class Footer(NamedTuple):
+class ParquetFooter(NamedTuple):
     """`fragment`: the file as part of a data set, which holds the parsed footer."""
 
     fragment: ds.ParquetFileFragment
@@ -48,7 +48,7 @@ class Footer(NamedTuple):
     columns: frozenset[str]
 
 
-class Footers:
+class ParquetFooters:
     """Footers of Parquet files, read once: a file that is published never changes. Thread-safe.
 
     A footer is two requests to a remote store and some 0.3 ms of parsing, and says which rows need not be
@@ -57,9 +57,9 @@ class Footers:
 
     def __init__(self, bytes_max: int = FOOTER_BYTES_MAX) -> None:
         self._format = ds.ParquetFileFormat()
-        self._footers: ByteBounded[Footer] = ByteBounded(bytes_max)
+        self._footers: ByteBounded[ParquetFooter] = ByteBounded(bytes_max)
 
-    def footer(self, file: HistoryFile) -> Footer:
+    def footer(self, file: HistoryFile) -> ParquetFooter:
         """Raises OSError and pyarrow.ArrowException."""
         known = self._footers.find(file.path)
         if known is not None:
@@ -67,7 +67,7 @@ class Footers:
         fragment = self._format.make_fragment(file.path, file.filesystem, file_size=file.bytes)
         fragment.ensure_complete_metadata()
         metadata = fragment.metadata
-        footer = Footer(fragment, metadata.num_rows, frozenset(metadata.schema.names))
+        footer = ParquetFooter(fragment, metadata.num_rows, frozenset(metadata.schema.names))
         self._footers.keep(file.path, footer, metadata.serialized_size)
         return footer
 
@@ -91,7 +91,7 @@ class HistoryFiles:
         self._cache = cache
         self._lock = threading.Lock()
         self._manifests: ByteBounded[HistoryManifest] = ByteBounded(MANIFEST_BYTES_MAX)
-        self.footers = Footers()
+        self.footers = ParquetFooters()
         self._verified: OrderedDict[str, None] = OrderedDict()
 
     def manifest(self, location: str, segment: SegmentRecord) -> HistoryManifest:

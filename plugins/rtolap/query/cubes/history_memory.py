@@ -13,7 +13,7 @@ from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.schema import arrow_type, physical_schema, select_partials
 from rtolap.model.cube import Schema
 from rtolap.query.cubes.byte_bounded import ByteBounded
-from rtolap.query.cubes.history_files import Footers, HistoryFile
+from rtolap.query.cubes.history_files import HistoryFile, ParquetFooters
 from rtolap.query.plan import CubeRead
 from rtolap.scan.columns import (
     CodedFile,
@@ -45,7 +45,7 @@ def can_be_coded(read: CubeRead, needed: Iterable[str]) -> bool:
 class FileMemory:
     """Thread-safe. Bounded in bytes; what was not used for longest goes first, file by file."""
 
-    def __init__(self, footers: Footers, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(self, footers: ParquetFooters, bytes_max: int = BYTES_MAX) -> None:
         self._footers = footers
         self._lock = threading.Lock()  # one dictionary for all, whoever asks for it first
         self.bytes_max = bytes_max

@@ -22,7 +22,7 @@ from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.model.predicate import columns_of
 from rtolap.query.cubes.arrow_filter import arrow_filter
 from rtolap.query.cubes.byte_bounded import ByteBounded
-from rtolap.query.cubes.history_files import Footers, HistoryFile
+from rtolap.query.cubes.history_files import HistoryFile, ParquetFooters
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.plan import CubeRead
 
@@ -39,7 +39,7 @@ class FileColumns:
     """Decoded columns of small files, and how many rows of a file its statistics leave of a filter.
     Thread-safe."""
 
-    def __init__(self, footers: Footers, bytes_max: int = COLUMN_BYTES_MAX) -> None:
+    def __init__(self, footers: ParquetFooters, bytes_max: int = COLUMN_BYTES_MAX) -> None:
         self._footers = footers
         self._columns: ByteBounded[pa.Array[Any]] = ByteBounded(bytes_max)
         self._kept: ByteBounded[int] = ByteBounded(KEPT_BYTES_MAX)
@@ -102,7 +102,7 @@ class CuboidRows(NamedTuple):
 class HistoryRows:
     """A read of rows from files. Everything that opens files raises OSError and pyarrow.ArrowException."""
 
-    def __init__(self, read: CubeRead, footers: Footers, columns: FileColumns) -> None:
+    def __init__(self, read: CubeRead, footers: ParquetFooters, columns: FileColumns) -> None:
         self._read = read
         self._footers = footers
         self._columns = columns

@@ -21,7 +21,7 @@ from rtolap.protocols.receiver.messages import (
     PartialQuery,
 )
 from rtolap.query.cancel import Cancellation, wait_within
-from rtolap.query.peers import Attempt, Peer, Peers, PeersFailed
+from rtolap.query.peers import Attempt, PeersFailed, QueryPeer, QueryPeers
 from rtolap.query.plan import CubeRead, ReadStats, ReplicaSetPlan
 
 SETS_MAX = 64  # replica sets asked at the same time, over all queries; more wait for a free thread
@@ -77,7 +77,7 @@ class Realtime:
     def __init__(self, source: RealtimeSource, clock: Clock) -> None:
         self._source = source
         self._sets = ThreadPoolExecutor(SETS_MAX, thread_name_prefix="replica-set")
-        self._receivers = Peers("receiver-call", CALLS_MAX, self._ping, clock)
+        self._receivers = QueryPeers("receiver-call", CALLS_MAX, self._ping, clock)
 
     def close(self) -> None:
         self._sets.shutdown(wait=False, cancel_futures=True)
@@ -179,7 +179,7 @@ class Realtime:
         )
         asked = 0
 
-        def ask(receiver: Peer, attempt: Attempt) -> tuple[pa.Table, PartialAnswer]:
+        def ask(receiver: QueryPeer, attempt: Attempt) -> tuple[pa.Table, PartialAnswer]:
             nonlocal asked
             left, asked = len(plan.receivers) - asked, asked + 1
             share_ms = cancellation.remaining_ms() // left
@@ -191,7 +191,7 @@ class Realtime:
 
         try:
             receiver, (table, answer) = self._receivers.ask(
-                [Peer(*candidate) for candidate in plan.receivers],
+                [QueryPeer(*candidate) for candidate in plan.receivers],
                 ask,
                 cancellation,
                 (Unavailable, Unauthorized),
@@ -213,7 +213,7 @@ class Realtime:
             ) from error
         return receiver.name, table, answer
 
-    def _ping(self, receiver: Peer, within_s: float) -> None:
+    def _ping(self, receiver: QueryPeer, within_s: float) -> None:
         self._source.ping(receiver.name, receiver.address, within_s)
 
 

@@ -59,7 +59,7 @@ class CacheDisk(Protocol):
     def free_bytes(self, folder: Path) -> int: ...
 
 
-class RealDisk:
+class RealCacheDisk:
     def create(self, path: Path) -> BinaryIO:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("wb", buffering=0)
@@ -91,7 +91,7 @@ class CacheFolder:
     def __init__(self, root: Path, disk: CacheDisk | None = None) -> None:
         """Raises DefinitionError for a folder that holds other things."""
         self.root = root
-        self._disk = disk or RealDisk()
+        self._disk = disk or RealCacheDisk()
         self._lock: int | None = None
         _claim(root)
         files = root / _FILES

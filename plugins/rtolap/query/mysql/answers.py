@@ -22,7 +22,7 @@ _CURSOR_OPEN = (codes.STATUS_AUTOCOMMIT | codes.STATUS_CURSOR_EXISTS).to_bytes(2
 _CURSOR_AT_END = (codes.STATUS_AUTOCOMMIT | codes.STATUS_LAST_ROW_SENT).to_bytes(2, "little")
 MESSAGE_BYTES_MAX = 2000
 _COUNT_MAX = (1 << 16) - 1
-Encode = Callable[[pa.RecordBatch], Iterator[bytes]]  # rows as packets, as text or binary
+EncodeRows = Callable[[pa.RecordBatch], Iterator[bytes]]  # rows as packets, as text or binary
 
 
 class Answers:
@@ -62,7 +62,7 @@ class Answers:
         self,
         schema: pa.Schema,
         batches: Iterable[pa.RecordBatch],
-        encode: Encode,
+        encode: EncodeRows,
         warnings: int = 0,
         *,
         cursor: bool = False,
@@ -91,7 +91,7 @@ class Answers:
         self,
         schema: pa.Schema,
         batches: Iterable[pa.RecordBatch],
-        encode: Encode,
+        encode: EncodeRows,
         warnings: int,
         *,
         cursor: bool,
@@ -116,7 +116,7 @@ class Answers:
         self,
         schema: pa.Schema,
         batches: Iterable[pa.RecordBatch],
-        encode: Encode,
+        encode: EncodeRows,
         warnings: int,
         *,
         cursor: bool,

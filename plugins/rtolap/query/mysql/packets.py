@@ -254,7 +254,7 @@ def length_encoded_string(value: bytes) -> bytes:
     return length_encoded(len(value)) + value
 
 
-class Fields:
+class PacketFields:
     """Reads the fields of one payload. Raises ConnectionClosed for a payload that ends too early."""
 
     def __init__(self, payload: bytes, at: int = 0) -> None:

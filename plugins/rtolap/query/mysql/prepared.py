@@ -13,8 +13,8 @@ import pyarrow as pa
 from rtolap.base.errors import QueryError, RtolapError
 from rtolap.query.memory_budget import LONG_DATA, PREPARED, Account
 from rtolap.query.mysql import codes
-from rtolap.query.mysql.packets import Fields
-from rtolap.query.sql.statement import Statement
+from rtolap.query.mysql.packets import PacketFields
+from rtolap.query.sql.statement import SqlStatement
 
 STATEMENTS_MAX = 1000
 LONG_DATA_BYTES_MAX = 16 << 20  # of one statement
@@ -24,13 +24,13 @@ _WIDTHS = {codes.TINY: 1, codes.SHORT: 2, codes.LONG: 4, codes.INT24: 4, codes.L
 
 
 @dataclass
-class Prepared:
+class PreparedStatement:
     """`statement`: a query, or the text of a SHOW, SET or the like. `names`: of the parameters, in order.
 
     `asks_for_cursor`: its last execution did. `refused`: why long data that was sent is not kept.
     """
 
-    statement: Statement | str
+    statement: SqlStatement | str
     columns: pa.Schema
     names: tuple[str, ...]
     types: list[tuple[int, int]] = field(default_factory=list)
@@ -59,7 +59,7 @@ class PreparedStatements:
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        self._held: dict[int, Prepared] = {}
+        self._held: dict[int, PreparedStatement] = {}
         self._next = 1
         self._kept_bytes = 0
         self._long_bytes = 0
@@ -70,14 +70,14 @@ class PreparedStatements:
                 "too many prepared statements", expected=f"at most {STATEMENTS_MAX} a connection"
             )
 
-    def add_statement(self, prepared: Prepared) -> int:
+    def add_statement(self, prepared: PreparedStatement) -> int:
         self._account.reserve(PREPARED, self._kept_bytes + prepared.kept_bytes)
         self._kept_bytes += prepared.kept_bytes
         identity, self._next = self._next, self._next + 1
         self._held[identity] = prepared
         return identity
 
-    def bound(self, fields: Fields) -> tuple[Prepared, list[object]]:
+    def bound(self, fields: PacketFields) -> tuple[PreparedStatement, list[object]]:
         """Return the statement and the values of a COM_STMT_EXECUTE."""
         prepared = self._find(fields.integer(4))
         prepared.asks_for_cursor = bool(fields.integer(1) & codes.CURSOR_TYPE_READ_ONLY)
@@ -92,7 +92,7 @@ class PreparedStatements:
             self._forget_long_data(prepared)
         return prepared, list(values)
 
-    def long_data(self, fields: Fields) -> None:
+    def long_data(self, fields: PacketFields) -> None:
         """No answer is sent, so an error waits for the execution."""
         prepared = self._held.get(fields.integer(4))
         position, data = fields.integer(2), fields.rest()
@@ -116,21 +116,21 @@ class PreparedStatements:
         self._long_bytes += more
         prepared.long_data.setdefault(position, bytearray()).extend(data)
 
-    def _forget_long_data(self, prepared: Prepared) -> None:
+    def _forget_long_data(self, prepared: PreparedStatement) -> None:
         self._long_bytes -= prepared.long_data_bytes
         prepared.long_data, prepared.refused = {}, None
         self._account.reserve(LONG_DATA, self._long_bytes)
 
-    def fetched(self, fields: Fields) -> None:
+    def fetched(self, fields: PacketFields) -> None:
         """A COM_STMT_FETCH: every cursor that was given has no rows."""
         identity = fields.integer(4)
         if not self._find(identity).asks_for_cursor:
             raise QueryError(f"prepared statement {identity} has no cursor", action="execute it with one")
 
-    def reset(self, fields: Fields) -> None:
+    def reset(self, fields: PacketFields) -> None:
         self._forget_long_data(self._find(fields.integer(4)))
 
-    def close(self, fields: Fields) -> None:
+    def close(self, fields: PacketFields) -> None:
         prepared = self._held.pop(fields.integer(4), None)
         if prepared is not None:
             self._forget_long_data(prepared)
@@ -143,7 +143,7 @@ class PreparedStatements:
         self._account.reserve(PREPARED, 0)
         self._account.reserve(LONG_DATA, 0)
 
-    def _find(self, identity: int) -> Prepared:
+    def _find(self, identity: int) -> PreparedStatement:
         try:
             return self._held[identity]
         except KeyError:
@@ -151,7 +151,7 @@ class PreparedStatements:
 
 
 def decode_parameters(
-    fields: Fields, count: int, known: list[tuple[int, int]], long_data: Mapping[int, bytearray]
+    fields: PacketFields, count: int, known: list[tuple[int, int]], long_data: Mapping[int, bytearray]
 ) -> tuple[list[object], list[tuple[int, int]]]:
     """Return values of a COM_STMT_EXECUTE, bound natively by the engine afterwards, and their types; those of
     the last execution hold where none are sent.
@@ -193,7 +193,7 @@ def _all_null(bitmap: bytes, count: int) -> bool:
     return all(bitmap[position // 8] >> (position % 8) & 1 for position in range(count))
 
 
-def _decode(fields: Fields, type_code: int, unsigned: bool) -> object:
+def _decode(fields: PacketFields, type_code: int, unsigned: bool) -> object:
     if type_code in _WIDTHS:
         return int.from_bytes(fields.read(_WIDTHS[type_code]), "little", signed=not unsigned)
     if type_code == codes.NULL:
@@ -221,9 +221,9 @@ def _text(data: bytes | bytearray, type_code: int) -> object:
         return bytes(data)
 
 
-def _instant(fields: Fields, type_code: int) -> object:
+def _instant(fields: PacketFields, type_code: int) -> object:
     length = fields.integer(1)
-    part = Fields(fields.read(length))
+    part = PacketFields(fields.read(length))
     if length == 0:
         return None
     year, month, day = part.integer(2), part.integer(1), part.integer(1)
@@ -234,9 +234,9 @@ def _instant(fields: Fields, type_code: int) -> object:
     return datetime(year, month, day, hour, minute, second, micros)
 
 
-def _duration(fields: Fields) -> timedelta:
+def _duration(fields: PacketFields) -> timedelta:
     length = fields.integer(1)
-    part = Fields(fields.read(length))
+    part = PacketFields(fields.read(length))
     if length == 0:
         return timedelta(0)
     negative = part.integer(1)

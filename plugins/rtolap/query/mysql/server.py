@@ -25,7 +25,7 @@ from rtolap.base.users import Users
 from rtolap.query.memory_budget import Account
 from rtolap.query.mysql.answers import error_packet
 from rtolap.query.mysql.client_watch import ClientWatch
-from rtolap.query.mysql.connection import Connection
+from rtolap.query.mysql.connection import MySqlConnection
 from rtolap.query.mysql.handshake import Login, Tls, Verify, log_in
 from rtolap.query.mysql.packets import ConnectionClosed, PacketStream, ReaderTooSlow
 from rtolap.query.statement_service import QueryService
@@ -78,7 +78,7 @@ class MySqlServer:
         self._limits = limits
         self._executor = Executor(service, users, self)
         self._lock = threading.Lock()
-        self._open: dict[int, tuple[Connection | None, PacketStream, threading.Thread]] = {}
+        self._open: dict[int, tuple[MySqlConnection | None, PacketStream, threading.Thread]] = {}
         self._next_id = 1
         self._logins = Connections(total_max=limits.logins_max, per_address_max=limits.logins_per_address_max)
         self._watch = ClientWatch()
@@ -179,7 +179,7 @@ class MySqlServer:
             place.leave()
             stream.close()
 
-    def _enter(self, identity: int, connection: Connection, stream: PacketStream) -> None:
+    def _enter(self, identity: int, connection: MySqlConnection, stream: PacketStream) -> None:
         """Raises Unavailable where as many are logged in as may be."""
         limits, user = self._limits, connection.session.user
         with self._lock:
@@ -214,7 +214,7 @@ class MySqlServer:
             )
             if login.database:
                 session.use(login.database)
-            connection = Connection(
+            connection = MySqlConnection(
                 *(stream, login.capabilities, session, self._service, self._executor, verify, self._watch),
                 account,
             )

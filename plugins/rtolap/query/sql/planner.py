@@ -14,7 +14,7 @@ from cachetools import LRUCache
 from sqlglot import exp
 
 from rtolap.base.errors import UnsupportedSql
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.information_schema import INFORMATION_TABLES
 from rtolap.query.plan import Planned
 from rtolap.query.sql.dialect import engine_sql
@@ -22,7 +22,7 @@ from rtolap.query.sql.folding import ValueOf, fold
 from rtolap.query.sql.parser import StatementTree, parse
 from rtolap.query.sql.rules import Context, rewrite
 from rtolap.query.sql.session_values import completed, session_name
-from rtolap.query.sql.statement import Statement
+from rtolap.query.sql.statement import SqlStatement
 
 TREES_KEPT = 64
 TEXT_KEPT_MAX = 8_192  # characters; longer texts are written by programs, mostly once
@@ -33,7 +33,7 @@ _CONSTANT = (
 )
 
 
-class Planner:
+class SqlPlanner:
     """Thread-safe. It keeps the trees of short texts, some of which are planned again and again."""
 
     def __init__(self) -> None:
@@ -43,11 +43,11 @@ class Planner:
         """Drop the tree of a long text: it is large, and mostly of one statement."""
         self._trees.forget_last()
 
-    def read(self, text: str, database: str | None) -> Statement:
+    def read(self, text: str, database: str | None) -> SqlStatement:
         """Raises QueryError for what is not one query."""
         tree = self._trees.get(text, database)
         names = dict.fromkeys(session_name(node) for node in tree.functions)
-        return Statement(
+        return SqlStatement(
             text,
             database,
             tree.explain,
@@ -58,9 +58,9 @@ class Planner:
 
     def plan(
         self,
-        statement: Statement,
+        statement: SqlStatement,
         values: Mapping[str, object],
-        catalogue: Catalogue,
+        catalogue: QueryCatalogue,
         value_of: ValueOf,
         check: Callable[[], None],
     ) -> Planned:

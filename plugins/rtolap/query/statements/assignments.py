@@ -22,7 +22,7 @@ from rtolap.query.sql.rules.zones import is_zone, offset_minutes
 from rtolap.query.sql.statement import UserValue
 from rtolap.query.statement_outcome import StatementOutcome
 
-Value = str | int  # of a variable of the system
+VariableValue = str | int  # of a variable of the system
 Evaluate = Callable[[str, Mapping[str, UserValue]], UserValue]  # an expression and user variables → its value
 USER_VARIABLES_MAX = 1_000
 USER_BYTES_MAX = 1 << 20  # of all user variables of a session
@@ -89,11 +89,11 @@ def refuse(expression: str, users: Mapping[str, UserValue]) -> UserValue:
 
 def assigned(
     text: str,
-    variables: Mapping[str, Value],
-    defaults: Mapping[str, Value],
+    variables: Mapping[str, VariableValue],
+    defaults: Mapping[str, VariableValue],
     users: Mapping[str, UserValue],
     evaluate: Evaluate,
-) -> tuple[dict[str, Value], dict[str, UserValue]]:
+) -> tuple[dict[str, VariableValue], dict[str, UserValue]]:
     """`variables` and user variables after SET `text`; the given ones are left as they are.
 
     `evaluate`: computes what is more than a constant, a variable, or a text made of these.
@@ -167,7 +167,7 @@ class _Reading:
     `variables` and `users` change while a list is assigned.
     """
 
-    def __init__(self, variables: Mapping[str, Value], users: Mapping[str, UserValue]) -> None:
+    def __init__(self, variables: Mapping[str, VariableValue], users: Mapping[str, UserValue]) -> None:
         self._variables = variables
         self.users = users
         self._characters_left = PARSED_CHARACTERS_MAX
@@ -182,7 +182,7 @@ class _Reading:
         except (SqlglotError, RecursionError, *PARSERS_OWN) as error:
             raise SqlSyntaxError(f"bad SQL: SET … = {expression[:100]}") from error
 
-    def value(self, expression: str) -> Value:
+    def value(self, expression: str) -> VariableValue:
         """Raises UnsupportedSql for what is not computed here."""
         node = self.parsed(expression)
         known = None if node is None else self.known(node)
@@ -200,17 +200,17 @@ class _Reading:
     def user(self, node: exp.Parameter) -> UserValue:
         return self.users.get(f"@{node.name}".lower())
 
-    def variable(self, node: exp.SessionParameter) -> Value | None:
+    def variable(self, node: exp.SessionParameter) -> VariableValue | None:
         """NULL, where a client saves one that is not here."""
         return self._variables.get(str(node.name).lower())
 
-    def known(self, node: exp.Expr) -> Value | None:
+    def known(self, node: exp.Expr) -> VariableValue | None:
         try:
             return self._value(node)
         except _Unknown:
             return None
 
-    def _value(self, node: exp.Expr) -> Value:
+    def _value(self, node: exp.Expr) -> VariableValue:
         match node:
             case exp.Literal():
                 return str(node.this) if node.is_string else _number(str(node.this))
@@ -279,11 +279,11 @@ def _check_room(count: int, size: int) -> None:
         )
 
 
-def _number(digits: str) -> Value:
+def _number(digits: str) -> VariableValue:
     return int(digits) if digits.isdecimal() else digits
 
 
-def _checked_modes(value: Value) -> Value:
+def _checked_modes(value: VariableValue) -> VariableValue:
     """Return the modes that hold from now on: `||` concatenates always."""
     modes: list[str] = []
     for mode in filter(None, (word.strip() for word in str(value).upper().split(","))):
@@ -298,7 +298,7 @@ def _checked_modes(value: Value) -> Value:
     return ",".join(dict.fromkeys((*modes, PIPES_AS_CONCAT)))
 
 
-def _checked_zone(value: Value) -> Value:
+def _checked_zone(value: VariableValue) -> VariableValue:
     zone = str(value)
     if offset_minutes(zone) is not None or is_zone(zone):
         return zone
@@ -308,7 +308,7 @@ def _checked_zone(value: Value) -> Value:
     )
 
 
-def _checked_timeout(value: Value) -> Value:
+def _checked_timeout(value: VariableValue) -> VariableValue:
     timeout = _number(str(value))
     if not isinstance(timeout, int) or timeout > TIMEOUT_MS_MAX:
         raise QueryError(
@@ -317,7 +317,7 @@ def _checked_timeout(value: Value) -> Value:
     return timeout
 
 
-_CHECKED: Final[Mapping[str, Callable[[Value], Value]]] = {
+_CHECKED: Final[Mapping[str, Callable[[VariableValue], VariableValue]]] = {
     "sql_mode": _checked_modes,
     "time_zone": _checked_zone,
     "max_execution_time": _checked_timeout,

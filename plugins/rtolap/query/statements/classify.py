@@ -14,7 +14,12 @@ from rtolap.base.errors import SqlSyntaxError
 from rtolap.query.approval import bounds
 from rtolap.query.sql.dialect import quoted_with_backticks
 from rtolap.query.statements.shows import Show, show_of
-from rtolap.query.statements.text_prepared import Deallocate, ExecutePrepared, Prepare, text_prepared_of
+from rtolap.query.statements.text_prepared import (
+    DeallocateStatement,
+    ExecuteStatement,
+    PrepareStatement,
+    text_prepared_of,
+)
 from rtolap.query.stored.ddl import is_definition
 
 _BLANK_OR_COMMENT = re.compile(r"\s+|/\*(?!!).*?\*/|--[ \t][^\n]*|#[^\n]*", re.DOTALL)
@@ -124,11 +129,13 @@ class Query:
     text: str
 
 
-TextPrepared = Prepare | ExecutePrepared | Deallocate
-Request = Nothing | TransactionWord | SetVariables | UseDatabase | Kill | Define | Show | Query | TextPrepared
+TextPrepared = PrepareStatement | ExecuteStatement | DeallocateStatement
+ClassifiedStatement = (
+    Nothing | TransactionWord | SetVariables | UseDatabase | Kill | Define | Show | Query | TextPrepared
+)
 
 
-def classify(text: str, database: str | None) -> Request:
+def classify(text: str, database: str | None) -> ClassifiedStatement:
     """Return the kind of a text that `text.plain` has returned.
 
     `database`: of tables that a definition names without one.
@@ -137,7 +144,7 @@ def classify(text: str, database: str | None) -> Request:
     return _known(text, database) if len(text) <= TEXT_KEPT_MAX else _kind(text, database)
 
 
-def _kind(text: str, database: str | None) -> Request:
+def _kind(text: str, database: str | None) -> ClassifiedStatement:
     if not text.strip(" ;\n\t"):
         if not text.strip():
             raise SqlSyntaxError("bad SQL: the statement is empty")
@@ -165,10 +172,10 @@ def is_diagnostic(text: str) -> bool:
     return _DIAGNOSTIC.match(text) is not None
 
 
-def needs_admission(request: Request) -> bool:
+def needs_admission(request: ClassifiedStatement) -> bool:
     """Return True for a statement that the engine computes, for as long as its caller lets it."""
     return (
-        isinstance(request, Query | ExecutePrepared | Prepare)
+        isinstance(request, Query | ExecuteStatement | PrepareStatement)
         or (isinstance(request, Show) and bool(request.condition))
         or (isinstance(request, SetVariables) and "@" in request.assignments)
     )

@@ -12,7 +12,7 @@ from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.memory_budget import SESSION, Account, MemoryBudget
 from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.sql.rules.zones import offset_minutes
-from rtolap.query.sql.statement import Statement, UserValue
+from rtolap.query.sql.statement import SqlStatement, UserValue
 from rtolap.query.statement_service import TIMEOUT_MS_DEFAULT
 from rtolap.query.statements import text_prepared
 from rtolap.query.statements.assignments import (
@@ -20,7 +20,7 @@ from rtolap.query.statements.assignments import (
     SESSION_TOKEN,
     TIMEOUT_MS_MAX,
     Evaluate,
-    Value,
+    VariableValue,
     assigned,
     refuse,
     users_bytes,
@@ -28,7 +28,7 @@ from rtolap.query.statements.assignments import (
 
 SERVER_VERSION = "8.0.33-rtolap"  # clients decide by it which grammar and catalogue they use
 
-VARIABLES: dict[str, Value] = {
+VARIABLES: dict[str, VariableValue] = {
     "auto_increment_increment": 1,
     "autocommit": 1,
     "character_set_client": "utf8mb4",
@@ -93,7 +93,7 @@ class ClientSession:
     databases: Callable[[], Sequence[str]] = lambda: (DATABASE,)
     account: Account = field(default_factory=lambda: MemoryBudget().account(""))
     tokens: SessionTokens = field(default_factory=lambda: SessionTokens(secrets.token_hex()))
-    variables: dict[str, Value] = field(init=False)
+    variables: dict[str, VariableValue] = field(init=False)
     users: dict[str, UserValue] = field(init=False)
     prepared: dict[str, str] = field(init=False)
     positions: SessionPositions = field(init=False)
@@ -172,8 +172,8 @@ class ClientSession:
 
 
 def completed(
-    statement: Statement, session: ClientSession, users: Mapping[str, UserValue] | None = None
-) -> Statement:
+    statement: SqlStatement, session: ClientSession, users: Mapping[str, UserValue] | None = None
+) -> SqlStatement:
     """Return the statement with the session's values for what it takes from its session.
 
     `users`: user variables that are not the session's yet.
@@ -187,7 +187,7 @@ def completed(
 
 
 def _value(name: str, session: ClientSession, users: Mapping[str, UserValue]) -> UserValue:
-    """`name`: see `Statement.session_names`."""
+    """`name`: see `SqlStatement.session_names`."""
     if name.startswith("@@"):
         value = session.variable(name[2:])
         if value is None:

@@ -15,13 +15,13 @@ from rtolap.query.sql.statement import Parameters, UserValue
 from rtolap.query.statement_outcome import StatementOutcome
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements import text_prepared
-from rtolap.query.statements.assignments import Value, user_value
+from rtolap.query.statements.assignments import VariableValue, user_value
 from rtolap.query.statements.classify import (
+    ClassifiedStatement,
     Define,
     Kill,
     Nothing,
     Query,
-    Request,
     SetVariables,
     TransactionWord,
     UseDatabase,
@@ -32,29 +32,29 @@ from rtolap.query.statements.classify import (
 from rtolap.query.statements.client_session import ClientSession, completed
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import Show
-from rtolap.query.statements.text_prepared import Deallocate, ExecutePrepared, Prepare
+from rtolap.query.statements.text_prepared import DeallocateStatement, ExecuteStatement, PrepareStatement
 from rtolap.query.stored.ddl import parse_ddl
 
 
-class Peers(Protocol):
+class OpenConnections(Protocol):
     """The connections that stay open, which statements may look at and end."""
 
     def sessions(self) -> Sequence[ClientSession]: ...
 
-    def facts(self) -> Mapping[str, Value]:
+    def facts(self) -> Mapping[str, VariableValue]:
         """Variables of the server, which no session changes."""
 
     def kill(self, connection_id: int, user: str, *, connection: bool) -> None:
         """Interrupt a query, or end a connection, of the same user. Raises QueryError if there is none."""
 
 
-class NoPeers:
-    """The peers of a service to which nobody stays connected."""
+class NoOpenConnections:
+    """The connections of a service to which no client stays connected."""
 
     def sessions(self) -> Sequence[ClientSession]:
         return ()
 
-    def facts(self) -> Mapping[str, Value]:
+    def facts(self) -> Mapping[str, VariableValue]:
         return {}
 
     def kill(self, connection_id: int, user: str, *, connection: bool) -> None:
@@ -66,15 +66,15 @@ class NoPeers:
 class Executor:
     """Thread-safe."""
 
-    def __init__(self, service: QueryService, users: Users, peers: Peers) -> None:
+    def __init__(self, service: QueryService, users: Users, connections: OpenConnections) -> None:
         self._service = service
         self._users = users
-        self._peers = peers
-        self._shows = Shows(service, peers.sessions)
+        self._connections = connections
+        self._shows = Shows(service, connections.sessions)
 
     def execute(
         self,
-        request: Request,
+        request: ClassifiedStatement,
         session: ClientSession,
         parameters: Parameters = (),
         cancellation: Cancellation | None = None,
@@ -95,7 +95,7 @@ class Executor:
             case Show():
                 shown = self._shows.answer(request, session, cancellation)
                 return StatementOutcome(shown.schema, iter(shown.to_batches()))
-            case ExecutePrepared():
+            case ExecuteStatement():
                 return self._execute_prepared(request, session, cancellation)
             case Define():
                 return self._define(request, session)
@@ -107,15 +107,15 @@ class Executor:
                 session.use(name)
             case Kill():
                 of_connection = request.what == "connection"
-                self._peers.kill(request.connection_id, session.user, connection=of_connection)
-            case Prepare():
+                self._connections.kill(request.connection_id, session.user, connection=of_connection)
+            case PrepareStatement():
                 _check_kept(session, "PREPARE", "send the statement with its parameters")
                 try:
                     self._prepare(request, session, cancellation)
                 finally:
                     if cancellation is not None:
                         cancellation.close()
-            case Deallocate(name=name):
+            case DeallocateStatement(name=name):
                 _check_kept(session, "DEALLOCATE", "send the statement with its parameters")
                 session.forget_prepared(name)
             case Nothing() | TransactionWord():
@@ -142,18 +142,20 @@ class Executor:
         finally:
             ending.close()
 
-    def _prepare(self, request: Prepare, session: ClientSession, cancellation: Cancellation | None) -> None:
+    def _prepare(
+        self, request: PrepareStatement, session: ClientSession, cancellation: Cancellation | None
+    ) -> None:
         text = request.text if request.variable is None else str(session.users.get(request.variable))
         text = plain(text, ansi_quotes=session.has_ansi_quotes)
         prepared = classify(text, session.database)
-        if isinstance(prepared, Prepare | ExecutePrepared | Deallocate):
+        if isinstance(prepared, PrepareStatement | ExecuteStatement | DeallocateStatement):
             raise UnsupportedSql("unsupported PREPARE of PREPARE, EXECUTE or DEALLOCATE")
         if isinstance(prepared, Query):
             self._service.check(prepared.text, session.database, cancellation)  # an error in it is told now
         session.keep_prepared(request.name, text)
 
     def _execute_prepared(
-        self, request: ExecutePrepared, session: ClientSession, cancellation: Cancellation | None
+        self, request: ExecuteStatement, session: ClientSession, cancellation: Cancellation | None
     ) -> StatementOutcome:
         _check_kept(session, "EXECUTE", "send the statement with its parameters")
         prepared = classify(text_prepared.find(session.prepared, request.name), session.database)

@@ -11,7 +11,7 @@ from rtolap.base.errors import NotFound, QueryError, UnknownDatabase
 from rtolap.model.stored.create_table_text import create_table_text
 from rtolap.protocols.stored_tables.messages import TableName, TransactionInfo
 from rtolap.query.cancel import Cancellation
-from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, Catalogue, unknown_table
+from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, QueryCatalogue, unknown_table
 from rtolap.query.described import described
 from rtolap.query.information_schema import INFORMATION_TABLES, index_rows
 from rtolap.query.sql.dialect import quoted_for_ansi
@@ -69,7 +69,7 @@ class Shows:
     def _filtered(self, table: pa.Table, rest: str, cancellation: Cancellation | None) -> pa.Table:
         return self._service.filtered(table, rest, cancellation) if rest else table
 
-    def _catalogue(self) -> Catalogue:
+    def _catalogue(self) -> QueryCatalogue:
         return self._service.catalogue()
 
     def _relation(self, show: Show, session: ClientSession) -> str:
@@ -211,7 +211,7 @@ class Shows:
         return (f"Grants for {session.user}",), [(f"GRANT SELECT ON `{DATABASE}`.* TO `{session.user}`",)]
 
 
-def _spelled(catalogue: Catalogue, database: str, name: str) -> str | None:
+def _spelled(catalogue: QueryCatalogue, database: str, name: str) -> str | None:
     if database.lower() in (DATABASE, INFORMATION_SCHEMA):
         return catalogue.spelled(name)
     return catalogue.spelled_stored(database, name)

@@ -25,7 +25,7 @@ _VARIABLE = re.compile(r"@`?(\w+)`?\Z")
 
 
 @dataclass(frozen=True)
-class Prepare:
+class PrepareStatement:
     """`variable`: the user variable that holds the text, where that is not written."""
 
     name: str
@@ -34,7 +34,7 @@ class Prepare:
 
 
 @dataclass(frozen=True)
-class ExecutePrepared:
+class ExecuteStatement:
     """`variables`: user variables with the values of its `?`, in order."""
 
     name: str
@@ -42,25 +42,25 @@ class ExecutePrepared:
 
 
 @dataclass(frozen=True)
-class Deallocate:
+class DeallocateStatement:
     name: str
 
 
-def text_prepared_of(text: str) -> Prepare | ExecutePrepared | Deallocate | None:
+def text_prepared_of(text: str) -> PrepareStatement | ExecuteStatement | DeallocateStatement | None:
     """Parse PREPARE, EXECUTE and DEALLOCATE; return None for another statement. Raises SqlSyntaxError."""
     body = text.strip().removesuffix(";").rstrip()
     if (match := _PREPARE.match(body)) is not None:
         variable = _VARIABLE.match(match[2])
         if variable is not None:
-            return Prepare(match[1].lower(), variable=f"@{variable[1]}".lower())
-        return Prepare(match[1].lower(), _string(match[2]))
+            return PrepareStatement(match[1].lower(), variable=f"@{variable[1]}".lower())
+        return PrepareStatement(match[1].lower(), _string(match[2]))
     if (match := _EXECUTE.match(body)) is not None:
         names = [_VARIABLE.match(each.strip()) for each in (match[2] or "").split(",") if match[2]]
         if None in names:
             raise SqlSyntaxError("bad SQL: EXECUTE … USING", expected="user variables such as @a, @b")
-        return ExecutePrepared(match[1].lower(), tuple(f"@{each[1]}".lower() for each in names if each))
+        return ExecuteStatement(match[1].lower(), tuple(f"@{each[1]}".lower() for each in names if each))
     if (match := _DEALLOCATE.match(body)) is not None:
-        return Deallocate(match[1].lower())
+        return DeallocateStatement(match[1].lower())
     return None
 
 

@@ -11,8 +11,8 @@ from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
 
-Kind = Literal["word", "name", "text", "number", "mark", "end"]
-_KINDS: dict[TokenType, Kind] = {
+WordKind = Literal["word", "name", "text", "number", "mark", "end"]
+_KINDS: dict[TokenType, WordKind] = {
     TokenType.STRING: "text",
     TokenType.IDENTIFIER: "name",
     TokenType.NUMBER: "number",
@@ -24,7 +24,7 @@ _SHOWN = 40  # characters of the statement in an error
 class Word:
     """`name`: one in backticks. `at`: where it begins in the statement."""
 
-    kind: Kind
+    kind: WordKind
     text: str
     at: int
 
@@ -115,7 +115,7 @@ class Words:
     def unsupported(self, expected: str | None = None) -> QueryError:
         return UnsupportedSql(f"unsupported SQL: {self._coming()}", expected=expected)
 
-    def _of(self, kind: Kind, expected: str) -> str:
+    def _of(self, kind: WordKind, expected: str) -> str:
         word = self._words[self._next]
         if word.kind != kind:
             raise self.wrong(expected)

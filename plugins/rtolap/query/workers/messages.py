@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, QueryError
 from rtolap.query.sql.statement import Explain
-from rtolap.query.workers.plans import Plan
+from rtolap.query.workers.plans import WorkerPlan
 
 INLINE_BYTES_MAX = 64 << 10  # of a relation; larger ones are written to memory that the worker maps
 VALUE_BYTES_MAX = 16 << 20  # of a folded constant
@@ -50,7 +50,7 @@ class Learn(msgspec.Struct, tag=True, frozen=True):
     answer."""
 
 
-class Read(msgspec.Struct, tag=True, frozen=True):
+class ReadStatement(msgspec.Struct, tag="Read", frozen=True):
     """A request, answered by Understood or Failed."""
 
     text: str
@@ -58,14 +58,14 @@ class Read(msgspec.Struct, tag=True, frozen=True):
 
 
 class Filter(msgspec.Struct, tag=True, frozen=True):
-    """The condition of a SHOW. Answered by Found, the engine's SQL, or Failed."""
+    """The condition of a SHOW. Answered by ValueFound, the engine's SQL, or Failed."""
 
     condition: str
     first: str
 
 
 class MakePlan(msgspec.Struct, tag=True, frozen=True):
-    """A request, answered by Made or Failed."""
+    """A request, answered by PlanMade or Failed."""
 
     text: str
     database: str | None
@@ -74,8 +74,8 @@ class MakePlan(msgspec.Struct, tag=True, frozen=True):
     values: dict[str, Any]
 
 
-class Value(msgspec.Struct, tag=True, frozen=True):
-    """A request, answered by Found or Failed."""
+class ReadValue(msgspec.Struct, tag="Value", frozen=True):
+    """A request, answered by ValueFound or Failed."""
 
     sql: str
     values: dict[str, Any]
@@ -100,10 +100,12 @@ class End(msgspec.Struct, tag=True, frozen=True):
     """The end of the session. It has no response."""
 
 
-Request = Begin | Register | Learn | Read | Filter | MakePlan | Value | Run | Next | Drain | End
+WorkerRequest = (
+    Begin | Register | Learn | ReadStatement | Filter | MakePlan | ReadValue | Run | Next | Drain | End
+)
 
 
-class Hello(msgspec.Struct, tag=True, frozen=True):
+class WorkerHello(msgspec.Struct, tag="Hello", frozen=True):
     """A worker is ready; a descriptor of its process comes with it. Sizes at rest, as of `memory_of`."""
 
     pid: int
@@ -112,7 +114,7 @@ class Hello(msgspec.Struct, tag=True, frozen=True):
 
 
 class Understood(msgspec.Struct, tag=True, frozen=True):
-    """See `query.sql.statement.Statement`."""
+    """See `query.sql.statement.SqlStatement`."""
 
     explain: Explain | None
     parameters: tuple[str, ...]
@@ -120,14 +122,14 @@ class Understood(msgspec.Struct, tag=True, frozen=True):
     has_functions: bool
 
 
-class Made(msgspec.Struct, tag=True, frozen=True):
+class PlanMade(msgspec.Struct, tag="Made", frozen=True):
     """`varies`: the plan is for this once."""
 
-    plan: Plan
+    plan: WorkerPlan
     varies: bool
 
 
-class Found(msgspec.Struct, tag=True, frozen=True):
+class ValueFound(msgspec.Struct, tag="Found", frozen=True):
     value: Any
 
 
@@ -155,14 +157,14 @@ class Ran(msgspec.Struct, tag=True, frozen=True):
     first: Rows | Failed
 
 
-Answer = Hello | Understood | Made | Found | Ran | Rows | Drained | Failed
+WorkerAnswer = WorkerHello | Understood | PlanMade | ValueFound | Ran | Rows | Drained | Failed
 
-_requests = msgspec.msgpack.Decoder(Request)
-_answers = msgspec.msgpack.Decoder(Answer)
+_requests = msgspec.msgpack.Decoder(WorkerRequest)
+_answers = msgspec.msgpack.Decoder(WorkerAnswer)
 
 
 def send(
-    to: socket.socket, message: Request | Answer, body: Any = b"", descriptor: int | None = None
+    to: socket.socket, message: WorkerRequest | WorkerAnswer, body: Any = b"", descriptor: int | None = None
 ) -> None:
     """Send a frame. Raises OSError when the other side is gone, QueryError for text that is not Unicode."""
     try:
@@ -182,7 +184,7 @@ def send(
         to.sendall(body)
 
 
-def receive_request(of: socket.socket) -> tuple[Request, pa.Buffer, int | None] | None:
+def receive_request(of: socket.socket) -> tuple[WorkerRequest, pa.Buffer, int | None] | None:
     """Receive a request with its body and its descriptor; None when the service is gone."""
     frame = _receive(of, None)
     if frame is None:
@@ -191,7 +193,7 @@ def receive_request(of: socket.socket) -> tuple[Request, pa.Buffer, int | None] 
     return _requests.decode(header), body, descriptor
 
 
-def receive_answer(of: socket.socket) -> tuple[Answer, pa.Buffer, int | None] | None:
+def receive_answer(of: socket.socket) -> tuple[WorkerAnswer, pa.Buffer, int | None] | None:
     """Receive an answer with its body and its descriptor; None when the worker is gone.
 
     Raises Corrupted for anything that no worker sends.

@@ -15,32 +15,32 @@ import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, RtolapError, TooLittleDisk, Unavailable, from_dict
 from rtolap.query.cancel import Cancellation
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.engine_session import EngineSession
 from rtolap.query.plan import Planned
-from rtolap.query.sql.statement import Statement
+from rtolap.query.sql.statement import SqlStatement
 from rtolap.query.workers import messages, packing
 from rtolap.query.workers.messages import (
-    Answer,
     Begin,
     Drain,
     Drained,
     End,
     Failed,
     Filter,
-    Found,
+    ReadValue,
     Learn,
-    Made,
     MakePlan,
     Next,
+    PlanMade,
     Ran,
-    Read,
+    ReadStatement,
     Register,
-    Request,
     Rows,
     Run,
     Understood,
-    Value,
+    ValueFound,
+    WorkerAnswer,
+    WorkerRequest,
 )
 from rtolap.query.workers.plans import CatalogueTexts, rewritten_of
 from rtolap.query.workers.process import OUT_OF_MEMORY
@@ -99,23 +99,25 @@ class WorkerSession(EngineSession):
             os.close(descriptor)
 
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:
-        answer, _ = self._answer(Value(sql, packing.packed_values(parameters)))
+        answer, _ = self._answer(ReadValue(sql, packing.packed_values(parameters)))
         with self._doubting():
-            if not isinstance(answer, Found):
+            if not isinstance(answer, ValueFound):
                 raise _strange(answer)
             return packing.unpacked(answer.value)
 
-    def read_statement(self, text: str, database: str | None) -> Statement:
-        answer, _ = self._answer(Read(text, database))
+    def read_statement(self, text: str, database: str | None) -> SqlStatement:
+        answer, _ = self._answer(ReadStatement(text, database))
         with self._doubting():
             if not isinstance(answer, Understood):
                 raise _strange(answer)
-            return Statement(
+            return SqlStatement(
                 *(text, database, answer.explain, answer.parameters),
                 *(answer.session_names, answer.has_functions),
             )
 
-    def plan(self, statement: Statement, values: Mapping[str, object], catalogue: Catalogue) -> Planned:
+    def plan(
+        self, statement: SqlStatement, values: Mapping[str, object], catalogue: QueryCatalogue
+    ) -> Planned:
         number, definitions = self._catalogues.of(catalogue)
         if self._worker.catalogue != number:
             self._ask(lambda: self._worker.send(Learn(), definitions))
@@ -124,14 +126,14 @@ class WorkerSession(EngineSession):
         packed = packing.packed_values(values)
         answer, _ = self._answer(MakePlan(statement.text, statement.database, given, statement.zone, packed))
         with self._doubting():
-            if not isinstance(answer, Made):
+            if not isinstance(answer, PlanMade):
                 raise _strange(answer)
             return Planned(rewritten_of(answer.plan, catalogue, statement.parameters), answer.varies)
 
     def show_filter(self, condition: str, first: str) -> str:
         answer, _ = self._answer(Filter(condition, first))
         with self._doubting():
-            if not isinstance(answer, Found) or not isinstance(answer.value, str):
+            if not isinstance(answer, ValueFound) or not isinstance(answer.value, str):
                 raise _strange(answer)
             return answer.value
 
@@ -159,14 +161,14 @@ class WorkerSession(EngineSession):
                 raise _strange(answer)
             return answer.rows
 
-    def _piece(self, answer: Answer, body: pa.Buffer, schema: pa.Schema) -> Piece:
+    def _piece(self, answer: WorkerAnswer, body: pa.Buffer, schema: pa.Schema) -> Piece:
         with self._doubting():
             if not isinstance(answer, Rows):
                 raise _strange(answer)
             return (messages.read_batch(body, schema), answer.is_last) if body.size else (None, True)
 
-    def _answer(self, request: Request | None) -> tuple[Answer, pa.Buffer]:
-        def ask() -> tuple[Answer, pa.Buffer]:
+    def _answer(self, request: WorkerRequest | None) -> tuple[WorkerAnswer, pa.Buffer]:
+        def ask() -> tuple[WorkerAnswer, pa.Buffer]:
             if request is not None:
                 self._worker.send(request)
             return self._worker.receive()
@@ -174,7 +176,7 @@ class WorkerSession(EngineSession):
         answer, body = self._ask(ask)
         return self._checked(answer), body
 
-    def _checked(self, answer: Answer) -> Answer:
+    def _checked(self, answer: WorkerAnswer) -> WorkerAnswer:
         if isinstance(answer, Failed):
             if answer.is_doubtful:
                 self._doubt = MEMORY if answer.error.get("code") == Unavailable.code else DOUBTFUL
@@ -300,7 +302,7 @@ class WorkerResult:
         return rows + self._session.drain()
 
 
-def _strange(answer: Answer) -> RtolapError:
+def _strange(answer: WorkerAnswer) -> RtolapError:
     return Corrupted("a worker answered something else", found=type(answer).__name__)
 
 

@@ -13,11 +13,13 @@ from rtolap.base.errors import QueryError
 from rtolap.model.cube import Schema
 from rtolap.model.predicate import Or, Predicate
 from rtolap.protocols.query.messages import QueryWarning
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, TableRead
 
 S = TypeVar("S")
-Fold = Callable[[exp.Expr], object]  # a constant expression → its value; LookupError if it has none yet
+FoldConstant = Callable[
+    [exp.Expr], object
+]  # a constant expression → its value; LookupError if it has none yet
 
 
 @dataclass
@@ -28,8 +30,8 @@ class Context:
     shows roll-up rows.
     """
 
-    catalogue: Catalogue
-    fold: Fold
+    catalogue: QueryCatalogue
+    fold: FoldConstant
     information_tables: frozenset[str] = frozenset()
     check: Callable[[], None] = lambda: None
     reads: tuple[CubeRead, ...] = ()
@@ -42,7 +44,7 @@ class Context:
     warnings: list[QueryWarning] = field(default_factory=list)
 
 
-Rule = Callable[[exp.Expr, Context], exp.Expr]
+RewriteRule = Callable[[exp.Expr, Context], exp.Expr]
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class CubeScope:
 
 
 @dataclass
-class Need(Generic[S]):
+class SourceNeed(Generic[S]):
     """The columns and rows of a cube or table that a statement needs, all uses together.
 
     `filters`: one a use, None: all rows.

@@ -29,7 +29,7 @@ from rtolap.query.sql.rules.context import CubeScope
 TOTAL = "total"  # mark of arithmetic that is over many events: `rules.operators` widens it
 
 
-class Totals:
+class EventTotals:
     def __init__(self, cube: CubeScope) -> None:
         self.cube = cube
         self.known = {partial.name: partial for partial in cube.schema.partials}

@@ -9,9 +9,9 @@ from typing import TypeVar
 import pyarrow as pa
 from cachetools import LRUCache
 
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.plan import Planned, Rewritten
-from rtolap.query.sql.statement import Statement
+from rtolap.query.sql.statement import SqlStatement
 from rtolap.query.workers.packing import value_size
 
 STATEMENTS_KEPT = 256
@@ -23,7 +23,7 @@ ANSWER_BYTES_MAX = 4_096  # of a constant statement: pools send SELECT 1 before 
 V = TypeVar("V")
 
 
-class PreparedStatements:
+class StatementCache:
     """Thread-safe. The least recently used go first.
 
     A plan is kept for one text under one catalogue, which is compared by identity, and for what the session
@@ -33,15 +33,15 @@ class PreparedStatements:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._read: LRUCache[Hashable, Statement] = _recent()
-        self._fixed: LRUCache[Hashable, tuple[Catalogue, Rewritten]] = _recent()
-        self._bound: LRUCache[Hashable, tuple[Catalogue, Rewritten]] = _recent()
+        self._read: LRUCache[Hashable, SqlStatement] = _recent()
+        self._fixed: LRUCache[Hashable, tuple[QueryCatalogue, Rewritten]] = _recent()
+        self._bound: LRUCache[Hashable, tuple[QueryCatalogue, Rewritten]] = _recent()
         self._answers: LRUCache[Hashable, pa.Table] = _recent()
         self.rewrites = 0  # that were not found here
 
     def statement(
-        self, text: str, database: str | None, read: Callable[[str, str | None], Statement]
-    ) -> Statement:
+        self, text: str, database: str | None, read: Callable[[str, str | None], SqlStatement]
+    ) -> SqlStatement:
         """`read` reads a text that is not known. Raises what it raises."""
         with self._lock:
             known = self._read.get((database, text))
@@ -55,8 +55,8 @@ class PreparedStatements:
 
     def rewritten(
         self,
-        statement: Statement,
-        catalogue: Catalogue,
+        statement: SqlStatement,
+        catalogue: QueryCatalogue,
         values: Mapping[str, object],
         plan: Callable[[], Planned],
     ) -> Rewritten:
@@ -93,7 +93,7 @@ def _recent() -> LRUCache[Hashable, V]:
     return LRUCache(STATEMENTS_KEPT)
 
 
-def _key(statement: Statement, values: Mapping[str, object]) -> Hashable | None:
+def _key(statement: SqlStatement, values: Mapping[str, object]) -> Hashable | None:
     """Return the key of a bound statement; None if it has no values yet, or large or incomparable ones.
 
     The keys of 1, 1.0 and TRUE differ.
