@@ -154,7 +154,7 @@ def test_what_a_request_alone_cannot_keep_is_refused(service: QueryService) -> N
     executor = Executor(service, Users({}), NoOpenConnections())
     for sql in ("select @a", "prepare s from 'select 1'", "execute s", "deallocate prepare s", "set @a = 1"):
         with pytest.raises(UnsupportedSql, match="no statement follows in this session"):
-            executor.execute(classify(sql, None), ClientSession(0, "ann", "", is_kept=False))
+            executor.execute(classify(sql, None), ClientSession(0, "ann", "", is_persistent=False))
 
 
 def test_a_zone_moves_the_clock_and_no_column(run: Run) -> None:

@@ -13,7 +13,7 @@ from rtolap.query.statement_cache import StatementCache
 
 from tests.support.cubes.builders import small_schema
 
-KEPT = 16  # statements, so that few of them push others out
+CACHED_MAX = 16  # statements, so that few of them push others out
 
 
 def catalogue() -> QueryCatalogue:
@@ -83,17 +83,17 @@ def test_parameters_are_rewritten_once_for_the_same_values() -> None:
 
 
 def test_statements_with_many_values_do_not_push_out_those_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statement_cache, "STATEMENTS_KEPT", KEPT)
+    monkeypatch.setattr(statement_cache, "STATEMENTS_CACHED_MAX", CACHED_MAX)
     ask, known = asking(StatementCache()), catalogue()
     plain = "SELECT COUNT(*) FROM sales_by_kind"
     first = ask(plain, known)
-    for number in range(KEPT + 10):
+    for number in range(CACHED_MAX + 10):
         ask(f"{plain} WHERE place = :place", known, place=number)
     assert ask(plain, known) is first
 
 
 def test_the_least_recently_used_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statement_cache, "STATEMENTS_KEPT", KEPT)
+    monkeypatch.setattr(statement_cache, "STATEMENTS_CACHED_MAX", CACHED_MAX)
     prepared, planner = StatementCache(), SqlPlanner()
 
     def read(sql: str) -> object:
@@ -101,7 +101,7 @@ def test_the_least_recently_used_go_first(monkeypatch: pytest.MonkeyPatch) -> No
 
     kept, gone = "SELECT 1", "SELECT 2"
     first, second = read(kept), read(gone)
-    for number in range(KEPT - 1):
+    for number in range(CACHED_MAX - 1):
         read(f"SELECT {number} AS other")
         assert read(kept) is first
     assert read(gone) is not second
@@ -110,7 +110,7 @@ def test_the_least_recently_used_go_first(monkeypatch: pytest.MonkeyPatch) -> No
 def test_neither_long_texts_nor_long_values_are_kept(ask: Ask) -> None:
     known = catalogue()
     sql = "SELECT COUNT(*) FROM sales_by_kind WHERE kind = :kind"
-    short, long = "x", "x" * statement_cache.TEXT_KEPT_MAX
+    short, long = "x", "x" * statement_cache.TEXT_CHARACTERS_MAX
     assert ask(sql, known, kind=short) is ask(sql, known, kind=short)
     assert ask(sql, known, kind=long) is not ask(sql, known, kind=long)
     text = f"SELECT COUNT(*) FROM sales_by_kind WHERE kind = '{long}'"

@@ -131,17 +131,17 @@ class EmbeddedSession(EngineSession):
 
     def register(self, name: str, table: pa.Table) -> None:
         self._relations.add(name)
-        with self._working, _errors_told():  # an interrupt may fall here too
+        with self._working, _translated_errors():  # an interrupt may fall here too
             self._cursor.register(name, table)
 
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:
         approved = self._approved(sql)
-        with self._working, _errors_told():
+        with self._working, _translated_errors():
             return self._cursor.execute(approved, dict(parameters)).fetchall()[0][0]
 
     def run(self, sql: str, parameters: Mapping[str, object]) -> EmbeddedResult:
         approved = self._approved(sql)
-        with self._working, _errors_told():
+        with self._working, _translated_errors():
             self._cursor.execute(approved, dict(parameters))
             return EmbeddedResult(self._cursor.to_arrow_reader(BATCH_ROWS), self._working)
 
@@ -185,14 +185,14 @@ class EmbeddedResult:
         self._working = working
 
     def next_batch(self) -> pa.RecordBatch | None:
-        with self._working, _errors_told(_STREAM_ERRORS):
+        with self._working, _translated_errors(_STREAM_ERRORS):
             batch = next(self._reader, None)
         if batch is not None:
             _check_moments(batch)
         return batch
 
     def drain(self) -> int:
-        with self._working, _errors_told(_STREAM_ERRORS):
+        with self._working, _translated_errors(_STREAM_ERRORS):
             return sum(batch.num_rows for batch in self._reader)
 
 
@@ -237,7 +237,7 @@ def _check_moments(batch: pa.RecordBatch) -> None:
 
 
 @contextmanager
-def _errors_told(kinds: tuple[type[Exception], ...] = _ERRORS) -> Iterator[None]:
+def _translated_errors(kinds: tuple[type[Exception], ...] = _ERRORS) -> Iterator[None]:
     try:
         yield
     except kinds as error:

@@ -143,7 +143,7 @@ def make_app(
             host = request.client.host if request.client else ""
             session = ClientSession(
                 *(0, user, host),
-                is_kept=False,
+                is_persistent=False,
                 has_token=not user,
                 facts=peers.facts(),
                 databases=lambda: service.catalogue().databases(),
@@ -152,15 +152,15 @@ def make_app(
             )
             session.positions.merge(promised)
             async with shares[user]:
-                asked = _Asked(service, executor, session, data, arrow)
+                running = _RunningRequest(service, executor, session, data, arrow)
                 del data
-                work = loop.run_in_executor(pool, asked.answer)
+                work = loop.run_in_executor(pool, running.answer)
                 while True:
                     done, _ = await asyncio.wait((work,), timeout=GONE_POLL_S)
                     if done:
                         break
                     if await request.is_disconnected():
-                        asked.cancel("the client went away")
+                        running.cancel("the client went away")
             answer = work.result()
         except BaseException:
             account.close()
@@ -240,7 +240,7 @@ def _marks(data: bytes) -> int:
     return sum(map(data.count, (b",", b"[", b"{")))
 
 
-class _Asked:
+class _RunningRequest:
     """The statement of one request, from its body to the pieces of its answer. `answer` blocks its thread."""
 
     def __init__(

@@ -130,10 +130,10 @@ class Account:
     def reserve(self, what: str, size_bytes: int) -> None:
         """Let the part be so large from now on. Raises OverBudget, and the part is as it was."""
         with self._lock:
-            held_bytes = self._parts.get(what, 0)
-            if self._is_closed or size_bytes == held_bytes:
+            reserved_bytes = self._parts.get(what, 0)
+            if self._is_closed or size_bytes == reserved_bytes:
                 return
-            self._budget._change(self, self._user, what, size_bytes - held_bytes)
+            self._budget._change(self, self._user, what, size_bytes - reserved_bytes)
             self._parts[what] = size_bytes
 
     def reserve_more(self, what: str, size_bytes: int) -> None:

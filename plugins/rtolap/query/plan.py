@@ -187,7 +187,7 @@ class ReadStats:
 
     `cube_id`: of the creation of the cube that was read.
     `refused`: reason → records that receivers refused and that are in no count, `refused_example`: what was
-    wrong with one of them. `held`: receiver → why it does not read what arrives. `warnings`: of the cube
+    wrong with one of them. `stalled`: receiver → why it does not read what arrives. `warnings`: of the cube
     itself, whatever the query. `statements`: how many the read was made for at once; `is_own`: whether this
     one has made it.
     """
@@ -212,7 +212,7 @@ class ReadStats:
     void: dict[int, int] = field(default_factory=dict)  # see `PartialAnswer`
     refused: dict[str, int] = field(default_factory=dict)
     refused_example: dict[str, str] = field(default_factory=dict)
-    held: dict[str, str] = field(default_factory=dict)
+    stalled: dict[str, str] = field(default_factory=dict)
     warnings: tuple[QueryWarning, ...] = ()
     statements: int = 1
     is_own: bool = True

@@ -14,9 +14,9 @@ from rtolap.query.plan import Planned, Rewritten
 from rtolap.query.sql.statement import SqlStatement
 from rtolap.query.workers.packing import value_size
 
-STATEMENTS_KEPT = 256
-TEXT_KEPT_MAX = 8_192  # characters, with its values; longer texts are written by programs, mostly once
-SQL_KEPT_MAX = 65_536  # characters of what the engine runs for one
+STATEMENTS_CACHED_MAX = 256
+TEXT_CHARACTERS_MAX = 8_192  # characters, with its values; longer texts are written by programs, mostly once
+SQL_CHARACTERS_MAX = 65_536  # characters of what the engine runs for one
 
 ANSWER_BYTES_MAX = 4_096  # of a constant statement: pools send SELECT 1 before each of their own
 
@@ -48,7 +48,7 @@ class StatementCache:
         if known is not None:
             return known
         statement = read(text, database)
-        if len(text) <= TEXT_KEPT_MAX:
+        if len(text) <= TEXT_CHARACTERS_MAX:
             with self._lock:
                 self._read[database, text] = statement
         return statement
@@ -62,17 +62,17 @@ class StatementCache:
     ) -> Rewritten:
         """`values`: of the parameters, as far as there are any yet. `plan` makes what is not known. Raises
         what it raises."""
-        kept = self._bound if statement.parameters else self._fixed
+        cache = self._bound if statement.parameters else self._fixed
         key = _key(statement, values)
         with self._lock:
-            entry = None if key is None else kept.get(key)
+            entry = None if key is None else cache.get(key)
             if entry is not None and entry[0] is catalogue:
                 return entry[1]
             self.rewrites += 1
         planned = plan()
-        if key is not None and not planned.varies and len(planned.rewritten.sql) <= SQL_KEPT_MAX:
+        if key is not None and not planned.varies and len(planned.rewritten.sql) <= SQL_CHARACTERS_MAX:
             with self._lock:
-                kept[key] = (catalogue, planned.rewritten)
+                cache[key] = (catalogue, planned.rewritten)
         return planned.rewritten
 
     def constant_answer(self, rewritten: Rewritten) -> pa.Table | None:
@@ -83,14 +83,14 @@ class StatementCache:
             return self._answers.get(rewritten.sql)
 
     def keep_constant_answer(self, rewritten: Rewritten, answer: pa.Table) -> None:
-        if answer.nbytes <= ANSWER_BYTES_MAX and len(rewritten.sql) <= TEXT_KEPT_MAX:
+        if answer.nbytes <= ANSWER_BYTES_MAX and len(rewritten.sql) <= TEXT_CHARACTERS_MAX:
             with self._lock:
                 self._answers[rewritten.sql] = answer
 
 
 def _recent() -> LRUCache[Hashable, V]:
-    """Return a cache of the STATEMENTS_KEPT most recently used."""
-    return LRUCache(STATEMENTS_KEPT)
+    """Return a cache of the STATEMENTS_CACHED_MAX most recently used."""
+    return LRUCache(STATEMENTS_CACHED_MAX)
 
 
 def _key(statement: SqlStatement, values: Mapping[str, object]) -> Hashable | None:
@@ -99,12 +99,12 @@ def _key(statement: SqlStatement, values: Mapping[str, object]) -> Hashable | No
     The keys of 1, 1.0 and TRUE differ.
     """
     if not statement.parameters and not statement.given:
-        is_short = len(statement.text) <= TEXT_KEPT_MAX
+        is_short = len(statement.text) <= TEXT_CHARACTERS_MAX
         return (statement.database, statement.text, statement.zone, ()) if is_short else None
     if any(name not in values for name in statement.parameters):
         return None
     given = [*statement.given.items(), *((name, values[name]) for name in statement.parameters)]
-    if len(statement.text) + sum(value_size(value) for _, value in given) > TEXT_KEPT_MAX:
+    if len(statement.text) + sum(value_size(value) for _, value in given) > TEXT_CHARACTERS_MAX:
         return None
     bound = tuple((name, type(value), value) for name, value in given)
     if not all(isinstance(value, Hashable) for _, _, value in bound):

@@ -417,12 +417,12 @@ def _merged(
 
     def make() -> tuple[pa.Table | None, Once | None]:
         answer = merged_answer(read, merge, fetched.table, values)
-        is_kept = (
+        is_shareable = (
             answer is not None
             and answer.nbytes <= SHARED_BYTES_MAX
             and answer.num_rows * answer.num_columns <= CELLS_MAX
         )
-        return answer, Once() if is_kept else None
+        return answer, Once() if is_shareable else None
 
     if fetched.made is None:
         return make()[0], None

@@ -35,9 +35,9 @@ _ENGINE_TYPES = frozenset(
         *("TINYINT", "UBIGINT", "UINTEGER", "USMALLINT", "UTINYINT", "VARCHAR"),
     )
 )
-TEXTS_KEPT = 4096
+TEXTS_CACHED_MAX = 4096
 _OTHERWISE = "write it another way"
-TEXT_KEPT_MAX = 4096  # characters
+TEXT_CHARACTERS_MAX = 4096  # characters
 
 _EXPRESSIONS = frozenset(
     (
@@ -81,10 +81,10 @@ class EngineTexts:
                 self._approved.move_to_end(sql)
                 return known
         relations = _checked(self._tree(sql), self._views)
-        if len(sql) <= TEXT_KEPT_MAX:
+        if len(sql) <= TEXT_CHARACTERS_MAX:
             with self._lock:
                 self._approved[sql] = relations
-                while len(self._approved) > TEXTS_KEPT:
+                while len(self._approved) > TEXTS_CACHED_MAX:
                     self._approved.popitem(last=False)
         return relations
 

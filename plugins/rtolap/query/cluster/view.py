@@ -110,10 +110,10 @@ class Cluster:
             return view
         made = SegmentView(self._metadata, cube)
         with self._lock:
-            kept = self._views.setdefault(cube, made)
-        if kept is not made:
+            current = self._views.setdefault(cube, made)
+        if current is not made:
             made.close()
-        return kept
+        return current
 
     def snapshots(self) -> dict[str, tuple[CubeControl, dict[str, SegmentRecord]]]:
         """Control and segment records of every cube; a view of each is kept from then on."""

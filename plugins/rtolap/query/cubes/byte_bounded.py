@@ -19,7 +19,7 @@ class ByteBounded(Generic[V]):
         self._bytes = 0
 
     @property
-    def kept_bytes(self) -> int:
+    def used_bytes(self) -> int:
         return self._bytes
 
     def find(self, key: str) -> V | None:

@@ -262,8 +262,10 @@ def cube_warnings(
         state = "paused" if control.enabled else "disabled"
         message = f"cube {name} is {state}: the answer holds what it had read before"
         warnings.append(QueryWarning("not_consuming", "Warning", message))
-    elif stats.held:
-        receivers = "; ".join(f"receiver {receiver}: {why}" for receiver, why in sorted(stats.held.items()))
+    elif stats.stalled:
+        receivers = "; ".join(
+            f"receiver {receiver}: {why}" for receiver, why in sorted(stats.stalled.items())
+        )
         message = (
             f"cube {name} does not read what arrives: the answer holds what it had read before; {receivers}"
         )

@@ -27,7 +27,7 @@ from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.cubes.history_coded import Choice, CodedRead, LoadedFiles
 from rtolap.query.cubes.history_files import HistoryFile, HistoryFiles
 from rtolap.query.cubes.history_memory import FileMemory, can_be_coded
-from rtolap.query.cubes.history_results import KeptResult, KeptResults, statement_of
+from rtolap.query.cubes.history_results import HistoryResult, HistoryResults, statement_of
 from rtolap.query.cubes.history_rows import CollectedRows, CuboidRows, FileColumns, HistoryRows
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.history_cache.cache import HistoryCache
@@ -86,7 +86,7 @@ class EmbeddedHistory:
         self._files = HistoryFiles(store, cache)
         self._columns = FileColumns(self._files.footers, bounds.column_bytes)
         self._memory = FileMemory(self._files.footers, bounds.file_bytes)
-        self._results = KeptResults(bounds.result_bytes)
+        self._results = HistoryResults(bounds.result_bytes)
         self._choices: ByteBounded[dict[str, Choice]] = ByteBounded(_CHOICE_BYTES_MAX)
         self._reads: ThreadPoolExecutor | None = None
         if not store.is_local:  # a disk answers before another thread has begun
@@ -119,10 +119,10 @@ class EmbeddedHistory:
         if len(with_rows) > 1:
             result = group_partials(read, result)
         if left:
-            kept = KeptResult(
+            merged = HistoryResult(
                 frozenset(versions), result, dict(done.cuboids), done.rows_read, done.rows_pruned
             )
-            self._results.keep(statement, kept)
+            self._results.keep(statement, merged)
         _add(stats, done)
         return result
 
@@ -150,7 +150,7 @@ class EmbeddedHistory:
             done = ReadStats(read.cube)
             choice = self._choose(rows, segment, choices)
             found = self._files.use(*(segment, choice.location, choice.cuboid, done), rows.of, verified=True)
-            _count(done, choice.cuboid, found.kept)
+            _count(done, choice.cuboid, found.candidate_rows)
             return found, done
 
         for found, done in self._beside(read_segment, segments, cancellation, alone=rows.has_sketches):
@@ -196,7 +196,7 @@ class EmbeddedHistory:
         for choice, loaded, done in self._beside(load, missing, cancellation):
             coded.add_files(loaded.files)
             if loaded.others is not None:
-                stats.rows_read += loaded.others.kept
+                stats.rows_read += loaded.others.candidate_rows
                 collected.add_rows(loaded.others)
             _count_cuboid(done, choice.cuboid)
             _add(stats, done)
@@ -218,10 +218,10 @@ class EmbeddedHistory:
         def look(segment: SegmentRecord) -> ReadStats:
             done = ReadStats(read.cube)
             choice = self._choose(rows, segment, choices)
-            kept = self._files.use(
-                *(segment, choice.location, choice.cuboid, done), rows.kept, verified=False
+            candidate_rows = self._files.use(
+                *(segment, choice.location, choice.cuboid, done), rows.candidate_rows, verified=False
             )
-            _count(done, choice.cuboid, kept)
+            _count(done, choice.cuboid, candidate_rows)
             return done
 
         for done in self._beside(look, segments, cancellation):
@@ -287,11 +287,11 @@ def _location(segment: SegmentRecord) -> str:
     return segment.location
 
 
-def _count(stats: ReadStats, cuboid: CuboidEntry, kept: int) -> None:
+def _count(stats: ReadStats, cuboid: CuboidEntry, candidate_rows: int) -> None:
     """Rows that statistics do not rule out, and the others."""
     _count_cuboid(stats, cuboid)
-    stats.rows_read += kept
-    stats.rows_pruned += cuboid.rows - kept
+    stats.rows_read += candidate_rows
+    stats.rows_pruned += cuboid.rows - candidate_rows
 
 
 def _count_cuboid(stats: ReadStats, cuboid: CuboidEntry) -> None:

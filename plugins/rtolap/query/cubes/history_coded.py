@@ -17,7 +17,7 @@ from rtolap.query.plan import CubeRead
 from rtolap.scan.columns import CodedFile
 from rtolap.scan.group_scan import GroupScan
 
-HELD_BYTES_MAX = 64 << 20  # of files that wait until they are scanned
+PENDING_BYTES_MAX = 64 << 20  # of files that wait until they are scanned
 _SHARE_OF_MEMORY = 2  # the part of the memory, as a divisor, that one statement may load
 _DIMENSION_BYTES, _MEASURE_BYTES = 2, 8  # of a row, at most
 
@@ -52,8 +52,8 @@ class CodedRead:
         self._ruled_out = rows.ruled_out()
         self._room_bytes = memory.bytes_max // _SHARE_OF_MEMORY
         self._row_bytes = _DIMENSION_BYTES * len(self._dictionaries) + _MEASURE_BYTES * len(read.partials)
-        self._held: list[CodedFile] = []
-        self._held_bytes = 0
+        self._pending: list[CodedFile] = []
+        self._pending_bytes = 0
         self._scan: GroupScan | None = None
         self._tables: list[pa.Table] = []
         self.rows_read = 0
@@ -76,12 +76,12 @@ class CodedRead:
         loaded: list[CodedFile] = []
         others: list[HistoryFile] = []
         for key, file in zip(choice.keys, files, strict=True):
-            kept = self._rows.kept_of(file)
-            if not kept:
+            candidate_rows = self._rows.file_candidate_rows(file)
+            if not candidate_rows:
                 self._ruled_out.add(key)
                 continue
             coded = self._memory.find(key, self._dictionaries, self._read.partials)
-            if coded is None and self._has_room(file, kept):
+            if coded is None and self._has_room(file, candidate_rows):
                 coded = self._memory.load(
                     key, file, self._read.schema, self._dictionaries, self._read.partials
                 )
@@ -93,9 +93,9 @@ class CodedRead:
 
     def add_files(self, files: Sequence[CodedFile]) -> None:
         for file in files:
-            self._held.append(file)
-            self._held_bytes += file.rows * self._row_bytes
-        if self._held_bytes > HELD_BYTES_MAX:
+            self._pending.append(file)
+            self._pending_bytes += file.rows * self._row_bytes
+        if self._pending_bytes > PENDING_BYTES_MAX:
             self._look()
 
     def keep(self) -> None:
@@ -109,7 +109,7 @@ class CodedRead:
         return [*self._tables, *([] if self._scan is None else [self._scan.table()])]
 
     def _look(self) -> None:
-        if not self._held:
+        if not self._pending:
             return
         if self._scan is not None and not self._scan.is_current:
             self._tables.append(self._scan.table())
@@ -118,21 +118,21 @@ class CodedRead:
             read = self._read
             partials = select_partials(read.schema, read.partials)
             self._scan = GroupScan(read.dimensions, partials, read.filter, self._dictionaries)
-        for file in self._held:
+        for file in self._pending:
             self.rows_read += self._scan.add_file(file)
-        self._held, self._held_bytes = [], 0
+        self._pending, self._pending_bytes = [], 0
 
     def _is_whole(self, file: CodedFile) -> bool:
         """Return True if all the read's columns have a form in memory."""
         return not (file.uncoded and file.uncoded.intersection((*self._dictionaries, *self._read.partials)))
 
-    def _has_room(self, file: HistoryFile, kept: int) -> bool:
+    def _has_room(self, file: HistoryFile, candidate_rows: int) -> bool:
         """Small files are kept, and larger ones of which most is read, as much of them as has room."""
         rows = self._rows.rows_if_whole(file)
         if rows is None:
             return False
         size_bytes = rows * self._row_bytes
-        if size_bytes > self._room_bytes or (rows > history_rows.SMALL_ROWS and 2 * kept < rows):
+        if size_bytes > self._room_bytes or (rows > history_rows.SMALL_ROWS and 2 * candidate_rows < rows):
             return False
         self._room_bytes -= size_bytes
         return True

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 MANIFEST_BYTES_MAX = 16 << 20  # of manifests as they are stored: a few kilobytes each
 FOOTER_BYTES_MAX = 32 << 20  # of footers as they are stored; parsed they take a few times as much
-FILES_KEPT = 20_000  # names of files whose checksum was found right
+FILES_CACHED_MAX = 20_000  # names of files whose checksum was found right
 
 T = TypeVar("T")
 
@@ -207,7 +207,7 @@ class HistoryFiles:
         self._compare(path, file)
         with self._lock:
             self._verified[path] = None
-            while len(self._verified) > FILES_KEPT:
+            while len(self._verified) > FILES_CACHED_MAX:
                 self._verified.popitem(last=False)
 
     @contextmanager

@@ -21,7 +21,7 @@ _LOCATION_BYTES = 150  # of one version's name
 
 
 @dataclass(frozen=True)
-class KeptResult:
+class HistoryResult:
     """`table`: grouped. The numbers are those of the statements that read the versions."""
 
     locations: frozenset[str]
@@ -31,19 +31,19 @@ class KeptResult:
     rows_pruned: int
 
 
-class KeptResults:
+class HistoryResults:
     """Thread-safe. Of statements that are equal but for the versions, the last result is kept."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
-        self._results: ByteBounded[KeptResult] = ByteBounded(bytes_max)
+        self._results: ByteBounded[HistoryResult] = ByteBounded(bytes_max)
 
-    def find(self, statement: str, locations: Collection[str]) -> KeptResult | None:
+    def find(self, statement: str, locations: Collection[str]) -> HistoryResult | None:
         """Return a result over some of these versions and no others."""
         known = self._results.find(statement)
         return known if known is not None and known.locations.issubset(locations) else None
 
-    def keep(self, statement: str, result: KeptResult) -> None:
+    def keep(self, statement: str, result: HistoryResult) -> None:
         size = result.table.nbytes + len(statement) + _LOCATION_BYTES * len(result.locations)
         if size * _RESULTS_MIN <= self._bytes_max:
             self._results.keep(statement, result, size)

@@ -129,7 +129,7 @@ class Realtime:
                 stats.realtime_cuboids[name] = stats.realtime_cuboids.get(name, 0) + tables_read
             _count_refused(stats, replica_set, answer.refused, answer.refused_example)
             if answer.held:
-                stats.held[receiver] = answer.held
+                stats.stalled[receiver] = answer.held
             stats.positions.update({p: o for p, o in answer.positions.items() if p in replica_set.partitions})
             stats.void.update({p: o for p, o in answer.void.items() if p in replica_set.partitions})
         cancellation.check()
@@ -153,19 +153,19 @@ class Realtime:
             for receiver, address in replica_set.receivers:
                 cancellation.check()
                 try:
-                    held = self._source.stats(receiver, address, read.cube)
+                    cube_stats = self._source.stats(receiver, address, read.cube)
                 except (Unavailable, Unauthorized) as error:
                     failures.append(f"{receiver}: {error}")
                     continue
-                segments = () if held is None else held.segments
-                asked = [segment for segment in segments if _is_asked(segment, read, snapshot)]
-                names = (segment.segment for segment in asked)
+                segments = () if cube_stats is None else cube_stats.segments
+                needed = [segment for segment in segments if _is_needed(segment, read, snapshot)]
+                names = (segment.segment for segment in needed)
                 stats.receivers[replica_set.replica_set] = receiver
                 stats.realtime_segments = tuple(sorted({*stats.realtime_segments, *names}))
-                stats.realtime_events += sum(segment.events for segment in asked)
-                if held is not None:
-                    refused = {partition.partition: partition.rejected for partition in held.partitions}
-                    _count_refused(stats, replica_set, refused, held.refused_example)
+                stats.realtime_events += sum(segment.events for segment in needed)
+                if cube_stats is not None:
+                    refused = {partition.partition: partition.rejected for partition in cube_stats.partitions}
+                    _count_refused(stats, replica_set, refused, cube_stats.refused_example)
                 break
             else:
                 reason = "; ".join(failures) or "none is live"
@@ -177,11 +177,11 @@ class Realtime:
         request = msgspec.structs.replace(
             query, at_least={p: o for p, o in at_least.items() if p in plan.partitions}
         )
-        asked = 0
+        attempts = 0
 
         def ask(receiver: QueryPeer, attempt: Attempt) -> tuple[pa.Table, PartialAnswer]:
-            nonlocal asked
-            left, asked = len(plan.receivers) - asked, asked + 1
+            nonlocal attempts
+            left, attempts = len(plan.receivers) - attempts, attempts + 1
             share_ms = cancellation.remaining_ms() // left
             timeout_ms = max(1, min(ATTEMPT_MS_MAX, share_ms - min(WORDS_MS_MAX, share_ms // 10)))
             timed = msgspec.structs.replace(request, timeout_ms=timeout_ms)
@@ -239,7 +239,7 @@ def _count_refused(
                 stats.refused_example[reason] = example[reason]
 
 
-def _is_asked(segment: LocalSegmentStats, read: CubeRead, snapshot: HistorySnapshot) -> bool:
+def _is_needed(segment: LocalSegmentStats, read: CubeRead, snapshot: HistorySnapshot) -> bool:
     span = parse_segment_name(segment.segment)
     purged = snapshot.horizon_ms is not None and span.end_ms <= snapshot.horizon_ms
     beyond = segment.version > snapshot.versions.get(segment.segment, 0)

@@ -44,15 +44,15 @@ class HistoryCache:
     def leases(self, paths: Sequence[str]) -> Iterator[list[CacheFile | None]]:
         """Yield the copies of these paths, None where there is no whole one; they stay until the end."""
         with self._lock:
-            held = [copy for path in paths if (copy := self._copies.get(path)) and _is_readable(copy)]
-            for copy in held:
+            leased = [copy for path in paths if (copy := self._copies.get(path)) and _is_readable(copy)]
+            for copy in leased:
                 copy.leases += 1
         try:
-            whole = {copy.file.path: copy.file for copy in held if self._is_whole(copy)}
+            whole = {copy.file.path: copy.file for copy in leased if self._is_whole(copy)}
             yield [whole.get(path) for path in paths]
         finally:
             with self._lock:
-                for copy in held:
+                for copy in leased:
                     copy.leases -= 1
 
     def read(self, path: str) -> bytes | None:

@@ -178,7 +178,7 @@ class CacheFolder:
         before it is first read. Call it when the folder is locked.
         """
         versions = sorted(self._versions(), key=lambda found: found[0].order)
-        kept: dict[ReadyVersion, list[CacheFile]] = {}
+        adopted: dict[ReadyVersion, list[CacheFile]] = {}
         names: set[Path] = set()
         total_bytes = 0
         for version, files in versions:
@@ -191,13 +191,13 @@ class CacheFolder:
                 if size_bytes == file.bytes and fits:
                     total_bytes += file.bytes
                     names.add(self.path(file))
-                    kept.setdefault(version, []).append(file)
+                    adopted.setdefault(version, []).append(file)
         for folder, _, files_there in os.walk(self.files.root, topdown=False):
             for name in files_there:
                 if (path := Path(folder, name)) not in names:
                     self._disk.remove(path)
             self._remove_empty(Path(folder))
-        return kept
+        return adopted
 
     def _versions(self) -> Iterator[tuple[ReadyVersion, list[CacheFile]]]:
         for manifest_file in Path(self.files.root).glob("/".join(["*"] * _LOCATION_DEPTH + [MANIFEST_NAME])):

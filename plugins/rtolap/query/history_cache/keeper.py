@@ -112,11 +112,11 @@ class HistoryKeeper(Closeable):
         try:
             changed = self._follow()
         except RtolapError as error:
-            return self._held_up(Condition.CLUSTER_UNAVAILABLE, error)
+            return self._block(Condition.CLUSTER_UNAVAILABLE, error)
         try:
             changed |= self.cache.sweep()
         except OSError as error:
-            return self._held_up(Condition.DISK_FAILED, error)
+            return self._block(Condition.DISK_FAILED, error)
         now_s = self._clock.monotonic_s()
         if due := [name for name, at_s in self._retry_at_s.items() if at_s <= now_s]:
             for name in due:
@@ -144,13 +144,13 @@ class HistoryKeeper(Closeable):
                 self.condition = Condition.TAKEN
                 self.found = f"another process has {self.cache.folder.root}"
                 return False
-            kept = self.cache.folder.scan(self.bytes_max, self._files_max)
+            adopted = self.cache.folder.scan(self.bytes_max, self._files_max)
         except OSError as error:
-            return self._held_up(Condition.DISK_FAILED, error)
-        for files in kept.values():
+            return self._block(Condition.DISK_FAILED, error)
+        for files in adopted.values():
             for file in files:
                 self.cache.adopt(file)
-        log.info("the copies of %d versions are on the disk already", len(kept))
+        log.info("the copies of %d versions are on the disk already", len(adopted))
         self._is_scanned = True
         return True
 
@@ -194,7 +194,7 @@ class HistoryKeeper(Closeable):
             except Unavailable as error:
                 self.failures[CopyFailure.STORE_UNAVAILABLE] += 1
                 self._begin_walk()  # a generator that raised is over
-                return self._held_up(Condition.STORE_UNAVAILABLE, error)
+                return self._block(Condition.STORE_UNAVAILABLE, error)
             if file is None:
                 return self._end_walk()
             self._walked[file.path] = file
@@ -206,7 +206,7 @@ class HistoryKeeper(Closeable):
             try:
                 has_room = self._make_room(file)
             except OSError as error:
-                return self._held_up(Condition.DISK_FAILED, error)
+                return self._block(Condition.DISK_FAILED, error)
             if not has_room:
                 self.condition = Condition.WAITING
                 self.found = f"statements read what has to make room for {file.path}"
@@ -273,8 +273,8 @@ class HistoryKeeper(Closeable):
         try:
             self.cache.sweep()
         except OSError as unremoved:
-            return self._held_up(Condition.DISK_FAILED, unremoved)
-        return True if condition is None or error is None else self._held_up(condition, error)
+            return self._block(Condition.DISK_FAILED, unremoved)
+        return True if condition is None or error is None else self._block(condition, error)
 
     def _check_free(self, file: CacheFile) -> None:
         free_bytes = self.cache.folder.free_bytes()
@@ -330,7 +330,7 @@ class HistoryKeeper(Closeable):
         self.failures[kind] += 1
         log.warning("%s is not placed on the disk: %s", name, error)
 
-    def _held_up(self, condition: Condition, error: Exception) -> bool:
+    def _block(self, condition: Condition, error: Exception) -> bool:
         if self.condition is not condition:
             log.warning("the history cache places nothing for now (%s): %s", condition, error)
         self.condition, self.found = condition, str(error)

@@ -148,7 +148,7 @@ class PacketStream(Packets):
                 piece = self._piece(min(left, PIECE_BYTES))
                 left -= len(piece)
                 if refused is None:
-                    refused = _kept(payload, piece, reserve)
+                    refused = _append_piece(payload, piece, reserve)
             if length < FRAME_MAX:
                 break
         if refused is not None:
@@ -210,7 +210,7 @@ class PacketStream(Packets):
         self.sock.settimeout(left_s)
 
 
-def _kept(payload: bytearray, piece: bytes, reserve: Reserve | None) -> RtolapError | None:
+def _append_piece(payload: bytearray, piece: bytes, reserve: Reserve | None) -> RtolapError | None:
     """Add the piece to the payload, or return why it is refused; nothing is kept then."""
     size = len(payload) + len(piece)
     try:

@@ -43,7 +43,7 @@ class PreparedStatement:
         return sum(map(len, self.long_data.values())) + POSITION_BYTES * len(self.long_data)
 
     @property
-    def kept_bytes(self) -> int:
+    def estimated_bytes(self) -> int:
         """Return an estimate of what it takes, on the large side."""
         text = self.statement if isinstance(self.statement, str) else self.statement.text
         names = sum(COLUMN_BYTES + 8 * len(column.name) for column in self.columns)
@@ -59,22 +59,22 @@ class PreparedStatements:
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        self._held: dict[int, PreparedStatement] = {}
+        self._statements: dict[int, PreparedStatement] = {}
         self._next = 1
-        self._kept_bytes = 0
+        self._statements_bytes = 0
         self._long_bytes = 0
 
     def check_room(self) -> None:
-        if len(self._held) >= STATEMENTS_MAX:
+        if len(self._statements) >= STATEMENTS_MAX:
             raise QueryError(
                 "too many prepared statements", expected=f"at most {STATEMENTS_MAX} a connection"
             )
 
     def add_statement(self, prepared: PreparedStatement) -> int:
-        self._account.reserve(PREPARED, self._kept_bytes + prepared.kept_bytes)
-        self._kept_bytes += prepared.kept_bytes
+        self._account.reserve(PREPARED, self._statements_bytes + prepared.estimated_bytes)
+        self._statements_bytes += prepared.estimated_bytes
         identity, self._next = self._next, self._next + 1
-        self._held[identity] = prepared
+        self._statements[identity] = prepared
         return identity
 
     def bound(self, fields: PacketFields) -> tuple[PreparedStatement, list[object]]:
@@ -94,7 +94,7 @@ class PreparedStatements:
 
     def long_data(self, fields: PacketFields) -> None:
         """No answer is sent, so an error waits for the execution."""
-        prepared = self._held.get(fields.integer(4))
+        prepared = self._statements.get(fields.integer(4))
         position, data = fields.integer(2), fields.rest()
         if prepared is None or prepared.refused is not None:
             return
@@ -131,21 +131,21 @@ class PreparedStatements:
         self._forget_long_data(self._find(fields.integer(4)))
 
     def close(self, fields: PacketFields) -> None:
-        prepared = self._held.pop(fields.integer(4), None)
+        prepared = self._statements.pop(fields.integer(4), None)
         if prepared is not None:
             self._forget_long_data(prepared)
-            self._kept_bytes -= prepared.kept_bytes
-            self._account.reserve(PREPARED, self._kept_bytes)
+            self._statements_bytes -= prepared.estimated_bytes
+            self._account.reserve(PREPARED, self._statements_bytes)
 
     def clear(self) -> None:
-        self._held.clear()
-        self._kept_bytes = self._long_bytes = 0
+        self._statements.clear()
+        self._statements_bytes = self._long_bytes = 0
         self._account.reserve(PREPARED, 0)
         self._account.reserve(LONG_DATA, 0)
 
     def _find(self, identity: int) -> PreparedStatement:
         try:
-            return self._held[identity]
+            return self._statements[identity]
         except KeyError:
             raise QueryError(f"unknown prepared statement {identity}") from None
 

@@ -137,8 +137,8 @@ class FilterBuilder:
             known = tuple(term for term in terms if term is not None)
             return Or(known) if len(known) == len(terms) else None
         values = [self._value(column, item) for item in node.expressions]
-        kept = tuple(value for value in values if value is not None)
-        return In(column, kept) if len(kept) == len(values) else None
+        not_null = tuple(value for value in values if value is not None)
+        return In(column, not_null) if len(not_null) == len(values) else None
 
     def _like(self, node: exp.Like) -> Predicate | None:
         column = self._column(node.this)

@@ -24,8 +24,8 @@ from rtolap.query.sql.rules import Context, rewrite
 from rtolap.query.sql.session_values import completed, session_name
 from rtolap.query.sql.statement import SqlStatement
 
-TREES_KEPT = 64
-TEXT_KEPT_MAX = 8_192  # characters; longer texts are written by programs, mostly once
+TREES_CACHED_MAX = 64
+TEXT_CHARACTERS_MAX = 8_192  # characters; longer texts are written by programs, mostly once
 # What always gives the same value; anything else may be the clock or a die.
 _CONSTANT = (
     *(exp.Literal, exp.Parameter, exp.Var, exp.Boolean, exp.Null, exp.Neg, exp.Paren, exp.Cast, exp.DataType),
@@ -97,17 +97,17 @@ class SqlPlanner:
 
 
 class _Trees:
-    """The TREES_KEPT most recently used of those whose texts are short, and the last one."""
+    """The TREES_CACHED_MAX most recently used of those whose texts are short, and the last one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: LRUCache[Hashable, StatementTree] = LRUCache(TREES_KEPT)
+        self._cache: LRUCache[Hashable, StatementTree] = LRUCache(TREES_CACHED_MAX)
         self._last: tuple[Hashable, StatementTree] | None = None
 
     def get(self, text: str, database: str | None) -> StatementTree:
         key = (database, text)
         with self._lock:
-            known = self._kept.get(key)
+            known = self._cache.get(key)
             if known is not None:
                 return known
             last, self._last = self._last, None
@@ -115,10 +115,10 @@ class _Trees:
             return last[1]  # a text is read, and then planned once
         tree = parse(text, database)
         with self._lock:
-            if len(text) > TEXT_KEPT_MAX:
+            if len(text) > TEXT_CHARACTERS_MAX:
                 self._last = (key, tree)
                 return tree
-            self._kept[key] = tree
+            self._cache[key] = tree
         return tree
 
     def forget_last(self) -> None:

@@ -221,9 +221,9 @@ class _Reading:
                 if variable is not None:
                     return variable
             case exp.Parameter():
-                held = self.user(node)
-                if isinstance(held, str | int):
-                    return held
+                value = self.user(node)
+                if isinstance(value, str | int):
+                    return value
             case exp.Concat():
                 parts = [str(self._value(part)) for part in node.expressions]
                 _check_text(sum(map(len, parts)))

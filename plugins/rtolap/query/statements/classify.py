@@ -28,8 +28,8 @@ _PIECE = re.compile(
     r"|(?P<plain>/\*(?!!))|(?P<conditional>/\*!\d*+\s?)",
     re.DOTALL,
 )
-KINDS_KEPT = 256  # clients send the same texts again and again
-TEXT_KEPT_MAX = 8_192  # characters
+KINDS_CACHED_MAX = 256  # clients send the same texts again and again
+TEXT_CHARACTERS_MAX = 8_192  # characters
 
 _TRANSACTION = re.compile(
     r"(?:begin|commit|rollback|start\s++transaction|savepoint|release|lock|unlock|flush)\b", re.I
@@ -141,7 +141,7 @@ def classify(text: str, database: str | None) -> ClassifiedStatement:
     `database`: of tables that a definition names without one.
     Raises QueryError for a SHOW that cannot be read, and for an empty text.
     """
-    return _known(text, database) if len(text) <= TEXT_KEPT_MAX else _kind(text, database)
+    return _known(text, database) if len(text) <= TEXT_CHARACTERS_MAX else _kind(text, database)
 
 
 def _kind(text: str, database: str | None) -> ClassifiedStatement:
@@ -164,7 +164,7 @@ def _kind(text: str, database: str | None) -> ClassifiedStatement:
     return Define(text, database) if is_definition(text) else Query(text)
 
 
-_known = lru_cache(KINDS_KEPT)(_kind)
+_known = lru_cache(KINDS_CACHED_MAX)(_kind)
 
 
 def is_diagnostic(text: str) -> bool:

@@ -75,7 +75,7 @@ VARIABLES: dict[str, VariableValue] = {
 class ClientSession:
     """The settings of one connection: `variables` are VARIABLES as it sees them, `users` its `@name`.
 
-    `is_kept`: another statement follows in it; a request over HTTP has one of its own. `has_token`: its
+    `is_persistent`: another statement follows in it; a request over HTTP has one of its own. `has_token`: its
     caller has the cluster's token, and no name. `facts`: variables that the server states and no session
     changes. `tls_cipher`: empty without TLS. `databases`: those that tables are in now. `account`: of what
     it has in memory. `tokens`: as @@rtolap_session_token they carry `positions`, which is what the session
@@ -87,7 +87,7 @@ class ClientSession:
     host: str
     database: str | None = None
     tls_cipher: str = ""
-    is_kept: bool = True
+    is_persistent: bool = True
     has_token: bool = False
     facts: Mapping[str, str | int] = field(default_factory=dict)
     databases: Callable[[], Sequence[str]] = lambda: (DATABASE,)
@@ -194,7 +194,7 @@ def _value(name: str, session: ClientSession, users: Mapping[str, UserValue]) ->
             raise UnknownVariable(f"unknown variable {name}", action="SHOW VARIABLES lists those there are")
         return value
     if name.startswith("@"):
-        if not session.is_kept:
+        if not session.is_persistent:
             raise UnsupportedSql(
                 "user variables (@name) are not supported: no statement follows in this session",
                 action="bind a parameter instead",

@@ -100,23 +100,25 @@ class Executor:
             case Define():
                 return self._define(request, session)
             case SetVariables(assignments=assignments):
-                _check_kept(session, "SET", "give what it is for with the request: timeout_ms, database")
+                _require_persistent(
+                    session, "SET", "give what it is for with the request: timeout_ms, database"
+                )
                 self._set(assignments, session, cancellation)
             case UseDatabase(name=name):
-                _check_kept(session, "USE", "give `database` with the request")
+                _require_persistent(session, "USE", "give `database` with the request")
                 session.use(name)
             case Kill():
                 of_connection = request.what == "connection"
                 self._connections.kill(request.connection_id, session.user, connection=of_connection)
             case PrepareStatement():
-                _check_kept(session, "PREPARE", "send the statement with its parameters")
+                _require_persistent(session, "PREPARE", "send the statement with its parameters")
                 try:
                     self._prepare(request, session, cancellation)
                 finally:
                     if cancellation is not None:
                         cancellation.close()
             case DeallocateStatement(name=name):
-                _check_kept(session, "DEALLOCATE", "send the statement with its parameters")
+                _require_persistent(session, "DEALLOCATE", "send the statement with its parameters")
                 session.forget_prepared(name)
             case Nothing() | TransactionWord():
                 pass
@@ -157,7 +159,7 @@ class Executor:
     def _execute_prepared(
         self, request: ExecuteStatement, session: ClientSession, cancellation: Cancellation | None
     ) -> StatementOutcome:
-        _check_kept(session, "EXECUTE", "send the statement with its parameters")
+        _require_persistent(session, "EXECUTE", "send the statement with its parameters")
         prepared = classify(text_prepared.find(session.prepared, request.name), session.database)
         values = [session.users.get(name) for name in request.variables]
         if not needs_admission(prepared) and cancellation is not None:
@@ -174,8 +176,8 @@ class Executor:
         return _done(tuple(QueryWarning("without_effect", "Note", note) for note in notes))
 
 
-def _check_kept(session: ClientSession, word: str, action: str) -> None:
-    if not session.is_kept:
+def _require_persistent(session: ClientSession, word: str, action: str) -> None:
+    if not session.is_persistent:
         raise UnsupportedSql(f"unsupported {word}: no statement follows in this session", action=action)
 
 

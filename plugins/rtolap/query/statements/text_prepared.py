@@ -64,21 +64,21 @@ def text_prepared_of(text: str) -> PrepareStatement | ExecuteStatement | Dealloc
     return None
 
 
-def keep(held: MutableMapping[str, str], name: str, text: str) -> None:
-    held.pop(name, None)
-    size = sum(map(len, held.values())) + len(text)
-    if len(held) >= PREPARED_MAX or size > PREPARED_BYTES_MAX:
+def keep(texts: MutableMapping[str, str], name: str, text: str) -> None:
+    texts.pop(name, None)
+    size = sum(map(len, texts.values())) + len(text)
+    if len(texts) >= PREPARED_MAX or size > PREPARED_BYTES_MAX:
         raise QueryError(
             "too much in prepared statements",
             expected=f"at most {PREPARED_MAX} statements and {PREPARED_BYTES_MAX} characters in a session",
             action="DEALLOCATE PREPARE those that are not needed",
         )
-    held[name] = text
+    texts[name] = text
 
 
-def find(held: MutableMapping[str, str], name: str) -> str:
+def find(texts: MutableMapping[str, str], name: str) -> str:
     try:
-        return held[name]
+        return texts[name]
     except KeyError:
         raise UnknownPrepared(f"unknown prepared statement {name!r}", action="PREPARE it first") from None
 

@@ -215,8 +215,8 @@ def _partition_change(
         if words.at("DISTRIBUTED"):
             raise words.unsupported("the buckets of the table")
         words.end()
-        asked = AddPartition(name, start_ms, end_ms, if_not_exists)
-        return AddTablePartitionStatement(table, asked, tuple(notes))
+        partition = AddPartition(name, start_ms, end_ms, if_not_exists)
+        return AddTablePartitionStatement(table, partition, tuple(notes))
     if words.accept("DROP", "PARTITION"):
         if_exists = words.accept("IF", "EXISTS")
         name = words.name("the name of a partition")

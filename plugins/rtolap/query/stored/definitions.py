@@ -47,9 +47,9 @@ class StoredDefinitions:
                 case AlterTableStatement(name=name, changes=changes):
                     _check_database(name.db)
                     self._source.change_columns(name, changes)
-                case AddTablePartitionStatement(name=name, partition=asked):
+                case AddTablePartitionStatement(name=name, partition=partition):
                     _check_database(name.db)
-                    self._source.add_partition(name, asked)
+                    self._source.add_partition(name, partition)
                     notes = statement.notes
                 case DropTablePartitionStatement(name=name, partition=partition):
                     _check_database(name.db)

@@ -140,7 +140,7 @@ class WorkerPool(EngineSessions):
                 while self._idle:
                     worker = self._idle.pop()
                     self._working.add(worker)
-                    if worker.kept_bytes() <= self._grown_bytes:
+                    if worker.retained_bytes() <= self._grown_bytes:
                         break
                     grown.append(worker)
                 else:

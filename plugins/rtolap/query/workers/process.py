@@ -80,11 +80,11 @@ def serve(data: socket.socket, control: socket.socket, options: WorkerOptions, d
     process = os.pidfd_open(os.getpid())
     messages.send(data, messages.WorkerHello(os.getpid(), resident_bytes, data_bytes), descriptor=process)
     os.close(process)
-    while (asked := messages.receive_request(data)) is not None:
-        answered = worker.answer(*asked)
-        if answered is not None:
-            messages.send(data, *answered)
-        del asked, answered  # what they hold is not needed between requests
+    while (request := messages.receive_request(data)) is not None:
+        response = worker.answer(*request)
+        if response is not None:
+            messages.send(data, *response)
+        del request, response  # what they hold is not needed between requests
 
 
 class _Worker:

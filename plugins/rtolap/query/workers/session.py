@@ -27,13 +27,13 @@ from rtolap.query.workers.messages import (
     End,
     Failed,
     Filter,
-    ReadValue,
     Learn,
     MakePlan,
     Next,
     PlanMade,
     Ran,
     ReadStatement,
+    ReadValue,
     Register,
     Rows,
     Run,
@@ -232,7 +232,7 @@ class WorkerSession(EngineSession):
                 expected=f"at most {self._bound_bytes >> 20} MiB",
                 action="group by less",
             )
-        cause = self._doubt if status is None else _told(status)
+        cause = self._doubt if status is None else _exit_status(status)
         action = "ask again; if it ends again, ask for less"
         return Unavailable("the worker of the query ended", found=cause, action=action)
 
@@ -310,7 +310,7 @@ def _nothing(worker: Worker, reason: str | None) -> int | None:
     return None
 
 
-def _told(status: int) -> str:
+def _exit_status(status: int) -> str:
     if status >= 0:
         return f"exit code {status}"
     with suppress(ValueError):

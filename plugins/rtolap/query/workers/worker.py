@@ -123,7 +123,7 @@ class Worker:
         """Return the memory that it takes beyond what it took at rest; 0 where it is gone, or starts."""
         return self._beyond_rest()[0]
 
-    def kept_bytes(self) -> int:
+    def retained_bytes(self) -> int:
         """Return the memory that it takes, or has without using it: both are missing from its bound."""
         return max(self._beyond_rest())
 

@@ -83,10 +83,10 @@ def _read(function: Aggregate, argument: exp.Expr, totals: EventTotals, filtered
     partials.
     """
     accumulators = function.accumulators()
-    kept = {each.name: each for each in accumulators}
+    by_name = {each.name: each for each in accumulators}
     template = read_template(function.read(_kind(argument, accumulators[0], totals)))
     for place in places(template):
-        accumulator, over = kept[str(place.this)], place.parent
+        accumulator, over = by_name[str(place.this)], place.parent
         assert over is not None, "a place is inside an aggregate"
         place.replace(totals.total(argument, accumulator, function.name.upper()))
         if accumulator.algebra == "sum" and isinstance(over.parent, exp.Cast):
@@ -96,12 +96,12 @@ def _read(function: Aggregate, argument: exp.Expr, totals: EventTotals, filtered
     return read
 
 
-def _kind(argument: exp.Expr, kept: Accumulator, totals: EventTotals) -> ColumnType | None:
+def _kind(argument: exp.Expr, accumulator: Accumulator, totals: EventTotals) -> ColumnType | None:
     """Return the type of the partial, if the argument is a column of the cube by itself."""
     column = argument.unnest()
     if not isinstance(column, exp.Column) or column.table != totals.cube.alias:
         return None
-    partial = totals.known.get(kept.column_name(column.name))
+    partial = totals.known.get(accumulator.column_name(column.name))
     return None if partial is None else partial.type
 
 
@@ -123,8 +123,8 @@ def _approximation(node: exp.Expr, totals: EventTotals) -> list[QueryWarning]:
         return []
     schema = totals.cube.schema
     names = [column.name for column in distinct.find_all(exp.Column) if totals.cube.is_measure(column)]
-    (kept,) = APPROX_DISTINCT.accumulators()
-    sketches = {name: totals.known.get(kept.column_name(name)) for name in names}
+    (sketch,) = APPROX_DISTINCT.accumulators()
+    sketches = {name: totals.known.get(sketch.column_name(name)) for name in names}
     return [
         QueryWarning(
             "approximate",

@@ -220,11 +220,13 @@ def _with_bytes(
     """Bytes beside text compare as the text that they are; others as bytes."""
     bytes_are_left = left_type.kind == "binary"
     value, words = (left, right) if bytes_are_left else (right, left)
-    held = bytes.fromhex(str(value.this)) if isinstance(value, exp.HexString) else _constant(value, context)
+    constant = (
+        bytes.fromhex(str(value.this)) if isinstance(value, exp.HexString) else _constant(value, context)
+    )
     other = macro("BYTES", words)
-    if isinstance(held, bytes):
+    if isinstance(constant, bytes):
         try:
-            value, other = exp.Literal.string(held.decode()), words.copy()
+            value, other = exp.Literal.string(constant.decode()), words.copy()
         except UnicodeDecodeError:
             value = value.copy()
     return _pair(kind, value, other) if bytes_are_left else _pair(kind, other, value.copy())

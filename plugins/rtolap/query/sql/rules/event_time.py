@@ -56,9 +56,9 @@ _FORMATS: dict[str, TimeUnit] = {
 def event_time(tree: exp.Expr, context: Context) -> exp.Expr:
     for cube in list(cube_scopes(tree, context)):
         name = cube.schema.table.time.column
-        is_kept = name in cube.schema.cube.all_dimensions
+        is_dimension = name in cube.schema.cube.all_dimensions
         for column in cube.columns():
-            if column.name == name and not is_kept:
+            if column.name == name and not is_dimension:
                 _rewrite(column, cube, context)
             elif column.name in cube.schema.cube.time_columns:
                 _keep_weeks(column, cube)
@@ -142,13 +142,13 @@ def _compare(
             found=repr(value),
         )
     context.warnings += clock_warnings(constant, cube)
-    asked = comparison if standing is None else standing
+    condition = comparison if standing is None else standing
     if kind in (exp.GT, exp.LTE):  # event times are whole microseconds: > x is >= x + 1 µs
         if instant == datetime.max:  # nothing is later, and an event time is never NULL
             return exp.false() if kind is exp.GT else exp.true()
         kind = exp.GTE if kind is exp.GT else exp.LT
         instant += _MICROSECOND
-    bound = time_bound(instant, kind is exp.GTE, asked, cube)
+    bound = time_bound(instant, kind is exp.GTE, condition, cube)
     context.warnings += bound.warnings
     if bound.start is None:
         return exp.true() if kind is exp.LT else exp.false()
@@ -226,9 +226,9 @@ def _column_for(unit: TimeUnit, function: exp.Expr, cube: CubeScope) -> str:
 
 
 def _unanswerable(node: exp.Expr, cube: CubeScope, needed: TimeUnit | None = None) -> QueryError:
-    kept = ", ".join(cube.schema.cube.time_columns) or "no time dimension"
+    columns = ", ".join(cube.schema.cube.time_columns) or "no time dimension"
     return QueryError(
-        f"cube {cube.schema.cube.name} cannot answer {user_sql(node)}: it keeps the event time as {kept}",
+        f"cube {cube.schema.cube.name} cannot answer {user_sql(node)}: it keeps the event time as {columns}",
         expected=f"a time dimension of a {needed} or finer"
         if needed
         else "a derived time dimension, "

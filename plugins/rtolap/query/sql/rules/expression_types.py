@@ -31,7 +31,7 @@ from rtolap.query.sql.types import (
     SqlType,
 )
 
-_KEPT = (
+_SAME_TYPE = (
     exp.Paren,
     exp.Alias,
     exp.Min,
@@ -42,7 +42,7 @@ _KEPT = (
     exp.AnyValue,
     exp.Subquery,
 )
-_KEPT_OVER_ROWS = (
+_SAME_TYPE_OVER_ROWS = (
     exp.Lag,
     exp.Lead,
     exp.FirstValue,
@@ -142,7 +142,7 @@ class Typed:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._types: dict[int, SqlType | None] = {}
-        self._held: list[exp.Expr] = []  # an identity is one only as long as its node lives
+        self._noted: list[exp.Expr] = []  # an identity is one only as long as its node lives
         self._columns: dict[int, SqlType | None] = {}
 
     def walk(self, tree: exp.Expr) -> Iterator[exp.Expr]:
@@ -165,7 +165,7 @@ class Typed:
 
     def note(self, node: exp.Expr, kind: SqlType | None) -> None:
         self._types[id(node)] = kind
-        self._held.append(node)
+        self._noted.append(node)
 
     def infer(self, node: exp.Expr) -> SqlType | None:
         """Infer the type from the node's operands."""
@@ -228,7 +228,7 @@ class Typed:
             return self._moved(node.this, node.args.get("unit"))
         if isinstance(node, _BOOLEAN):
             return BOOLEAN
-        if isinstance(node, (*_KEPT, *_KEPT_OVER_ROWS)):
+        if isinstance(node, (*_SAME_TYPE, *_SAME_TYPE_OVER_ROWS)):
             return self.of(node.this if node.this is not None else next(iter(node.expressions), None))
         return None
 
@@ -265,7 +265,7 @@ class Typed:
     def _resolve(self, scope: Scope) -> None:
         for column in scope.columns:
             self._columns[id(column)] = self._column(scope, column)
-            self._held.append(column)
+            self._noted.append(column)
 
     def _column(self, scope: Scope | None, column: exp.Column) -> SqlType | None:
         if not column.table:

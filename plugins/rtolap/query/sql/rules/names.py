@@ -185,14 +185,14 @@ def _drop_constant_order(query: exp.Expr) -> None:
     order = query.args.get("order")
     if order is None:
         return
-    kept = [
+    remaining = [
         each
         for each in order.expressions
         if not isinstance(each.this, exp.Null)
         and not (isinstance(each.this, exp.Literal) and each.this.is_string)
     ]
-    if kept:
-        order.set("expressions", kept)
+    if remaining:
+        order.set("expressions", remaining)
     else:
         query.set("order", None)
 

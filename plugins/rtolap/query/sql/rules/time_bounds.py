@@ -32,8 +32,8 @@ class TimeBound(NamedTuple):
     warnings: tuple[QueryWarning, ...] = ()
 
 
-def time_bound(instant: datetime, is_lower: bool, asked: exp.Expr, cube: CubeScope) -> TimeBound:
-    """Return the bound `>= instant`, or `< instant`, of the condition `asked`.
+def time_bound(instant: datetime, is_lower: bool, condition: exp.Expr, cube: CubeScope) -> TimeBound:
+    """Return the bound `>= instant`, or `< instant`, of the condition `condition`.
 
     QueryError where it is refused.
     """
@@ -43,13 +43,13 @@ def time_bound(instant: datetime, is_lower: bool, asked: exp.Expr, cube: CubeSco
         return TimeBound(unit, instant)
     finest = definition.finest_unit
     if finest is None or definition.time_filters == "refuse":
-        raise _refused(instant, asked, cube)
+        raise _refused(instant, condition, cube)
     first_weekday = definition.days_to_first_weekday
     start: datetime | None
-    if is_lower != _is_negated(asked):
-        start = max(floor(instant, kept, first_weekday) for kept in definition.time_dimensions)
+    if is_lower != _is_negated(condition):
+        start = max(floor(instant, unit, first_weekday) for unit in definition.time_dimensions)
     else:
-        following = [next_start(instant, kept, first_weekday) for kept in definition.time_dimensions]
+        following = [next_start(instant, unit, first_weekday) for unit in definition.time_dimensions]
         start = min((end for end in following if end is not None), default=None)
     if start is None:
         return TimeBound(finest, None)
@@ -57,7 +57,7 @@ def time_bound(instant: datetime, is_lower: bool, asked: exp.Expr, cube: CubeSco
     warning = QueryWarning(
         "time_aligned",
         "Warning",
-        f"cube {definition.name} keeps time by the {_name(finest)}: {user_sql(asked)} counts {side} "
+        f"cube {definition.name} keeps time by the {_name(finest)}: {user_sql(condition)} counts {side} "
         f"{_shown(start)}, not {_shown(instant)}",
     )
     return TimeBound(_begun_unit(start, definition) or finest, start, (warning,))
@@ -97,11 +97,12 @@ def _is_negated(condition: exp.Expr) -> bool:
     return negations % 2 == 1
 
 
-def _refused(instant: datetime, asked: exp.Expr, cube: CubeScope) -> QueryError:
+def _refused(instant: datetime, condition: exp.Expr, cube: CubeScope) -> QueryError:
     definition = cube.schema.cube
     finest = definition.finest_unit
-    kept = "segment only" if finest is None else _name(finest)
-    message = f"cube {definition.name} keeps time by the {kept}: {user_sql(asked)} cannot be answered exactly"
+    precision = "segment only" if finest is None else _name(finest)
+    name = definition.name
+    message = f"cube {name} keeps time by the {precision}: {user_sql(condition)} cannot be answered exactly"
     if finest is None:
         return QueryError(
             message,

@@ -79,8 +79,8 @@ class EventTotals:
         if not self.has_measure(e):
             if isinstance(e, exp.Literal | exp.Boolean | exp.Star):
                 return self.rows()
-            kept = exp.Is(this=exp.paren(e.copy()), expression=exp.Null()).not_()
-            return exp.case().when(kept, self.rows())
+            is_not_null = exp.Is(this=exp.paren(e.copy()), expression=exp.Null()).not_()
+            return exp.case().when(is_not_null, self.rows())
         match e:
             case exp.Paren() | exp.Alias():
                 return self.count(e.this)
@@ -98,40 +98,40 @@ class EventTotals:
                 left, right = e.this, e.expression
                 if self.has_measure(right):
                     left, right = right, left
-                kept = exp.Is(this=exp.paren(right.copy()), expression=exp.Null()).not_()
-                return exp.case().when(kept, self.count(left))
+                is_not_null = exp.Is(this=exp.paren(right.copy()), expression=exp.Null()).not_()
+                return exp.case().when(is_not_null, self.count(left))
             case exp.Coalesce() if len(e.expressions) == 1 and not self.has_measure(e.expressions[0]):
-                kept = exp.Is(this=exp.paren(e.expressions[0].copy()), expression=exp.Null()).not_()
-                return exp.case().when(kept, self.rows()).else_(self.count(e.this))
+                is_not_null = exp.Is(this=exp.paren(e.expressions[0].copy()), expression=exp.Null()).not_()
+                return exp.case().when(is_not_null, self.rows()).else_(self.count(e.this))
         raise self._unanswerable("COUNT", e)
 
-    def pick(self, e: exp.Expr, kept: Accumulator, function: str) -> exp.Expr:
+    def pick(self, e: exp.Expr, accumulator: Accumulator, function: str) -> exp.Expr:
         """X(e): what MIN, MAX or the sketch merge is taken of."""
-        column = kept.column_name(e.name)
+        column = accumulator.column_name(e.name)
         if isinstance(e, exp.Column) and e.table == self.cube.alias and column in self.known:
-            return self.partial(e, kept.name, function)
+            return self.partial(e, accumulator.name, function)
         if not self.has_measure(e):
-            if not kept.takes_dimensions and not isinstance(e, exp.Null):
+            if not accumulator.takes_dimensions and not isinstance(e, exp.Null):
                 raise self._unanswerable(function, e)
             return e.copy()
         match e:
             case exp.Paren():
-                return self.pick(e.this, kept, function)
+                return self.pick(e.this, accumulator, function)
             case exp.Column():
-                return self.partial(e, kept.name, function)
+                return self.partial(e, accumulator.name, function)
             case exp.Case() | exp.If():
-                return self._branches(e, lambda branch: self.pick(branch, kept, function))
+                return self._branches(e, lambda branch: self.pick(branch, accumulator, function))
         raise self._unanswerable(function, e)
 
-    def total(self, e: exp.Expr, kept: Accumulator, function: str) -> exp.Expr:
+    def total(self, e: exp.Expr, accumulator: Accumulator, function: str) -> exp.Expr:
         """S(e), N(e) or X(e): what stands for the partials of an accumulator of the expression."""
-        match kept.algebra:
+        match accumulator.algebra:
             case "sum":
                 return self.sum(e)
             case "count":
                 return self.count(e)
             case "pick":
-                return self.pick(e, kept, function)
+                return self.pick(e, accumulator, function)
 
     def _weighted(self, e: exp.Expr) -> exp.Expr:
         value = e.copy()
