@@ -81,9 +81,9 @@ class _Ticket:
 
 
 class Turns:
-    """The turn of each statement: admission, a session of the engine to run in, and what ends it.
+    """Admits statements, and opens and closes the engine's session of each. Thread-safe.
 
-    Thread-safe. `queue_wait_s`: how long a statement waits for admission.
+    `queue_wait_s` is the longest time that a statement waits for admission.
     """
 
     def __init__(self, engine: EngineSessions, admission: AdmissionControl, queue_wait_s: float) -> None:

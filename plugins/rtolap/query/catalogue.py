@@ -123,9 +123,11 @@ class QueryCatalogue:
         return table
 
     def listed_columns(self, relation: str) -> dict[str, ColumnType]:
-        """Return the columns that clients see, and may SELECT in one statement: `columns` without an event
-        time that is kept for conditions and functions only (as MySQL's invisible columns, left out of `*` as
-        well)."""
+        """Return the columns that clients see, and may SELECT in one statement.
+
+        They are `columns` without an event time that serves conditions and functions only. `*` leaves that
+        out too, as MySQL does with invisible columns.
+        """
         hidden = self.event_time(relation)
         return {name: kind for name, kind in self.columns(relation).items() if name != hidden}
 

@@ -35,7 +35,10 @@ class Once:
         self._made: dict[Hashable, Any] = {}
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
-        """Return what `make` gave whoever came first with the key. Where it raises, the next one tries."""
+        """Return the value that the first caller with this key has made.
+
+        If `make` raises an error, the next caller tries again.
+        """
         with self._lock:
             if key not in self._made:
                 self._made[key] = make()
@@ -45,8 +48,13 @@ class Once:
 
 @dataclass(frozen=True)
 class Shared(Generic[T]):
-    """A result. `statements`: how many it was made for; `is_own`: whether this one has made it; `made`: what
-    those who share it make of it."""
+    """A result that several statements may share.
+
+    Attributes:
+        statements: number of statements that the result was computed for.
+        is_own: True if the caller's own thread has computed it.
+        made: what the statements that share the result derive from it.
+    """
 
     value: T
     statements: int

@@ -22,9 +22,12 @@ _SQL_TYPES = {
 
 @dataclass(frozen=True)
 class DescribedColumn:
-    """`type_text`: as MySQL's clients read it. `extra`: the aggregate function of a stored table's value.
+    """A column as SHOW COLUMNS and information_schema describe it.
 
-    `comment`: how a cube's column may be used.
+    Attributes:
+        type_text: the type as MySQL's clients read it.
+        extra: the aggregate function of a stored table's value column.
+        comment: how a cube's column may be used.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The statement's interface to the engine: its own session, wherever the engine runs."""
+"""The interface between a statement and the engine: a session of its own, wherever the engine runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
 
 
 class EngineResult(Protocol):
-    """Rows that come as they are read. It ends with its session."""
+    """A result whose rows come as they are read. It ends with its session."""
 
     schema: pa.Schema
 
@@ -33,7 +33,11 @@ class EngineResult(Protocol):
 
 
 class TableResult(EngineResult):
-    """The rows of a table that is whole already. `made`: what several who share it make of it."""
+    """The rows of a table that is complete already.
+
+    Attributes:
+        made: what the statements that share the table derive from it; None where it is not shared.
+    """
 
     def __init__(self, table: pa.Table, made: Once | None = None) -> None:
         self.schema = table.schema
@@ -48,9 +52,11 @@ class TableResult(EngineResult):
 
 
 class EngineSession(Closeable):
-    """The session of a single statement. Others do not see what it registers. It has one result at a time.
+    """A session of the engine for a single statement, which has one result at a time.
 
-    Every call raises QueryError for what the engine refuses, or that it was interrupted; Unavailable where it
+    Other sessions do not see what it registers.
+
+    Every call raises QueryError for what the engine refuses and for an interrupt, and Unavailable where it
     needs more memory than it may have.
     """
 
@@ -66,25 +72,35 @@ class EngineSession(Closeable):
 
     @abstractmethod
     def read_statement(self, text: str, database: str | None) -> SqlStatement:
-        """Return what the text of a statement says of itself, where it is one query."""
+        """Parse the text of a query.
+
+        The result has its parameters, its EXPLAIN, and the names whose values come from the client's session.
+        """
 
     @abstractmethod
     def plan(
         self, statement: SqlStatement, values: Mapping[str, object], catalogue: QueryCatalogue
     ) -> Planned:
-        """`values`: of the parameters, as far as there are any yet."""
+        """Return the plan of the statement.
+
+        Args:
+            values: parameter → value, of the parameters that have values already.
+        """
 
     @abstractmethod
     def show_filter(self, condition: str, first: str) -> str:
-        """Return SQL for the rows of `shown` that meet the condition of a SHOW; `first`: its column for
-        LIKE."""
+        """Return SQL that selects the rows of `shown` by the condition of a SHOW.
+
+        Args:
+            first: the column that LIKE is about.
+        """
 
     @abstractmethod
     def interrupt(self) -> None:
-        """End what the session is doing now, if it does anything. May be called from any thread."""
+        """Interrupt what the session is doing now, if anything. Any thread may call this."""
 
     def read(self, sql: str, parameters: Mapping[str, object]) -> pa.Table:
-        """Return the whole result, for what is known to be small."""
+        """Return the whole result of a query whose result is known to be small."""
         result, batches = self.run(sql, parameters), []
         while (batch := result.next_batch()) is not None:
             batches.append(batch)
@@ -92,15 +108,15 @@ class EngineSession(Closeable):
 
 
 class EngineSessions(Closeable):
-    """The factory of the sessions of statements."""
+    """The factory of the engine's sessions."""
 
     @abstractmethod
     def session(self, ending: Cancellation) -> EngineSession:
-        """`ending`: of the statement that it is for."""
+        """Return a new session for the statement that `ending` belongs to."""
 
 
 class LazyEngineSession(EngineSession):
-    """A session that takes one of `engine` when something is first done: some statements need none."""
+    """A session that opens a session of `engine` with its first call, because some statements need none."""
 
     def __init__(self, engine: EngineSessions, ending: Cancellation) -> None:
         self._engine = engine

@@ -37,10 +37,14 @@ _ACTIONS = {
 
 @dataclass(frozen=True)
 class BudgetLimits:
-    """Bytes that one connection or request may have, one user, and all users together.
+    """Limits of memory in bytes.
 
-    `reserve_bytes`: what each user may have though all together have as much as they may, so that heavy users
-    keep nobody else out.
+    Attributes:
+        connection_bytes: limit of one connection or request.
+        user_bytes: limit of one user.
+        total_bytes: limit of all users together.
+        reserve_bytes: what each user may have even when the total is reached, so that heavy users keep nobody
+            else out.
     """
 
     connection_bytes: int = 320 * MIB

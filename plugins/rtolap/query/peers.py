@@ -1,7 +1,7 @@
-"""Peers that hold the same: when one fails, or does not even answer a ping, the next is called.
+"""Calls of peers that can all answer: when one fails, or does not even answer a ping, the next is called.
 
-A peer that computes for long answers pings meanwhile and is waited for; one that is stopped, or whose machine
-is gone, does not, and costs a statement less than a second. The first answer counts, whichever peer gives it.
+A peer that computes for long answers pings meanwhile, and the caller waits for it. A peer that is stopped, or
+whose machine is gone, answers none, and costs a statement less than a second. The first answer counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class QueryPeer:
-    """`address` is host:port."""
+    """A server that answers calls.
+
+    Attributes:
+        address: host:port.
+    """
 
     name: str
     address: str
@@ -56,7 +60,7 @@ class Attempt:
 
     @property
     def given_up(self) -> bool:
-        """True if nobody waits for the answer any more."""
+        """True if no caller waits for the answer any more."""
         return self._given_up
 
     def on_give_up(self, callback: Callable[[], None]) -> None:
@@ -76,7 +80,7 @@ class Attempt:
 
 
 class QueryPeers(Closeable):
-    """Thread-safe. At most `calls_max` calls at a time, more wait.
+    """Calls peers on threads, at most `calls_max` at a time; more calls wait. Thread-safe.
 
     `ping(peer, within_s)` raises Unavailable when the peer does not answer in time.
     """
@@ -100,10 +104,15 @@ class QueryPeers(Closeable):
         ending: Cancellation,
         elsewhere: tuple[type[RtolapError], ...],
     ) -> tuple[QueryPeer, T]:
-        """Return the first answer, and whose. `call` runs on another thread; another may run beside it.
+        """Return the peer that answered first, and its answer.
 
-        Errors of the kinds `elsewhere` have the next peer asked; PeersFailed when none is left. Every other
-        error is raised, and so is the one that ends the statement, without waiting for any peer.
+        `call` runs on another thread. A second call may run beside it, if its peer is silent.
+
+        Args:
+            elsewhere: kinds of errors after which the next peer is called.
+
+        Raises PeersFailed when all peers have failed in this way. Every other error of a call is raised as it
+        is. The error that ends the statement is raised without waiting for any peer.
         """
         ended_early: Future[Any] = Future()
         ending.on_cancel(lambda: ended_early.set_result(None))

@@ -1,4 +1,4 @@
-"""Statements read and planned before: live views of a cube send the same text again and again."""
+"""A cache of parsed and planned statements: live views of a cube send the same text again and again."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ V = TypeVar("V")
 
 
 class StatementCache:
-    """Thread-safe. The least recently used go first.
+    """A cache of statements, plans and constant answers, bounded in number and in size. Thread-safe.
 
-    A plan is kept for one text under one catalogue, which is compared by identity, and for what the session
-    and the parameters gave it, which its filter holds; not if the clock was folded into it. Statements with
-    parameters do not push out those without. What is kept is bounded in number and in size.
+    The least recently used entries are dropped first. A plan is cached for one text under one catalogue,
+    which is compared by identity, and for the values of the session and the parameters, because its filter
+    contains them. A plan into which the clock was folded is not cached. Statements with parameters do not
+    displace those without.
     """
 
     def __init__(self) -> None:
@@ -42,7 +43,7 @@ class StatementCache:
     def statement(
         self, text: str, database: str | None, read: Callable[[str, str | None], SqlStatement]
     ) -> SqlStatement:
-        """`read` reads a text that is not known. Raises what it raises."""
+        """Return the parsed statement. `read` parses a text that is not cached; its errors are raised."""
         with self._lock:
             known = self._read.get((database, text))
         if known is not None:
@@ -60,8 +61,13 @@ class StatementCache:
         values: Mapping[str, object],
         plan: Callable[[], Planned],
     ) -> Rewritten:
-        """`values`: of the parameters, as far as there are any yet. `plan` makes what is not known. Raises
-        what it raises."""
+        """Return the cached plan, or the one that `plan` makes.
+
+        Args:
+            values: parameter → value, of the parameters that have values already.
+
+        Raises the error that `plan` raises.
+        """
         cache = self._bound if statement.parameters else self._fixed
         key = _key(statement, values)
         with self._lock:

@@ -24,10 +24,12 @@ NESTED_CELLS = 3  # that a value in a struct counts as: it has its name beside i
 
 @dataclass
 class StatementOutcome:
-    """A running result: iterate `batches` once, or `close`. `positions`: cube → partition → next offset.
+    """A running result. The caller iterates over `batches` once, or calls `close`.
 
-    `warnings` are known before the first batch. `made`: what those who share the rows make of them, as the
-    packets of a protocol; None where nobody does.
+    Attributes:
+        warnings: warnings that are known before the first batch.
+        made: what the statements that share the rows derive from them, such as the packets of a protocol;
+            None where the rows are not shared.
     """
 
     schema: pa.Schema

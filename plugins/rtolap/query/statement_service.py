@@ -1,4 +1,4 @@
-"""Runs a statement, from its text to a stream of batches. The servers call this and nothing else."""
+"""The service that runs a statement, from its text to a stream of batches. Servers call nothing else."""
 
 from __future__ import annotations
 
@@ -59,11 +59,14 @@ def as_it_is(statement: SqlStatement) -> SqlStatement:
 
 @dataclass(frozen=True)
 class QueryLimits:
-    """The limits of one query service. `queue_wait_s`: how long a query waits for admission.
+    """The limits of one query service.
 
-    `queries_per_user_max`: of `queries_max`; None: three quarters of them. `statement_ms_max`: whatever its
-    client asks for. `spill_free_bytes_min`: of the disk of `spill_folder`, left to others.
-    `budget`: of what users have in the service's own memory.
+    Attributes:
+        queue_wait_s: the longest time that a query waits for admission.
+        queries_per_user_max: how many of `queries_max` one user may have; None: three quarters.
+        statement_ms_max: the longest time of a statement, whatever its client requests.
+        spill_free_bytes_min: free bytes of the disk of `spill_folder` that are left to others.
+        budget: memory that users may have in the service's own process.
     """
 
     memory_bytes: int = 1 << 30

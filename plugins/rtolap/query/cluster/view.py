@@ -116,7 +116,7 @@ class Cluster:
         return current
 
     def snapshots(self) -> dict[str, tuple[CubeControl, dict[str, SegmentRecord]]]:
-        """Control and segment records of every cube; a view of each is kept from then on."""
+        """Return control and segment records of every cube, and open a view of each cube that has none."""
         found = {}
         for cube in self.catalogue().cubes:
             try:

@@ -43,7 +43,11 @@ RETRY_WAIT_S = 0.05  # before each further snapshot, times the attempt
 
 
 class Fetched(NamedTuple):
-    """The partials of one read. `made`: what several statements that share them make of them."""
+    """The partials of one read.
+
+    Attributes:
+        made: what the statements that share the partials derive from them; None where they are not shared.
+    """
 
     table: pa.Table
     stats: ReadStats

@@ -44,8 +44,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class MemoryBounds:
-    """`file_bytes`: of files' columns as numbers. `column_bytes`: of columns that have no such form.
-    `result_bytes`: of results."""
+    """The bounds of the memory that history takes.
+
+    Attributes:
+        file_bytes: for columns of files in dictionary codes.
+        column_bytes: for columns that have no such form.
+        result_bytes: for results of statements.
+    """
 
     file_bytes: int = history_memory.BYTES_MAX
     column_bytes: int = history_rows.COLUMN_BYTES_MAX
@@ -56,18 +61,19 @@ class HistoryEngine(Protocol):
     def read(
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
     ) -> pa.Table:
-        """Plain partials of the segments' versions that pass the read's filter, a row a group unless sums
-        may overflow; fills in `stats`.
+        """Return plain partials of the rows in the segments' versions that pass the read's filter.
 
-        Raises Corrupted for a manifest or file that is missing or not what it should be, and Unavailable
-        when the object store does not answer.
+        A group has one row, unless its sums may overflow. The statistics are added to `stats`.
+
+        Raises Corrupted for a manifest or file that is missing or damaged, and Unavailable when the object
+        store does not answer.
         """
         ...
 
     def estimate(
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
     ) -> None:
-        """Fills in `stats` as `read` would, out of manifests and statistics: no row is read."""
+        """Fill in `stats` as `read` would, from manifests and statistics. No row is read."""
         ...
 
     def close(self) -> None: ...
@@ -236,8 +242,12 @@ class EmbeddedHistory:
         *,
         alone: bool = False,
     ) -> Iterator[T]:
-        """Yields the result of `call` for each segment, in order. `alone`: one after the other: sketches are
-        kilobytes each, and no more of them is held than those of one segment."""
+        """Yield the result of `call` for each segment, in order.
+
+        Args:
+            alone: True if the segments are read one after the other, so that no more than one segment's
+                sketches are in memory; a sketch takes kilobytes.
+        """
         if self._reads is None or alone or len(segments) < 2:
             for segment in segments:
                 cancellation.check()
@@ -256,7 +266,7 @@ class EmbeddedHistory:
                 future.cancel()
 
     def _choose(self, rows: HistoryRows, segment: SegmentRecord, choices: dict[str, Choice]) -> Choice:
-        """Out of `choices`, or the manifest; then it is noted in `choices`."""
+        """Return the choice for the segment from `choices`, or add one that the manifest gives."""
         location = _location(segment)
         known = choices.get(location)
         if known is None:
@@ -288,7 +298,7 @@ def _location(segment: SegmentRecord) -> str:
 
 
 def _count(stats: ReadStats, cuboid: CuboidEntry, candidate_rows: int) -> None:
-    """Rows that statistics do not rule out, and the others."""
+    """Count the rows that statistics do not rule out as read, and the others as pruned."""
     _count_cuboid(stats, cuboid)
     stats.rows_read += candidate_rows
     stats.rows_pruned += cuboid.rows - candidate_rows

@@ -23,7 +23,11 @@ _DIMENSION_BYTES, _MEASURE_BYTES = 2, 8  # of a row, at most
 
 
 class Choice(NamedTuple):
-    """The files that a version is read from. `keys`: their names in memory."""
+    """The files that a version is read from.
+
+    Attributes:
+        keys: the names of the files in memory.
+    """
 
     location: str
     cuboid: CuboidEntry
@@ -42,7 +46,11 @@ class LoadedFiles(NamedTuple):
 
 
 class CodedRead:
-    """`add_known`, `add` and `tables` are one thread's, `load` is any number's. All but it raise NotCoded."""
+    """A read of the files in memory, which loads the missing ones.
+
+    Any number of threads may call `load`; only one thread may call the other methods. All methods but `load`
+    raise NotCoded.
+    """
 
     def __init__(self, read: CubeRead, rows: HistoryRows, memory: FileMemory) -> None:
         self._read = read
@@ -59,7 +67,7 @@ class CodedRead:
         self.rows_read = 0
 
     def add_known(self, choice: Choice) -> bool:
-        """Add the files of a version; False, and nothing is added, where one has to be read first."""
+        """Add the files of a version. Return False, and add nothing, if one of them has to be read first."""
         files = []
         for key in choice.keys:
             if key in self._ruled_out:
@@ -104,7 +112,7 @@ class CodedRead:
         self._rows.keep_ruled_out(self._ruled_out)
 
     def tables(self) -> list[pa.Table]:
-        """Return the groups of all files that were added: of each table each once."""
+        """Return the groups of all files that were added. Within a table, each group occurs once."""
         self._look()
         return [*self._tables, *([] if self._scan is None else [self._scan.table()])]
 
@@ -127,7 +135,10 @@ class CodedRead:
         return not (file.uncoded and file.uncoded.intersection((*self._dictionaries, *self._read.partials)))
 
     def _has_room(self, file: HistoryFile, candidate_rows: int) -> bool:
-        """Small files are kept, and larger ones of which most is read, as much of them as has room."""
+        """Return True if the file is to be loaded, and reserve its room.
+
+        Small files are loaded, and of larger ones those of which most rows are read, while there is room.
+        """
         rows = self._rows.rows_if_whole(file)
         if rows is None:
             return False

@@ -33,7 +33,12 @@ T = TypeVar("T")
 
 
 class HistoryFile(NamedTuple):
-    """A file of history where it is read: `path` is one that `filesystem` knows, `bytes` its size."""
+    """A file of history, in the store or on the local disk.
+
+    Attributes:
+        path: the path within `filesystem`.
+        bytes: the size of the file.
+    """
 
     filesystem: fs.FileSystem
     path: str
@@ -41,7 +46,11 @@ class HistoryFile(NamedTuple):
 
 
 class ParquetFooter(NamedTuple):
-    """`fragment`: the file as part of a data set, which holds the parsed footer."""
+    """The footer of a Parquet file.
+
+    Attributes:
+        fragment: the file as part of a data set, which holds the parsed footer.
+    """
 
     fragment: ds.ParquetFileFragment
     rows: int
@@ -72,7 +81,7 @@ class ParquetFooters:
         return footer
 
     def discard(self, file: HistoryFile) -> None:
-        """Its reading failed: what is known of it may be wrong."""
+        """Forget the file after a failed read: what is known about it may be wrong."""
         self._footers.discard(file.path)
 
     def dataset(self, fragments: list[ds.ParquetFileFragment], schema: pa.Schema) -> ds.FileSystemDataset:
@@ -80,10 +89,12 @@ class ParquetFooters:
 
 
 class HistoryFiles:
-    """Thread-safe. A file's size and checksum are taken once, when this process first reads it, and after a
-    failure: no file is written a second time. Manifests and `footers` are kept, too.
+    """The files of history, checked before they are read. Thread-safe.
 
-    Everything raises Unavailable when the store does not answer.
+    A file's size and checksum are checked when this process first reads it and after a failure, because no
+    file is written a second time. Manifests and `footers` are cached too.
+
+    All methods raise Unavailable when the store does not answer.
     """
 
     def __init__(self, store: ObjectStore, cache: HistoryCache | None = None) -> None:

@@ -56,7 +56,10 @@ class FileMemory:
         return {name: self._dictionary(schema, name) for name in names}
 
     def keep(self, schema: Schema, dictionaries: Mapping[str, DimensionCodes]) -> None:
-        """Count what they have become; those that have no room are begun again by the next statement."""
+        """Cache the dictionaries with their new sizes.
+
+        The next statement starts again those that have no room.
+        """
         for name, dictionary in dictionaries.items():
             self._dictionaries.keep(_key(schema, name), dictionary, dictionary.values.nbytes)
 

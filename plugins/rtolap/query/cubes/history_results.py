@@ -22,7 +22,15 @@ _LOCATION_BYTES = 150  # of one version's name
 
 @dataclass(frozen=True)
 class HistoryResult:
-    """`table`: grouped. The numbers are those of the statements that read the versions."""
+    """The result of a statement over READY versions.
+
+    Attributes:
+        locations: the versions that the result covers.
+        table: the grouped rows.
+        cuboids: cuboid name → segments read from it, by the statements that read the versions.
+        rows_read: rows that these statements have read.
+        rows_pruned: rows that these statements have left out.
+    """
 
     locations: frozenset[str]
     table: pa.Table
@@ -32,7 +40,10 @@ class HistoryResult:
 
 
 class HistoryResults:
-    """Thread-safe. Of statements that are equal but for the versions, the last result is kept."""
+    """A cache of the last result of each statement. Thread-safe.
+
+    Two statements are the same if they differ in nothing but the versions.
+    """
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max

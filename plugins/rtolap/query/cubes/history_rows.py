@@ -59,7 +59,7 @@ class FileColumns:
         return pa.table([found[name] for name in schema.names], schema)
 
     def ruled_out(self, name: str) -> frozenset[str]:
-        """Return the files of which statistics leave nothing, as far as somebody has looked."""
+        """Return the files that are known to have no row that passes the filter of this name."""
         return self._ruled_out.find(name) or frozenset()
 
     def keep_ruled_out(self, name: str, files: frozenset[str]) -> None:
@@ -121,7 +121,7 @@ class HistoryRows:
 
     @cached_property
     def _schema(self) -> pa.Schema:
-        """The schema of columns read of files, as they have them; nobody asks if all are in memory."""
+        """The schema of the columns as the files have them. It is not computed if all files are in memory."""
         return physical_schema(self._read.schema, self._names, self._read.partials, plain=True)
 
     @cached_property
@@ -157,9 +157,7 @@ class HistoryRows:
         return CuboidRows(table, candidate_rows, True)
 
     def filtered(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Return the rows of several cuboids that are not filtered yet: one look at all is cheaper than
-        many.
-        """
+        """Filter the rows of several cuboids together, which is cheaper than one by one."""
         if not tables:
             return self.empty
         table = pa.concat_tables(tables)
@@ -194,7 +192,10 @@ class HistoryRows:
         return self._footers.dataset(fragments, self._schema)
 
     def _grouped_in_pieces(self, files: Sequence[HistoryFile]) -> pa.Table:
-        """Sketches are kilobytes each: no more of them is held than a piece and what was grouped so far."""
+        """Group the rows piece by piece: a sketch takes kilobytes.
+
+        No more sketches are in memory than those of a piece and of the groups so far.
+        """
         grouped = self.empty
         pending: list[pa.Table] = []
         rows = 0
@@ -244,7 +245,7 @@ class CollectedRows:
             self._group()
 
     def table(self) -> pa.Table:
-        """Return the table of all rows that were added, a row a group unless sums may overflow."""
+        """Return all rows that were added, one row for each group unless its sums may overflow."""
         self._filter()
         if self._ready:
             self._group()

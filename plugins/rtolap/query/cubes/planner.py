@@ -38,8 +38,9 @@ def plan_history(read: CubeRead, control: CubeControl, records: Mapping[str, Seg
 def plan_realtime(cube: str, control: CubeControl, topology: ReceiverTopology) -> tuple[ReplicaSetPlan, ...]:
     """Return a plan for each replica set that has the cube, even without live receivers.
 
-    The preferred receiver is the same for all queries of a cube (a hash over the live ones, in order of
-    their names), so that its caches stay warm; receivers not known to live are not asked.
+    The preferred receiver is the same for all queries of a cube, so that its caches stay warm: it is chosen
+    by a hash over the live receivers, in order of their names. A receiver that is not known to be live gets
+    no request.
     """
     plans = []
     for name, partitions in sorted(control.assignment.items()):

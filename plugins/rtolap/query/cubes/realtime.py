@@ -146,8 +146,10 @@ class Realtime:
         stats: ReadStats,
         cancellation: Cancellation,
     ) -> None:
-        """Add to `stats` the receivers that a read would call, and at most how many events they would answer
-        for. No receiver has to answer."""
+        """Add the receivers that a read would call to `stats`, and at most how many events they hold.
+
+        A receiver that does not answer is noted, and is no error.
+        """
         for replica_set in sets:
             failures = []
             for receiver, address in replica_set.receivers:
@@ -230,8 +232,10 @@ def _count_refused(
     refused: Mapping[int, Mapping[str, int]],
     example: Mapping[str, str],
 ) -> None:
-    """Count the refused records of the replica set's partitions, so that each is counted once, whichever
-    receiver answers."""
+    """Count the refused records of the replica set's partitions.
+
+    Each record is counted once, whichever receiver answers.
+    """
     for partition in replica_set.partitions:
         for reason, number in refused.get(partition, {}).items():
             stats.refused[reason] = stats.refused.get(reason, 0) + number

@@ -19,7 +19,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Copy:
-    """`verified`: the identity with which its checksum was found right; None: not by this process yet."""
+    """A copy of a history file on the local disk.
+
+    Attributes:
+        leases: number of statements that read the copy now.
+        verified: identity of the file when its checksum was found right; None: not checked by this process.
+    """
 
     file: CacheFile
     state: FileState = FileState.REMOTE
@@ -156,7 +161,10 @@ class HistoryCache:
         self._take(copy, FileEvent.EVICT)
 
     def _is_whole(self, copy: _Copy) -> bool:
-        """Its checksum is taken where nobody did, or the file was written since. A damaged one goes."""
+        """Return True if the copy's checksum is right, and drop the copy if it is damaged.
+
+        The checksum is computed if this process has not yet done so, or if the file was written since.
+        """
         try:
             identity = self.folder.identity(copy.file)
             if identity == copy.verified:

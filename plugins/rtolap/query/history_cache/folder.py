@@ -148,7 +148,7 @@ class CacheFolder:
         return self.identity(file)
 
     def remove(self, file: CacheFile) -> None:
-        """Remove the copy, or what there is of it, and folders that are empty then."""
+        """Remove the copy, or the part of it that exists, and the folders that are empty then."""
         target = self.path(file)
         self._disk.remove(target.with_name(target.name + _TEMPORARY_SUFFIX))
         self._disk.remove(target)

@@ -102,7 +102,7 @@ class HistoryKeeper(Closeable):
         return list(self._ready.values())
 
     def known_files(self) -> dict[str, list[CacheFile]]:
-        """Location → all files of the version, for those that are in the placement."""
+        """Return the files of each version in the placement, by location."""
         return dict(self._known)
 
     def round(self) -> bool:

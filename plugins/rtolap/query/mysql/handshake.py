@@ -27,7 +27,11 @@ class Login:
 
 @dataclass(frozen=True)
 class Tls:
-    """The server's TLS offer. `required`: a client without TLS is refused before its password counts."""
+    """The server's TLS offer.
+
+    Attributes:
+        required: True if a client without TLS is refused before its password is checked.
+    """
 
     context: ssl.SSLContext
     required: bool = False

@@ -60,9 +60,10 @@ class Frames(Packets):
 class PacketStream(Packets):
     """A stream of packets.
 
-    Only `shut` is thread-safe. Writes are gathered until `flush`, or up to FLUSH_BYTES.
+    Only `shut` is thread-safe. Writes are buffered until `flush`, or up to FLUSH_BYTES.
 
-    `sock` changes once when TLS starts: the connection is ended through the stream.
+    Attributes:
+        sock: the socket; it is replaced once, when TLS starts, so the connection is ended through the stream.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -211,7 +212,7 @@ class PacketStream(Packets):
 
 
 def _append_piece(payload: bytearray, piece: bytes, reserve: Reserve | None) -> RtolapError | None:
-    """Add the piece to the payload, or return why it is refused; nothing is kept then."""
+    """Append the piece to the payload. If it is refused, drop the payload and return the reason."""
     size = len(payload) + len(piece)
     try:
         if reserve is not None and size > SMALL_BYTES:

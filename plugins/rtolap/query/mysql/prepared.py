@@ -25,9 +25,13 @@ _WIDTHS = {codes.TINY: 1, codes.SHORT: 2, codes.LONG: 4, codes.INT24: 4, codes.L
 
 @dataclass
 class PreparedStatement:
-    """`statement`: a query, or the text of a SHOW, SET or the like. `names`: of the parameters, in order.
+    """A prepared statement of one connection.
 
-    `asks_for_cursor`: its last execution did. `refused`: why long data that was sent is not kept.
+    Attributes:
+        statement: a query, or the text of a SHOW, SET or the like.
+        names: names of the parameters, in order.
+        asks_for_cursor: True if its last execution requested a cursor.
+        refused: the error for which long data was discarded; None if there was none.
     """
 
     statement: SqlStatement | str

@@ -103,7 +103,7 @@ _remembered = lru_cache(DEFINITIONS_CACHED_MAX)(_definition)
 
 
 def as_text(column: Any) -> Any:
-    """Return the column as strings in MySQL's text protocol, nulls kept. Binary stays as it is."""
+    """Return the column as strings of MySQL's text protocol. Nulls stay null, binary columns unchanged."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return as_text(column.dictionary_decode())

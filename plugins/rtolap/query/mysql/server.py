@@ -39,9 +39,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MySqlLimits:
-    """`connections_max` are logged in; `connections_per_user_max` of them are one user's, None: three
-    quarters. `logins_max` are logging in. `login_timeout_s` is for the whole login, `write_timeout_s` for
-    64 KiB of an answer to be taken.
+    """The limits of a MySQL server.
+
+    Attributes:
+        connections_max: connections that are logged in.
+        login_timeout_s: time for the whole login.
+        idle_timeout_s: time without a statement after which a connection is ended.
+        stop_timeout_s: time that a stopping server waits for each of its threads.
+        write_timeout_s: time in which a client has to take 64 KiB of an answer.
+        connections_per_user_max: how many of `connections_max` one user may have; None: three quarters.
+        logins_max: connections that are logging in.
+        logins_per_address_max: how many of `logins_max` may come from one address.
     """
 
     connections_max: int = 200
@@ -127,7 +135,7 @@ class MySqlServer:
             stream.shut()
 
     def connections(self) -> int:
-        """Return the number of open connections, those that are still logging in among them."""
+        """Return the number of open connections, including those that are logging in."""
         with self._lock:
             return len(self._open)
 

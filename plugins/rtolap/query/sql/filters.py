@@ -47,7 +47,11 @@ _INT_RANGE = {"int": 2**31, "bigint": 2**63}
 
 @dataclass(frozen=True)
 class FilterColumns:
-    """The columns that conditions may be about. `starts`: columns that hold the starts of a unit of time."""
+    """The columns that conditions may be about.
+
+    Attributes:
+        starts: names of columns that contain the starts of a unit of time.
+    """
 
     types: Mapping[str, ColumnType]
     starts: Collection[str] = ()
@@ -175,7 +179,10 @@ class FilterBuilder:
 
 
 def in_terms_of(kind: ColumnType, value: object) -> Scalar:
-    """Return the value as the wire writes it for a column of this type; None if it cannot be held exactly."""
+    """Return the value as the wire writes it for a column of this type.
+
+    None if the type cannot represent it exactly.
+    """
     match kind.kind:
         case "string":
             return value if isinstance(value, str) else None

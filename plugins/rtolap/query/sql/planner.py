@@ -34,7 +34,7 @@ _CONSTANT = (
 
 
 class SqlPlanner:
-    """Thread-safe. It keeps the trees of short texts, some of which are planned again and again."""
+    """Plans statements, and caches the trees of short texts. Thread-safe."""
 
     def __init__(self) -> None:
         self._trees = _Trees()
@@ -64,9 +64,13 @@ class SqlPlanner:
         value_of: ValueOf,
         check: Callable[[], None],
     ) -> Planned:
-        """`values`: of the parameters, as far as there are any yet. `value_of`: the engine's.
+        """Rewrite the statement for the engine.
 
-        Raises QueryError naming what a cube cannot answer, and what `check` raises.
+        Args:
+            values: parameter → value, of the parameters that have values already.
+            value_of: computes a constant in the engine.
+
+        Raises QueryError naming what a cube cannot answer, and the error that `check` raises.
         """
         tree = completed(
             self._trees.get(statement.text, statement.database).tree, statement.given, statement.zone
@@ -127,7 +131,11 @@ class _Trees:
 
 
 class _Folding:
-    """The values of constant expressions. `varies`: it was called for anything that is not constant."""
+    """Computes the values of constant expressions.
+
+    Attributes:
+        varies: True if an expression was computed that is not constant.
+    """
 
     def __init__(self, value_of: ValueOf, parameters: Mapping[str, object]) -> None:
         self.varies = False

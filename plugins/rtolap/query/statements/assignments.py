@@ -94,13 +94,15 @@ def assigned(
     users: Mapping[str, UserValue],
     evaluate: Evaluate,
 ) -> tuple[dict[str, VariableValue], dict[str, UserValue]]:
-    """`variables` and user variables after SET `text`; the given ones are left as they are.
+    """Return `variables` and user variables after SET `text`. The arguments do not change.
 
-    `evaluate`: computes what is more than a constant, a variable, or a text made of these.
+    Any variable is accepted, because clients send many. Only sql_mode, time_zone, max_execution_time,
+    rtolap_session_token and user variables have an effect.
 
-    Any list is taken, because clients send many; only sql_mode, time_zone, max_execution_time,
-    rtolap_session_token and user variables have an effect. Raises QueryError for a value that is not kept
-    here.
+    Args:
+        evaluate: computes what is more than a constant, a variable, or a text made of these.
+
+    Raises QueryError for a value that is not supported.
     """
     variables, users = dict(variables), dict(users)
     if re.match(r"\s*statement\b", text, re.IGNORECASE):

@@ -95,7 +95,11 @@ class TransactionWord:
 
 @dataclass(frozen=True)
 class SetVariables:
-    """`assignments`: what stands behind SET."""
+    """SET of variables.
+
+    Attributes:
+        assignments: the text after SET.
+    """
 
     assignments: str
 
@@ -115,7 +119,10 @@ class Kill:
 class Define:
     """CREATE, ALTER, DROP or TRUNCATE of stored tables and their databases.
 
-    Its text is read by the executor, once the caller's right is known. `database`: of tables without one.
+    The executor parses the text once the user's right is checked.
+
+    Attributes:
+        database: the database of tables that the text names without one; None: there is none.
     """
 
     text: str

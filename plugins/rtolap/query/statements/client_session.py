@@ -73,13 +73,23 @@ VARIABLES: dict[str, VariableValue] = {
 
 @dataclass
 class ClientSession:
-    """The settings of one connection: `variables` are VARIABLES as it sees them, `users` its `@name`.
+    """The settings of one client's connection.
 
-    `is_persistent`: another statement follows in it; a request over HTTP has one of its own. `has_token`: its
-    caller has the cluster's token, and no name. `facts`: variables that the server states and no session
-    changes. `tls_cipher`: empty without TLS. `databases`: those that tables are in now. `account`: of what
-    it has in memory. `tokens`: as @@rtolap_session_token they carry `positions`, which is what the session
-    has been answered.
+    Attributes:
+        database: the database of tables that a statement names without one; None: none was chosen.
+        tls_cipher: the cipher of the connection; empty without TLS.
+        is_persistent: True if other statements may follow in the session; an HTTP request has one of its own.
+        has_token: True if the client has the cluster's token, and no name.
+        facts: variables that the server states and no session changes.
+        databases: returns the databases that have tables now.
+        account: the memory of the session.
+        tokens: writes and reads @@rtolap_session_token, which carries `positions`.
+        variables: VARIABLES with the values of this session.
+        users: user variables: `@name` → value.
+        prepared: name → text of statements prepared with PREPARE.
+        positions: what the session has been answered.
+        running: the text of the running statement; None if there is none.
+        warnings: level, number and text of each warning of the last statement.
     """
 
     connection_id: int
@@ -146,7 +156,7 @@ class ClientSession:
         return None if offset_minutes(zone) == 0 else zone
 
     def set(self, assignments: str, evaluate: Evaluate = refuse) -> None:
-        """SET …, all of it or, raising QueryError for what is not kept here, nothing."""
+        """Apply SET completely. Raises QueryError for an unsupported value, and then nothing has changed."""
         variables, users = assigned(assignments, self.variables, VARIABLES, self.users, evaluate)
         self._reserve(users, self.prepared)
         token = str(variables[SESSION_TOKEN])
@@ -155,14 +165,14 @@ class ClientSession:
         self.variables, self.users = variables, users
 
     def keep_prepared(self, name: str, text: str) -> None:
-        """Raises QueryError where there is no room for it."""
+        """Store a text by PREPARE. Raises QueryError where there is no room for it."""
         prepared = dict(self.prepared)
         text_prepared.keep(prepared, name, text)
         self._reserve(self.users, prepared)
         self.prepared = prepared
 
     def forget_prepared(self, name: str) -> None:
-        """Raises UnknownPrepared."""
+        """Drop a text by DEALLOCATE. Raises UnknownPrepared."""
         text_prepared.find(self.prepared, name)
         del self.prepared[name]
         self._reserve(self.users, self.prepared)

@@ -1,4 +1,4 @@
-"""The executor of statements: each answers rows, or nothing but warnings."""
+"""The executor of statements: each has an outcome with rows, or with nothing but warnings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from rtolap.query.stored.ddl import parse_ddl
 
 
 class OpenConnections(Protocol):
-    """The connections that stay open, which statements may look at and end."""
+    """The connections that stay open. Statements may list and end them."""
 
     def sessions(self) -> Sequence[ClientSession]: ...
 
@@ -64,7 +64,7 @@ class NoOpenConnections:
 
 
 class Executor:
-    """Thread-safe."""
+    """Executes statements of all kinds. Thread-safe."""
 
     def __init__(self, service: QueryService, users: Users, connections: OpenConnections) -> None:
         self._service = service
@@ -79,9 +79,13 @@ class Executor:
         parameters: Parameters = (),
         cancellation: Cancellation | None = None,
     ) -> StatementOutcome:
-        """`cancellation`: of what `needs_admission`; it is closed with the outcome, or by an error.
+        """Execute the statement.
 
-        Raises Forbidden, QueryError and whatever stops a cube or a stored table from answering.
+        Args:
+            cancellation: the cancellation of a statement that `needs_admission`. It is closed with the
+                outcome, or by an error.
+
+        Raises Forbidden, QueryError and the error for which a cube or a stored table cannot answer.
         """
         if isinstance(request, Query):
             return self._service.execute(

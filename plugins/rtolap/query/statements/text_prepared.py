@@ -26,7 +26,11 @@ _VARIABLE = re.compile(r"@`?(\w+)`?\Z")
 
 @dataclass(frozen=True)
 class PrepareStatement:
-    """`variable`: the user variable that holds the text, where that is not written."""
+    """PREPARE of a text.
+
+    Attributes:
+        variable: the user variable that contains the text; None: the statement contains the text.
+    """
 
     name: str
     text: str = ""
@@ -35,7 +39,11 @@ class PrepareStatement:
 
 @dataclass(frozen=True)
 class ExecuteStatement:
-    """`variables`: user variables with the values of its `?`, in order."""
+    """EXECUTE of a prepared text.
+
+    Attributes:
+        variables: user variables with the values of the text's `?`, in order.
+    """
 
     name: str
     variables: tuple[str, ...] = ()

@@ -38,7 +38,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class CreateTableStatement:
-    """`notes`: what the statement requested and does not get, as warnings."""
+    """CREATE TABLE.
+
+    Attributes:
+        notes: what the statement requests and does not get, as warnings.
+    """
 
     definition: StoredTable
     if_not_exists: bool
@@ -59,7 +63,11 @@ class AlterTableStatement:
 
 @dataclass(frozen=True)
 class AddTablePartitionStatement:
-    """`notes`: what the statement requested and does not get, as warnings."""
+    """ALTER TABLE … ADD PARTITION.
+
+    Attributes:
+        notes: what the statement requests and does not get, as warnings.
+    """
 
     name: TableName
     partition: AddPartition

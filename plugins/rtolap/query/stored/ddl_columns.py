@@ -37,7 +37,11 @@ _WITH_LENGTH = ("CHAR", "VARCHAR", "DATETIME", "DATETIMEV2", "TINYINT", "SMALLIN
 
 
 class DefinedColumn(NamedTuple):
-    """`is_key`: marked so beside the column."""
+    """A column of CREATE TABLE.
+
+    Attributes:
+        is_key: True if KEY stands beside the column.
+    """
 
     column: StoredColumn
     is_key: bool

@@ -54,7 +54,10 @@ class _Scan:
 
 
 class StoredReader:
-    """Thread-safe. `bytes_max`: of the rows that one statement reads, over all of its tables."""
+    """Reads the stored tables of statements. Thread-safe.
+
+    `bytes_max` limits the rows that one statement reads, over all of its tables.
+    """
 
     def __init__(self, source: StoredSource, bytes_max: int, clock: Clock) -> None:
         self._source = source
@@ -69,8 +72,11 @@ class StoredReader:
     def read(
         self, reads: Sequence[TableRead], ending: Cancellation
     ) -> tuple[dict[str, pa.Table], list[TableStats]]:
-        """(relation -> rows, what was done). Raises Unavailable, StaleSnapshot when views keep going stale,
-        QueryError for more rows than may be held."""
+        """Return relation → rows, and the statistics.
+
+        Raises Unavailable, StaleSnapshot when read views keep going stale, and QueryError for more rows than
+        a statement may read.
+        """
         if not reads:
             return {}, []
         pause = threading.Event()
@@ -194,7 +200,7 @@ class _Budget:
 
 
 def _name(read: TableRead) -> TableName:
-    """Several reads may be of one table, which a lookup stands for as well."""
+    """Return the table's name: several reads may be of one table, also through a lookup."""
     return TableName(read.table.db, read.table.name)
 
 

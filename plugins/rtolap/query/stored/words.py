@@ -22,7 +22,12 @@ _SHOWN = 40  # characters of the statement in an error
 
 @dataclass(frozen=True)
 class Word:
-    """`name`: one in backticks. `at`: where it begins in the statement."""
+    """A word of a statement.
+
+    Attributes:
+        kind: `name` is a word in backticks.
+        at: position in the statement at which the word begins.
+    """
 
     kind: WordKind
     text: str

@@ -32,7 +32,11 @@ _MESSAGE_BYTES_MAX = 64
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """`status`: as `os.waitstatus_to_exitcode` gives it; negative for a signal."""
+    """A worker process has ended.
+
+    Attributes:
+        status: as `os.waitstatus_to_exitcode` returns it; negative for a signal.
+    """
 
     pid: int
     status: int

@@ -33,21 +33,31 @@ _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_
 
 
 class Begin(msgspec.Struct, tag=True, frozen=True):
-    """A statement's session; `number` is what interrupts name. Not answered."""
+    """The start of a statement's session. It has no response.
+
+    Attributes:
+        number: number of the session, which interrupts name.
+    """
 
     number: int
 
 
 class Register(msgspec.Struct, tag=True, frozen=True):
-    """A relation: the body, or `size` bytes of the descriptor. Not answered: an error is the next answer."""
+    """A relation, as the body or as shared memory. It has no response: an error is the next response.
+
+    Attributes:
+        size: bytes of the body, or of the memory behind the descriptor.
+    """
 
     name: str
     size: int
 
 
 class Learn(msgspec.Struct, tag=True, frozen=True):
-    """The definitions of relations, for the plans that follow: the body. Not answered: an error is the next
-    answer."""
+    """The definitions of relations for the plans that follow, as the body.
+
+    It has no response: an error is the next response.
+    """
 
 
 class ReadStatement(msgspec.Struct, tag="Read", frozen=True):
@@ -106,7 +116,12 @@ WorkerRequest = (
 
 
 class WorkerHello(msgspec.Struct, tag="Hello", frozen=True):
-    """A worker is ready; a descriptor of its process comes with it. Sizes at rest, as of `memory_of`."""
+    """The first message of a worker that is ready. A descriptor of its process comes with it.
+
+    Attributes:
+        resident_bytes: resident memory at rest, as `memory_of` measures it.
+        data_bytes: private memory at rest, as `memory_of` measures it.
+    """
 
     pid: int
     resident_bytes: int
@@ -123,7 +138,11 @@ class Understood(msgspec.Struct, tag=True, frozen=True):
 
 
 class PlanMade(msgspec.Struct, tag="Made", frozen=True):
-    """`varies`: the plan is for this once."""
+    """The response to MakePlan.
+
+    Attributes:
+        varies: True if the plan may be used once only.
+    """
 
     plan: WorkerPlan
     varies: bool
@@ -134,7 +153,11 @@ class ValueFound(msgspec.Struct, tag="Found", frozen=True):
 
 
 class Rows(msgspec.Struct, tag=True, frozen=True):
-    """The body is an Arrow stream of one batch, or empty behind the last. `is_last`: nothing follows."""
+    """The response to Next. The body is an Arrow stream of one batch, or empty after the last one.
+
+    Attributes:
+        is_last: True if no batch follows.
+    """
 
     is_last: bool
 
@@ -144,14 +167,24 @@ class Drained(msgspec.Struct, tag=True, frozen=True):
 
 
 class Failed(msgspec.Struct, tag=True, frozen=True):
-    """`error`: as `RtolapError.to_dict`. `is_doubtful`: the worker has to be replaced."""
+    """The response to a request that raised an error.
+
+    Attributes:
+        error: the error, as `RtolapError.to_dict` returns it.
+        is_doubtful: True if the worker has to be replaced.
+    """
 
     error: dict[str, Any]
     is_doubtful: bool
 
 
 class Ran(msgspec.Struct, tag=True, frozen=True):
-    """`schema`: as Arrow serialises it. `first`: what Next would be answered, its body is this one's."""
+    """The response to Run.
+
+    Attributes:
+        schema: the schema of the rows, as Arrow serialises it.
+        first: the response to the first Next; the body is its body.
+    """
 
     schema: bytes
     first: Rows | Failed

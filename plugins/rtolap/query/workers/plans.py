@@ -30,7 +30,11 @@ class ReadOfCube(msgspec.Struct, frozen=True):
 
 
 class ReadOfTable(msgspec.Struct, frozen=True):
-    """See `plan.TableRead`. `table`: its `relation_key`."""
+    """See `plan.TableRead`.
+
+    Attributes:
+        table: the `relation_key` of the table.
+    """
 
     table: str
     relation: str

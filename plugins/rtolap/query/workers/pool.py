@@ -56,7 +56,10 @@ def bound_bytes(memory_bytes: int) -> int:
 
 
 class WorkerPool(EngineSessions):
-    """Thread-safe. `workers_max`: as many as there are turns, which is what bounds them."""
+    """A pool of worker processes that run statements. Thread-safe.
+
+    `workers_max` is the number of turns, so admission bounds the workers.
+    """
 
     def __init__(
         self,
@@ -69,12 +72,13 @@ class WorkerPool(EngineSessions):
         spill_free_bytes_min: int = 0,
         warm: int | None = None,
     ) -> None:
-        """Start the workers that are kept warm, without waiting until they are ready.
+        """Start the warm workers, without waiting until they are ready.
 
         Args:
-            spill_free_bytes_min: what stays free of the disk of `spill_folder`.
-            warm: workers that stay though no statement needs them; None: as many as there are processors.
-                While all workers are at work one more is started: the next statement does not wait for it.
+            spill_free_bytes_min: bytes that stay free on the disk of `spill_folder`.
+            warm: number of workers that stay while no statement needs them; None: one for each processor.
+                While all workers are busy one more is started, so that the next statement does not wait for
+                it.
         """
         self.bound_bytes = bound_bytes(memory_bytes)
         self._grown_bytes = memory_bytes // 2 + _BEYOND_BYTES

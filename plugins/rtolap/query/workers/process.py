@@ -47,8 +47,11 @@ _Answered = (
 
 
 class WorkerOptions(msgspec.Struct, frozen=True):
-    """The options of all workers of a pool. `bound_bytes`: of private memory beyond what a worker has at
-    rest."""
+    """The options of all workers of a pool.
+
+    Attributes:
+        bound_bytes: limit of private memory beyond what a worker has at rest.
+    """
 
     memory_limit_bytes: int
     threads: int
@@ -262,8 +265,8 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def memory_of(pages: Sequence[int]) -> tuple[int, int]:
-    """Return the bytes of private memory out of /proc/PID/statm: what is there, and what was reserved,
-    which is
-    what RLIMIT_DATA bounds.
+    """Return the resident and the reserved bytes of private memory, from /proc/PID/statm.
+
+    RLIMIT_DATA bounds the reserved bytes.
     """
     return (pages[_RESIDENT] - pages[_SHARED]) * _PAGE_BYTES, pages[_DATA] * _PAGE_BYTES

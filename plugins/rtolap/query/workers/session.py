@@ -154,7 +154,7 @@ class WorkerSession(EngineSession):
         return self._piece(answer, body, schema)
 
     def drain(self) -> int:
-        """Return the rows behind those that came."""
+        """Return the number of rows after those that were sent."""
         answer, _ = self._answer(Drain())
         with self._doubting():
             if not isinstance(answer, Drained):

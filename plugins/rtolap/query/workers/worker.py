@@ -23,7 +23,7 @@ _LOOK_S = 0.05  # for what ended the statement, while its worker starts
 
 
 class WorkerGone(Exception):
-    """The process ended, or was ended."""
+    """The worker's process has ended."""
 
 
 class Worker:

@@ -24,10 +24,15 @@ FoldConstant = Callable[
 
 @dataclass
 class Context:
-    """`fold` evaluates constants, parameters included. `information` are tables of information_schema.
+    """The state that the rules share while they rewrite one statement.
 
-    `check` raises what ended the statement. `lookups`: those that are files. `rolls_up`: the outermost SELECT
-    shows roll-up rows.
+    Attributes:
+        fold: computes constants, parameters included.
+        information_tables: names of the tables of information_schema.
+        check: raises the error that ended the statement.
+        lookups: names of the lookups that the statement reads and that are files.
+        information: names of the tables of information_schema that the statement reads.
+        rolls_up: True if the outermost SELECT shows roll-up rows.
     """
 
     catalogue: QueryCatalogue
@@ -49,7 +54,12 @@ RewriteRule = Callable[[exp.Expr, Context], exp.Expr]
 
 @dataclass(frozen=True)
 class CubeScope:
-    """A SELECT that reads a cube under `alias`. `nullable`: an outer join may fill it with NULL."""
+    """A SELECT that reads a cube.
+
+    Attributes:
+        alias: the cube's name in the SELECT.
+        nullable: True if an outer join may fill the cube's columns with NULL.
+    """
 
     scope: Scope
     alias: str
@@ -78,7 +88,8 @@ class CubeScope:
 class SourceNeed(Generic[S]):
     """The columns and rows of a cube or table that a statement needs, all uses together.
 
-    `filters`: one a use, None: all rows.
+    Attributes:
+        filters: one filter for each use; None: all rows.
     """
 
     source: S

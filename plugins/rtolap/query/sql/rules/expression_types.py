@@ -137,7 +137,7 @@ _MACROS: dict[str, SqlType] = {
 
 
 class Typed:
-    """`of` is what is known of a node so far. `is_date_moved`: by an interval of whole days."""
+    """The types of the expressions of a tree, inferred from the inside out."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -311,7 +311,7 @@ class Typed:
         return self._at(query, place)
 
     def _of_query(self, query: exp.Expr) -> SqlType | None:
-        """Return the type of a query that stands for a value."""
+        """Return the type of a query that is used as a value."""
         return self._at(query, 0) if isinstance(query, exp.Query) else None
 
 

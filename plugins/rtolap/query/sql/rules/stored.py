@@ -33,7 +33,12 @@ _ENGINE = {"hll": HLL_ESTIMATE, "bitmap": BITMAP_SIZE}
 
 @dataclass(frozen=True)
 class _Source:
-    """A SELECT that reads a stored table, or a lookup over one, under `alias`. `columns`: of the relation."""
+    """A SELECT that reads a stored table, or a lookup over one.
+
+    Attributes:
+        alias: the table's name in the SELECT.
+        columns: name → type of the relation's columns.
+    """
 
     scope: Scope
     alias: str

@@ -81,7 +81,7 @@ def _is_converted(constant: exp.Expr) -> bool:
 
 
 def _begun_unit(instant: datetime, cube: Cube) -> TimeUnit | None:
-    """Return the coarsest kept unit that begins at the instant: it is in the smallest cuboids."""
+    """Return the coarsest of the cube's units that begins at the instant: it is in the smallest cuboids."""
     for unit in reversed(TIME_UNITS):
         if unit in cube.time_dimensions and floor(instant, unit, cube.days_to_first_weekday) == instant:
             return unit
@@ -89,7 +89,7 @@ def _begun_unit(instant: datetime, cube: Cube) -> TimeUnit | None:
 
 
 def _is_negated(condition: exp.Expr) -> bool:
-    """Return True if the rows are kept for which it is false."""
+    """Return True if the condition stands under an odd number of NOTs."""
     negations, node = 0, condition.parent
     while isinstance(node, exp.And | exp.Or | exp.Paren | exp.Not):
         negations += isinstance(node, exp.Not)
