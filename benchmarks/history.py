@@ -137,7 +137,7 @@ def _ours(service: QueryService, sql: str) -> pa.Table:
 
 
 def _as_new(service: QueryService, sql: str) -> pa.Table:
-    service._prepared = StatementCache()
+    service._statement_cache = StatementCache()
     return _ours(service, sql)
 
 

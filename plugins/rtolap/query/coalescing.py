@@ -63,8 +63,11 @@ class Shared(Generic[T]):
 
 
 class Coalescing(Generic[T]):
-    """Thread-safe. Work is done on the thread of one of those who wait for it: of the one with most time
-    left, so that no other is bound by its time-out."""
+    """Runs equal work once for all that wait for it. Thread-safe.
+
+    The work runs on the thread of the waiting statement that has the most time left, so that no other
+    statement is bound by its time-out.
+    """
 
     def __init__(
         self,
@@ -72,7 +75,11 @@ class Coalescing(Generic[T]):
         crowd_wait_s_max: float = CROWD_WAIT_S_MAX,
         at_once: int | None = None,
     ) -> None:
-        """`at_once`: how much work under way is a crowd; None: as much as there are processors."""
+        """Create lanes without any work.
+
+        Args:
+            at_once: number of pieces of work under way at which new ones wait; None: the number of processors.
+        """
         self._wait_s_max = wait_s_max
         self._crowd_wait_s_max = crowd_wait_s_max
         self._at_once = at_once or max(2, len(os.sched_getaffinity(0)))

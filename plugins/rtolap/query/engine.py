@@ -67,7 +67,11 @@ class EmbeddedEngine(EngineSessions):
         database: str | None = None,
         spill_folder: str = SPILL_FOLDER,
     ) -> None:
-        """`database`: a file of `made_database` that the caller keeps; None: one of its own."""
+        """Open a database.
+
+        Args:
+            database: a file of `made_database`, which the caller removes; None: the engine makes its own.
+        """
         self._lock = threading.Lock()
         config: Config = {
             "threads": str(threads),

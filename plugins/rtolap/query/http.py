@@ -93,14 +93,18 @@ def make_app(
     users: Users,
     token: str,
     limits: HttpLimits,
-    peers: OpenConnections = NoOpenConnections(),
+    connections: OpenConnections = NoOpenConnections(),
     history_cache: Callable[[int], HistoryCacheReport] = lambda versions_max: HISTORY_CACHE_OFF,
 ) -> FastAPI:
-    """`peers`: the connections that SHOW PROCESSLIST lists and KILL ends. `history_cache`: its report with at
-    most so many versions."""
+    """Create the query service's HTTP server.
+
+    Args:
+        connections: the connections that SHOW PROCESSLIST lists and KILL ends.
+        history_cache: returns the report of the history cache with at most that many versions.
+    """
     app = FastAPI(title="rtolap query", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="http-query")
-    executor = Executor(service, users, peers)
+    executor = Executor(service, users, connections)
     shares: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(THREADS_PER_USER))
 
     def named(request: Request, error: RtolapError) -> JSONResponse:
@@ -145,7 +149,7 @@ def make_app(
                 *(0, user, host),
                 is_persistent=False,
                 has_token=not user,
-                facts=peers.facts(),
+                facts=connections.facts(),
                 databases=lambda: service.catalogue().databases(),
                 account=account,
                 tokens=service.session_tokens,

@@ -79,7 +79,7 @@ class MemoryBudget:
             return self._users[user]
 
     def account(self, user: str) -> Account:
-        """`user`: empty for all who have the cluster's token."""
+        """Return a new account of the user. Clients with the cluster's token share the empty name."""
         return Account(self, user)
 
     def _change(self, account: Account, user: str, what: str, bytes_more: int) -> None:

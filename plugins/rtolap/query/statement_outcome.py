@@ -60,10 +60,12 @@ def result_pieces(
     piece_bytes: int = PIECE_BYTES,
     copies: int = VALUE_COPIES,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in parts that are small as objects too: a boolean of a bit is some sixty bytes then.
+    """Yield the rows in parts that are small as Python objects too: a boolean of one bit then takes 60 bytes.
 
-    `piece_bytes`: of a part, unless one row is larger. `copies`: of its bytes, at most, while it is written;
-    a single row that is larger is written in parts, and has VALUE_COPIES.
+    Args:
+        piece_bytes: bytes of a part, unless one row is larger.
+        copies: copies of the part's bytes while it is written, at most. A single larger row is written in
+            parts and has VALUE_COPIES.
 
     Raises OverBudget for a part that the account has no room for.
     """

@@ -85,7 +85,7 @@ class QueryLimits:
 
 
 class QueryService:
-    """Thread-safe. `execute` blocks its caller; bounded by `limits`."""
+    """The service that executes queries within `limits`. `execute` blocks its caller. Thread-safe."""
 
     def __init__(
         self,
@@ -99,8 +99,12 @@ class QueryService:
         engine: EngineSessions | None = None,
         session_tokens: SessionTokens | None = None,
     ) -> None:
-        """`engine`: where statements run, closed with the service; None: in worker processes.
-        `session_tokens`: the cluster's; None: no other service takes those of this one."""
+        """Create a service that is ready.
+
+        Args:
+            engine: where statements run; it is closed with the service. None: worker processes.
+            session_tokens: the tokens of the cluster; None: no other service accepts those of this one.
+        """
         self.clock = clock
         self.metrics = QueryMetrics()
         self.session_tokens = session_tokens or SessionTokens(secrets.token_hex())
@@ -124,7 +128,7 @@ class QueryService:
         self._reads = MemoryBudget(read_limits(limits.memory_bytes))
         budget = self.budget = MemoryBudget(limits.budget)
         self.metrics.follow_budget(lambda: budget.reserved_bytes, lambda: budget.refusals)
-        self._prepared = StatementCache()
+        self._statement_cache = StatementCache()
         self._timeouts = Timeouts(clock)
         admission = AdmissionControl(limits.queries_max, limits.turns_per_user)
         self._turns = Turns(self._engine, admission, limits.queue_wait_s)
@@ -143,7 +147,11 @@ class QueryService:
         return self._cluster.catalogue(fresh=fresh)
 
     def cancellation(self, timeout_ms: int | None = None, user: str = "") -> Cancellation:
-        """`user`: whose turn its query takes; empty: that of all who have the cluster's token."""
+        """Return the cancellation of a new statement.
+
+        Args:
+            user: the user whose turn the statement takes; empty for clients that have the cluster's token.
+        """
         bounded_ms = min(timeout_ms or TIMEOUT_MS_DEFAULT, self._limits.statement_ms_max)
         return Cancellation(self._timeouts, bounded_ms, user)
 
@@ -155,14 +163,19 @@ class QueryService:
             return self._read(text, database, session)
 
     def _read(self, text: str, database: str | None, session: EngineSession) -> SqlStatement:
-        """`database`: of the tables that the text names without one; cubes and lookups are in DATABASE."""
+        """Parse the text.
+
+        Args:
+            database: database of the tables that the text names without one. Cubes and lookups are in
+                DATABASE.
+        """
         of_tables = None if database in (None, DATABASE) else database
-        return self._prepared.statement(text, of_tables, session.read_statement)
+        return self._statement_cache.statement(text, of_tables, session.read_statement)
 
     @property
     def rewrites(self) -> int:
         """Return how often a statement had to be rewritten, because it was not known with these values."""
-        return self._prepared.rewrites
+        return self._statement_cache.rewrites
 
     @property
     def coalesced_reads(self) -> Coalescing[Any]:
@@ -179,12 +192,15 @@ class QueryService:
         database: str | None = None,
         complete: Complete = as_it_is,
     ) -> StatementOutcome:
-        """A text is read within the statement's turn.
+        """Execute a query. A text is parsed within the statement's turn.
 
-        `session_positions`: what its session has been answered; None: nothing yet. `database`: of tables that
-        a text names without one. `complete`: gives the statement its session's values.
+        Args:
+            session_positions: what the statement's session has been answered; None: nothing yet.
+            database: database of the tables that a text names without one.
+            complete: gives the statement its session's values.
 
-        Raises QueryError and whatever stops a cube from answering; see `query.__init__`."""
+        Raises QueryError and the errors for which a cube cannot answer; see `query.__init__`.
+        """
         positions = SessionPositions() if session_positions is None else session_positions
         return self.metrics.measure(
             lambda: self._execute(sql, parameters, cancellation, positions, database, complete)
@@ -297,10 +313,10 @@ class QueryService:
             if answer is not None:
                 return TableResult(answer, made)
         if rewritten.is_constant:
-            known = self._prepared.constant_answer(rewritten)
+            known = self._statement_cache.constant_answer(rewritten)
             if known is None:
                 known = session.read(rewritten.sql, {})
-                self._prepared.keep_constant_answer(rewritten, known)
+                self._statement_cache.keep_constant_answer(rewritten, known)
             return TableResult(known)
         for read, each in zip(rewritten.reads, fetched, strict=True):
             session.register(read.relation, each.table)
@@ -395,7 +411,7 @@ class QueryService:
         values: Mapping[str, object],
         session: EngineSession,
     ) -> Rewritten:
-        return self._prepared.rewritten(
+        return self._statement_cache.rewritten(
             statement, catalogue, values, lambda: session.plan(statement, values, catalogue)
         )
 

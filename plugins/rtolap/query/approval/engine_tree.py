@@ -56,10 +56,14 @@ log = logging.getLogger(__name__)
 
 
 class EngineTexts:
-    """Thread-safe. A parser of its own, which runs nothing; texts that were approved are remembered."""
+    """A parser of the engine that runs nothing. Approved texts are cached. Thread-safe."""
 
     def __init__(self, parser: duckdb.DuckDBPyConnection) -> None:
-        """`parser`: a connection for it alone; `close` closes it."""
+        """Create a parser.
+
+        Args:
+            parser: a connection that nothing else uses; `close` closes it.
+        """
         self._lock = threading.Lock()
         self._parser = parser
         views = self._parser.execute("SELECT view_name FROM duckdb_views()").fetchall()

@@ -49,9 +49,13 @@ class Remembered(Closeable, Generic[T]):
         self._slow: Future[T] | None = None
 
     def get(self, *, fresh: bool = False) -> T:
-        """`fresh`: of a look that begins after the call, where it ends in time.
+        """Return the value.
 
-        Raises what `look` raises, but for Unavailable while a value is known.
+        Args:
+            fresh: True if the value must come from a look that begins after the call, where that ends in
+                time.
+
+        Raises the error that `look` raises, except Unavailable while a value is known.
         """
         with self._lock:
             known = self._known

@@ -88,7 +88,11 @@ class EmbeddedHistory:
         cache: HistoryCache | None = None,
         bounds: MemoryBounds = MemoryBounds(),
     ) -> None:
-        """`cache`: where copies of the store's files may be found."""
+        """Open the history of the store.
+
+        Args:
+            cache: where copies of the store's files may be found; None: nowhere.
+        """
         self._files = HistoryFiles(store, cache)
         self._columns = FileColumns(self._files.footers, bounds.column_bytes)
         self._memory = FileMemory(self._files.footers, bounds.file_bytes)

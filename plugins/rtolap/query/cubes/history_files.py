@@ -140,10 +140,13 @@ class HistoryFiles:
         *,
         verified: bool,
     ) -> T:
-        """Return what `do` makes of the cuboid's files, which stay while it runs; counts them in `stats`.
+        """Return the result of `do` with the cuboid's files, which stay while it runs. Count them in `stats`.
 
-        `verified`: those of the store are checked before; copies are in any case. Where reading copies fails,
-        damaged ones are dropped and `do` runs again over the store's files alone: what that raises counts.
+        If reading copies fails, damaged copies are dropped and `do` runs again over the store's files alone.
+        Only errors of that second run are raised.
+
+        Args:
+            verified: True if the store's files are checked first; copies always are.
         """
         if self._cache is not None:
             done = self._use_copies(self._cache, location, cuboid, stats, do, verified=verified)

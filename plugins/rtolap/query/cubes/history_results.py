@@ -61,9 +61,10 @@ class HistoryResults:
 
 
 def statement_of(read: CubeRead, schema: pa.Schema) -> str:
-    """Return all that a result depends on beside the versions.
+    """Return a key of everything that a result depends on, except the versions.
 
-    `schema`: of the result, whose types may change with the cube's definition.
+    Args:
+        schema: the schema of the result, whose types may change with the cube's definition.
     """
     types = [str(field.type) for field in schema]
     wanted = (read.cube, read.dimensions, read.partials, types, read.filter)

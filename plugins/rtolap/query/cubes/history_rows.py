@@ -68,7 +68,11 @@ class FileColumns:
     def candidate_rows(
         self, file: HistoryFile, condition: ds.Expression | None, name: str, schema: pa.Schema
     ) -> int:
-        """Count the rows that statistics do not rule out. `name`: the same for equal conditions."""
+        """Count the rows that statistics do not rule out.
+
+        Args:
+            name: name of the condition; equal conditions have the same.
+        """
         key = f"{file.path}\0{name}"
         known = self._candidate_rows.find(key)
         if known is not None:

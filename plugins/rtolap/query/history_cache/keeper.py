@@ -59,7 +59,11 @@ class HistoryKeeper(Closeable):
         disk_free_bytes_min: int = DISK_FREE_BYTES_MIN,
         pause: Callable[[float], object] | None = None,
     ) -> None:
-        """`snapshots`: control and records of every cube; its dicts are new ones where something changed."""
+        """Create a keeper that has not started.
+
+        Args:
+            snapshots: returns control and records of every cube, in new dicts where something has changed.
+        """
         self.bytes_max = bytes_max
         self.condition = Condition.STARTING
         self.found = ""  # what keeps it from placing

@@ -29,7 +29,11 @@ class Answers:
     """Writes to the stream of one connection; flushing is the caller's."""
 
     def __init__(self, stream: Packets, capabilities: int, account: Account | None = None) -> None:
-        """`account`: what results take while they are written; None where another bounds that."""
+        """Create a writer of answers.
+
+        Args:
+            account: the memory of results while they are written; None where another account bounds it.
+        """
         self._account = account
         self._stream = stream
         self._capabilities = capabilities
@@ -68,11 +72,16 @@ class Answers:
         cursor: bool = False,
         made: Once | None = None,
     ) -> None:
-        """`warnings`: how many SHOW WARNINGS would list. `made`: of those who share the rows.
+        """Write a result.
 
-        `cursor`: the client requested one. Rows are sent at once all the same, as the protocol allows; but
-        Connector/J 8 takes an end that follows the columns for that of a cursor just opened, and waits for
-        rows. So a result without rows is a cursor, of which COM_STMT_FETCH finds the end.
+        Rows are sent at once even with a cursor, as the protocol allows. But Connector/J 8 takes an end that
+        follows the columns for the end of a cursor that was just opened, and waits for rows. So a result
+        without rows is a cursor, and COM_STMT_FETCH finds its end.
+
+        Args:
+            warnings: number of warnings that SHOW WARNINGS would list.
+            made: the packets of the statements that share the rows; None where the rows are not shared.
+            cursor: True if the client requested a cursor.
         """
         if made is not None:
             key = (encode, self._deprecate_eof, self._stream.sequence, warnings, cursor)

@@ -57,7 +57,11 @@ class MySqlConnection:
         watch: ClientWatch,
         account: Account,
     ) -> None:
-        """`account`: of what the connection has in memory; closed by the caller."""
+        """Create a connection that has logged in.
+
+        Args:
+            account: the memory of the connection; the caller closes it.
+        """
         self.session = session
         self._stream = stream
         self._answers = Answers(stream, capabilities, account)

@@ -124,11 +124,14 @@ class PacketStream(Packets):
     def read(self, bytes_max: int, reserve: Reserve | None = None) -> bytes:
         """Read a payload.
 
-        Raises ConnectionClosed, PacketTooLarge for too large ones, and what `reserve` raises.
+        A refused payload is read to its end and dropped, because a client reads nothing before it has sent
+        everything, and the next packet follows it. Before a login, while the total time is limited, it is
+        not.
 
-        A payload that is refused is read to its end and dropped, because a client reads nothing before it has
-        sent all, and the next packet is found behind it; but not while the time in all is limited, as it is
-        before a login. `reserve`: called with the bytes that have come, before more of them are kept.
+        Args:
+            reserve: called with the number of bytes received, before more are stored.
+
+        Raises ConnectionClosed, PacketTooLarge, and the error that `reserve` raises.
         """
         payload, total = bytearray(), 0
         refused: RtolapError | None = None

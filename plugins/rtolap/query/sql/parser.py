@@ -43,7 +43,11 @@ class StatementTree:
 
 
 def parse(sql: str, database: str | None = None) -> StatementTree:
-    """`database`: of the tables that the text names without one; None where only cubes and lookups are.
+    """Parse the text of a query.
+
+    Args:
+        database: database of the tables that the text names without one; None where only cubes and lookups
+            are.
 
     Raises QueryError for bad SQL, several statements, or anything but a query.
     """

@@ -44,7 +44,7 @@ class SqlPlanner:
         self._trees.forget_last()
 
     def read(self, text: str, database: str | None) -> SqlStatement:
-        """Raises QueryError for what is not one query."""
+        """Parse the text. Raises QueryError for anything but one query."""
         tree = self._trees.get(text, database)
         names = dict.fromkeys(session_name(node) for node in tree.functions)
         return SqlStatement(
@@ -84,7 +84,10 @@ class SqlPlanner:
     def shown(self, condition: str, first: str) -> str:
         """Return the engine's SQL for the rows of `shown` that meet the condition of a SHOW.
 
-        `first`: the column that a LIKE alone is about. Raises QueryError for another statement than a filter.
+        Args:
+            first: the column that a LIKE alone is about.
+
+        Raises QueryError for anything but a filter.
         """
         like = re.fullmatch(r"like\s+('(?:[^']|'')*'|\"[^\"]*\")", condition, re.IGNORECASE)
         rest = f"where lower(`{first}`) like lower({like[1]})" if like else condition

@@ -145,8 +145,10 @@ ClassifiedStatement = (
 def classify(text: str, database: str | None) -> ClassifiedStatement:
     """Return the kind of a text that `text.plain` has returned.
 
-    `database`: of tables that a definition names without one.
-    Raises QueryError for a SHOW that cannot be read, and for an empty text.
+    Args:
+        database: database of tables that a definition names without one.
+
+    Raises QueryError for a SHOW that cannot be parsed, and for an empty text.
     """
     return _known(text, database) if len(text) <= TEXT_CHARACTERS_MAX else _kind(text, database)
 

@@ -184,9 +184,10 @@ class ClientSession:
 def completed(
     statement: SqlStatement, session: ClientSession, users: Mapping[str, UserValue] | None = None
 ) -> SqlStatement:
-    """Return the statement with the session's values for what it takes from its session.
+    """Return the statement with the values that it takes from its session.
 
-    `users`: user variables that are not the session's yet.
+    Args:
+        users: the user variables; None: the session's.
     """
     zone = session.zone if statement.has_functions else None
     if zone is None and not statement.session_names:
@@ -197,7 +198,7 @@ def completed(
 
 
 def _value(name: str, session: ClientSession, users: Mapping[str, UserValue]) -> UserValue:
-    """`name`: see `SqlStatement.session_names`."""
+    """Return the session's value for one of `SqlStatement.session_names`."""
     if name.startswith("@@"):
         value = session.variable(name[2:])
         if value is None:

@@ -62,7 +62,11 @@ class Shows:
     def answer(
         self, show: Show, session: ClientSession, cancellation: Cancellation | None = None
     ) -> pa.Table:
-        """`cancellation`: what ends the computing of its condition, which takes a turn as a query does."""
+        """Return the rows of a SHOW.
+
+        Args:
+            cancellation: ends the evaluation of its condition, which takes a turn as a query does.
+        """
         names, rows = self._answers[show.kind](show, session)
         return self._filtered(_table(names, rows), show.condition, cancellation)
 

@@ -26,7 +26,11 @@ class StoredDefinitions:
     """Thread-safe. Who may do it is for the caller to check."""
 
     def __init__(self, source: StoredSource, refresh_catalogue: Callable[[], object]) -> None:
-        """`refresh_catalogue`: called after each statement, so that the next one sees what it has changed."""
+        """Create an executor of definitions.
+
+        Args:
+            refresh_catalogue: called after each statement, so that the next one sees what it has changed.
+        """
         self._source = source
         self._refresh_catalogue = refresh_catalogue
 

@@ -164,7 +164,13 @@ class WorkerPool(EngineSessions):
         return worker
 
     def _give_back(self, worker: Worker, reason: str | None) -> int | None:
-        """`reason`: why it is not used again. How its process ended, if by itself and that is known."""
+        """Take the worker back.
+
+        Return the exit status of its process, if that has ended by itself and the status is known.
+
+        Args:
+            reason: why the worker cannot be used again; None if it can.
+        """
         status = None
         with self._changed:
             self._working.discard(worker)

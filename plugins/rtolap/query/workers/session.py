@@ -71,7 +71,11 @@ class WorkerSession(EngineSession):
         bound_bytes: int,
         catalogues: CatalogueTexts,
     ) -> None:
-        """`give_back`: the worker, and why it cannot be used again; gives how its process ended, if known.
+        """Begin a session in the worker.
+
+        Args:
+            give_back: takes the worker, and the reason for which it cannot be used again. It returns the exit
+                status of the worker's process, if that is known.
 
         Raises WorkerGone.
         """

@@ -193,7 +193,7 @@ def _compared(
 
 
 def _ranks(left: SqlType, right: SqlType) -> bool:
-    """Return True if the comparison is written about `left`: its type comes before that of `right`."""
+    """Return True if the type of `left` comes before that of `right`: the rewriting begins with `left` then."""
     order = ("boolean", "date", "datetime", "int", "bigint", "hugeint", "decimal", "double", "string")
     return (
         left.kind in order and right.kind in order and order.index(left.kind) < order.index(right.kind)

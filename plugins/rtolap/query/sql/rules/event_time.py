@@ -124,7 +124,11 @@ def _compare(
     context: Context,
     standing: exp.Expr | None = None,
 ) -> exp.Expr:
-    """`standing`: what stands in the statement in the place of the comparison, if that is another."""
+    """Return the comparison as a condition on a derived time dimension.
+
+    Args:
+        standing: the condition in the user's statement, if that is not the comparison itself.
+    """
     kind = type(comparison) if column_left else _FLIPPED[type(comparison)]
     constant = comparison.expression if column_left else comparison.this
     if constant.find(exp.Column, exp.Query):

@@ -100,7 +100,11 @@ class _Columns:
     def _matches(
         self, template: object, node: object, accumulators: Mapping[str, Accumulator], found: dict[str, str]
     ) -> bool:
-        """Compare the tree with a template. `found`: the partial in each place, in the order of the text."""
+        """Compare the tree with a template.
+
+        Args:
+            found: receives the partial of each place, in the order of the text.
+        """
         if isinstance(template, exp.Placeholder):
             partial = self._partial(node, accumulators[str(template.this)])
             if partial is not None:
