@@ -31,7 +31,7 @@ def columns_of(table: TableInfo) -> dict[str, ColumnType]:
 
 
 def sketches_of(table: TableInfo) -> dict[str, str]:
-    """Column -> `hll` or `bitmap`."""
+    """Return column → `hll` or `bitmap`."""
     kinds = {column.name: column.definition.type.strip().lower() for column in table.schema.columns}
     return {name: kind for name, kind in kinds.items() if kind in ("hll", "bitmap")}
 
@@ -65,11 +65,11 @@ class QueryCatalogue:
         return tuple(sorted({DATABASE, *self.created, *(table.db for table in self.stored.values())}))
 
     def all_names(self) -> tuple[str, ...]:
-        """Relations as the rules call them, stored tables by their keys."""
+        """Return the relations as the rules call them, stored tables by their keys."""
         return (*self.relation_names(), *sorted(self.stored))
 
     def in_database(self, database: str) -> dict[str, str]:
-        """Name -> relation, of one database."""
+        """Return name → relation of one database."""
         if database == DATABASE:
             return {name: name for name in self.relation_names()}
         names = {table.name: key for key, table in self.stored.items() if table.db == database}

@@ -78,7 +78,7 @@ class Coalescing(Generic[T]):
         """Create lanes without any work.
 
         Args:
-            at_once: number of pieces of work under way at which new ones wait; None: the number of processors.
+            at_once: number of pieces of work under way at which new ones wait; None: as many as processors.
         """
         self._wait_s_max = wait_s_max
         self._crowd_wait_s_max = crowd_wait_s_max

@@ -113,7 +113,7 @@ class EmbeddedEngine(EngineSessions):
         self._connection.execute("SET lock_configuration = true")
 
     def session(self, ending: Cancellation | None = None) -> EmbeddedSession:
-        """`ending` is not needed: the owner of the session interrupts it."""
+        """Return a new session. Its owner interrupts it, so `ending` is not used."""
         with self._lock:
             return EmbeddedSession(self._connection.cursor(), self._texts, self._planner)
 

@@ -240,7 +240,7 @@ def _values_in(data: bytes) -> int:
 
 
 def _marks(data: bytes) -> int:
-    """Each value but the first has one before it."""
+    """Count the marks before values: each value but the first has one."""
     return sum(map(data.count, (b",", b"[", b"{")))
 
 

@@ -132,7 +132,7 @@ class Account:
         self.reserved_bytes = 0
 
     def reserve(self, what: str, size_bytes: int) -> None:
-        """Let the part be so large from now on. Raises OverBudget, and the part is as it was."""
+        """Set the size of a part. Raises OverBudget, and then the part keeps its size."""
         with self._lock:
             reserved_bytes = self._parts.get(what, 0)
             if self._is_closed or size_bytes == reserved_bytes:
@@ -141,12 +141,12 @@ class Account:
             self._parts[what] = size_bytes
 
     def reserve_more(self, what: str, size_bytes: int) -> None:
-        """Let the part be that much larger. Raises OverBudget."""
+        """Increase the size of a part. Raises OverBudget."""
         self.reserve(what, self._parts.get(what, 0) + size_bytes)
 
     @contextmanager
     def holding(self, what: str, size_bytes: int) -> Iterator[None]:
-        """The part is that much larger while the block runs. Raises OverBudget."""
+        """Increase the size of a part while the block runs. Raises OverBudget."""
         self.reserve_more(what, size_bytes)
         try:
             yield

@@ -69,7 +69,7 @@ class QueryMetrics:
         rewrites: Callable[[], int],
         reads_waiting: Callable[[], int],
     ) -> None:
-        """All are called at each scrape, from any thread."""
+        """Sample these functions at each scrape, from any thread."""
 
         def sample() -> Iterable[Family]:
             connections = self.registry.gauge_family("mysql_connections", "Open MySQL connections.")
@@ -89,7 +89,7 @@ class QueryMetrics:
         self.registry.sampled(sample)
 
     def follow_budget(self, reserved_bytes: Callable[[], int], refusals: Callable[[], int]) -> None:
-        """Both are called at each scrape, from any thread."""
+        """Sample both functions at each scrape, from any thread."""
 
         def sample() -> Iterable[Family]:
             reserved = self.registry.gauge_family(

@@ -54,7 +54,7 @@ class CubeRead:
 
     @cached_property
     def columns(self) -> pa.Schema:
-        """The columns of the partials that are read."""
+        """The schema of the partials that are read."""
         return physical_schema(self.schema, self.dimensions, self.partials, plain=True)
 
 

@@ -229,8 +229,10 @@ class QueryService:
         database: str | None = None,
         complete: Complete = as_it_is,
     ) -> tuple[pa.Schema, SqlStatement]:
-        """Result columns and the statement as it is read, without the session's values. It reads neither
-        receivers nor history. Waits for admission."""
+        """Return the result columns, and the parsed statement without the session's values.
+
+        It waits for admission, and reads neither receivers nor history.
+        """
         ending = cancellation or self.cancellation()
         with self._turns.open(ending) as session:
             read = self._read(sql, database, session) if isinstance(sql, str) else sql
@@ -307,7 +309,7 @@ class QueryService:
         values: Mapping[str, object],
         session: EngineSession,
     ) -> EngineResult:
-        """The statement over what was fetched of its cubes: by the engine, unless it is a plain merge."""
+        """Run the statement over the fetched partials: in the engine, unless it is a plain merge."""
         if rewritten.merge is not None:
             answer, made = _merged(rewritten.reads[0], rewritten.merge, fetched[0], values)
             if answer is not None:

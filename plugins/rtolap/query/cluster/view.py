@@ -74,7 +74,7 @@ class Listing:
             return self._tables
 
     def forget(self) -> None:
-        """Look again with the next call: a definition has been changed from here."""
+        """Make the next call look again: this service has changed a definition."""
         with self._lock:
             self._next_s = 0.0
 

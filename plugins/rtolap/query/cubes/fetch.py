@@ -118,7 +118,7 @@ class Fetcher:
         self._looks.shutdown(wait=False, cancel_futures=True)
 
     def _refresh(self, cube: str, cancellation: Cancellation) -> None:
-        """Look at ZooKeeper, which may not answer, for no longer than the statement has left."""
+        """Read ZooKeeper, which may not answer, for no longer than the statement has time left."""
         look = self._looks.submit(lambda: self._cluster.view(cube).refresh())
         wait_within((look,), cancellation)
         look.result()

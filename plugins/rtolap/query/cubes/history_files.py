@@ -228,9 +228,10 @@ class HistoryFiles:
     def _readable(
         self, segment: SegmentRecord, location: str, cuboid: CuboidEntry, files: Sequence[HistoryFile]
     ) -> Iterator[None]:
-        """Translate what the engine raises while it reads the cuboid into Unavailable or Corrupted.
+        """Translate the engine's errors while it reads the cuboid into Unavailable or Corrupted.
 
-        A store that went away in mid-read and a damaged file raise alike, so the files are looked at again.
+        A store that fails in mid-read and a damaged file raise the same error, so the files are checked
+        again.
         """
         try:
             yield

@@ -138,7 +138,7 @@ class HistoryRows:
 
     @property
     def choice_key(self) -> str:
-        """The same for reads of the same cuboids."""
+        """A key that is equal for reads of the same cuboids."""
         return "\0".join((self._read.cube, *sorted(self.needed)))
 
     def candidate_rows(self, files: Sequence[HistoryFile]) -> int:

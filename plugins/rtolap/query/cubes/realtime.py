@@ -259,7 +259,11 @@ def _check_positions(receiver: str, plan: ReplicaSetPlan, answer: PartialAnswer)
 
 
 def _check_apart(cube: str, answers: Mapping[str, PartialAnswer]) -> None:
-    """An answer holds all that its receiver consumes, also what the plan gives to another replica set."""
+    """Raise CountedTwice if two answers hold the same partition.
+
+    An answer holds all that its receiver consumes, including partitions that the plan gives to another
+    replica set.
+    """
     holders: dict[int, str] = {}
     for replica_set, answer in answers.items():
         for partition in answer.positions:

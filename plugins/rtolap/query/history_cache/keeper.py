@@ -93,7 +93,7 @@ class HistoryKeeper(Closeable):
         self._thread.start()
 
     def close(self) -> None:
-        """A copy under way is given up at its next chunk."""
+        """Stop the keeper. A copy under way is abandoned at its next chunk."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=5)
@@ -110,7 +110,10 @@ class HistoryKeeper(Closeable):
         return dict(self._known)
 
     def round(self) -> bool:
-        """Do one thing. True if there may be more to do at once; never raises for store, disk or cluster."""
+        """Do one step of the work. Return True if there may be more to do at once.
+
+        Errors of the store, the disk and the cluster are not raised.
+        """
         if not self._is_scanned and not self._adopt():
             return False
         try:
@@ -159,7 +162,7 @@ class HistoryKeeper(Closeable):
         return True
 
     def _follow(self) -> bool:
-        """Look at the records once in a while; evict copies of versions that are not READY any more."""
+        """Read the records from time to time, and evict copies of versions that are no longer READY."""
         now_s = self._clock.monotonic_s()
         if self._looked_at_s is not None and now_s - self._looked_at_s < POLL_S:
             return False
@@ -221,7 +224,7 @@ class HistoryKeeper(Closeable):
         return False
 
     def _end_walk(self) -> bool:
-        """Evict what the walk has not come by, so that copies are the placement and nothing else."""
+        """Evict the copies that the walk did not visit, so that the copies are exactly the placement."""
         self.condition, self.found = Condition.PLACED, ""
         if not self._is_walked:
             self._is_walked = True
@@ -233,7 +236,10 @@ class HistoryKeeper(Closeable):
         return False
 
     def _make_room(self, file: CacheFile) -> bool:
-        """Evict the oldest until the file fits. False while statements still read what was evicted."""
+        """Evict the oldest copies until the file fits.
+
+        Return False while statements still read an evicted copy.
+        """
         staying = (FileState.COPYING, FileState.CACHED)
         while self._is_beyond(file, *staying) and self._victims:
             oldest = self._victims.pop()
@@ -347,7 +353,7 @@ class _GivenUp(Exception):
 
 
 def _is_same(known: object, now: tuple[object, Mapping[str, SegmentRecord]]) -> bool:
-    """The same objects: views never change what they gave."""
+    """Return True if these are the same objects: views never change an object that they returned."""
     return isinstance(known, tuple) and known[0] is now[0] and known[1] is now[1]
 
 

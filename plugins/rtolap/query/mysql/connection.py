@@ -183,7 +183,7 @@ class MySqlConnection:
         return plain(sql, ansi_quotes=self.session.has_ansi_quotes)
 
     def _forget_warnings(self, text: str) -> None:
-        """Keep those of the statement before for one that reads them."""
+        """Drop the warnings of the previous statement, unless this one reads them."""
         if not is_diagnostic(text):
             self.session.warnings = []
 

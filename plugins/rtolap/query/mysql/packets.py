@@ -74,7 +74,7 @@ class PacketStream(Packets):
         self._write_timeout_s: float | None = None
 
     def limit_time(self, total_s: float) -> None:
-        """All that is read from now on has so long together, however little comes at a time."""
+        """Limit the total time of all that is read from now on, however slowly it comes."""
         self._deadline_s = time.monotonic() + total_s
 
     def limit_silence(self, silence_s: float, write_timeout_s: float) -> None:
@@ -98,7 +98,7 @@ class PacketStream(Packets):
 
     @property
     def tls_cipher(self) -> str:
-        """Empty without TLS."""
+        """The cipher of the connection; empty without TLS."""
         cipher = self.sock.cipher() if isinstance(self.sock, ssl.SSLSocket) else None
         return "" if cipher is None else cipher[0]
 

@@ -97,7 +97,7 @@ class PreparedStatements:
         return prepared, list(values)
 
     def long_data(self, fields: PacketFields) -> None:
-        """No answer is sent, so an error waits for the execution."""
+        """Append long data of a parameter. It has no response, so the execution raises the error."""
         prepared = self._statements.get(fields.integer(4))
         position, data = fields.integer(2), fields.rest()
         if prepared is None or prepared.refused is not None:

@@ -160,7 +160,7 @@ class MySqlServer:
             self._begin(sock, str(address[0]))
 
     def _begin(self, sock: socket.socket, host: str) -> None:
-        """Let it log in, in a thread of its own."""
+        """Start a thread that lets the client log in."""
         stream = PacketStream(sock)
         place = self._logins.admit(host, stream.shut)
         if place is None:

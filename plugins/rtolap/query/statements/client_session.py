@@ -139,7 +139,7 @@ class ClientSession:
 
     @property
     def has_ansi_quotes(self) -> bool:
-        """Double quotes make names."""
+        """True if double quotes make names."""
         return ANSI_QUOTES in str(self.variables["sql_mode"]).split(",")
 
     def use(self, database: str) -> None:

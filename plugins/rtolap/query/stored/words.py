@@ -52,7 +52,7 @@ class Words:
         )
 
     def accept(self, *words: str) -> bool:
-        """Pass over these words if they come next."""
+        """Skip these words if they come next."""
         if self.at(*words):
             self._next += len(words)
             return True

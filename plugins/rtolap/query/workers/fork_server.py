@@ -98,7 +98,7 @@ def _database() -> str:
 def _become_worker(
     descriptors: list[int], others: tuple[int, ...], options: WorkerOptions, database: str
 ) -> None:
-    """Does not return."""
+    """Run a worker in this process. It does not return."""
     status = 1
     try:
         signal.set_wakeup_fd(-1)

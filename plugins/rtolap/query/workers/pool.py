@@ -198,7 +198,7 @@ class WorkerPool(EngineSessions):
         return status
 
     def _keep_warm(self) -> None:
-        """Does not wait until they are ready."""
+        """Start missing warm workers, without waiting until they are ready."""
         with self._changed:
             try:
                 while not self._closed and self._wants_more():
@@ -279,7 +279,7 @@ class WorkerPool(EngineSessions):
             self._end(worker, IDLE)
 
     def close(self) -> None:
-        """Statements that run end with an error."""
+        """End all workers. Statements that run end with an error."""
         with self._changed:
             if self._closed:
                 return
@@ -295,7 +295,7 @@ class WorkerPool(EngineSessions):
         self._watch.join()  # the folder for spills stays: another service may use it too
 
     def workers(self) -> dict[str, list[int]]:
-        """Process ids by state: working or idle. Those that start have none yet."""
+        """Return process ids by state: working or idle. A worker that starts has none yet."""
         with self._changed:
             return {
                 "working": [worker.pid for worker in self._working if worker.pid is not None],

@@ -50,7 +50,7 @@ def compare_pair(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | N
 
 
 def equals(left: exp.Expr, right: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
-    """`left = right` over copies of them."""
+    """Return `left = right` over copies of them."""
     compared = _compared(exp.EQ, left, right, typed, context)
     return compared if compared is not None else _pair(exp.EQ, left.copy(), right.copy())
 
@@ -134,7 +134,7 @@ def _rows_in(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
 
 
 def _is_constant_row(row: exp.Expr, members: list[exp.Expr], typed: Typed, context: Context) -> bool:
-    """Is it one of constants that the engine compares with the members as MySQL does?"""
+    """Return True if all values are constants that the engine compares with the members as MySQL does."""
     if not is_row(row) or len(row.expressions) != len(members):
         return False
     return all(
@@ -193,7 +193,7 @@ def _compared(
 
 
 def _ranks(left: SqlType, right: SqlType) -> bool:
-    """Return True if the type of `left` comes before that of `right`: the rewriting begins with `left` then."""
+    """Return True if the type of `left` comes before that of `right` in the order of rewriting."""
     order = ("boolean", "date", "datetime", "int", "bigint", "hugeint", "decimal", "double", "string")
     return (
         left.kind in order and right.kind in order and order.index(left.kind) < order.index(right.kind)

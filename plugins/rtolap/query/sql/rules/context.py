@@ -74,7 +74,7 @@ class CubeScope:
         return expression
 
     def columns(self) -> list[exp.Column]:
-        """References to the cube, those of correlated subqueries included."""
+        """Return the references to the cube, including those of correlated subqueries."""
         return [column for column in self.scope.columns if column.table == self.alias]
 
     def is_measure(self, column: exp.Column) -> bool:
@@ -105,7 +105,10 @@ class SourceNeed(Generic[S]):
 
 
 def named_tables(tree: exp.Expr) -> Iterator[tuple[Scope, str, exp.Table]]:
-    """(SELECT, alias, table) of all that is read by a name, inner ones first; what a WITH names is none."""
+    """Yield the SELECT, the alias and the table of all that is read by a name, inner SELECTs first.
+
+    Names that a WITH defines are left out.
+    """
     for scope in traverse_scope(tree):
         if not isinstance(scope.expression, exp.Select):
             continue

@@ -187,7 +187,7 @@ def _keep_weeks(column: exp.Column, cube: CubeScope) -> None:
 
 
 def _shift_weeks(function: exp.Expr, cube: CubeScope) -> None:
-    """The engine's weeks begin on Monday."""
+    """Replace the engine's weeks, which begin on Monday, by those of the cube."""
     days = cube.schema.cube.days_to_first_weekday
     if days:
         width = exp.Interval(this=exp.Literal.string(str(days)), unit=exp.var("DAY"))

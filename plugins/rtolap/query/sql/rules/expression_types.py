@@ -146,7 +146,7 @@ class Typed:
         self._columns: dict[int, SqlType | None] = {}
 
     def walk(self, tree: exp.Expr) -> Iterator[exp.Expr]:
-        """Nodes, what stands inside first; each one's operands are noted when it is given."""
+        """Yield the nodes from the inside out. A node's operands have their types when it is yielded."""
         for scope in traverse_scope(tree):
             self._resolve(scope)
             nodes = list(scope.walk())
@@ -168,7 +168,7 @@ class Typed:
         self._noted.append(node)
 
     def infer(self, node: exp.Expr) -> SqlType | None:
-        """Infer the type from the node's operands."""
+        """Return the type that the node's operands give it."""
         fixed = _FIXED.get(type(node))
         if fixed is not None:
             return fixed

@@ -247,7 +247,7 @@ def _roll_up(select: exp.Select) -> None:
 
 
 def _label(select: exp.Select) -> None:
-    """A projection without a name is called by its text, as MySQL's clients expect."""
+    """Name a projection without a name by its text, as MySQL's clients expect."""
     labelled = []
     for projection in select.expressions:
         nameless = not isinstance(projection, exp.Alias | exp.Column | exp.Star)

@@ -49,7 +49,7 @@ class EventTotals:
         return self.cube.column(name)
 
     def sum(self, e: exp.Expr) -> exp.Expr:
-        """S(e)."""
+        """Return S(e)."""
         if isinstance(e, exp.Column) and e.table == self.cube.alias and f"{e.name}__sum" in self.known:
             return self.partial(e, "sum", "SUM")
         if not self.has_measure(e):
@@ -75,7 +75,7 @@ class EventTotals:
         raise self._unanswerable("SUM", e)
 
     def count(self, e: exp.Expr) -> exp.Expr:
-        """N(e)."""
+        """Return N(e)."""
         if not self.has_measure(e):
             if isinstance(e, exp.Literal | exp.Boolean | exp.Star):
                 return self.rows()
@@ -106,7 +106,7 @@ class EventTotals:
         raise self._unanswerable("COUNT", e)
 
     def pick(self, e: exp.Expr, accumulator: Accumulator, function: str) -> exp.Expr:
-        """X(e): what MIN, MAX or the sketch merge is taken of."""
+        """Return X(e), the operand of MIN, MAX or the merge of sketches."""
         column = accumulator.column_name(e.name)
         if isinstance(e, exp.Column) and e.table == self.cube.alias and column in self.known:
             return self.partial(e, accumulator.name, function)
@@ -124,7 +124,7 @@ class EventTotals:
         raise self._unanswerable(function, e)
 
     def total(self, e: exp.Expr, accumulator: Accumulator, function: str) -> exp.Expr:
-        """S(e), N(e) or X(e): what stands for the partials of an accumulator of the expression."""
+        """Return S(e), N(e) or X(e), whichever takes the place of the accumulator's partials."""
         match accumulator.algebra:
             case "sum":
                 return self.sum(e)
