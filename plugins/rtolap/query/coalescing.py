@@ -1,9 +1,9 @@
-"""Equal work that waits to begin is done once, for all who wait for it.
+"""Equal work that waits to begin is done once, for all statements that wait for it.
 
-Who comes while equal work is under way, or as much of any as there are processors, waits until some has
-ended, or for a bounded time; then one of all who wait for the same does it for them. Nobody is given the
-result of work that had begun when they came, so that each sees what was there when they asked.
-See docs/decisions/0035-equal-statements.md.
+A statement waits if equal work is under way, or as much work of any kind as there are processors. It waits
+until some of that has ended, or for a bounded time; then one statement does the work for all that wait for
+the same. No statement gets the result of work that had begun before it came, so each sees the events that
+were there when it came. See docs/decisions/0035-equal-statements.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The budget for what users hold in the service's memory: per connection, per user, and in all.
 
-Whatever a client can make the service keep or build in its own process is reserved here first: values of
+Whatever a client can make the service store or build in its own process is reserved here first: values of
 sessions, prepared statements, long data, packets and bodies, results that are being written. What statements
 compute is in the workers, which the system bounds.
 
-A part that grows says so before it grows. What does not fit is refused by name, and nothing is kept of it.
+A part reserves memory before it grows. What does not fit is refused by name, and nothing of it is stored.
 """
 
 from __future__ import annotations

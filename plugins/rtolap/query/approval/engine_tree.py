@@ -1,8 +1,8 @@
-"""The engine's own reading of a text, held against what a statement may hold.
+"""The engine's own parse tree of a text, checked against what a statement may contain.
 
-The engine parses the text and gives its tree as JSON; every node of it has to be of a listed kind, every
-function, type and relation a listed one, without a schema or a catalogue in front. So it does not matter by
-which quoting or comment something came into a text: what the engine would do is what is looked at.
+The engine parses the text and returns its tree as JSON. Every node has to be of a listed kind, and every
+function, type and relation a listed one, without a schema or a catalogue in front. Quoting and comments
+cannot hide anything, because the check looks at what the engine would do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """History: READY versions in the object store. The engine that reads them is a seam.
 
-`EmbeddedHistory` reads the smallest cuboid that holds the dimensions that are read and filtered by. What fits
-into memory is filtered and grouped there by numbers of dimensions' values; what does not, or has no such
-form, is read out of its files, row groups pruned by the filter. Results of statements are kept.
+`EmbeddedHistory` reads the smallest cuboid that has the dimensions that are read and filtered by. Columns
+that fit into memory are filtered and grouped there, in dictionary codes. Other columns are read out of their
+files, and the filter prunes row groups. Results of statements are cached.
 """
 
 from __future__ import annotations

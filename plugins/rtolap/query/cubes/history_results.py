@@ -1,7 +1,7 @@
-"""Results over READY versions, so that a statement that comes again reads only the versions that are new.
+"""Results over READY versions, so that a repeated statement reads only the versions that are new.
 
-A version never changes, so what a statement made of it stays true. A result is kept with the versions that it
-stands for; where all of them are asked for again, the others are read and merged with it.
+A version never changes, so a statement's result over it stays right. A result is cached with its versions.
+A later statement that needs all of them reads only the others, and merges them with the result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.plan import CubeRead
 
 BYTES_MAX = 32 << 20
-_RESULTS_MIN = 8  # that have room: a larger one is not kept
+_RESULTS_MIN = 8  # that have room: a larger one is not cached
 _LOCATION_BYTES = 150  # of one version's name
 
 

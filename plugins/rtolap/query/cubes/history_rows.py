@@ -1,8 +1,8 @@
 """The rows of history that one read needs, out of the Parquet files of one cuboid after the other.
 
-Columns of small files are kept as they were decoded, strings as dictionaries: a file that is published never
-changes, and a statement over many segments would else spend its time on opening files. Of large files rows
-are left out by statistics.
+Columns of small files are cached in decoded form, strings as dictionaries: a published file never changes,
+and a statement over many segments would otherwise spend its time on opening files. In large files, statistics
+rule rows out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SKETCH_ROWS = 8_192  # read at a time where sketches are among the columns
 SMALL_ROWS = 65_536  # of a file whose columns are read whole
 RAW_ROWS = 1 << 20  # that wait until they are filtered
 GROUPED_ROWS = 65_536  # that wait until they are grouped: a call costs as much as some thousands of rows
-COLUMN_BYTES_MAX = 64 << 20  # of decoded columns that are kept
+COLUMN_BYTES_MAX = 64 << 20  # of decoded columns in the cache
 STATISTICS_BYTES_MAX = 4 << 20  # of what is known about rows that statistics rule out
 _STATISTIC_BYTES = 200  # of one such number with its key
 

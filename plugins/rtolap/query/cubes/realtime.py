@@ -24,7 +24,7 @@ from rtolap.query.cancel import Cancellation, wait_within
 from rtolap.query.peers import Attempt, PeersFailed, QueryPeer, QueryPeers
 from rtolap.query.plan import CubeRead, ReadStats, ReplicaSetPlan
 
-SETS_MAX = 64  # replica sets asked at the same time, over all queries; more wait for a free thread
+SETS_MAX = 64  # replica sets called at the same time, over all queries; more wait for a free thread
 CALLS_MAX = 128  # of receivers: those that were given up end by themselves, after at most ATTEMPT_MS_MAX
 ATTEMPT_MS_MAX = 30_000  # what one receiver gets before the next is called
 WORDS_MS_MAX = 1_000  # of the statement's time left for it to say why it could not answer
@@ -107,7 +107,7 @@ class Realtime:
             self._sets.submit(self._ask_set, query, replica_set, at_least, cancellation)
             for replica_set in sets[:-1]
         ]
-        # The last one is asked from here: of most cubes it is the only one, and a thread more has its price.
+        # The last one is called on this thread: most cubes have no other, and another thread costs time.
         last = [_outcome(self._ask_set, query, each, at_least, cancellation) for each in sets[-1:]]
         wait_within(futures, cancellation)
         outcomes = [*(_outcome(future.result) for future in futures), *last]

@@ -1,6 +1,6 @@
-"""The text of a statement, and its kind told from that alone, for all servers. Each kind is a value.
+"""Classifies the text of a statement for all servers. Each kind is a value.
 
-The work is linear in the length of the text, whatever stands in it.
+The work is linear in the length of the text, whatever it contains.
 """
 
 from __future__ import annotations

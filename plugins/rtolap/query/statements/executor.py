@@ -157,7 +157,7 @@ class Executor:
         if isinstance(prepared, PrepareStatement | ExecuteStatement | DeallocateStatement):
             raise UnsupportedSql("unsupported PREPARE of PREPARE, EXECUTE or DEALLOCATE")
         if isinstance(prepared, Query):
-            self._service.check(prepared.text, session.database, cancellation)  # an error in it is told now
+            self._service.check(prepared.text, session.database, cancellation)  # PREPARE reports its errors
         session.keep_prepared(request.name, text)
 
     def _execute_prepared(

@@ -19,7 +19,7 @@ _FUNCTIONS: tuple[AggregateFunction, ...] = (
     "HLL_UNION",
     "BITMAP_UNION",
 )
-# Doris' names -> ours. Lengths of texts and widths below 32 bits are not kept.
+# Doris' names -> ours. Lengths of texts and widths below 32 bits are dropped.
 _TYPES = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "INTEGER"), "int"),
     "BIGINT": "bigint",

@@ -25,7 +25,7 @@ from rtolap.query.workers.worker import Worker, WorkerGone
 log = logging.getLogger(__name__)
 
 IDLE, GROWN, CLOSED = "idle", "grown", "closed"
-IDLE_S = 60.0  # after which a worker beyond those that are kept warm is ended
+IDLE_S = 60.0  # without work, after which a worker beyond the warm ones is ended
 LOOK_S = 0.05  # between two looks at the memory of all, while statements run
 QUIET_LOOKS = 20  # for which looking goes on without statements, before it waits for one
 
@@ -103,7 +103,7 @@ class WorkerPool(EngineSessions):
     def session(self, ending: Cancellation) -> EngineSession:
         """Raises what ended the statement, or Unavailable."""
         unborn = 0
-        servers: set[int] = set()  # which ended before they made what was asked of them: a failure each
+        servers: set[int] = set()  # fork servers that ended before they made a worker: a failure each
         while unborn + len(servers) < _TRIES:
             worker = self._take()
             is_new = worker.pid is None

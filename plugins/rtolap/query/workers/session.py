@@ -56,10 +56,10 @@ DEAF, LEFT, MEMORY, SUM, DISK, DOUBTFUL, DIED = "deaf", "left", "memory", "sum",
 
 
 class WorkerSession(EngineSession):
-    """Used by one thread at a time; `interrupt` and `close` by any.
+    """A statement's session in a worker. One thread at a time uses it; any thread may interrupt or close it.
 
-    A worker that does not stop within GIVE_UP_S of an interrupt is killed: its statement ends at once, and
-    whatever it held is free.
+    A worker that does not stop within GIVE_UP_S of an interrupt is killed. Its statement ends at once, and
+    its memory is free.
     """
 
     def __init__(

@@ -27,11 +27,11 @@ class WorkerGone(Exception):
 
 
 class Worker:
-    """`kill` and `interrupt` from any thread; the rest by who has the worker.
+    """A worker process. Any thread may kill or interrupt it; only its owner calls the rest.
 
     Attributes:
-        server_number: of the fork server that was asked for it.
-        catalogue: the number of the definitions that it was sent last; 0 for none.
+        server_number: number of the fork server that has made it.
+        catalogue: number of the definitions that it was sent last; 0 for none.
     """
 
     def __init__(self, data: socket.socket, control: socket.socket, server_number: int) -> None:

@@ -1,10 +1,9 @@
-"""The event time itself is not kept: conditions on it become conditions on a derived time dimension, where
-exact.
+"""The cube does not store the event time: conditions on it become conditions on a derived time dimension.
 
 `ts >= '2013-01-02'` becomes `day_start >= '2013-01-02'` because the instant is the start of a day;
 `date_trunc('day', ts)`, `DATE(ts)`, `YEAR(ts)` and the like read the coarsest dimension that determines them.
-The event time reads as local time in the table's zone, as the derived dimensions do.
-Conditions whose instant is not the start of a kept unit are for `time_bounds`.
+The event time reads as local time in the table's zone, as the derived dimensions do. `time_bounds` rewrites
+conditions whose instant is not the start of a dimension's unit.
 """
 
 from __future__ import annotations
@@ -135,7 +134,7 @@ def _compare(
         raise _unanswerable(comparison, cube)
     try:
         value = context.fold(constant)
-    except LookupError:  # only described, not executed: any kept unit has the right type
+    except LookupError:  # only described, not executed: any unit has the right type
         finest = cube.schema.cube.time_columns
         return exp.GTE(this=cube.column(finest[0]), expression=exp.Null()) if finest else exp.null()
     instant = as_datetime(value)

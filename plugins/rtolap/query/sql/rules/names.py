@@ -1,4 +1,4 @@
-"""Names as they are defined, and nothing that the engine should not be asked."""
+"""Names as they are defined, and nothing that the engine must not run."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A bound on the event time → a bound on a kept unit, exactly or by the cube's declared policy.
+"""A bound on the event time → a bound on a time dimension, exactly or by the cube's declared policy.
 
-An instant that begins a kept unit is exact. Any other lies within a unit, of which the cube cannot tell the
-events before it from those behind it. With `time_filters: align` the whole unit counts: a lower bound goes
-back to its start and an upper bound on to its end, so that no requested event is missed, and a
-warning names the instant. Under a NOT it is the other way round, for the same reason. With `refuse` it is an
-error.
+An instant that begins a unit of a time dimension is exact. Any other instant lies within a unit, and the cube
+cannot tell the events before it from those after it. With `time_filters: align` the whole unit counts: a
+lower bound moves back to the unit's start and an upper bound to its end, so that no requested event is
+missed, and a warning names the instant. Under a NOT the bounds move the other way, for the same reason. With
+`refuse` it is an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ _CLOCKS = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentDatetime, exp.UtcTi
 
 
 class TimeBound(NamedTuple):
-    """`start` of a unit that is kept as `unit`; None: beyond the calendar."""
+    """A bound on a time dimension.
+
+    Attributes:
+        unit: unit of the time dimension.
+        start: the start of a unit; None: beyond the calendar.
+        warnings: warnings of a bound that is not exact.
+    """
 
     unit: TimeUnit
     start: datetime | None
