@@ -22,8 +22,8 @@ from rtolap.query.statement_service import QueryService
 from rtolap.query.statements import text_prepared
 from rtolap.query.statements.assignments import USER_BYTES_MAX, USER_VARIABLES_MAX
 from rtolap.query.statements.classify import classify, needs_admission, plain
-from rtolap.query.statements.client_session import ClientSession
 from rtolap.query.statements.executor import Executor, NoOpenConnections
+from rtolap.query.statements.sql_session import SqlSession
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.tools_statements import STATEMENTS
@@ -32,12 +32,12 @@ Run = Callable[[str], list[tuple[object, ...]]]
 
 
 @pytest.fixture
-def session() -> ClientSession:
-    return ClientSession(1, "ann", "localhost", database="rtolap")
+def session() -> SqlSession:
+    return SqlSession(1, "ann", "localhost", database="rtolap")
 
 
 @pytest.fixture
-def execute(service: QueryService, session: ClientSession) -> Callable[[str], StatementOutcome]:
+def execute(service: QueryService, session: SqlSession) -> Callable[[str], StatementOutcome]:
     executor = Executor(service, Users({}), NoOpenConnections())
 
     def execute(sql: str) -> StatementOutcome:
@@ -68,7 +68,7 @@ def test_a_user_variable_holds_what_a_statement_over_cubes_says(run: Run, world:
 
 
 def test_user_variables_are_bounded_and_one_that_is_too_large_changes_nothing(
-    run: Run, session: ClientSession
+    run: Run, session: SqlSession
 ) -> None:
     run("set @a = 1")
     for number in range(USER_BYTES_MAX // 60_000 + 2):
@@ -89,7 +89,7 @@ def test_user_variables_are_bounded_and_one_that_is_too_large_changes_nothing(
 
 
 def test_a_value_that_takes_too_long_ends_with_its_statement(
-    service: QueryService, session: ClientSession
+    service: QueryService, session: SqlSession
 ) -> None:
     executor = Executor(service, Users({}), NoOpenConnections())
     cancellation = service.cancellation()
@@ -99,7 +99,7 @@ def test_a_value_that_takes_too_long_ends_with_its_statement(
     assert session.users == {}
 
 
-def test_texts_are_prepared_executed_and_forgotten(run: Run, session: ClientSession) -> None:
+def test_texts_are_prepared_executed_and_forgotten(run: Run, session: SqlSession) -> None:
     run("PREPARE `Best` FROM 'select carrier, count(*) n from flights where carrier = ? group by 1'")
     run("set @c = 'AA'")
     assert run("execute best using @c") == run(
@@ -136,7 +136,7 @@ def test_what_cannot_be_is_refused_by_its_type(run: Run, sql: str, kind: type[Ex
         run(sql)
 
 
-def test_prepared_texts_are_bounded(run: Run, session: ClientSession) -> None:
+def test_prepared_texts_are_bounded(run: Run, session: SqlSession) -> None:
     for number in range(text_prepared.PREPARED_MAX):
         run(f"prepare s{number} from 'select 1'")
     run("prepare s0 from 'select 2'")
@@ -154,7 +154,7 @@ def test_what_a_request_alone_cannot_keep_is_refused(service: QueryService) -> N
     executor = Executor(service, Users({}), NoOpenConnections())
     for sql in ("select @a", "prepare s from 'select 1'", "execute s", "deallocate prepare s", "set @a = 1"):
         with pytest.raises(UnsupportedSql, match="no statement follows in this session"):
-            executor.execute(classify(sql, None), ClientSession(0, "ann", "", is_persistent=False))
+            executor.execute(classify(sql, None), SqlSession(0, "ann", "", is_persistent=False))
 
 
 def test_a_zone_moves_the_clock_and_no_column(run: Run) -> None:

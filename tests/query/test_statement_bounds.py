@@ -21,9 +21,9 @@ from rtolap.query.sql.parser import parse
 from rtolap.query.statement_outcome import StatementOutcome
 from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.statements.classify import Kill, Query, UseDatabase, classify, is_diagnostic, kill_of, plain
-from rtolap.query.statements.client_session import ClientSession
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import Show, show_of
+from rtolap.query.statements.sql_session import SqlSession
 
 from tests.support.hostile.hostile_texts import STATEMENT_BEGINNINGS
 from tests.support.query.query_world import QueryWorld
@@ -78,7 +78,7 @@ def look_at(sql: str, shows: Shows) -> None:
         is_diagnostic(text)
         request = classify(text, "shop")
         if isinstance(request, Show):
-            shows.answer(request, ClientSession(0, "", ""))
+            shows.answer(request, SqlSession(0, "", ""))
         if isinstance(request, Query):
             parse(text)
     except RtolapError:
@@ -231,7 +231,7 @@ def shown(text: str) -> Show:
 
 
 def test_a_condition_of_show_is_bounded_as_a_query_is(shows: Shows) -> None:
-    session = ClientSession(0, "", "")
+    session = SqlSession(0, "", "")
     for condition in ("exists(select 1 from shown)", "read_text('/etc/passwd') = 1", "a = 1 union select 1"):
         with pytest.raises(QueryError):
             shows.answer(shown(f"show variables where {condition}"), session)

@@ -8,9 +8,9 @@ import pytest
 from rtolap.base.errors import NotFound, QueryError, Refused
 from rtolap.protocols.stored_tables.messages import TransactionInfo
 from rtolap.query.catalogue import QueryCatalogue
-from rtolap.query.statements.client_session import ClientSession
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import show_of
+from rtolap.query.statements.sql_session import SqlSession
 from rtolap.query.stored.ddl import CreateDatabaseStatement, DropDatabaseStatement, parse_ddl
 from rtolap.query.stored.definitions import StoredDefinitions
 
@@ -99,7 +99,7 @@ def test_databases_are_created_and_dropped_by_sql() -> None:
 
 def test_a_database_without_tables_can_be_used() -> None:
     catalogue = QueryCatalogue(created=("shop",))
-    session = ClientSession(1, "dora", "here", databases=catalogue.databases)
+    session = SqlSession(1, "dora", "here", databases=catalogue.databases)
     session.use("shop")
     assert session.database == "shop"
     with pytest.raises(QueryError, match="unknown database 'shops'; expected one of rtolap, shop"):

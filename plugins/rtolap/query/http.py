@@ -54,8 +54,8 @@ from rtolap.query.memory_budget import BODY, RESULT, Account
 from rtolap.query.statement_outcome import StatementOutcome, result_pieces
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.classify import classify, needs_admission, plain
-from rtolap.query.statements.client_session import ClientSession
 from rtolap.query.statements.executor import Executor, NoOpenConnections, OpenConnections
+from rtolap.query.statements.sql_session import SqlSession
 from rtolap.servers.http_guard import caller_of, guard
 from rtolap.servers.limits import HttpLimits
 
@@ -145,7 +145,7 @@ def make_app(
         try:
             data = await _received(request, account)
             host = request.client.host if request.client else ""
-            session = ClientSession(
+            session = SqlSession(
                 *(0, user, host),
                 is_persistent=False,
                 has_token=not user,
@@ -248,7 +248,7 @@ class _RunningRequest:
     """The statement of one request, from its body to the pieces of its answer. `answer` blocks its thread."""
 
     def __init__(
-        self, service: QueryService, executor: Executor, session: ClientSession, data: bytes, arrow: bool
+        self, service: QueryService, executor: Executor, session: SqlSession, data: bytes, arrow: bool
     ) -> None:
         self._service = service
         self._executor = executor

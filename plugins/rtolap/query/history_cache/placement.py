@@ -16,7 +16,9 @@ from rtolap.cubes.format.manifest import HistoryManifest
 from rtolap.metadata.records import CubeControl, SegmentRecord, standing
 
 Snapshots = Mapping[str, tuple[CubeControl, Mapping[str, SegmentRecord]]]
-Order = tuple[int, int, str, str, int]  # see `ReadyVersion.order`; the last is the place in the version
+PlacementOrder = tuple[
+    int, int, str, str, int
+]  # see `ReadyVersion.order`; the last is the place in the version
 
 
 class CacheFile(NamedTuple):
@@ -31,7 +33,7 @@ class CacheFile(NamedTuple):
     path: str
     bytes: int
     sha256: str
-    order: Order
+    order: PlacementOrder
     location: str
 
     @property

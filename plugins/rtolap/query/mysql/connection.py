@@ -31,9 +31,9 @@ from rtolap.query.statements.classify import (
     needs_admission,
     plain,
 )
-from rtolap.query.statements.client_session import ClientSession, completed
 from rtolap.query.statements.executor import Executor
 from rtolap.query.statements.shows import Show
+from rtolap.query.statements.sql_session import SqlSession, completed
 from rtolap.query.workers.packing import value_size
 
 PACKET_BYTES_MAX = 16 << 20
@@ -50,7 +50,7 @@ class MySqlConnection:
         self,
         stream: PacketStream,
         capabilities: int,
-        session: ClientSession,
+        session: SqlSession,
         service: QueryService,
         executor: Executor,
         verify: Verify,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rtolap.base.errors import Unauthorized
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.packets import ConnectionClosed, PacketFields, PacketStream
-from rtolap.query.statements.client_session import SERVER_VERSION
+from rtolap.query.statements.sql_session import SERVER_VERSION
 
 PLUGIN = b"caching_sha2_password"
 LOGIN_BYTES_MAX = 64 << 10

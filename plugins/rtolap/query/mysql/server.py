@@ -29,8 +29,8 @@ from rtolap.query.mysql.connection import MySqlConnection
 from rtolap.query.mysql.handshake import Login, Tls, Verify, log_in
 from rtolap.query.mysql.packets import ConnectionClosed, PacketStream, ReaderTooSlow
 from rtolap.query.statement_service import QueryService
-from rtolap.query.statements.client_session import ClientSession
 from rtolap.query.statements.executor import Executor
+from rtolap.query.statements.sql_session import SqlSession
 from rtolap.servers.http_server import ACCEPT_AGAIN_S, EXHAUSTED
 from rtolap.servers.limits import Connections, Place
 
@@ -139,7 +139,7 @@ class MySqlServer:
         with self._lock:
             return len(self._open)
 
-    def sessions(self) -> list[ClientSession]:
+    def sessions(self) -> list[SqlSession]:
         """Return the sessions of connections that are logged in."""
         with self._lock:
             return [connection.session for connection, _, _ in self._open.values() if connection is not None]
@@ -210,7 +210,7 @@ class MySqlServer:
         try:
             login = self._log_in(stream, identity, verify)
             account = self._service.budget.account(login.user)
-            session = ClientSession(
+            session = SqlSession(
                 identity,
                 login.user,
                 host,

@@ -29,9 +29,9 @@ from rtolap.query.statements.classify import (
     needs_admission,
     plain,
 )
-from rtolap.query.statements.client_session import ClientSession, completed
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import Show
+from rtolap.query.statements.sql_session import SqlSession, completed
 from rtolap.query.statements.text_prepared import DeallocateStatement, ExecuteStatement, PrepareStatement
 from rtolap.query.stored.ddl import parse_ddl
 
@@ -39,7 +39,7 @@ from rtolap.query.stored.ddl import parse_ddl
 class OpenConnections(Protocol):
     """The connections that stay open. Statements may list and end them."""
 
-    def sessions(self) -> Sequence[ClientSession]: ...
+    def sessions(self) -> Sequence[SqlSession]: ...
 
     def facts(self) -> Mapping[str, VariableValue]:
         """Variables of the server, which no session changes."""
@@ -51,7 +51,7 @@ class OpenConnections(Protocol):
 class NoOpenConnections:
     """The connections of a service to which no client stays connected."""
 
-    def sessions(self) -> Sequence[ClientSession]:
+    def sessions(self) -> Sequence[SqlSession]:
         return ()
 
     def facts(self) -> Mapping[str, VariableValue]:
@@ -75,7 +75,7 @@ class Executor:
     def execute(
         self,
         request: ClassifiedStatement,
-        session: ClientSession,
+        session: SqlSession,
         parameters: Parameters = (),
         cancellation: Cancellation | None = None,
     ) -> StatementOutcome:
@@ -128,7 +128,7 @@ class Executor:
                 pass
         return _done()
 
-    def _set(self, assignments: str, session: ClientSession, cancellation: Cancellation | None) -> None:
+    def _set(self, assignments: str, session: SqlSession, cancellation: Cancellation | None) -> None:
         ending = cancellation or self._service.cancellation(session.timeout_ms, session.user)
 
         def evaluate(expression: str, users: Mapping[str, UserValue]) -> UserValue:
@@ -149,7 +149,7 @@ class Executor:
             ending.close()
 
     def _prepare(
-        self, request: PrepareStatement, session: ClientSession, cancellation: Cancellation | None
+        self, request: PrepareStatement, session: SqlSession, cancellation: Cancellation | None
     ) -> None:
         text = request.text if request.variable is None else str(session.users.get(request.variable))
         text = plain(text, ansi_quotes=session.has_ansi_quotes)
@@ -161,7 +161,7 @@ class Executor:
         session.keep_prepared(request.name, text)
 
     def _execute_prepared(
-        self, request: ExecuteStatement, session: ClientSession, cancellation: Cancellation | None
+        self, request: ExecuteStatement, session: SqlSession, cancellation: Cancellation | None
     ) -> StatementOutcome:
         _require_persistent(session, "EXECUTE", "send the statement with its parameters")
         prepared = classify(text_prepared.find(session.prepared, request.name), session.database)
@@ -171,7 +171,7 @@ class Executor:
             cancellation = None
         return self.execute(prepared, session, values, cancellation)
 
-    def _define(self, request: Define, session: ClientSession) -> StatementOutcome:
+    def _define(self, request: Define, session: SqlSession) -> StatementOutcome:
         if not session.has_token:
             self._users.require(session.user, "define")
         definition = parse_ddl(request.text, request.database)
@@ -180,7 +180,7 @@ class Executor:
         return _done(tuple(QueryWarning("without_effect", "Note", note) for note in notes))
 
 
-def _require_persistent(session: ClientSession, word: str, action: str) -> None:
+def _require_persistent(session: SqlSession, word: str, action: str) -> None:
     if not session.is_persistent:
         raise UnsupportedSql(f"unsupported {word}: no statement follows in this session", action=action)
 

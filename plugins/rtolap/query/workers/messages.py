@@ -99,7 +99,7 @@ class Run(msgspec.Struct, tag=True, frozen=True):
 
 
 class Next(msgspec.Struct, tag=True, frozen=True):
-    """A request, answered by Rows or Failed."""
+    """A request, answered by ResultRows or Failed."""
 
 
 class Drain(msgspec.Struct, tag=True, frozen=True):
@@ -152,7 +152,7 @@ class ValueFound(msgspec.Struct, tag="Found", frozen=True):
     value: Any
 
 
-class Rows(msgspec.Struct, tag=True, frozen=True):
+class ResultRows(msgspec.Struct, tag="Rows", frozen=True):
     """The response to Next. The body is an Arrow stream of one batch, or empty after the last one.
 
     Attributes:
@@ -187,10 +187,10 @@ class Ran(msgspec.Struct, tag=True, frozen=True):
     """
 
     schema: bytes
-    first: Rows | Failed
+    first: ResultRows | Failed
 
 
-WorkerAnswer = WorkerHello | Understood | PlanMade | ValueFound | Ran | Rows | Drained | Failed
+WorkerAnswer = WorkerHello | Understood | PlanMade | ValueFound | Ran | ResultRows | Drained | Failed
 
 _requests = msgspec.msgpack.Decoder(WorkerRequest)
 _answers = msgspec.msgpack.Decoder(WorkerAnswer)

@@ -176,7 +176,7 @@ class _Worker:
             self._rows = iter(())  # of the result before, whose memory is free now
             self._result = result = session.run(request.sql, _unpacked(request.values))
             self._rows = _pieces(result)
-            first: messages.Rows | messages.Failed
+            first: messages.ResultRows | messages.Failed
             try:
                 first, body = self._next()
             except Exception as error:  # noqa: BLE001 - the statement runs, its first rows failed
@@ -210,12 +210,12 @@ class _Worker:
             )
         return messages.PlanMade(plan_of(planned.rewritten), planned.varies)
 
-    def _next(self) -> tuple[messages.Rows, Any]:
+    def _next(self) -> tuple[messages.ResultRows, Any]:
         piece = next(self._rows, None)
         if piece is None:
-            return messages.Rows(True), b""
+            return messages.ResultRows(True), b""
         batch, is_last = piece
-        return messages.Rows(is_last), messages.table_bytes(batch)
+        return messages.ResultRows(is_last), messages.table_bytes(batch)
 
     def _register(self, request: messages.Register, body: pa.Buffer, descriptor: int | None) -> None:
         try:

@@ -35,7 +35,7 @@ from rtolap.query.workers.messages import (
     ReadStatement,
     ReadValue,
     Register,
-    Rows,
+    ResultRows,
     Run,
     Understood,
     ValueFound,
@@ -50,7 +50,9 @@ log = logging.getLogger(__name__)
 
 GIVE_UP_S = 0.5  # within which most operators of the engine notice an interrupt
 T = TypeVar("T")
-Piece = tuple[pa.RecordBatch | None, bool]  # rows, and whether they are the last; None: there are no more
+ResultPiece = tuple[
+    pa.RecordBatch | None, bool
+]  # rows, and whether they are the last; None: there are no more
 
 DEAF, LEFT, MEMORY, SUM, DISK, DOUBTFUL, DIED = "deaf", "left", "memory", "sum", "disk", "doubtful", "died"
 
@@ -148,12 +150,12 @@ class WorkerSession(EngineSession):
                 raise _strange(answer)
             schema = messages.read_schema(answer.schema)
             try:
-                first: Piece | RtolapError = self._piece(self._checked(answer.first), body, schema)
+                first: ResultPiece | RtolapError = self._piece(self._checked(answer.first), body, schema)
             except RtolapError as error:  # of its rows, raised where they are read
                 first = error
             return WorkerResult(self, schema, first)
 
-    def next_piece(self, schema: pa.Schema) -> Piece:
+    def next_piece(self, schema: pa.Schema) -> ResultPiece:
         answer, body = self._answer(Next())
         return self._piece(answer, body, schema)
 
@@ -165,9 +167,9 @@ class WorkerSession(EngineSession):
                 raise _strange(answer)
             return answer.rows
 
-    def _piece(self, answer: WorkerAnswer, body: pa.Buffer, schema: pa.Schema) -> Piece:
+    def _piece(self, answer: WorkerAnswer, body: pa.Buffer, schema: pa.Schema) -> ResultPiece:
         with self._doubting():
-            if not isinstance(answer, Rows):
+            if not isinstance(answer, ResultRows):
                 raise _strange(answer)
             return (messages.read_batch(body, schema), answer.is_last) if body.size else (None, True)
 
@@ -281,10 +283,10 @@ class WorkerSession(EngineSession):
 class WorkerResult:
     """See `engine_session.EngineResult`."""
 
-    def __init__(self, session: WorkerSession, schema: pa.Schema, first: Piece | RtolapError) -> None:
+    def __init__(self, session: WorkerSession, schema: pa.Schema, first: ResultPiece | RtolapError) -> None:
         self.schema = schema
         self._session = session
-        self._first: Piece | RtolapError | None = first
+        self._first: ResultPiece | RtolapError | None = first
         self._is_over = False
 
     def next_batch(self) -> pa.RecordBatch | None:

@@ -21,7 +21,7 @@ from rtolap.query.sql.loose_values import moment_of_number, moment_of_text, numb
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.expression_types import Typed
 from rtolap.query.sql.rules.macro_calls import macro
-from rtolap.query.sql.rules.rows import Compare, among_constants, compare_rows, is_row, joined
+from rtolap.query.sql.rules.rows import CompareMembers, among_constants, compare_rows, is_row, joined
 from rtolap.query.sql.timeline import as_datetime, text
 from rtolap.query.sql.types import BOOLEAN, DATE, DATETIME, NULL, STRING, SqlType
 
@@ -145,7 +145,7 @@ def _is_constant_row(row: exp.Expr, members: list[exp.Expr], typed: Typed, conte
     )
 
 
-def _of_members(typed: Typed, context: Context) -> Compare:
+def _of_members(typed: Typed, context: Context) -> CompareMembers:
     def compare(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
         compared = _compared(kind, left, right, typed, context)
         return compared if compared is not None else _pair(kind, left.copy(), right.copy())

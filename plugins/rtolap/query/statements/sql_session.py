@@ -72,7 +72,7 @@ VARIABLES: dict[str, VariableValue] = {
 
 
 @dataclass
-class ClientSession:
+class SqlSession:
     """The settings of one client's connection.
 
     Attributes:
@@ -182,7 +182,7 @@ class ClientSession:
 
 
 def completed(
-    statement: SqlStatement, session: ClientSession, users: Mapping[str, UserValue] | None = None
+    statement: SqlStatement, session: SqlSession, users: Mapping[str, UserValue] | None = None
 ) -> SqlStatement:
     """Return the statement with the values that it takes from its session.
 
@@ -197,7 +197,7 @@ def completed(
     return replace(statement, given=given, zone=zone)
 
 
-def _value(name: str, session: ClientSession, users: Mapping[str, UserValue]) -> UserValue:
+def _value(name: str, session: SqlSession, users: Mapping[str, UserValue]) -> UserValue:
     """Return the session's value for one of `SqlStatement.session_names`."""
     if name.startswith("@@"):
         value = session.variable(name[2:])
