@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from rtolap.columnar.hll_image import image_of_coupons
 from rtolap.query.cubes.merge import group_partials
-from rtolap.query.engine import Engine
+from rtolap.query.engine import EmbeddedEngine
 from rtolap.query.plan import CubeRead, TimeRange
 
 from tests.support.cubes.flights import flights_schema
@@ -54,7 +54,7 @@ def measure(way: str, rows: int, groups: int, values: int, rounds: int) -> dict[
     partials = ("__rows", "passenger__hll")
     read = CubeRead(schema, "__relation_flights", ("origin",), partials, None, TimeRange())
     table = partial_rows(rows, groups, values)
-    engine = Engine(memory_limit_bytes=4 << 30, threads=2)
+    engine = EmbeddedEngine(memory_limit_bytes=4 << 30, threads=2)
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     times_s, answer = [], []
     for _ in range(rounds):

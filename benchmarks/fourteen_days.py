@@ -34,7 +34,7 @@ from rtolap.query.cluster.view import Cluster
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
 from rtolap.query.cubes.realtime import FlightSource
 from rtolap.query.lookups import Lookups
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.statement_service import QueryLimits, QueryService
 
 from benchmarks import events
 from benchmarks.ready_history import build, new_metadata
@@ -126,7 +126,9 @@ def _control(partitions: tuple[int, ...]) -> CubeControl:
 
 
 @contextmanager
-def opened(count: int, folder: Path, limits: Limits, bounds: Mapping[str, MemoryBounds]) -> Iterator[World]:
+def opened(
+    count: int, folder: Path, limits: QueryLimits, bounds: Mapping[str, MemoryBounds]
+) -> Iterator[World]:
     made = schema()
     with ExitStack() as stack:
         process = stack.enter_context(
@@ -171,7 +173,7 @@ def _service(
     metadata: ClusterMetadata,
     history: EmbeddedHistory,
     folder: Path,
-    limits: Limits,
+    limits: QueryLimits,
     stack: ExitStack,
 ) -> QueryService:
     clients = ReceiverClients(TOKEN)

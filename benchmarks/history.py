@@ -43,14 +43,14 @@ from rtolap.object_store.store import open_store
 from rtolap.query.cluster.view import Cluster
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
 from rtolap.query.lookups import Lookups
-from rtolap.query.prepared import PreparedStatements
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.statement_cache import StatementCache
+from rtolap.query.statement_service import QueryLimits, QueryService
 
 from benchmarks import fourteen_days
 from benchmarks.ready_history import build, new_metadata
 from benchmarks.star_schema import BASE_STATEMENTS, ROWS_A_SCALE, STATEMENTS, generate, schema
 
-LIMITS = Limits(queries_max=64, queries_per_user_max=64, queue_wait_s=60)
+LIMITS = QueryLimits(queries_max=64, queries_per_user_max=64, queue_wait_s=60)
 NO_RESULTS = MemoryBounds(result_bytes=0)
 CALLS = 3  # of a statement in a row, each round
 Ask = Callable[[str], object]
@@ -137,7 +137,7 @@ def _ours(service: QueryService, sql: str) -> pa.Table:
 
 
 def _as_new(service: QueryService, sql: str) -> pa.Table:
-    service._prepared = PreparedStatements()
+    service._statement_cache = StatementCache()
     return _ours(service, sql)
 
 

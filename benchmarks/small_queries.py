@@ -55,7 +55,7 @@ from rtolap.query.cubes.realtime import FlightSource
 from rtolap.query.http import make_app
 from rtolap.query.lookups import Lookups
 from rtolap.query.mysql.server import MySqlServer
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.servers.http_server import HttpConnections, HttpServer
 from rtolap.servers.limits import HttpLimits
 
@@ -161,7 +161,7 @@ def endpoints(receiver_port: int, folder: Path) -> Iterator[tuple[int, int]]:
     metadata.announce_live("r", "first")
     metadata.update_control(schema.cube.name, lambda _: CONTROL)
     clients = ReceiverClients(TOKEN)
-    limits = Limits(queries_max=32, queries_per_user_max=32, queue_wait_s=60)
+    limits = QueryLimits(queries_max=32, queries_per_user_max=32, queue_wait_s=60)
     history = EmbeddedHistory(open_store(folder.as_uri()))
     service = QueryService(
         *(Cluster(metadata, clock), history, FlightSource(clients), Lookups(folder), clock, limits)

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.statement_service import QueryLimits, QueryService
 
 from tests.support.cubes.flights import flights_world
 from tests.support.query.query_world import QueryWorld
@@ -85,7 +85,7 @@ def main() -> None:
     options = parser.parse_args()
     world = flights_world(7, 800)
     remember_answers(world)
-    limits = Limits(queries_max=options.clients, queries_per_user_max=options.clients, queue_wait_s=60)
+    limits = QueryLimits(queries_max=options.clients, queries_per_user_max=options.clients, queue_wait_s=60)
     service = world.service(limits, in_workers=not options.in_process)
     figures_by_statement = {
         name: {

@@ -19,7 +19,7 @@ from rtolap.aggregates.registry import AGGREGATES
 from rtolap.base.errors import QueryError
 from rtolap.columnar.schema import EVENT_MS
 from rtolap.model.cube import Measure
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.sql.dialect import RtolapSql
 from rtolap.query.sql.rules import Context, rewrite
 from rtolap.query.statement_service import QueryService
@@ -121,7 +121,7 @@ def test_answers_over_live_and_built_events_equal_the_raw_rows(
 
 @every_measure
 def test_a_column_by_itself_and_a_star_show_what_is_kept_of_it(measured: Measured) -> None:
-    catalogue = Catalogue(cubes={"measured": measured.schema})
+    catalogue = QueryCatalogue(cubes={"measured": measured.schema})
 
     def rewritten(sql: str) -> str:
         tree = sqlglot.parse_one(sql, dialect=RtolapSql)
@@ -134,7 +134,7 @@ def test_a_column_by_itself_and_a_star_show_what_is_kept_of_it(measured: Measure
 
 @every_measure
 def test_what_a_function_can_finish_needs_no_engine(measured: Measured) -> None:
-    catalogue = Catalogue(cubes={"measured": SCHEMA})
+    catalogue = QueryCatalogue(cubes={"measured": SCHEMA})
     sql = f"SELECT shop, {measured.function.title}({measured.column}) v FROM measured GROUP BY shop"
     tree = sqlglot.parse_one(sql, dialect=RtolapSql)
     merge = rewrite(tree, Context(catalogue, lambda node: node.this)).merge
@@ -150,7 +150,7 @@ def test_what_a_function_can_finish_needs_no_engine(measured: Measured) -> None:
 
 @every_measure
 def test_a_measure_that_is_not_declared_is_named_with_the_words_that_declare_it(measured: Measured) -> None:
-    catalogue = Catalogue(cubes={"measured": made_schema((Measure("count"),))})
+    catalogue = QueryCatalogue(cubes={"measured": made_schema((Measure("count"),))})
     sql = f"SELECT {measured.function.title}({measured.column}) FROM measured"
     with pytest.raises(QueryError) as refused:
         rewrite(sqlglot.parse_one(sql, dialect=RtolapSql), Context(catalogue, lambda node: node.this))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import duckdb
 import pytest
-from rtolap.query.engine import Engine
+from rtolap.query.engine import EmbeddedEngine
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import flights_world
@@ -16,8 +16,8 @@ from tests.support.query.sql_oracle import open_oracle
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with contextlib.closing(Engine(memory_limit_bytes=1 << 28, threads=1)) as made:
+def engine() -> Iterator[EmbeddedEngine]:
+    with contextlib.closing(EmbeddedEngine(memory_limit_bytes=1 << 28, threads=1)) as made:
         yield made
 
 

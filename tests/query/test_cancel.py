@@ -17,7 +17,7 @@ import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import QueryError, QueryTimeout, Unavailable
 from rtolap.query.cancel import Cancellation, Timeouts
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.statement_service import QueryLimits, QueryService
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.workers import is_asked, wait_until, worker_pids
@@ -98,7 +98,7 @@ def test_an_engine_that_missed_the_first_word_is_told_again_until_the_query_is_o
 @pytest.fixture(scope="module")
 def one_turn(world: QueryWorld) -> Iterator[QueryService]:
     """One turn, and so one worker."""
-    made = world.service(Limits(queries_max=1, queue_wait_s=0.05), in_workers=True)
+    made = world.service(QueryLimits(queries_max=1, queue_wait_s=0.05), in_workers=True)
     yield made
     made.close()
 

@@ -12,8 +12,13 @@ from rtolap.base.errors import QueryError, Refused
 from rtolap.query.memory_budget import MemoryBudget
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.answers import Answers
-from rtolap.query.mysql.packets import FRAME_MAX, Fields, PacketStream
-from rtolap.query.mysql.prepared import LONG_DATA_BYTES_MAX, Prepared, PreparedStatements, decode_parameters
+from rtolap.query.mysql.packets import FRAME_MAX, PacketFields, PacketStream
+from rtolap.query.mysql.prepared import (
+    LONG_DATA_BYTES_MAX,
+    PreparedStatement,
+    PreparedStatements,
+    decode_parameters,
+)
 from rtolap.query.mysql.result_sets import binary_rows, kind_of, text_rows
 
 NAMES = pa.schema([("name", pa.string())])
@@ -49,11 +54,11 @@ def wire() -> Wire:
 
 def statement(*names: str) -> tuple[PreparedStatements, int]:
     prepared = PreparedStatements(MemoryBudget().account("ann"))
-    return prepared, prepared.add_statement(Prepared("show tables", NAMES, names))
+    return prepared, prepared.add_statement(PreparedStatement("show tables", NAMES, names))
 
 
-def execution(identity: int, flags: int, rest: bytes = b"") -> Fields:
-    return Fields(identity.to_bytes(4, "little") + bytes((flags, 1, 0, 0, 0)) + rest)
+def execution(identity: int, flags: int, rest: bytes = b"") -> PacketFields:
+    return PacketFields(identity.to_bytes(4, "little") + bytes((flags, 1, 0, 0, 0)) + rest)
 
 
 def status_of(packet: bytes, *, deprecate_eof: bool) -> int:
@@ -86,20 +91,22 @@ def test_rows_are_sent_at_once_whether_a_cursor_is_asked_for_or_not(wire: Wire, 
 def test_only_a_statement_that_has_a_cursor_is_fetched_from() -> None:
     prepared, identity = statement()
     prepared.bound(execution(identity, codes.CURSOR_TYPE_READ_ONLY))
-    prepared.fetched(Fields(identity.to_bytes(4, "little") + b"\x0a\0\0\0"))
+    prepared.fetched(PacketFields(identity.to_bytes(4, "little") + b"\x0a\0\0\0"))
     prepared.bound(execution(identity, 0))
     with pytest.raises(QueryError, match="has no cursor"):
-        prepared.fetched(Fields(identity.to_bytes(4, "little") + b"\x0a\0\0\0"))
+        prepared.fetched(PacketFields(identity.to_bytes(4, "little") + b"\x0a\0\0\0"))
 
 
 def test_nulls_alone_need_no_types() -> None:
     """Connector/J sends none before it has seen a value."""
-    assert decode_parameters(Fields(b"\x03\0"), 2, [], {}) == ([None, None], [])
-    values, known = decode_parameters(Fields(b"\x01\x01\x06\0\x08\0" + (7).to_bytes(8, "little")), 2, [], {})
+    assert decode_parameters(PacketFields(b"\x03\0"), 2, [], {}) == ([None, None], [])
+    values, known = decode_parameters(
+        PacketFields(b"\x01\x01\x06\0\x08\0" + (7).to_bytes(8, "little")), 2, [], {}
+    )
     assert values == [None, 7]
-    assert decode_parameters(Fields(b"\x02\0"), 2, known, {})[0][1] is None
+    assert decode_parameters(PacketFields(b"\x02\0"), 2, known, {})[0][1] is None
     with pytest.raises(QueryError, match="without types"):
-        decode_parameters(Fields(b"\x01\0"), 2, [], {})
+        decode_parameters(PacketFields(b"\x01\0"), 2, [], {})
 
 
 @pytest.mark.parametrize(
@@ -119,17 +126,17 @@ def test_a_parameter_that_is_no_value_of_its_type_is_an_error_of_the_statement(
     code: int, data: bytes
 ) -> None:
     with pytest.raises(QueryError, match="bad value of parameter 1"):
-        decode_parameters(Fields(b"\0\x01" + bytes((code, 0)) + data), 1, [], {})
+        decode_parameters(PacketFields(b"\0\x01" + bytes((code, 0)) + data), 1, [], {})
 
 
 def test_too_long_a_parameter_is_refused_and_never_cut() -> None:
     prepared, identity = statement("p1")
     head = identity.to_bytes(4, "little") + b"\0\0"
-    prepared.long_data(Fields(head + bytes(LONG_DATA_BYTES_MAX)))
-    prepared.long_data(Fields(head + b"x"))
+    prepared.long_data(PacketFields(head + bytes(LONG_DATA_BYTES_MAX)))
+    prepared.long_data(PacketFields(head + b"x"))
     with pytest.raises(Refused, match="too large"):
         prepared.bound(execution(identity, 0, b"\0\x01\xfc\0"))
-    prepared.long_data(Fields(head + b"short"))
+    prepared.long_data(PacketFields(head + b"short"))
     assert prepared.bound(execution(identity, 0, b"\0\x01\xfc\0"))[1] == ["short"]
 
 

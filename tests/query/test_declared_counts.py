@@ -14,8 +14,8 @@ import pytest
 from rtolap.base.errors import QueryError
 from rtolap.query import http
 from rtolap.query.memory_budget import MemoryBudget
-from rtolap.query.mysql.prepared import Prepared, PreparedStatements
-from rtolap.query.statement_service import Limits
+from rtolap.query.mysql.prepared import PreparedStatement, PreparedStatements
+from rtolap.query.statement_service import QueryLimits
 
 from tests.support import http_calls
 from tests.support.query.query_endpoints import OTHER_USER, PASSWORD, USER, Endpoints, open_endpoints
@@ -58,7 +58,7 @@ def test_a_connection_has_a_thousand_prepared_statements() -> None:
     held = PreparedStatements(MemoryBudget().account(USER))
     for _ in range(1_000):
         held.check_room()
-        held.add_statement(Prepared("select 1", pa.schema([]), ()))
+        held.add_statement(PreparedStatement("select 1", pa.schema([]), ()))
     with pytest.raises(QueryError, match="too many prepared statements"):
         held.check_room()
 
@@ -73,7 +73,7 @@ def test_a_name_has_64_kib(endpoints: Endpoints) -> None:
 
 
 def test_no_worker_leaves_a_core_file(world: QueryWorld) -> None:
-    service = world.service(Limits(queries_max=1), in_workers=True)
+    service = world.service(QueryLimits(queries_max=1), in_workers=True)
     try:
         service.execute("select carrier from flights").close()
         (pid, *_) = worker_pids(service)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from rtolap.base.errors import OutOfRange, QueryError, RtolapError, UnknownFunction
 from rtolap.query.approval.engine_tree import EngineTexts
-from rtolap.query.engine import Engine
+from rtolap.query.engine import EmbeddedEngine
 from rtolap.query.functions.names import FUNCTIONS
 from rtolap.query.sql.dialect import engine_sql
 from rtolap.query.sql.parser import parse
@@ -106,7 +106,7 @@ def test_no_statement_reaches_the_engines_own_things(sql: str, service: QuerySer
         "PIVOT registered ON a",
     ],
 )
-def test_a_session_runs_nothing_but_one_select_of_what_is_allowed(sql: str, engine: Engine) -> None:
+def test_a_session_runs_nothing_but_one_select_of_what_is_allowed(sql: str, engine: EmbeddedEngine) -> None:
     session = engine.session()
     try:
         session.register("registered", pa.table({"a": [1]}))
@@ -118,7 +118,7 @@ def test_a_session_runs_nothing_but_one_select_of_what_is_allowed(sql: str, engi
         session.close()
 
 
-def test_nothing_is_shared_that_can_be_written(engine: Engine) -> None:
+def test_nothing_is_shared_that_can_be_written(engine: EmbeddedEngine) -> None:
     """Also for a text that came past every check."""
     one, other = engine.session(), engine.session()
     try:

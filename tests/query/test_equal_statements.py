@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pymysql
 import pytest
 from rtolap.protocols.receiver.messages import PartialQuery
-from rtolap.query.outcome import Outcome
+from rtolap.query.statement_outcome import StatementOutcome
 
 from tests.support.query.binary_protocol import BinaryProtocol
 from tests.support.query.query_endpoints import Endpoints, open_endpoints
@@ -86,7 +86,7 @@ def rows(connection: pymysql.connections.Connection, sql: str) -> list[tuple[obj
         return list(cursor.fetchall())
 
 
-def outcome_of(endpoints: Endpoints, sql: str) -> tuple[Outcome, list[dict[str, object]]]:
+def outcome_of(endpoints: Endpoints, sql: str) -> tuple[StatementOutcome, list[dict[str, object]]]:
     outcome = endpoints.service.execute(sql)
     return outcome, outcome.table().to_pylist()
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from rtolap.base.errors import OutOfRange, QueryError, UnreadableValue, UnsupportedSql
-from rtolap.query.engine import Engine
+from rtolap.query.engine import EmbeddedEngine
 from rtolap.query.mysql.codes import error_code
 from rtolap.query.sql.rules.patterns import translated
 from rtolap.query.statement_service import QueryService
@@ -285,7 +285,7 @@ def test_what_is_not_answered_is_refused_by_name(
     assert not any(words in str(refused.value) for words in ("Error:", "LINE 1", "candidate", "MYSQL_"))
 
 
-def test_errors_of_the_engine_are_told_by_their_kind_not_by_what_a_value_says(engine: Engine) -> None:
+def test_errors_of_the_engine_are_told_by_their_kind_not_by_what_a_value_says(engine: EmbeddedEngine) -> None:
     """A text that reads like an error of another kind does not change what is raised."""
     session = engine.session()
     session.register("r", pa.table({"s": ["INTERRUPT Error: Out of Memory"]}))
@@ -315,7 +315,7 @@ def test_a_moment_that_no_client_can_read_is_out_of_range(sql: str, service: Que
         service.execute(sql).table()
 
 
-def test_moments_up_to_the_last_of_the_calendar_are_shown(engine: Engine) -> None:
+def test_moments_up_to_the_last_of_the_calendar_are_shown(engine: EmbeddedEngine) -> None:
     session = engine.session()
     first, last = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)
     for unit in ("us", "ms", "s"):

@@ -22,7 +22,7 @@ from rtolap.query.admission import AdmissionControl
 from rtolap.query.cancel import Cancellation
 from rtolap.query.mysql import server as mysql_server
 from rtolap.query.mysql.server import MySqlLimits
-from rtolap.query.statement_service import Limits
+from rtolap.query.statement_service import QueryLimits
 
 from tests.support import http_calls
 from tests.support.hostile.exhausted_listener import ExhaustedListener
@@ -42,7 +42,9 @@ COUNT = "select count(*) n from flights"
 
 
 @contextlib.contextmanager
-def opened(world: QueryWorld, query_limits: Limits = Limits(), **limits: Any) -> Iterator[Endpoints]:
+def opened(
+    world: QueryWorld, query_limits: QueryLimits = QueryLimits(), **limits: Any
+) -> Iterator[Endpoints]:
     with open_endpoints(world, query_limits=query_limits, limits=MySqlLimits(**limits)) as endpoints:
         yield endpoints
 
@@ -68,7 +70,7 @@ def answer(connection: pymysql.connections.Connection, sql: str = COUNT) -> obje
 
 
 def test_a_user_has_not_all_turns(world: QueryWorld) -> None:
-    service = world.service(Limits(queries_max=3, queries_per_user_max=2, queue_wait_s=0.05))
+    service = world.service(QueryLimits(queries_max=3, queries_per_user_max=2, queue_wait_s=0.05))
     running = [service.execute(COUNT, (), service.cancellation(user="ann")) for _ in range(2)]
     with pytest.raises(Unavailable, match="too many queries; expected at most 3 at a time, 2 of one user"):
         service.execute(COUNT, (), service.cancellation(user="ann"))
@@ -137,7 +139,7 @@ def test_a_user_has_not_all_connections(world: QueryWorld) -> None:
 def test_a_client_that_does_not_read_loses_its_turn(world: QueryWorld) -> None:
     """There is one turn."""
     with (
-        opened(world, Limits(queries_max=1, queue_wait_s=DEADLINE_S), write_timeout_s=0.5) as endpoints,
+        opened(world, QueryLimits(queries_max=1, queue_wait_s=DEADLINE_S), write_timeout_s=0.5) as endpoints,
         endpoints.connect() as deaf,
         endpoints.connect(user=OTHER_USER) as other,
     ):
@@ -246,7 +248,7 @@ def test_processor_time_of_a_heavy_user_does_not_come_before_anothers_statement(
     its answer their workers spend less than one of them takes, however busy the machine is.
     """
     heavy_at_once, texts = 11, random.Random(3)
-    service = world.service(Limits(queue_wait_s=DEADLINE_S), in_workers=True)
+    service = world.service(QueryLimits(queue_wait_s=DEADLINE_S), in_workers=True)
     stopping = threading.Event()
 
     def answered(sql: str, user: str) -> None:

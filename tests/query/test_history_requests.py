@@ -15,7 +15,7 @@ import pytest
 from rtolap.query.cubes import history_coded, history_rows
 from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.cubes.history import SEGMENTS_AT_ONCE, EmbeddedHistory, MemoryBounds
-from rtolap.query.cubes.history_files import Footers, HistoryFile
+from rtolap.query.cubes.history_files import HistoryFile, ParquetFooters
 from rtolap.query.statement_service import QueryService
 from rtolap.scan import folds, group_scan
 
@@ -137,7 +137,7 @@ def test_files_in_memory_and_files_that_have_no_room_there_give_the_same_answer(
                     assert rows_of(service.execute(sql).table(), in_order=True) == expected
         monkeypatch.setattr(history_rows, "RAW_ROWS", 5)
         monkeypatch.setattr(history_rows, "GROUPED_ROWS", 3)
-        monkeypatch.setattr(history_coded, "HELD_BYTES_MAX", 100)
+        monkeypatch.setattr(history_coded, "PENDING_BYTES_MAX", 100)
         monkeypatch.setattr(group_scan, "BLOCK_ROWS", 7)
         monkeypatch.setattr(folds, "SLOTS_MAX", 1)
         monkeypatch.setattr(folds, "HASHED_ROWS", 5)
@@ -209,18 +209,18 @@ def test_statements_that_begin_at_once_over_nothing_in_memory_are_all_answered_r
 
 
 def test_what_is_kept_is_bounded_in_bytes() -> None:
-    kept: ByteBounded[str] = ByteBounded(100)
+    values: ByteBounded[str] = ByteBounded(100)
     for number in range(10):
-        kept.keep(str(number), "x", 30)
-        kept.find("0")
-        assert kept.kept_bytes <= 100
-    assert kept.find("0") == "x", "it was used"
-    assert kept.find("7") is None
-    kept.keep("0", "y", 101)
-    assert kept.find("0") is None, "larger than all there may be"
-    kept.discard("9")
-    kept.discard("9")
-    assert kept.kept_bytes == 30
+        values.keep(str(number), "x", 30)
+        values.find("0")
+        assert values.used_bytes <= 100
+    assert values.find("0") == "x", "it was used"
+    assert values.find("7") is None
+    values.keep("0", "y", 101)
+    assert values.find("0") is None, "larger than all there may be"
+    values.discard("9")
+    values.discard("9")
+    assert values.used_bytes == 30
 
 
 def test_footers_beyond_the_bound_are_read_again(built: QueryWorld) -> None:
@@ -232,7 +232,7 @@ def test_footers_beyond_the_bound_are_read_again(built: QueryWorld) -> None:
         HistoryFile(store.fs, str(folder / name), (folder / name).stat().st_size)
         for name in ("part-0.parquet", "part-1.parquet")
     )
-    footers = Footers(bytes_max=footer_bytes(first) + footer_bytes(second) - 1)
+    footers = ParquetFooters(bytes_max=footer_bytes(first) + footer_bytes(second) - 1)
     for file in (first, first, second, first):
         footers.footer(file)
     asked = remote.taken()

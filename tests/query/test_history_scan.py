@@ -19,7 +19,7 @@ from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.model.cube import Cube, Measure, Schema, SegmentPolicy
 from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Predicate, columns_of
 from rtolap.model.table import Column, Table, TimeColumn
-from rtolap.query.cubes.history_files import Footers, HistoryFile
+from rtolap.query.cubes.history_files import HistoryFile, ParquetFooters
 from rtolap.query.cubes.history_memory import FileMemory, can_be_coded
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.plan import CubeRead, TimeRange
@@ -132,7 +132,7 @@ class Files:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.memory = FileMemory(Footers())
+        self.memory = FileMemory(ParquetFooters())
         self.number = 0
         self._written: dict[int, tuple[pa.Table, HistoryFile]] = {}
 

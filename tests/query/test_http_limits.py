@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from rtolap.query.http import ARROW_STREAM
-from rtolap.query.statement_service import Limits
+from rtolap.query.statement_service import QueryLimits
 from rtolap.servers.limits import HttpLimits
 
 from tests.support import http_calls
@@ -26,7 +26,7 @@ LARGE = "select lpad(a.name, 5000, 'x') as l from airlines a, " + ", ".join(
 @pytest.fixture(scope="module")
 def endpoints(world: QueryWorld) -> Iterator[Endpoints]:
     with open_endpoints(
-        world, query_limits=Limits(queries_max=1), http_limits=HttpLimits(write_timeout_s=0.5)
+        world, query_limits=QueryLimits(queries_max=1), http_limits=HttpLimits(write_timeout_s=0.5)
     ) as opened:
         yield opened
 

@@ -10,9 +10,9 @@ from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.query.described import described
 from rtolap.query.information_schema import INFORMATION_TABLES, information_columns
 from rtolap.query.statement_service import QueryService
-from rtolap.query.statements.session import Session
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import show_of
+from rtolap.query.statements.sql_session import SqlSession
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.stored.stored_world import StoredWorld
@@ -53,7 +53,7 @@ def ask(service: QueryService, sql: str) -> list[tuple[object, ...]]:
 def show(service: QueryService, sql: str) -> pa.Table:
     asked = show_of(sql)
     assert asked is not None
-    return Shows(service, list).answer(asked, Session(1, "ann", "localhost"))
+    return Shows(service, list).answer(asked, SqlSession(1, "ann", "localhost"))
 
 
 @pytest.mark.parametrize(("database", "table"), [("shop", "people"), ("rtolap", "flights")])

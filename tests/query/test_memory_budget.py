@@ -26,9 +26,9 @@ from rtolap.query.memory_budget import (
     BudgetLimits,
     MemoryBudget,
 )
-from rtolap.query.outcome import CELLS_MAX, PIECE_BYTES, Outcome, result_pieces
 from rtolap.query.sql import parser, planner
-from rtolap.query.statement_service import Limits
+from rtolap.query.statement_outcome import CELLS_MAX, PIECE_BYTES, StatementOutcome, result_pieces
+from rtolap.query.statement_service import QueryLimits
 from rtolap.query.statements import assignments
 from rtolap.query.statements.assignments import USER_BYTES_MAX, assigned, user_value
 from sqlglot import exp
@@ -57,7 +57,7 @@ HEAVY = "select " + ", ".join(f"abs(abs(abs({number})))+{number} as c{number}" f
 
 @pytest.fixture(scope="module")
 def endpoints(world: QueryWorld) -> Iterator[Endpoints]:
-    with open_endpoints(world, query_limits=Limits(budget=LIMITS, queue_wait_s=60.0)) as opened:
+    with open_endpoints(world, query_limits=QueryLimits(budget=LIMITS, queue_wait_s=60.0)) as opened:
         yield opened
 
 
@@ -162,7 +162,7 @@ def test_the_budget_counts_as_a_plain_sum_does(seed: int) -> None:
 
 
 def test_a_statement_has_its_turn_before_its_text_is_read(world: QueryWorld) -> None:
-    service = world.service(Limits(queries_max=1, queue_wait_s=0.05))
+    service = world.service(QueryLimits(queries_max=1, queue_wait_s=0.05))
     try:
         running = service.execute("select carrier from flights")
         with pytest.raises(TooManyAtOnce):
@@ -201,7 +201,7 @@ def test_no_text_of_a_statement_is_read_in_the_service(
 
 
 def test_a_heavy_text_takes_the_processor_of_its_worker_and_not_of_the_service(world: QueryWorld) -> None:
-    service = world.service(Limits(queries_max=1), in_workers=True)
+    service = world.service(QueryLimits(queries_max=1), in_workers=True)
     try:
         service.execute("select 1 as x").table()
         in_all, in_service = processor_s(service, in_process=False), time.process_time()
@@ -214,7 +214,7 @@ def test_a_heavy_text_takes_the_processor_of_its_worker_and_not_of_the_service(w
 
 
 def test_who_has_fewer_turns_is_next_however_many_wait(world: QueryWorld) -> None:
-    service = world.service(Limits(queries_max=4, queue_wait_s=DEADLINE_S))
+    service = world.service(QueryLimits(queries_max=4, queue_wait_s=DEADLINE_S))
     try:
         running = [
             service.execute("select carrier from flights", (), service.cancellation(None, USER))
@@ -252,7 +252,7 @@ def test_values_make_no_plan_of_any_length(endpoints: Endpoints) -> None:
 
 
 def test_reading_a_text_ends_with_its_time(world: QueryWorld) -> None:
-    service = world.service(Limits(queries_max=1), in_workers=True)
+    service = world.service(QueryLimits(queries_max=1), in_workers=True)
     try:
         with pytest.raises(QueryTimeout):
             service.execute(HEAVY, (), service.cancellation(1))
@@ -335,7 +335,7 @@ def test_a_variable_takes_one_row_and_reads_no_more() -> None:
             yield batch
 
     with pytest.raises(QueryError, match="more than one row"):
-        user_value(Outcome(batch.schema, batches()))
+        user_value(StatementOutcome(batch.schema, batches()))
     assert read == 1
 
 
@@ -458,7 +458,7 @@ def test_json_is_sent_as_it_is_made(endpoints: Endpoints) -> None:
 
 def test_what_statements_of_a_user_read_is_bounded_together_and_given_back(world: QueryWorld) -> None:
     sql = "select carrier, count(*) n from flights group by carrier"
-    service = world.service(Limits(queries_max=8))
+    service = world.service(QueryLimits(queries_max=8))
     try:
         single = service.execute(sql)
         read_bytes = service._reads.reserved_bytes

@@ -19,11 +19,11 @@ from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.model.cube import Cube, Measure, Schema
 from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.query.cancel import Cancellation
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.cubes import merged_answer as merged_answers
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.cubes.merged_answer import merged_answer
-from rtolap.query.engine import Engine, EngineSession
+from rtolap.query.engine import EmbeddedEngine, EmbeddedSession
 from rtolap.query.plan import CubeRead, Rewritten
 from rtolap.query.sql.folding import fold
 from rtolap.query.sql.parser import parse
@@ -105,9 +105,9 @@ NOT_PLAIN = (
 )
 
 
-def rewritten(sql: str, engine: Engine) -> Rewritten:
+def rewritten(sql: str, engine: EmbeddedEngine) -> Rewritten:
     with engine.session() as session:
-        context = Context(Catalogue(cubes={"shop": SCHEMA}), lambda tree: fold(session.value, tree, {}))
+        context = Context(QueryCatalogue(cubes={"shop": SCHEMA}), lambda tree: fold(session.value, tree, {}))
         return rewrite(parse(sql).tree, context)
 
 
@@ -171,7 +171,7 @@ def random_partials(rng: random.Random, read: CubeRead, sketches: list[bytes]) -
     return pa.concat_tables([table.slice(0, rows // 2), table.slice(rows // 2)])  # in two chunks
 
 
-def by_engine(rewritten: Rewritten, table: pa.Table, engine: Engine) -> pa.Table | RtolapError:
+def by_engine(rewritten: Rewritten, table: pa.Table, engine: EmbeddedEngine) -> pa.Table | RtolapError:
     with engine.session() as session:
         session.register(rewritten.reads[0].relation, table)
         try:
@@ -193,7 +193,9 @@ def sketches() -> list[bytes]:
 
 @pytest.mark.seeded
 @pytest.mark.parametrize("block", range(6))
-def test_a_plain_merge_answers_as_the_engine_does(block: int, engine: Engine, sketches: list[bytes]) -> None:
+def test_a_plain_merge_answers_as_the_engine_does(
+    block: int, engine: EmbeddedEngine, sketches: list[bytes]
+) -> None:
     rng = random.Random(7000 + block)
     answered = 0
     for number in range(STATEMENTS // 6):
@@ -215,11 +217,11 @@ def test_a_plain_merge_answers_as_the_engine_does(block: int, engine: Engine, sk
 
 
 @pytest.mark.parametrize("sql", NOT_PLAIN)
-def test_what_is_more_than_a_merge_goes_to_the_engine(sql: str, engine: Engine) -> None:
+def test_what_is_more_than_a_merge_goes_to_the_engine(sql: str, engine: EmbeddedEngine) -> None:
     assert rewritten(sql, engine).merge is None
 
 
-def test_a_limit_may_be_a_parameter_and_only_a_whole_number_is_taken(engine: Engine) -> None:
+def test_a_limit_may_be_a_parameter_and_only_a_whole_number_is_taken(engine: EmbeddedEngine) -> None:
     sql = "select place, count(*) from shop group by place order by place limit :most offset :skipped"
     statement = rewritten(sql, engine)
     assert statement.merge is not None
@@ -242,7 +244,7 @@ def test_a_limit_may_be_a_parameter_and_only_a_whole_number_is_taken(engine: Eng
     ],
 )
 def test_a_sum_that_leaves_its_type_is_the_engines_error(
-    measure: str, values: list[Any], engine: Engine
+    measure: str, values: list[Any], engine: EmbeddedEngine
 ) -> None:
     """Arrow's kernels would answer a wrong number instead."""
     statement = rewritten(f"select {measure} from shop", engine)
@@ -256,7 +258,7 @@ def test_a_sum_that_leaves_its_type_is_the_engines_error(
     assert isinstance(by_engine(statement, table, engine), QueryError)
 
 
-def test_bytes_that_are_no_sketch_are_said_to_be_corrupted(engine: Engine) -> None:
+def test_bytes_that_are_no_sketch_are_said_to_be_corrupted(engine: EmbeddedEngine) -> None:
     statement = rewritten("select approx_count_distinct(visitor) n from shop", engine)
     assert statement.merge is not None
     table = pa.table({"__rows": pa.array([1]), "visitor__hll": pa.array([b"nonsense"])})
@@ -264,7 +266,7 @@ def test_bytes_that_are_no_sketch_are_said_to_be_corrupted(engine: Engine) -> No
         merged_answer(statement.reads[0], statement.merge, table, {})
 
 
-def test_many_sketches_are_left_to_the_engine(engine: Engine, sketches: list[bytes]) -> None:
+def test_many_sketches_are_left_to_the_engine(engine: EmbeddedEngine, sketches: list[bytes]) -> None:
     statement = rewritten("select code, approx_count_distinct(visitor) n from shop group by code", engine)
     assert statement.merge is not None
     for rows, is_left in ((merged_answers.SKETCHES_MAX, False), (merged_answers.SKETCHES_MAX + 1, True)):
@@ -281,13 +283,13 @@ def test_the_service_needs_no_session_of_the_engine_for_it(
     for known in (sql, f"explain {sql}", f"explain analyze {sql}"):  # a session reads and plans their texts
         service.execute(known).close()
     opened: list[object] = []
-    session = Engine.session
+    session = EmbeddedEngine.session
 
-    def counted(engine: Engine, ending: Cancellation) -> EngineSession:
+    def counted(engine: EmbeddedEngine, ending: Cancellation) -> EmbeddedSession:
         opened.append(ending)
         return session(engine, ending)
 
-    monkeypatch.setattr(Engine, "session", counted)
+    monkeypatch.setattr(EmbeddedEngine, "session", counted)
     plain = service.execute(sql).table()
     assert not opened
     assert explained(service, f"explain {sql}")["answered by"] == "a merge of partials"

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from rtolap.base.errors import QueryTimeout
 from rtolap.query.metrics import QueryMetrics
-from rtolap.query.outcome import Outcome
 from rtolap.query.plan import ReadStats
+from rtolap.query.statement_outcome import StatementOutcome
 
 from tests.support.scrape import Scrape
 
@@ -20,13 +20,13 @@ def page(metrics: QueryMetrics) -> Scrape:
     return Scrape(metrics.registry.render()[0].decode())
 
 
-def outcome(error: Exception | None = None) -> Outcome:
+def outcome(error: Exception | None = None) -> StatementOutcome:
     def batches() -> Iterator[pa.RecordBatch]:
         yield from TABLE.to_batches(max_chunksize=2)
         if error is not None:
             raise error
 
-    return Outcome(TABLE.schema, batches(), [ReadStats("flights", rows_read=70, partial_rows=4)])
+    return StatementOutcome(TABLE.schema, batches(), [ReadStats("flights", rows_read=70, partial_rows=4)])
 
 
 def ends(metrics: QueryMetrics) -> dict[str, float]:
@@ -54,7 +54,7 @@ def test_a_query_runs_until_its_last_row_is_read() -> None:
 def test_errors_count_by_their_code_whenever_they_come(error: Exception) -> None:
     metrics = QueryMetrics()
 
-    def fails() -> Outcome:
+    def fails() -> StatementOutcome:
         raise error
 
     with pytest.raises(type(error)):
@@ -80,7 +80,7 @@ def test_a_read_that_several_share_counts_once() -> None:
     metrics = QueryMetrics()
     for is_own in (True, False, False):
         shared = ReadStats("flights", rows_read=70, partial_rows=4, statements=3, is_own=is_own)
-        metrics.measure(lambda: Outcome(TABLE.schema, iter(TABLE.to_batches()), [shared])).table()  # noqa: B023
+        metrics.measure(lambda: StatementOutcome(TABLE.schema, iter(TABLE.to_batches()), [shared])).table()  # noqa: B023
     found = page(metrics)
     assert found("rtolap_query_rows_read_total", cube="flights") == 70
     assert found("rtolap_query_partial_rows_total", cube="flights") == 4

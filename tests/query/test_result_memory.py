@@ -18,10 +18,10 @@ from rtolap.base.errors import OverBudget
 from rtolap.query import http
 from rtolap.query.memory_budget import MIB, BudgetLimits, MemoryBudget
 from rtolap.query.mysql.answers import Answers, Frames
-from rtolap.query.mysql.packets import Fields
-from rtolap.query.mysql.prepared import Prepared, PreparedStatements
+from rtolap.query.mysql.packets import PacketFields
+from rtolap.query.mysql.prepared import PreparedStatement, PreparedStatements
 from rtolap.query.mysql.result_sets import binary_rows, text_rows
-from rtolap.query.outcome import Outcome
+from rtolap.query.statement_outcome import StatementOutcome
 
 from tests.support.seeds import so_many
 
@@ -81,7 +81,7 @@ def peak_bytes(answer: Iterator[object]) -> int:
 
 
 def as_json(batch: pa.RecordBatch, account: Any) -> Iterator[object]:
-    return http._json(Outcome(batch.schema, iter([batch])), account)
+    return http._json(StatementOutcome(batch.schema, iter([batch])), account)
 
 
 def as_packets(encode: Callable[..., Any]) -> Callable[[pa.RecordBatch, Any], Iterator[object]]:
@@ -139,7 +139,7 @@ def test_long_texts_are_the_same_json_in_parts() -> None:
 def test_an_answer_that_nobody_reads_counts_until_it_is_sent() -> None:
     account = MemoryBudget(UNBOUNDED).account("ann")
     batch = pa.record_batch([pa.array(["x" * 1000] * 100)], names=["t"])
-    outcome = Outcome(batch.schema, iter([batch]))
+    outcome = StatementOutcome(batch.schema, iter([batch]))
     answer = http._Answer(http._json(outcome, account), outcome, account)
     answer.begin()
     assert answer.whole is not None
@@ -152,17 +152,19 @@ def test_long_data_that_is_refused_is_not_kept_by_its_refusal() -> None:
     limit = 4 * MIB
     account = MemoryBudget(BudgetLimits(limit, limit, limit, 0)).account("ann")
     held = PreparedStatements(account)
-    identities = [held.add_statement(Prepared("select ?", pa.schema([]), ("p1",))) for _ in range(50)]
+    identities = [
+        held.add_statement(PreparedStatement("select ?", pa.schema([]), ("p1",))) for _ in range(50)
+    ]
     gc.disable()
     tracemalloc.start()
     try:
         for identity in identities:
             for _ in range(3):
-                held.long_data(Fields(struct.pack("<IH", identity, 0) + bytes(MIB)))
+                held.long_data(PacketFields(struct.pack("<IH", identity, 0) + bytes(MIB)))
         kept_bytes = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
         gc.enable()
     assert kept_bytes < limit + MIB
     with pytest.raises(OverBudget, match="long data"):
-        held.bound(Fields(struct.pack("<IBI", identities[-1], 0, 1)))
+        held.bound(PacketFields(struct.pack("<IBI", identities[-1], 0, 1)))

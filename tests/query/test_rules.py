@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from rtolap.model.predicate import And, Compare, In, Like
-from rtolap.query.catalogue import Catalogue
-from rtolap.query.engine import Engine
+from rtolap.query.catalogue import QueryCatalogue
+from rtolap.query.engine import EmbeddedEngine
 from rtolap.query.plan import Rewritten
 from rtolap.query.sql.folding import fold
 from rtolap.query.sql.parser import parse
@@ -46,9 +46,9 @@ PAIRS = [
 ]
 
 
-def rewritten(sql: str, world: QueryWorld, engine: Engine) -> Rewritten:
+def rewritten(sql: str, world: QueryWorld, engine: EmbeddedEngine) -> Rewritten:
     session = engine.session()
-    catalogue = Catalogue(cubes={"flights": world.schema})
+    catalogue = QueryCatalogue(cubes={"flights": world.schema})
     try:
         return rewrite(parse(sql).tree, Context(catalogue, lambda tree: fold(session.value, tree, {})))
     finally:
@@ -56,11 +56,11 @@ def rewritten(sql: str, world: QueryWorld, engine: Engine) -> Rewritten:
 
 
 @pytest.mark.parametrize(("sql", "expected"), PAIRS)
-def test_pairs(sql: str, expected: str, world: QueryWorld, engine: Engine) -> None:
+def test_pairs(sql: str, expected: str, world: QueryWorld, engine: EmbeddedEngine) -> None:
     assert rewritten(sql, world, engine).sql == expected
 
 
-def test_conditions_become_a_filter_and_a_range_of_time(world: QueryWorld, engine: Engine) -> None:
+def test_conditions_become_a_filter_and_a_range_of_time(world: QueryWorld, engine: EmbeddedEngine) -> None:
     read = rewritten(
         "select count(*) from flights where ts >= '2013-01-02' and carrier in ('AA') "
         "and origin not like 'J%'",

@@ -10,7 +10,7 @@ import pytest
 from rtolap import dbapi
 from rtolap.base.errors import QueryError, RtolapError, UnknownDatabase
 from rtolap.protocols.query.client import QueryClient
-from rtolap.query.statements.classify import Request, classify, plain
+from rtolap.query.statements.classify import ClassifiedStatement, classify, plain
 from rtolap.query.statements.shows import Show, ShowKind
 
 from tests.support import http_calls
@@ -166,5 +166,5 @@ def test_the_table_asks_for_each_kind_of_statement() -> None:
         kinds.add(type(request))
         if isinstance(request, Show):
             forms.add(request.kind)
-    assert kinds == set(get_args(Request))
+    assert kinds == set(get_args(ClassifiedStatement))
     assert forms == set(get_args(ShowKind))

@@ -8,15 +8,15 @@ from rtolap.query.mysql import codes
 from rtolap.query.sql.dialect import quoted_for_ansi, quoted_with_backticks
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.classify import plain
-from rtolap.query.statements.session import VARIABLES, Session
+from rtolap.query.statements.sql_session import VARIABLES, SqlSession
 
 DEFAULT_MODE = VARIABLES["sql_mode"]
 ANSI = "PIPES_AS_CONCAT,ANSI_QUOTES,IGNORE_SPACE,ONLY_FULL_GROUP_BY,ANSI"
 
 
 @pytest.fixture
-def session() -> Session:
-    return Session(1, "ann", "localhost")
+def session() -> SqlSession:
+    return SqlSession(1, "ann", "localhost")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def session() -> Session:
     ],
 )
 def test_a_variable_holds_what_it_is_set_to_and_tells_it(
-    session: Session, assignments: str, name: str, value: object
+    session: SqlSession, assignments: str, name: str, value: object
 ) -> None:
     session.set(assignments)
     assert session.variable(name) == value
@@ -77,7 +77,7 @@ def test_a_variable_holds_what_it_is_set_to_and_tells_it(
     ],
 )
 def test_what_is_not_kept_is_refused_and_changes_nothing(
-    session: Session, assignments: str, words: str
+    session: SqlSession, assignments: str, words: str
 ) -> None:
     with pytest.raises(QueryError, match=words):
         session.set(assignments)
@@ -85,7 +85,7 @@ def test_what_is_not_kept_is_refused_and_changes_nothing(
     assert session.users == {}
 
 
-def test_a_new_user_of_a_connection_finds_what_a_new_connection_finds(session: Session) -> None:
+def test_a_new_user_of_a_connection_finds_what_a_new_connection_finds(session: SqlSession) -> None:
     session.set(" @old = @@sql_mode, sql_mode = 'ANSI'")
     session.reset()
     assert (session.variables, session.users, session.has_ansi_quotes) == (VARIABLES, {}, False)

@@ -17,13 +17,13 @@ from rtolap.base.errors import (
 from rtolap.base.users import Users
 from rtolap.query.mysql.codes import error_code
 from rtolap.query.mysql.statement_text import statement_text
-from rtolap.query.outcome import Outcome
+from rtolap.query.statement_outcome import StatementOutcome
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements import text_prepared
 from rtolap.query.statements.assignments import USER_BYTES_MAX, USER_VARIABLES_MAX
 from rtolap.query.statements.classify import classify, needs_admission, plain
-from rtolap.query.statements.executor import Executor, NoPeers
-from rtolap.query.statements.session import Session
+from rtolap.query.statements.executor import Executor, NoOpenConnections
+from rtolap.query.statements.sql_session import SqlSession
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.tools_statements import STATEMENTS
@@ -32,15 +32,15 @@ Run = Callable[[str], list[tuple[object, ...]]]
 
 
 @pytest.fixture
-def session() -> Session:
-    return Session(1, "ann", "localhost", database="rtolap")
+def session() -> SqlSession:
+    return SqlSession(1, "ann", "localhost", database="rtolap")
 
 
 @pytest.fixture
-def execute(service: QueryService, session: Session) -> Callable[[str], Outcome]:
-    executor = Executor(service, Users({}), NoPeers())
+def execute(service: QueryService, session: SqlSession) -> Callable[[str], StatementOutcome]:
+    executor = Executor(service, Users({}), NoOpenConnections())
 
-    def execute(sql: str) -> Outcome:
+    def execute(sql: str) -> StatementOutcome:
         request = classify(plain(sql), session.database)
         return executor.execute(
             request, session, (), service.cancellation() if needs_admission(request) else None
@@ -50,7 +50,7 @@ def execute(service: QueryService, session: Session) -> Callable[[str], Outcome]
 
 
 @pytest.fixture
-def run(execute: Callable[[str], Outcome]) -> Run:
+def run(execute: Callable[[str], StatementOutcome]) -> Run:
     def run(sql: str) -> list[tuple[object, ...]]:
         outcome = execute(sql)
         table = outcome.table() if len(outcome.schema) else pa.table({})
@@ -68,7 +68,7 @@ def test_a_user_variable_holds_what_a_statement_over_cubes_says(run: Run, world:
 
 
 def test_user_variables_are_bounded_and_one_that_is_too_large_changes_nothing(
-    run: Run, session: Session
+    run: Run, session: SqlSession
 ) -> None:
     run("set @a = 1")
     for number in range(USER_BYTES_MAX // 60_000 + 2):
@@ -88,8 +88,10 @@ def test_user_variables_are_bounded_and_one_that_is_too_large_changes_nothing(
         run("set @c = (select 1 union all select 2)")
 
 
-def test_a_value_that_takes_too_long_ends_with_its_statement(service: QueryService, session: Session) -> None:
-    executor = Executor(service, Users({}), NoPeers())
+def test_a_value_that_takes_too_long_ends_with_its_statement(
+    service: QueryService, session: SqlSession
+) -> None:
+    executor = Executor(service, Users({}), NoOpenConnections())
     cancellation = service.cancellation()
     cancellation.cancel("killed")
     with pytest.raises(QueryInterrupted, match="killed"):
@@ -97,7 +99,7 @@ def test_a_value_that_takes_too_long_ends_with_its_statement(service: QueryServi
     assert session.users == {}
 
 
-def test_texts_are_prepared_executed_and_forgotten(run: Run, session: Session) -> None:
+def test_texts_are_prepared_executed_and_forgotten(run: Run, session: SqlSession) -> None:
     run("PREPARE `Best` FROM 'select carrier, count(*) n from flights where carrier = ? group by 1'")
     run("set @c = 'AA'")
     assert run("execute best using @c") == run(
@@ -134,7 +136,7 @@ def test_what_cannot_be_is_refused_by_its_type(run: Run, sql: str, kind: type[Ex
         run(sql)
 
 
-def test_prepared_texts_are_bounded(run: Run, session: Session) -> None:
+def test_prepared_texts_are_bounded(run: Run, session: SqlSession) -> None:
     for number in range(text_prepared.PREPARED_MAX):
         run(f"prepare s{number} from 'select 1'")
     run("prepare s0 from 'select 2'")
@@ -149,10 +151,10 @@ def test_prepared_texts_are_bounded(run: Run, session: Session) -> None:
 
 
 def test_what_a_request_alone_cannot_keep_is_refused(service: QueryService) -> None:
-    executor = Executor(service, Users({}), NoPeers())
+    executor = Executor(service, Users({}), NoOpenConnections())
     for sql in ("select @a", "prepare s from 'select 1'", "execute s", "deallocate prepare s", "set @a = 1"):
         with pytest.raises(UnsupportedSql, match="no statement follows in this session"):
-            executor.execute(classify(sql, None), Session(0, "ann", "", is_kept=False))
+            executor.execute(classify(sql, None), SqlSession(0, "ann", "", is_persistent=False))
 
 
 def test_a_zone_moves_the_clock_and_no_column(run: Run) -> None:
@@ -187,7 +189,7 @@ def test_a_zone_moves_the_clock_and_no_column(run: Run) -> None:
     ],
 )
 def test_a_column_is_called_as_it_is_written(
-    sql: str, names: list[str], execute: Callable[[str], Outcome]
+    sql: str, names: list[str], execute: Callable[[str], StatementOutcome]
 ) -> None:
     outcome = execute(sql)
     assert outcome.schema.names == names

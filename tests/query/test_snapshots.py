@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from rtolap.base.errors import Corrupted, StaleSnapshot, Unavailable
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.statement_service import QueryLimits, QueryService
 
 from tests.support.query.query_world import QueryWorld
 
@@ -108,7 +108,7 @@ def test_one_statement_sees_each_cube_once(world: QueryWorld, service: QueryServ
 
 
 def test_too_many_queries_are_refused(world: QueryWorld) -> None:
-    service = world.service(Limits(queries_max=1, queue_wait_s=0.05))
+    service = world.service(QueryLimits(queries_max=1, queue_wait_s=0.05))
     running = service.execute(COUNT)
     with pytest.raises(Unavailable, match="too many queries"):
         service.execute(COUNT)

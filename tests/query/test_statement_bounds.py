@@ -17,13 +17,13 @@ from rtolap.query import http
 from rtolap.query.approval import bounds
 from rtolap.query.cancel import Cancellation
 from rtolap.query.memory_budget import MemoryBudget
-from rtolap.query.outcome import Outcome
 from rtolap.query.sql.parser import parse
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.statement_outcome import StatementOutcome
+from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.statements.classify import Kill, Query, UseDatabase, classify, is_diagnostic, kill_of, plain
-from rtolap.query.statements.session import Session
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import Show, show_of
+from rtolap.query.statements.sql_session import SqlSession
 
 from tests.support.hostile.hostile_texts import STATEMENT_BEGINNINGS
 from tests.support.query.query_world import QueryWorld
@@ -78,7 +78,7 @@ def look_at(sql: str, shows: Shows) -> None:
         is_diagnostic(text)
         request = classify(text, "shop")
         if isinstance(request, Show):
-            shows.answer(request, Session(0, "", ""))
+            shows.answer(request, SqlSession(0, "", ""))
         if isinstance(request, Query):
             parse(text)
     except RtolapError:
@@ -180,7 +180,7 @@ ASKED: dict[str, Callable[[QueryService, Cancellation], object]] = {
 @pytest.fixture(scope="module")
 def one_turn(world: QueryWorld) -> Iterator[QueryService]:
     """One turn, and so one worker."""
-    made = world.service(Limits(queries_max=1, queue_wait_s=0.05), in_workers=True)
+    made = world.service(QueryLimits(queries_max=1, queue_wait_s=0.05), in_workers=True)
     yield made
     made.close()
 
@@ -231,7 +231,7 @@ def shown(text: str) -> Show:
 
 
 def test_a_condition_of_show_is_bounded_as_a_query_is(shows: Shows) -> None:
-    session = Session(0, "", "")
+    session = SqlSession(0, "", "")
     for condition in ("exists(select 1 from shown)", "read_text('/etc/passwd') = 1", "a = 1 union select 1"):
         with pytest.raises(QueryError):
             shows.answer(shown(f"show variables where {condition}"), session)
@@ -241,7 +241,7 @@ def test_a_condition_of_show_is_bounded_as_a_query_is(shows: Shows) -> None:
 
 def test_json_of_endless_rows_is_made_piece_by_piece() -> None:
     batch = pa.record_batch([pa.array(["x" * (1 << 20)])], ["t"])
-    endless_rows = Outcome(batch.schema, itertools.repeat(batch))
+    endless_rows = StatementOutcome(batch.schema, itertools.repeat(batch))
     account = MemoryBudget().account("ann")
     pieces = itertools.islice(http._json(endless_rows, account), 500)
     assert max(map(len, pieces)) < 2 * batch.nbytes
@@ -252,7 +252,7 @@ def test_json_of_endless_rows_is_made_piece_by_piece() -> None:
 def test_no_client_has_a_statement_run_longer_than_the_service_lets_it(
     world: QueryWorld, asked_ms: int | None
 ) -> None:
-    service = world.service(Limits(statement_ms_max=50))
+    service = world.service(QueryLimits(statement_ms_max=50))
     ending = service.cancellation(asked_ms)
 
     def has_ended() -> bool:

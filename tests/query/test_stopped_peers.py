@@ -9,7 +9,7 @@ import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound, QueryError, QueryTimeout, Unavailable
 from rtolap.query.cancel import Cancellation, Timeouts
-from rtolap.query.peers import Attempt, Peer, Peers, PeersFailed
+from rtolap.query.peers import Attempt, PeersFailed, QueryPeer, QueryPeers
 from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
@@ -17,7 +17,7 @@ from tests.support.twins.clock import ManualClock
 
 CHANGES_WORLD = True
 
-FIRST, SECOND = Peer("first", "one:1"), Peer("second", "two:2")
+FIRST, SECOND = QueryPeer("first", "one:1"), QueryPeer("second", "two:2")
 DEADLINE_S = 60.0
 
 
@@ -26,21 +26,21 @@ class Side:
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
-        self.stopped: set[Peer] = set()
+        self.stopped: set[QueryPeer] = set()
         self.resumed = threading.Event()
-        self.errors: dict[Peer, Exception] = {}
-        self.asked: list[Peer] = []
+        self.errors: dict[QueryPeer, Exception] = {}
+        self.asked: list[QueryPeer] = []
         self.given_up = threading.Event()
-        self.pinged: list[Peer] = []
-        self.peers = Peers("calls", 8, self.ping, clock)
+        self.pinged: list[QueryPeer] = []
+        self.peers = QueryPeers("calls", 8, self.ping, clock)
         self.timeouts = Timeouts(SystemClock())
 
-    def ping(self, peer: Peer, within_s: float) -> None:
+    def ping(self, peer: QueryPeer, within_s: float) -> None:
         self.pinged.append(peer)
         if peer in self.stopped:
             raise Unavailable(f"{peer.name} is silent")
 
-    def call(self, peer: Peer, attempt: Attempt) -> str:
+    def call(self, peer: QueryPeer, attempt: Attempt) -> str:
         self.asked.append(peer)
         attempt.on_give_up(self.given_up.set)
         if peer in self.stopped:
@@ -95,22 +95,22 @@ def test_a_silent_one_is_preferred_again_when_it_answers(side: Side) -> None:
 def test_one_that_computes_for_long_is_waited_for(side: Side) -> None:
     computing = threading.Event()
 
-    def call(peer: Peer, attempt: Attempt) -> str:
+    def call(peer: QueryPeer, attempt: Attempt) -> str:
         side.asked.append(peer)
         assert computing.wait(DEADLINE_S)
         return peer.name
 
-    def ping(peer: Peer) -> None:
+    def ping(peer: QueryPeer) -> None:
         if len(side.pinged) >= 3:
             computing.set()
 
     inner = side.ping
 
-    def counted(peer: Peer, within_s: float) -> None:
+    def counted(peer: QueryPeer, within_s: float) -> None:
         inner(peer, within_s)
         ping(peer)
 
-    peers = Peers("calls", 8, counted, side.clock)
+    peers = QueryPeers("calls", 8, counted, side.clock)
     assert peers.ask((FIRST, SECOND), call, side.ending(), (Unavailable,)) == (FIRST, "first")
     assert side.asked == [FIRST]
     peers.close()

@@ -17,12 +17,12 @@ from rtolap.protocols.stored_tables.messages import (
     TableName,
 )
 from rtolap.query.stored.ddl import (
-    AddTablePartition,
-    AlterTable,
-    CreateTable,
-    DropTable,
-    DropTablePartition,
-    TruncateTable,
+    AddTablePartitionStatement,
+    AlterTableStatement,
+    CreateTableStatement,
+    DropTablePartitionStatement,
+    DropTableStatement,
+    TruncateTableStatement,
     parse_ddl,
 )
 
@@ -91,13 +91,13 @@ TABLES = [
 
 def created(sql: str, database: str | None = None) -> StoredTable:
     statement = parse_ddl(sql, database)
-    assert isinstance(statement, CreateTable)
+    assert isinstance(statement, CreateTableStatement)
     return statement.definition
 
 
 def test_a_whole_statement() -> None:
     statement = parse_ddl(FULL, None)
-    assert isinstance(statement, CreateTable)
+    assert isinstance(statement, CreateTableStatement)
     assert statement.definition == TABLES[0]
     assert statement.if_not_exists
     assert [note.split(" ")[0] for note in statement.notes] == ["the", "replication_num"]
@@ -154,7 +154,7 @@ def test_only_auto_partitions_are_made_by_loads(words: str, on_demand: bool) -> 
         (
             "ALTER TABLE s.t ADD PARTITION IF NOT EXISTS `p20231114` "
             'VALUES [("2023-11-14 00:00:00"), ("2023-11-15 00:00:00")) ("replication_num" = "1")',
-            AddTablePartition(
+            AddTablePartitionStatement(
                 TableName("s", "t"),
                 AddPartition("p20231114", 19_675 * DAY_MS, 19_676 * DAY_MS, if_not_exists=True),
                 ("replication_num has no effect: the endpoint decides how many replicas there are",),
@@ -162,23 +162,23 @@ def test_only_auto_partitions_are_made_by_loads(words: str, on_demand: bool) -> 
         ),
         (
             "alter table t add partition P2023 values less than ('2023-11-15');",
-            AddTablePartition(TableName("db", "t"), AddPartition("p2023", None, 19_676 * DAY_MS)),
+            AddTablePartitionStatement(TableName("db", "t"), AddPartition("p2023", None, 19_676 * DAY_MS)),
         ),
         (
             "alter table t drop partition if exists p20231114 force",
-            DropTablePartition(TableName("db", "t"), "p20231114", if_exists=True),
+            DropTablePartitionStatement(TableName("db", "t"), "p20231114", if_exists=True),
         ),
         (
             "alter table t drop partition p1",
-            DropTablePartition(TableName("db", "t"), "p1", if_exists=False),
+            DropTablePartitionStatement(TableName("db", "t"), "p1", if_exists=False),
         ),
-        ("DROP TABLE IF EXISTS shop.t FORCE", DropTable(TableName("shop", "t"), if_exists=True)),
-        ("drop table t;", DropTable(TableName("db", "t"), if_exists=False)),
-        ("truncate table `T`", TruncateTable(TableName("db", "T"))),
+        ("DROP TABLE IF EXISTS shop.t FORCE", DropTableStatement(TableName("shop", "t"), if_exists=True)),
+        ("drop table t;", DropTableStatement(TableName("db", "t"), if_exists=False)),
+        ("truncate table `T`", TruncateTableStatement(TableName("db", "T"))),
         (
             "alter table t add column a int default '1', drop column b, rename column c d,"
             " rename column e to f",
-            AlterTable(
+            AlterTableStatement(
                 TableName("db", "t"),
                 (
                     AddColumn(StoredColumn("a", "int", default="1")),
@@ -190,7 +190,7 @@ def test_only_auto_partitions_are_made_by_loads(words: str, on_demand: bool) -> 
         ),
         (
             "ALTER TABLE s.t ADD COLUMN (a BIGINT SUM DEFAULT '0', b HLL HLL_UNION)",
-            AlterTable(
+            AlterTableStatement(
                 TableName("s", "t"),
                 (
                     AddColumn(StoredColumn("a", "bigint", aggregate="SUM", default="0")),

@@ -9,12 +9,12 @@ import pytest
 from rtolap.model.validation.stored_table import validate_stored_table
 from rtolap.model.yaml_files import read_definitions
 from rtolap.query.stored.ddl import (
-    AddTablePartition,
-    AlterTable,
-    CreateTable,
-    DropTable,
-    DropTablePartition,
-    TruncateTable,
+    AddTablePartitionStatement,
+    AlterTableStatement,
+    CreateTableStatement,
+    DropTablePartitionStatement,
+    DropTableStatement,
+    TruncateTableStatement,
     parse_ddl,
 )
 
@@ -34,7 +34,14 @@ def test_the_definition_is_sound(tmp_path: Path) -> None:
     assert list(read_definitions(file).stored_tables) == ["shop.orders"]
 
 
-STATEMENTS = (CreateTable, AlterTable, AddTablePartition, DropTablePartition, TruncateTable, DropTable)
+STATEMENTS = (
+    CreateTableStatement,
+    AlterTableStatement,
+    AddTablePartitionStatement,
+    DropTablePartitionStatement,
+    TruncateTableStatement,
+    DropTableStatement,
+)
 
 
 @pytest.mark.parametrize(("at", "kind"), enumerate(STATEMENTS))
@@ -42,5 +49,5 @@ def test_the_statements_are_understood(at: int, kind: type) -> None:
     sql = fenced("sql/stored_tables.md", "sql", "CREATE TABLE").split(";")[at]
     statement = parse_ddl(sql, None)
     assert isinstance(statement, kind)
-    if isinstance(statement, CreateTable):
+    if isinstance(statement, CreateTableStatement):
         validate_stored_table(statement.definition)

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 from rtolap.base.errors import NotFound, QueryError, Refused
 from rtolap.protocols.stored_tables.messages import TransactionInfo
-from rtolap.query.catalogue import Catalogue
-from rtolap.query.statements.session import Session
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import show_of
-from rtolap.query.stored.ddl import CreateDatabase, DropDatabase, parse_ddl
+from rtolap.query.statements.sql_session import SqlSession
+from rtolap.query.stored.ddl import CreateDatabaseStatement, DropDatabaseStatement, parse_ddl
 from rtolap.query.stored.definitions import StoredDefinitions
 
 from tests.support.stored.stored_world import StoredWorld
@@ -66,9 +66,9 @@ def test_transactions_are_shown_by_a_pattern_of_their_labels(condition: str, lab
 
 
 def test_databases_are_created_and_dropped_by_sql() -> None:
-    assert parse_ddl("create database if not exists `Shop`;", None) == CreateDatabase("Shop", True)
-    assert parse_ddl("CREATE SCHEMA shop", None) == CreateDatabase("shop", False)
-    assert parse_ddl("drop database if exists shop", "web") == DropDatabase("shop", True)
+    assert parse_ddl("create database if not exists `Shop`;", None) == CreateDatabaseStatement("Shop", True)
+    assert parse_ddl("CREATE SCHEMA shop", None) == CreateDatabaseStatement("shop", False)
+    assert parse_ddl("drop database if exists shop", "web") == DropDatabaseStatement("shop", True)
 
     refreshes = []
     with StoredWorld() as world:
@@ -98,8 +98,8 @@ def test_databases_are_created_and_dropped_by_sql() -> None:
 
 
 def test_a_database_without_tables_can_be_used() -> None:
-    catalogue = Catalogue(created=("shop",))
-    session = Session(1, "dora", "here", databases=catalogue.databases)
+    catalogue = QueryCatalogue(created=("shop",))
+    session = SqlSession(1, "dora", "here", databases=catalogue.databases)
     session.use("shop")
     assert session.database == "shop"
     with pytest.raises(QueryError, match="unknown database 'shops'; expected one of rtolap, shop"):

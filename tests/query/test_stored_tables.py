@@ -14,7 +14,7 @@ import pytest
 from rtolap.base.errors import QueryError, StaleSnapshot, Unavailable
 from rtolap.model.stored.table import Buckets, RangePartitions, StoredColumn, StoredTable, TableModel
 from rtolap.protocols.stored_tables.messages import AddColumn, DropColumn, RenameColumn, TableName
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.statement_service import QueryLimits, QueryService
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.stored.stored_world import StoredWorld
@@ -292,7 +292,7 @@ def test_columns_change_between_statements(asked: QueryService, stored: StoredWo
 
 
 def test_more_than_memory_allows_is_refused(world: QueryWorld, stored: StoredWorld) -> None:
-    service = world.service(Limits(memory_bytes=4096), stored=stored.source)
+    service = world.service(QueryLimits(memory_bytes=4096), stored=stored.source)
     try:
         with pytest.raises(QueryError, match="reads more of stored tables than may be held"):
             service.execute("select * from shop.orders_duplicate")

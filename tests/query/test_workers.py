@@ -31,9 +31,9 @@ from rtolap.base.errors import (
 )
 from rtolap.base.metrics import Metrics
 from rtolap.query.cancel import Cancellation, Timeouts
-from rtolap.query.engine import Engine
-from rtolap.query.session import Session
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.engine import EmbeddedEngine
+from rtolap.query.engine_session import EngineSession
+from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.workers import messages, packing, pool
 from rtolap.query.workers.pool import WorkerPool
 from rtolap.query.workers.session import SUM
@@ -60,14 +60,14 @@ MANY_ROWS_COUNT = 5**8
 
 @pytest.fixture(scope="module")
 def working(world: QueryWorld) -> Iterator[QueryService]:
-    made = world.service(Limits(memory_bytes=MEMORY_BYTES), in_workers=True)
+    made = world.service(QueryLimits(memory_bytes=MEMORY_BYTES), in_workers=True)
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
 def with_little(world: QueryWorld) -> Iterator[QueryService]:
-    made = world.service(Limits(memory_bytes=LITTLE_BYTES), in_workers=True)
+    made = world.service(QueryLimits(memory_bytes=LITTLE_BYTES), in_workers=True)
     yield made
     made.close()
 
@@ -80,7 +80,7 @@ def timeouts() -> Iterator[Timeouts]:
 
 
 @pytest.fixture
-def session(working: QueryService, timeouts: Timeouts) -> Iterator[Session]:
+def session(working: QueryService, timeouts: Timeouts) -> Iterator[EngineSession]:
     ending = Cancellation(timeouts, 120_000)
     with pool_of(working).session(ending) as made:
         yield made
@@ -88,8 +88,8 @@ def session(working: QueryService, timeouts: Timeouts) -> Iterator[Session]:
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine(memory_limit_bytes=MEMORY_BYTES, threads=1) as made:
+def engine() -> Iterator[EmbeddedEngine]:
+    with EmbeddedEngine(memory_limit_bytes=MEMORY_BYTES, threads=1) as made:
         yield made
 
 
@@ -384,7 +384,7 @@ def test_a_row_and_a_constant_are_bounded(tmp_path: Path, timeouts: Timeouts) ->
     ending.close()
 
 
-def bounded(session: Session) -> None:
+def bounded(session: EngineSession) -> None:
     texts = {"a": "x" * 1000, "b": "y" * 70_000, "c": "y" * 20_000}
     with pytest.raises(QueryError, match=r"a row of the result is too large; expected at most 64 MiB"):
         session.read("SELECT replace($a, 'x', $b) AS t", {"a": texts["a"], "b": texts["b"]})
@@ -419,7 +419,9 @@ EVERY_TYPE = pa.table(
 
 
 @pytest.mark.parametrize("times", [0, 1, 3_000])
-def test_answers_are_those_of_the_engine_itself(times: int, session: Session, engine: Engine) -> None:
+def test_answers_are_those_of_the_engine_itself(
+    times: int, session: EngineSession, engine: EmbeddedEngine
+) -> None:
     table = pa.concat_tables([EVERY_TYPE] * times or [EVERY_TYPE.schema.empty_table()]).combine_chunks()
     table = pa.concat_tables([table, table.slice(1)])  # in chunks, and with offsets
     with engine.session() as beside:
@@ -448,7 +450,7 @@ VALUES = (
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:30])
 def test_bound_values_of_every_kind_are_those_of_the_engine_itself(
-    value: object, session: Session, engine: Engine
+    value: object, session: EngineSession, engine: EmbeddedEngine
 ) -> None:
     with engine.session() as beside:
         sql = "SELECT $p AS x"
@@ -457,13 +459,13 @@ def test_bound_values_of_every_kind_are_those_of_the_engine_itself(
         assert (type(found), found) == (type(expected), expected)
 
 
-def test_text_that_is_not_unicode_is_an_error_of_the_statement(session: Session) -> None:
+def test_text_that_is_not_unicode_is_an_error_of_the_statement(session: EngineSession) -> None:
     with pytest.raises(QueryError, match="not Unicode"):
         session.value("SELECT $p AS x", {"p": "\ud800"})
     assert session.value("SELECT 1", {}) == 1
 
 
-def test_errors_keep_their_types(session: Session) -> None:
+def test_errors_keep_their_types(session: EngineSession) -> None:
     session.register("r", pa.table({"a": [1]}))
     for sql, kind, words in (
         ("SELECT nothing_of_that_name(1)", UnknownFunction, "nothing_of_that_name"),

@@ -20,7 +20,7 @@ from rtolap.query.http import CACHED_VERSIONS_MAX
 from rtolap.query.memory_budget import BudgetLimits
 from rtolap.query.mysql.server import MySqlLimits
 from rtolap.query.run import QueryProcess
-from rtolap.query.statement_service import Limits
+from rtolap.query.statement_service import QueryLimits
 
 app = typer.Typer(no_args_is_help=True, help="The query service.")
 
@@ -87,7 +87,7 @@ def serve(
     )
     store = open_cluster_store(settings)
     try:
-        limits = Limits(
+        limits = QueryLimits(
             memory_bytes=memory_mb << 20,
             threads=threads,
             queries_max=queries_max,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from rtolap.base.errors import QueryError, TooManyAtOnce, Unavailable
 from rtolap.query.cancel import Cancellation
-from rtolap.query.session import LateSession, Session, Sessions
+from rtolap.query.engine_session import EngineSession, EngineSessions, LazyEngineSession
 
 
 class AdmissionControl:
@@ -81,18 +81,18 @@ class _Ticket:
 
 
 class Turns:
-    """The turn of each statement: admission, a session of the engine to run in, and what ends it.
+    """Admits statements, and opens and closes the engine's session of each. Thread-safe.
 
-    Thread-safe. `queue_wait_s`: how long a statement waits for admission.
+    `queue_wait_s` is the longest time that a statement waits for admission.
     """
 
-    def __init__(self, engine: Sessions, admission: AdmissionControl, queue_wait_s: float) -> None:
+    def __init__(self, engine: EngineSessions, admission: AdmissionControl, queue_wait_s: float) -> None:
         self._engine = engine
         self._admission = admission
         self._queue_wait_s = queue_wait_s
 
     @contextmanager
-    def open(self, ending: Cancellation, *, is_over: bool = True) -> Iterator[Session]:
+    def open(self, ending: Cancellation, *, is_over: bool = True) -> Iterator[EngineSession]:
         """Yield a session, which takes one of the engine when it needs it. It is given back behind the block
         where that `is_over`; otherwise only if the block fails, with what ended it as the error."""
         if not self._admission.acquire(ending.user, self._queue_wait_s):
@@ -102,7 +102,7 @@ class Turns:
                 expected=f"at most {self._admission.total} at a time, {self._admission.per_user} of one user",
                 action="ask again later",
             )
-        session = LateSession(self._engine, ending)
+        session = LazyEngineSession(self._engine, ending)
         try:
             ending.on_cancel(session.interrupt, until_over=True)
             ending.check()  # a session that is not taken yet has nothing to interrupt
@@ -116,7 +116,7 @@ class Turns:
         if is_over:
             self.finish(session, ending)
 
-    def finish(self, session: Session, ending: Cancellation) -> None:
+    def finish(self, session: EngineSession, ending: Cancellation) -> None:
         """Give the session and the turn back."""
         try:
             ending.close()

@@ -80,10 +80,11 @@ class Timeouts:
 
 
 class Cancellation:
-    """Thread-safe. `on_cancel` callbacks run once, at once if it is cancelled already.
+    """The time limit of one statement, and the means to interrupt it. Thread-safe.
 
-    Those that say `until_over` run again and again until `close`: an engine that is interrupted between two
-    steps forgets it with the next one.
+    A callback of `on_cancel` runs once, and at once if the statement is cancelled already. A callback that is
+    registered with `until_over` runs again and again until `close`, because an engine that is interrupted
+    between two steps forgets it with the next one.
     """
 
     def __init__(self, timeouts: Timeouts, timeout_ms: int, user: str = "") -> None:

@@ -31,7 +31,7 @@ def columns_of(table: TableInfo) -> dict[str, ColumnType]:
 
 
 def sketches_of(table: TableInfo) -> dict[str, str]:
-    """Column -> `hll` or `bitmap`."""
+    """Return column → `hll` or `bitmap`."""
     kinds = {column.name: column.definition.type.strip().lower() for column in table.schema.columns}
     return {name: kind for name, kind in kinds.items() if kind in ("hll", "bitmap")}
 
@@ -44,7 +44,7 @@ def arrow_schema(schema: StoredSchema, columns: Sequence[str]) -> pa.Schema:
 
 
 @dataclass(frozen=True)
-class Catalogue:
+class QueryCatalogue:
     """The definitions as of a look at them.
 
     Names are unique over cubes and lookups, which are in DATABASE. Stored tables are in databases of their
@@ -65,11 +65,11 @@ class Catalogue:
         return tuple(sorted({DATABASE, *self.created, *(table.db for table in self.stored.values())}))
 
     def all_names(self) -> tuple[str, ...]:
-        """Relations as the rules call them, stored tables by their keys."""
+        """Return the relations as the rules call them, stored tables by their keys."""
         return (*self.relation_names(), *sorted(self.stored))
 
     def in_database(self, database: str) -> dict[str, str]:
-        """Name -> relation, of one database."""
+        """Return name → relation of one database."""
         if database == DATABASE:
             return {name: name for name in self.relation_names()}
         names = {table.name: key for key, table in self.stored.items() if table.db == database}
@@ -123,9 +123,11 @@ class Catalogue:
         return table
 
     def listed_columns(self, relation: str) -> dict[str, ColumnType]:
-        """Return the columns that clients see, and may SELECT in one statement: `columns` without an event
-        time that is kept for conditions and functions only (as MySQL's invisible columns, left out of `*` as
-        well)."""
+        """Return the columns that clients see, and may SELECT in one statement.
+
+        They are `columns` without an event time that serves conditions and functions only. `*` leaves that
+        out too, as MySQL does with invisible columns.
+        """
         hidden = self.event_time(relation)
         return {name: kind for name, kind in self.columns(relation).items() if name != hidden}
 
@@ -158,7 +160,7 @@ def cube_columns(schema: Schema) -> dict[str, ColumnType]:
     return columns
 
 
-def unknown_table(name: str, catalogue: Catalogue) -> QueryError:
+def unknown_table(name: str, catalogue: QueryCatalogue) -> QueryError:
     known = (
         *catalogue.relation_names(),
         *sorted(table.qualified_name for table in catalogue.stored.values()),

@@ -11,7 +11,7 @@ CRC32 = "crc32_of"  # as it is registered in the engine
 
 
 def crc32(column: Any) -> Any:
-    """Arrow UDF over binary: the checksum of each value as MySQL's CRC32 gives it, null for null."""
+    """Return MySQL's CRC32 of each value, and null for null. It is an Arrow UDF over binary."""
     return pa.array(
         [None if value is None else zlib.crc32(value) for value in column.to_pylist()], pa.int64()
     )

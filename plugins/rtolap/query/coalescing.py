@@ -1,9 +1,9 @@
-"""Equal work that waits to begin is done once, for all who wait for it.
+"""Equal work that waits to begin is done once, for all statements that wait for it.
 
-Who comes while equal work is under way, or as much of any as there are processors, waits until some has
-ended, or for a bounded time; then one of all who wait for the same does it for them. Nobody is given the
-result of work that had begun when they came, so that each sees what was there when they asked.
-See docs/decisions/0035-equal-statements.md.
+A statement waits if equal work is under way, or as much work of any kind as there are processors. It waits
+until some of that has ended, or for a bounded time; then one statement does the work for all that wait for
+the same. No statement gets the result of work that had begun before it came, so each sees the events that
+were there when it came. See docs/decisions/0035-equal-statements.md.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class Once:
         self._made: dict[Hashable, Any] = {}
 
     def get(self, key: Hashable, make: Callable[[], V]) -> V:
-        """Return what `make` gave whoever came first with the key. Where it raises, the next one tries."""
+        """Return the value that the first caller with this key has made.
+
+        If `make` raises an error, the next caller tries again.
+        """
         with self._lock:
             if key not in self._made:
                 self._made[key] = make()
@@ -45,8 +48,13 @@ class Once:
 
 @dataclass(frozen=True)
 class Shared(Generic[T]):
-    """A result. `statements`: how many it was made for; `is_own`: whether this one has made it; `made`: what
-    those who share it make of it."""
+    """A result that several statements may share.
+
+    Attributes:
+        statements: number of statements that the result was computed for.
+        is_own: True if the caller's own thread has computed it.
+        made: what the statements that share the result derive from it.
+    """
 
     value: T
     statements: int
@@ -55,8 +63,11 @@ class Shared(Generic[T]):
 
 
 class Coalescing(Generic[T]):
-    """Thread-safe. Work is done on the thread of one of those who wait for it: of the one with most time
-    left, so that no other is bound by its time-out."""
+    """Runs equal work once for all that wait for it. Thread-safe.
+
+    The work runs on the thread of the waiting statement that has the most time left, so that no other
+    statement is bound by its time-out.
+    """
 
     def __init__(
         self,
@@ -64,7 +75,11 @@ class Coalescing(Generic[T]):
         crowd_wait_s_max: float = CROWD_WAIT_S_MAX,
         at_once: int | None = None,
     ) -> None:
-        """`at_once`: how much work under way is a crowd; None: as much as there are processors."""
+        """Create lanes without any work.
+
+        Args:
+            at_once: number of pieces of work under way at which new ones wait; None: as many as processors.
+        """
         self._wait_s_max = wait_s_max
         self._crowd_wait_s_max = crowd_wait_s_max
         self._at_once = at_once or max(2, len(os.sched_getaffinity(0)))

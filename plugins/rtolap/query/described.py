@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rtolap.column_types import ColumnType
-from rtolap.query.catalogue import Catalogue, sketches_of
+from rtolap.query.catalogue import QueryCatalogue, sketches_of
 
 PRIMARY = "PRIMARY"  # what MySQL calls the primary key
 _SQL_TYPES = {
@@ -22,9 +22,12 @@ _SQL_TYPES = {
 
 @dataclass(frozen=True)
 class DescribedColumn:
-    """`type_text`: as MySQL's clients read it. `extra`: the aggregate function of a stored table's value.
+    """A column as SHOW COLUMNS and information_schema describe it.
 
-    `comment`: how a cube's column may be used.
+    Attributes:
+        type_text: the type as MySQL's clients read it.
+        extra: the aggregate function of a stored table's value column.
+        comment: how a cube's column may be used.
     """
 
     name: str
@@ -50,7 +53,7 @@ def sql_type(kind: ColumnType) -> str:
     return f"decimal({kind.precision},{kind.scale})" if kind.kind == "decimal" else _SQL_TYPES[kind.kind]
 
 
-def described(catalogue: Catalogue, relation: str) -> list[DescribedColumn]:
+def described(catalogue: QueryCatalogue, relation: str) -> list[DescribedColumn]:
     """Return the columns that clients are shown, in order."""
     if relation not in catalogue.stored:
         return [
@@ -76,7 +79,7 @@ def described(catalogue: Catalogue, relation: str) -> list[DescribedColumn]:
     return columns
 
 
-def key_columns(catalogue: Catalogue, relation: str) -> tuple[str, ...]:
+def key_columns(catalogue: QueryCatalogue, relation: str) -> tuple[str, ...]:
     """Return the columns that tell rows apart, in order; empty where rows may be alike: cubes, lookups,
     duplicate tables."""
     table = catalogue.stored.get(relation)
@@ -85,7 +88,7 @@ def key_columns(catalogue: Catalogue, relation: str) -> tuple[str, ...]:
     return tuple(column.name for column in table.schema.columns if column.id in table.schema.keys)
 
 
-def _role(catalogue: Catalogue, relation: str, column: str) -> str:
+def _role(catalogue: QueryCatalogue, relation: str, column: str) -> str:
     if relation not in catalogue.cubes:
         return ""
     schema = catalogue.cubes[relation]

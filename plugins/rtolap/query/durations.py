@@ -19,7 +19,7 @@ def is_duration(kind: pa.DataType) -> bool:
 
 
 def durations_us(column: Any) -> list[int | None]:
-    """Signed microseconds of each value of an Arrow column of times of day, durations or intervals."""
+    """Return the signed microseconds of each value of an Arrow column of times, durations or intervals."""
     kind = column.type
     if pa.types.is_time(kind):
         values: Iterable[time | None] = column.to_pylist()
@@ -31,7 +31,7 @@ def durations_us(column: Any) -> list[int | None]:
 
 
 def duration_us(value: Any) -> int | None:
-    """Signed microseconds of an interval as Arrow gives it to Python: (months, days, nanoseconds)."""
+    """Return the signed microseconds of an interval from Arrow: (months, days, nanoseconds)."""
     if value is None:
         return None
     months, days, nanoseconds = value
@@ -39,7 +39,7 @@ def duration_us(value: Any) -> int | None:
 
 
 def time_text(duration_us: int) -> str:
-    """`[-]HH:MM:SS[.ffffff]`, with hours beyond 24 in the place of days."""
+    """Return `[-]HH:MM:SS[.ffffff]`. Hours beyond 24 take the place of days."""
     seconds, micros = divmod(abs(duration_us), 1_000_000)
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     if micros:

@@ -27,15 +27,15 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 from rtolap.base.errors import QueryInterrupted, UnknownTable
 from rtolap.query.approval.engine_tree import EngineTexts
 from rtolap.query.cancel import Cancellation
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.checksums import CRC32, crc32
 from rtolap.query.engine_errors import moment_out_of_range, translated
+from rtolap.query.engine_session import BATCH_ROWS, EngineSession, EngineSessions
 from rtolap.query.macros import registry as macros
 from rtolap.query.plan import Planned
-from rtolap.query.session import BATCH_ROWS, Session, Sessions
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
-from rtolap.query.sql.planner import Planner
-from rtolap.query.sql.statement import Statement
+from rtolap.query.sql.planner import SqlPlanner
+from rtolap.query.sql.statement import SqlStatement
 
 Config = dict[str, str | bool | int | float | list[str]]
 
@@ -52,7 +52,7 @@ _STREAM_ERRORS = (*_ERRORS, pa.ArrowException, OSError, RuntimeError)  # as they
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
 
-class Engine(Sessions):
+class EmbeddedEngine(EngineSessions):
     """A database of the engine.
 
     Its memory limit holds for the sum of its sessions, but not for texts, which are made outside of it. The
@@ -67,7 +67,11 @@ class Engine(Sessions):
         database: str | None = None,
         spill_folder: str = SPILL_FOLDER,
     ) -> None:
-        """`database`: a file of `made_database` that the caller keeps; None: one of its own."""
+        """Open a database.
+
+        Args:
+            database: a file of `made_database`, which the caller removes; None: the engine makes its own.
+        """
         self._lock = threading.Lock()
         config: Config = {
             "threads": str(threads),
@@ -104,24 +108,24 @@ class Engine(Sessions):
             null_handling=FunctionNullHandling.SPECIAL,
         )
         self._texts = EngineTexts(self._connection.cursor())
-        self._planner = Planner()
+        self._planner = SqlPlanner()
         self._connection.execute(f"SET memory_limit = '{memory_limit_bytes}B'")
         self._connection.execute("SET lock_configuration = true")
 
-    def session(self, ending: Cancellation | None = None) -> EngineSession:
-        """`ending` is not needed: the owner of the session interrupts it."""
+    def session(self, ending: Cancellation | None = None) -> EmbeddedSession:
+        """Return a new session. Its owner interrupts it, so `ending` is not used."""
         with self._lock:
-            return EngineSession(self._connection.cursor(), self._texts, self._planner)
+            return EmbeddedSession(self._connection.cursor(), self._texts, self._planner)
 
     def close(self) -> None:
         self._texts.close()
         self._connection.close()
 
 
-class EngineSession(Session):
+class EmbeddedSession(EngineSession):
     """A connection for a single query. Other queries do not see what it registers."""
 
-    def __init__(self, cursor: Any, texts: EngineTexts, planner: Planner) -> None:
+    def __init__(self, cursor: Any, texts: EngineTexts, planner: SqlPlanner) -> None:
         self._cursor = cursor
         self._texts = texts
         self._planner = planner
@@ -131,24 +135,26 @@ class EngineSession(Session):
 
     def register(self, name: str, table: pa.Table) -> None:
         self._relations.add(name)
-        with self._working, _errors_told():  # an interrupt may fall here too
+        with self._working, _translated_errors():  # an interrupt may fall here too
             self._cursor.register(name, table)
 
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:
         approved = self._approved(sql)
-        with self._working, _errors_told():
+        with self._working, _translated_errors():
             return self._cursor.execute(approved, dict(parameters)).fetchall()[0][0]
 
-    def run(self, sql: str, parameters: Mapping[str, object]) -> EngineResult:
+    def run(self, sql: str, parameters: Mapping[str, object]) -> EmbeddedResult:
         approved = self._approved(sql)
-        with self._working, _errors_told():
+        with self._working, _translated_errors():
             self._cursor.execute(approved, dict(parameters))
-            return EngineResult(self._cursor.to_arrow_reader(BATCH_ROWS), self._working)
+            return EmbeddedResult(self._cursor.to_arrow_reader(BATCH_ROWS), self._working)
 
-    def read_statement(self, text: str, database: str | None) -> Statement:
+    def read_statement(self, text: str, database: str | None) -> SqlStatement:
         return self._planner.read(text, database)
 
-    def plan(self, statement: Statement, values: Mapping[str, object], catalogue: Catalogue) -> Planned:
+    def plan(
+        self, statement: SqlStatement, values: Mapping[str, object], catalogue: QueryCatalogue
+    ) -> Planned:
         return self._planner.plan(statement, values, catalogue, self.value, self._check)
 
     def show_filter(self, condition: str, first: str) -> str:
@@ -174,8 +180,8 @@ class EngineSession(Session):
             self._cursor.close()
 
 
-class EngineResult:
-    """See `session.Result`."""
+class EmbeddedResult:
+    """See `engine_session.EngineResult`."""
 
     def __init__(self, reader: pa.RecordBatchReader, working: Any) -> None:
         self.schema = reader.schema
@@ -183,14 +189,14 @@ class EngineResult:
         self._working = working
 
     def next_batch(self) -> pa.RecordBatch | None:
-        with self._working, _errors_told(_STREAM_ERRORS):
+        with self._working, _translated_errors(_STREAM_ERRORS):
             batch = next(self._reader, None)
         if batch is not None:
             _check_moments(batch)
         return batch
 
     def drain(self) -> int:
-        with self._working, _errors_told(_STREAM_ERRORS):
+        with self._working, _translated_errors(_STREAM_ERRORS):
             return sum(batch.num_rows for batch in self._reader)
 
 
@@ -235,7 +241,7 @@ def _check_moments(batch: pa.RecordBatch) -> None:
 
 
 @contextmanager
-def _errors_told(kinds: tuple[type[Exception], ...] = _ERRORS) -> Iterator[None]:
+def _translated_errors(kinds: tuple[type[Exception], ...] = _ERRORS) -> Iterator[None]:
     try:
         yield
     except kinds as error:

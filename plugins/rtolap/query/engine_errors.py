@@ -1,7 +1,7 @@
-"""Errors of the embedded engine as ours, told apart by their kind: its own words reach a log, never a user.
+"""Errors of the embedded engine as errors of the tree. The engine's own words reach a log, never a user.
 
-Through Arrow a result's stream raises other classes, so the kind is read from the first words of the text
-there, which the engine gives to each of its classes. A macro raises what `refused` writes, in our words.
+Through Arrow, the stream of a result raises other classes. There, the first words of the text name the kind,
+because the engine begins each class's texts with them. A macro raises the text that `refused` writes.
 
 | kind | becomes |
 |---|---|

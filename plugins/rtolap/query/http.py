@@ -51,11 +51,11 @@ from rtolap.protocols.query.messages import (
 from rtolap.query.cancel import Cancellation
 from rtolap.query.durations import durations_us, is_duration, time_text
 from rtolap.query.memory_budget import BODY, RESULT, Account
-from rtolap.query.outcome import Outcome, result_pieces
+from rtolap.query.statement_outcome import StatementOutcome, result_pieces
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.classify import classify, needs_admission, plain
-from rtolap.query.statements.executor import Executor, NoPeers, Peers
-from rtolap.query.statements.session import Session
+from rtolap.query.statements.executor import Executor, NoOpenConnections, OpenConnections
+from rtolap.query.statements.sql_session import SqlSession
 from rtolap.servers.http_guard import caller_of, guard
 from rtolap.servers.limits import HttpLimits
 
@@ -65,7 +65,7 @@ WARNINGS_KEY = b"rtolap.warnings"
 JSON_PIECE_BYTES = 128 << 10  # of rows that become JSON at a time
 JSON_COPIES = 44  # of these: 4 bytes a character where one is no letter, 6 characters where it is escaped
 JSON_TEXT_CHARACTERS = 64 << 10  # of a long text that become JSON at a time
-BEGIN_BYTES = 256 << 10  # of an answer are made before it begins, so that most errors are told as such
+BEGIN_BYTES = 256 << 10  # of an answer are computed before it begins, so that most errors have a status
 TIMEOUT_MS_MAX = 86_400_000
 THREADS = 32
 THREADS_PER_USER = 24  # the requests of one user beyond that wait, and hold no thread meanwhile
@@ -93,14 +93,18 @@ def make_app(
     users: Users,
     token: str,
     limits: HttpLimits,
-    peers: Peers = NoPeers(),
+    connections: OpenConnections = NoOpenConnections(),
     history_cache: Callable[[int], HistoryCacheReport] = lambda versions_max: HISTORY_CACHE_OFF,
 ) -> FastAPI:
-    """`peers`: the connections that SHOW PROCESSLIST lists and KILL ends. `history_cache`: its report with at
-    most so many versions."""
+    """Create the query service's HTTP server.
+
+    Args:
+        connections: the connections that SHOW PROCESSLIST lists and KILL ends.
+        history_cache: returns the report of the history cache with at most that many versions.
+    """
     app = FastAPI(title="rtolap query", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="http-query")
-    executor = Executor(service, users, peers)
+    executor = Executor(service, users, connections)
     shares: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(THREADS_PER_USER))
 
     def named(request: Request, error: RtolapError) -> JSONResponse:
@@ -141,26 +145,26 @@ def make_app(
         try:
             data = await _received(request, account)
             host = request.client.host if request.client else ""
-            session = Session(
+            session = SqlSession(
                 *(0, user, host),
-                is_kept=False,
+                is_persistent=False,
                 has_token=not user,
-                facts=peers.facts(),
+                facts=connections.facts(),
                 databases=lambda: service.catalogue().databases(),
                 account=account,
                 tokens=service.session_tokens,
             )
             session.positions.merge(promised)
             async with shares[user]:
-                asked = _Asked(service, executor, session, data, arrow)
+                running = _RunningRequest(service, executor, session, data, arrow)
                 del data
-                work = loop.run_in_executor(pool, asked.answer)
+                work = loop.run_in_executor(pool, running.answer)
                 while True:
                     done, _ = await asyncio.wait((work,), timeout=GONE_POLL_S)
                     if done:
                         break
                     if await request.is_disconnected():
-                        asked.cancel("the client went away")
+                        running.cancel("the client went away")
             answer = work.result()
         except BaseException:
             account.close()
@@ -236,15 +240,15 @@ def _values_in(data: bytes) -> int:
 
 
 def _marks(data: bytes) -> int:
-    """Each value but the first has one before it."""
+    """Count the marks before values: each value but the first has one."""
     return sum(map(data.count, (b",", b"[", b"{")))
 
 
-class _Asked:
+class _RunningRequest:
     """The statement of one request, from its body to the pieces of its answer. `answer` blocks its thread."""
 
     def __init__(
-        self, service: QueryService, executor: Executor, session: Session, data: bytes, arrow: bool
+        self, service: QueryService, executor: Executor, session: SqlSession, data: bytes, arrow: bool
     ) -> None:
         self._service = service
         self._executor = executor
@@ -296,7 +300,7 @@ class _Answer(Iterator[bytes]):
             takes counts until `close`.
     """
 
-    def __init__(self, pieces: Iterator[bytes], outcome: Outcome, account: Account) -> None:
+    def __init__(self, pieces: Iterator[bytes], outcome: StatementOutcome, account: Account) -> None:
         self._begun: deque[bytes] = deque()
         self._pieces = pieces
         self._outcome = outcome
@@ -328,7 +332,7 @@ class _Answer(Iterator[bytes]):
         self._account.close()
 
 
-def _json(outcome: Outcome, account: Account) -> Iterator[bytes]:
+def _json(outcome: StatementOutcome, account: Account) -> Iterator[bytes]:
     head = {
         "columns": [{"name": field.name, "type": str(field.type)} for field in outcome.schema],
     }
@@ -423,7 +427,7 @@ class _Streamed(StreamingResponse):
             self._pool.submit(self._answer.close)
 
 
-def _arrow(outcome: Outcome) -> Iterator[bytes]:
+def _arrow(outcome: StatementOutcome) -> Iterator[bytes]:
     sink = io.BytesIO()
     metadata = {
         POSITIONS_KEY: json.dumps(outcome.positions).encode(),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 import pyarrow as pa
 from sqlglot.dialects.mysql import MySQL
 
-from rtolap.query.catalogue import INFORMATION_SCHEMA, Catalogue
+from rtolap.query.catalogue import INFORMATION_SCHEMA, QueryCatalogue
 from rtolap.query.described import PRIMARY, DescribedColumn, described, key_columns
 
 INFORMATION_PREFIX = "__information_"  # of their names as the rules and the engine call them
@@ -23,7 +23,7 @@ _PRECISION = {"boolean": 3, "int": 10, "bigint": 19, "double": 22}
 _WITH_SCALE = ("boolean", "int", "bigint", "decimal")
 
 
-def _schemata(catalogue: Catalogue) -> Iterable[_Row]:
+def _schemata(catalogue: QueryCatalogue) -> Iterable[_Row]:
     for name in (INFORMATION_SCHEMA, *catalogue.databases()):
         yield {
             "CATALOG_NAME": "def",
@@ -34,7 +34,7 @@ def _schemata(catalogue: Catalogue) -> Iterable[_Row]:
         }
 
 
-def _tables(catalogue: Catalogue) -> Iterable[_Row]:
+def _tables(catalogue: QueryCatalogue) -> Iterable[_Row]:
     for relation, place in _relations(catalogue):
         yield {
             **place,
@@ -46,7 +46,7 @@ def _tables(catalogue: Catalogue) -> Iterable[_Row]:
         }
 
 
-def _columns(catalogue: Catalogue) -> Iterable[_Row]:
+def _columns(catalogue: QueryCatalogue) -> Iterable[_Row]:
     for relation, place in _relations(catalogue):
         for position, column in enumerate(described(catalogue, relation), start=1):
             yield {**place, "ORDINAL_POSITION": position, **_column(column)}
@@ -76,7 +76,7 @@ def _column(column: DescribedColumn) -> _Row:
     }
 
 
-def index_rows(catalogue: Catalogue, relation: str) -> list[dict[str, object]]:
+def index_rows(catalogue: QueryCatalogue, relation: str) -> list[dict[str, object]]:
     """Return the primary key's columns, as STATISTICS and SHOW KEYS list them."""
     nullable = {column.name: column.is_nullable for column in described(catalogue, relation)}
     return [
@@ -96,19 +96,19 @@ def index_rows(catalogue: Catalogue, relation: str) -> list[dict[str, object]]:
     ]
 
 
-def _statistics(catalogue: Catalogue) -> Iterable[_Row]:
+def _statistics(catalogue: QueryCatalogue) -> Iterable[_Row]:
     for relation, place in _relations(catalogue):
         for row in index_rows(catalogue, relation):
             yield {**place, "INDEX_SCHEMA": place["TABLE_SCHEMA"], **row}
 
 
-def _key_columns(catalogue: Catalogue) -> Iterable[_Row]:
+def _key_columns(catalogue: QueryCatalogue) -> Iterable[_Row]:
     for relation, place in _relations(catalogue):
         for position, name in enumerate(key_columns(catalogue, relation), start=1):
             yield {**place, **_primary(place), "COLUMN_NAME": name, "ORDINAL_POSITION": position}
 
 
-def _table_constraints(catalogue: Catalogue) -> Iterable[_Row]:
+def _table_constraints(catalogue: QueryCatalogue) -> Iterable[_Row]:
     for relation, place in _relations(catalogue):
         if key_columns(catalogue, relation):
             yield {**place, **_primary(place), "CONSTRAINT_TYPE": "PRIMARY KEY", "ENFORCED": "YES"}
@@ -122,7 +122,7 @@ def _primary(place: _Row) -> _Row:
     }
 
 
-def _character_sets(catalogue: Catalogue) -> Iterable[_Row]:
+def _character_sets(catalogue: QueryCatalogue) -> Iterable[_Row]:
     yield {
         "CHARACTER_SET_NAME": _CHARACTER_SET,
         "DEFAULT_COLLATE_NAME": _COLLATION,
@@ -131,7 +131,7 @@ def _character_sets(catalogue: Catalogue) -> Iterable[_Row]:
     }
 
 
-def _collations(catalogue: Catalogue) -> Iterable[_Row]:
+def _collations(catalogue: QueryCatalogue) -> Iterable[_Row]:
     yield {
         "COLLATION_NAME": _COLLATION,
         "CHARACTER_SET_NAME": _CHARACTER_SET,
@@ -143,7 +143,7 @@ def _collations(catalogue: Catalogue) -> Iterable[_Row]:
     }
 
 
-def _engines(catalogue: Catalogue) -> Iterable[_Row]:
+def _engines(catalogue: QueryCatalogue) -> Iterable[_Row]:
     yield {
         "ENGINE": "rtolap",
         "SUPPORT": "DEFAULT",
@@ -154,12 +154,12 @@ def _engines(catalogue: Catalogue) -> Iterable[_Row]:
     }
 
 
-def _keywords(catalogue: Catalogue) -> Iterable[_Row]:
+def _keywords(catalogue: QueryCatalogue) -> Iterable[_Row]:
     for word in sorted(MySQL.Generator.RESERVED_KEYWORDS):
         yield {"WORD": word.upper(), "RESERVED": 1}
 
 
-def _relations(catalogue: Catalogue) -> list[tuple[str, _Row]]:
+def _relations(catalogue: QueryCatalogue) -> list[tuple[str, _Row]]:
     """Each relation with where it is: catalogue, database and name in it."""
     return [
         (relation, {"TABLE_CATALOG": "def", "TABLE_SCHEMA": database, "TABLE_NAME": name})
@@ -168,12 +168,12 @@ def _relations(catalogue: Catalogue) -> list[tuple[str, _Row]]:
     ]
 
 
-def _nothing(catalogue: Catalogue) -> Iterable[_Row]:
+def _nothing(catalogue: QueryCatalogue) -> Iterable[_Row]:
     return ()
 
 
 # Columns in MySQL's order; whole numbers are marked with #.
-_TABLES: dict[str, tuple[Callable[[Catalogue], Iterable[_Row]], str]] = {
+_TABLES: dict[str, tuple[Callable[[QueryCatalogue], Iterable[_Row]], str]] = {
     "schemata": (
         _schemata,
         "CATALOG_NAME SCHEMA_NAME DEFAULT_CHARACTER_SET_NAME DEFAULT_COLLATION_NAME SQL_PATH "
@@ -280,7 +280,7 @@ def information_columns(name: str) -> tuple[str, ...]:
     return tuple(column.rstrip("#") for column in _TABLES[name][1].split())
 
 
-def information_table(name: str, catalogue: Catalogue) -> pa.Table:
+def information_table(name: str, catalogue: QueryCatalogue) -> pa.Table:
     """`name` is one of INFORMATION_TABLES."""
     build, columns = _TABLES[name]
     rows = list(build(catalogue))

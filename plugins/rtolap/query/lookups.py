@@ -1,8 +1,7 @@
-"""Lookups that are small files: read whole, kept until they change.
+"""Lookups that are small files: read whole, and cached until they change.
 
-What a definition names is untrusted where it is read, whoever checked it where it was declared: a file is
-read only if it lies below the include folder when all symbolic links are followed, and no error repeats what
-is in it.
+The path in a definition is untrusted here, even if it was checked where it was declared. A file is read only
+if it lies below the include folder when all symbolic links are followed, and no error repeats its content.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from rtolap.model.validation.lookup import relative_file_expectation
 
 _COLUMN = re.compile(r"^In CSV column #(\d+): ")
 _WIDTH = re.compile(r"Expected (\d+) columns, got (\d+)")
-BYTES_MAX = 256 << 20  # "small": it is held in memory and handed to every query that names it
+BYTES_MAX = 256 << 20  # "small": it is in memory, and every query that names it reads it
 
 
 class Lookups:

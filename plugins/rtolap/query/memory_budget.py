@@ -1,10 +1,10 @@
 """The budget for what users hold in the service's memory: per connection, per user, and in all.
 
-Whatever a client can make the service keep or build in its own process is reserved here first: values of
+Whatever a client can make the service store or build in its own process is reserved here first: values of
 sessions, prepared statements, long data, packets and bodies, results that are being written. What statements
 compute is in the workers, which the system bounds.
 
-A part that grows says so before it grows. What does not fit is refused by name, and nothing is kept of it.
+A part reserves memory before it grows. What does not fit is refused by name, and nothing of it is stored.
 """
 
 from __future__ import annotations
@@ -37,10 +37,14 @@ _ACTIONS = {
 
 @dataclass(frozen=True)
 class BudgetLimits:
-    """Bytes that one connection or request may have, one user, and all users together.
+    """Limits of memory in bytes.
 
-    `reserve_bytes`: what each user may have though all together have as much as they may, so that heavy users
-    keep nobody else out.
+    Attributes:
+        connection_bytes: limit of one connection or request.
+        user_bytes: limit of one user.
+        total_bytes: limit of all users together.
+        reserve_bytes: what each user may have even when the total is reached, so that heavy users keep nobody
+            else out.
     """
 
     connection_bytes: int = 320 * MIB
@@ -75,7 +79,7 @@ class MemoryBudget:
             return self._users[user]
 
     def account(self, user: str) -> Account:
-        """`user`: empty for all who have the cluster's token."""
+        """Return a new account of the user. Clients with the cluster's token share the empty name."""
         return Account(self, user)
 
     def _change(self, account: Account, user: str, what: str, bytes_more: int) -> None:
@@ -128,21 +132,21 @@ class Account:
         self.reserved_bytes = 0
 
     def reserve(self, what: str, size_bytes: int) -> None:
-        """Let the part be so large from now on. Raises OverBudget, and the part is as it was."""
+        """Set the size of a part. Raises OverBudget, and then the part keeps its size."""
         with self._lock:
-            held_bytes = self._parts.get(what, 0)
-            if self._is_closed or size_bytes == held_bytes:
+            reserved_bytes = self._parts.get(what, 0)
+            if self._is_closed or size_bytes == reserved_bytes:
                 return
-            self._budget._change(self, self._user, what, size_bytes - held_bytes)
+            self._budget._change(self, self._user, what, size_bytes - reserved_bytes)
             self._parts[what] = size_bytes
 
     def reserve_more(self, what: str, size_bytes: int) -> None:
-        """Let the part be that much larger. Raises OverBudget."""
+        """Increase the size of a part. Raises OverBudget."""
         self.reserve(what, self._parts.get(what, 0) + size_bytes)
 
     @contextmanager
     def holding(self, what: str, size_bytes: int) -> Iterator[None]:
-        """The part is that much larger while the block runs. Raises OverBudget."""
+        """Increase the size of a part while the block runs. Raises OverBudget."""
         self.reserve_more(what, size_bytes)
         try:
             yield

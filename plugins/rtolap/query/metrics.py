@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rtolap.base.errors import RtolapError
 from rtolap.base.metrics import Family, Metrics
-from rtolap.query.outcome import Outcome
+from rtolap.query.statement_outcome import StatementOutcome
 
 OK = "ok"
 ABANDONED = "abandoned"  # closed by its reader before its end
@@ -45,7 +45,7 @@ class QueryMetrics:
             "mysql_slow_readers", "MySQL connections that were cut off because they did not read."
         )
 
-    def measure(self, execute: Callable[[], Outcome]) -> Outcome:
+    def measure(self, execute: Callable[[], StatementOutcome]) -> StatementOutcome:
         """Return the outcome of `execute`, measured until its rows are read, it is closed, or it fails."""
         measured = _Measured(self)
         try:
@@ -69,7 +69,7 @@ class QueryMetrics:
         rewrites: Callable[[], int],
         reads_waiting: Callable[[], int],
     ) -> None:
-        """All are called at each scrape, from any thread."""
+        """Sample these functions at each scrape, from any thread."""
 
         def sample() -> Iterable[Family]:
             connections = self.registry.gauge_family("mysql_connections", "Open MySQL connections.")
@@ -89,7 +89,7 @@ class QueryMetrics:
         self.registry.sampled(sample)
 
     def follow_budget(self, reserved_bytes: Callable[[], int], refusals: Callable[[], int]) -> None:
-        """Both are called at each scrape, from any thread."""
+        """Sample both functions at each scrape, from any thread."""
 
         def sample() -> Iterable[Family]:
             reserved = self.registry.gauge_family(
@@ -135,7 +135,7 @@ class _Measured:
 class _MeasuredBatches(Iterator[pa.RecordBatch]):
     """The batches of an outcome as they come; who drops them has abandoned the query."""
 
-    def __init__(self, outcome: Outcome, measured: _Measured) -> None:
+    def __init__(self, outcome: StatementOutcome, measured: _Measured) -> None:
         self._outcome = outcome
         self._measured = measured
 

@@ -1,7 +1,7 @@
-"""Peers that hold the same: when one fails, or does not even answer a ping, the next is called.
+"""Calls of peers that can all answer: when one fails, or does not even answer a ping, the next is called.
 
-A peer that computes for long answers pings meanwhile and is waited for; one that is stopped, or whose machine
-is gone, does not, and costs a statement less than a second. The first answer counts, whichever peer gives it.
+A peer that computes for long answers pings meanwhile, and the caller waits for it. A peer that is stopped, or
+whose machine is gone, answers none, and costs a statement less than a second. The first answer counts.
 """
 
 from __future__ import annotations
@@ -25,8 +25,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Peer:
-    """`address` is host:port."""
+class QueryPeer:
+    """A server that answers calls.
+
+    Attributes:
+        address: host:port.
+    """
 
     name: str
     address: str
@@ -41,7 +45,7 @@ class PeersFailed(Unavailable):
 
     code = "peers_failed"
 
-    def __init__(self, failures: Sequence[tuple[Peer, RtolapError]]) -> None:
+    def __init__(self, failures: Sequence[tuple[QueryPeer, RtolapError]]) -> None:
         self.failures = tuple(failures)
         super().__init__("; ".join(f"{peer.name}: {error}" for peer, error in failures) or "none is live")
 
@@ -56,7 +60,7 @@ class Attempt:
 
     @property
     def given_up(self) -> bool:
-        """True if nobody waits for the answer any more."""
+        """True if no caller waits for the answer any more."""
         return self._given_up
 
     def on_give_up(self, callback: Callable[[], None]) -> None:
@@ -75,13 +79,15 @@ class Attempt:
             callback()
 
 
-class Peers(Closeable):
-    """Thread-safe. At most `calls_max` calls at a time, more wait.
+class QueryPeers(Closeable):
+    """Calls peers on threads, at most `calls_max` at a time; more calls wait. Thread-safe.
 
     `ping(peer, within_s)` raises Unavailable when the peer does not answer in time.
     """
 
-    def __init__(self, name: str, calls_max: int, ping: Callable[[Peer, float], None], clock: Clock) -> None:
+    def __init__(
+        self, name: str, calls_max: int, ping: Callable[[QueryPeer, float], None], clock: Clock
+    ) -> None:
         self._ping = ping
         self._clock = clock
         self._calls = ThreadPoolExecutor(calls_max, thread_name_prefix=name)
@@ -93,22 +99,27 @@ class Peers(Closeable):
 
     def ask(
         self,
-        peers: Sequence[Peer],
-        call: Callable[[Peer, Attempt], T],
+        peers: Sequence[QueryPeer],
+        call: Callable[[QueryPeer, Attempt], T],
         ending: Cancellation,
         elsewhere: tuple[type[RtolapError], ...],
-    ) -> tuple[Peer, T]:
-        """Return the first answer, and whose. `call` runs on another thread; another may run beside it.
+    ) -> tuple[QueryPeer, T]:
+        """Return the peer that answered first, and its answer.
 
-        Errors of the kinds `elsewhere` have the next peer asked; PeersFailed when none is left. Every other
-        error is raised, and so is the one that ends the statement, without waiting for any peer.
+        `call` runs on another thread. A second call may run beside it, if its peer is silent.
+
+        Args:
+            elsewhere: kinds of errors after which the next peer is called.
+
+        Raises PeersFailed when all peers have failed in this way. Every other error of a call is raised as it
+        is. The error that ends the statement is raised without waiting for any peer.
         """
         ended_early: Future[Any] = Future()
         ending.on_cancel(lambda: ended_early.set_result(None))
         left = self._ordered(peers)
-        running: dict[Future[T], tuple[Peer, Attempt]] = {}
-        silent: set[Peer] = set()
-        failures: list[tuple[Peer, RtolapError]] = []
+        running: dict[Future[T], tuple[QueryPeer, Attempt]] = {}
+        silent: set[QueryPeer] = set()
+        failures: list[tuple[QueryPeer, RtolapError]] = []
         try:
             while True:
                 if left and all(peer in silent for peer, _ in running.values()):
@@ -133,7 +144,7 @@ class Peers(Closeable):
             for _, attempt in running.values():
                 attempt.give_up()
 
-    def _ordered(self, peers: Sequence[Peer]) -> list[Peer]:
+    def _ordered(self, peers: Sequence[QueryPeer]) -> list[QueryPeer]:
         """Return the peers; those that were silent last time come last.
 
         Silent peers are pinged again in the background.
@@ -149,7 +160,7 @@ class Peers(Closeable):
             self._calls.submit(self._answers, peer)
         return [peer for peer in peers if peer not in silent] + silent
 
-    def _answers(self, peer: Peer) -> bool:
+    def _answers(self, peer: QueryPeer) -> bool:
         error = silence(lambda within_s: self._ping(peer, within_s))
         with self._lock:
             if error is None:

@@ -54,14 +54,19 @@ class CubeRead:
 
     @cached_property
     def columns(self) -> pa.Schema:
-        """The columns of the partials that are read."""
+        """The schema of the partials that are read."""
         return physical_schema(self.schema, self.dimensions, self.partials, plain=True)
 
 
 @dataclass(frozen=True)
 class TableRead:
-    """The read of one stored table for a statement, by itself or as a lookup: `columns` of the rows that pass
-    `filter`, which the engine applies again; partitions outside `time` have none."""
+    """The read of one stored table for a statement, by itself or as a lookup.
+
+    Attributes:
+        columns: the columns to read.
+        filter: condition of the rows to read, which the engine applies again; None: all rows.
+        time: time range that the rows are in; partitions outside it are not read.
+    """
 
     table: TableInfo
     relation: str
@@ -72,8 +77,12 @@ class TableRead:
 
 @dataclass
 class TableStats:
-    """The statistics of reading one stored table. `nodes`: node -> tablets read from it; `views`: read views
-    taken."""
+    """The statistics of reading one stored table.
+
+    Attributes:
+        nodes: storage node → tablets read from it.
+        views: number of read views taken.
+    """
 
     table: str
     partitions: tuple[str, ...] = ()
@@ -87,7 +96,12 @@ class TableStats:
 
 @dataclass(frozen=True)
 class LatestRows:
-    """A result of `rows` rows is whole if no row with a larger `key`, a time dimension, was left out."""
+    """The condition under which a limited result is complete: no row with a larger key was left out.
+
+    Attributes:
+        key: the time dimension that rows are sorted by.
+        rows: number of rows that the statement returns.
+    """
 
     key: str
     rows: int
@@ -122,10 +136,12 @@ class MergedOrder:
 
 @dataclass(frozen=True)
 class PlainMerge:
-    """A statement over one cube whose rows are the merged partials of its groups: nothing is left to compute
-    above them, so that it needs no engine.
+    """A statement over one cube whose rows are the merged partials of its groups. It needs no engine.
 
-    `columns`: name and column of the result. `limit`, `offset`: a number, or the name of the parameter.
+    Attributes:
+        columns: name and column of the result.
+        limit: a number, or the name of the parameter; None: all rows.
+        offset: a number, or the name of the parameter; None: from the first row.
     """
 
     columns: tuple[tuple[str, MergedColumn], ...]
@@ -136,11 +152,13 @@ class PlainMerge:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """SQL for the engine, and the relations it stands on. `parameters` names those the SQL still holds.
+    """SQL for the engine, and the relations that it reads.
 
-    `merge`: the same statement without an engine, where it can be. `is_constant`: it stands on nothing but
-    literals, so that its answer is always the same. `warnings`: where the SQL is not run
-    exactly as written.
+    Attributes:
+        parameters: names of the parameters that the SQL still contains.
+        warnings: where the SQL is not run exactly as written.
+        merge: the same statement without an engine; None where it needs one.
+        is_constant: True if the statement reads nothing but literals, so that its answer is always the same.
     """
 
     sql: str
@@ -157,7 +175,11 @@ class Rewritten:
 
 @dataclass(frozen=True)
 class Planned:
-    """`varies`: the clock or a die was folded into it, so it is for this once."""
+    """A plan, and whether it may be used again.
+
+    Attributes:
+        varies: True if the clock or a random number was folded into the plan, so that it is used once.
+    """
 
     rewritten: Rewritten
     varies: bool
@@ -183,36 +205,47 @@ class ReplicaSetPlan:
 
 @dataclass
 class ReadStats:
-    """The statistics of one cube read or, for EXPLAIN, its estimate; `realtime_events` of the latter only.
+    """The statistics of one cube read or, for EXPLAIN, its estimate.
 
-    `cube_id`: of the creation of the cube that was read.
-    `refused`: reason → records that receivers refused and that are in no count, `refused_example`: what was
-    wrong with one of them. `held`: receiver → why it does not read what arrives. `warnings`: of the cube
-    itself, whatever the query. `statements`: how many the read was made for at once; `is_own`: whether this
-    one has made it.
+    Attributes:
+        cube_id: id of the creation of the cube that was read.
+        cuboids: cuboid name → segments read from it.
+        receivers: replica set → receiver that answered.
+        realtime_events: number of events that receivers answer for, at most; only estimates have it.
+        realtime_cuboids: small cuboid → number of receivers' tables that it stood for.
+        files_cached: files of history that were read from the local disk cache.
+        files_remote: files of history that were read from the object store.
+        positions: partition → next offset.
+        void: see `PartialAnswer`.
+        refused: reason → records that receivers refused and that are in no count.
+        refused_example: reason → what was wrong with one of these records.
+        stalled: receiver → the reason for which it does not consume.
+        warnings: warnings of the cube itself, whatever the query.
+        statements: number of statements that the read was made for.
+        is_own: True if this statement has made the read.
     """
 
     cube: str
     cube_id: str = ""
     history_segments: tuple[str, ...] = ()
     pruned_segments: tuple[str, ...] = ()
-    cuboids: dict[str, int] = field(default_factory=dict)  # cuboid name → segments read from it
-    receivers: dict[str, str] = field(default_factory=dict)  # replica set → receiver that answered
+    cuboids: dict[str, int] = field(default_factory=dict)
+    receivers: dict[str, str] = field(default_factory=dict)
     realtime_segments: tuple[str, ...] = ()
     realtime_events: int = 0
-    realtime_cuboids: dict[str, int] = field(default_factory=dict)  # name → tables of receivers it stood for
-    files_cached: int = 0  # files of history that were read from the disk cache
-    files_remote: int = 0  # and from the object store
+    realtime_cuboids: dict[str, int] = field(default_factory=dict)
+    files_cached: int = 0
+    files_remote: int = 0
     rows_read: int = 0
     rows_pruned: int = 0
     partial_rows: int = 0
     snapshots: int = 1
     fetch_ms: float = 0.0
     positions: dict[int, int] = field(default_factory=dict)
-    void: dict[int, int] = field(default_factory=dict)  # see `PartialAnswer`
+    void: dict[int, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     refused_example: dict[str, str] = field(default_factory=dict)
-    held: dict[str, str] = field(default_factory=dict)
+    stalled: dict[str, str] = field(default_factory=dict)
     warnings: tuple[QueryWarning, ...] = ()
     statements: int = 1
     is_own: bool = True

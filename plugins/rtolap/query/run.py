@@ -32,7 +32,7 @@ from rtolap.query.lookups import Lookups
 from rtolap.query.mysql.handshake import Tls
 from rtolap.query.mysql.server import MySqlLimits, MySqlServer
 from rtolap.query.session_token import SessionTokens
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.stored.source import RemoteSource
 from rtolap.servers.http_server import HttpConnections, HttpServer
 from rtolap.servers.limits import HttpLimits
@@ -50,7 +50,7 @@ class QueryProcess:
         self,
         settings: Settings,
         store: MetadataStore,
-        limits: Limits = Limits(),
+        limits: QueryLimits = QueryLimits(),
         mysql_limits: MySqlLimits = MySqlLimits(),
         history_bounds: MemoryBounds = MemoryBounds(),
     ) -> None:

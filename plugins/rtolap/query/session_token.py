@@ -108,7 +108,11 @@ class SessionTokens:
     """Writes and reads the tokens of one cluster. Thread-safe."""
 
     def __init__(self, secret: str) -> None:
-        """`secret`: the cluster's token."""
+        """Create the tokens of a cluster.
+
+        Args:
+            secret: the cluster's token.
+        """
         self._key = hmac.new(secret.encode(), _KEY_LABEL, hashlib.sha256).digest()
         self._decoder = msgspec.msgpack.Decoder(list[CubePositions])
 

@@ -20,18 +20,20 @@ BITMAP_SIZE = "bitmap_size"
 
 
 def hll_estimate(lists: Any) -> Any:
-    """Arrow UDF over list<binary>: rounded estimates; 0 for an empty list, nulls within are skipped.
+    """Return rounded estimates. It is an Arrow UDF over list<binary>.
 
-    Raises Corrupted for bytes that are no HLL sketch.
+    An empty list gives 0, and nulls within a list are skipped. Raises Corrupted for bytes that are no HLL
+    sketch.
     """
     arrays = lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists]
     return pa.array([number for array in arrays for number in _estimates(array)], pa.float64())
 
 
 def bitmap_size(lists: Any) -> Any:
-    """Arrow UDF over list<binary>: exact numbers; 0 for an empty list, nulls within are skipped.
+    """Return exact numbers. It is an Arrow UDF over list<binary>.
 
-    Raises Corrupted for bytes that are no 64-bit roaring bitmap.
+    An empty list gives 0, and nulls within a list are skipped. Raises Corrupted for bytes that are no 64-bit
+    roaring bitmap.
     """
     arrays = lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists]
     return pa.array([size for array in arrays for size in _sizes(array)], pa.int64())

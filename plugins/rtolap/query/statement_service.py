@@ -1,4 +1,4 @@
-"""Runs a statement, from its text to a stream of batches. The servers call this and nothing else."""
+"""The service that runs a statement, from its text to a stream of batches. Servers call nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query import explain
 from rtolap.query.admission import AdmissionControl, Turns
 from rtolap.query.cancel import Cancellation, Timeouts
-from rtolap.query.catalogue import DATABASE, Catalogue, arrow_schema
+from rtolap.query.catalogue import DATABASE, QueryCatalogue, arrow_schema
 from rtolap.query.cluster.view import Cluster
 from rtolap.query.coalescing import Coalescing, Once
 from rtolap.query.cubes.fetch import Fetched, Fetcher
@@ -26,6 +26,7 @@ from rtolap.query.cubes.merged_answer import merged_answer
 from rtolap.query.cubes.planner import narrowed
 from rtolap.query.cubes.realtime import Realtime, RealtimeSource
 from rtolap.query.engine import SPILL_FOLDER
+from rtolap.query.engine_session import EngineResult, EngineSession, EngineSessions, TableResult
 from rtolap.query.information_schema import (
     INFORMATION_PREFIX,
     information_table,
@@ -33,13 +34,12 @@ from rtolap.query.information_schema import (
 from rtolap.query.lookups import Lookups
 from rtolap.query.memory_budget import READ, Account, BudgetLimits, MemoryBudget, read_limits
 from rtolap.query.metrics import QueryMetrics
-from rtolap.query.outcome import CELLS_MAX, Outcome, ResultStream
 from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, ReadStats, Rewritten, TableStats
-from rtolap.query.prepared import PreparedStatements
-from rtolap.query.session import Result, Session, Sessions, TableResult
 from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.sql.rules.pushdown import relation_name
-from rtolap.query.sql.statement import Parameters, Statement
+from rtolap.query.sql.statement import Parameters, SqlStatement
+from rtolap.query.statement_cache import StatementCache
+from rtolap.query.statement_outcome import CELLS_MAX, ResultStream, StatementOutcome
 from rtolap.query.stored.definitions import StoredDefinitions
 from rtolap.query.stored.reader import StoredReader
 from rtolap.query.stored.source import NoSource, StoredSource
@@ -49,21 +49,24 @@ TIMEOUT_MS_DEFAULT = 60_000
 SHARED_BYTES_MAX = 1 << 20  # of an answer: larger ones are sent piece by piece to each of those who share it
 
 
-Complete = Callable[[Statement], Statement]
+Complete = Callable[[SqlStatement], SqlStatement]
 
 
-def as_it_is(statement: Statement) -> Statement:
+def as_it_is(statement: SqlStatement) -> SqlStatement:
     """`Complete` where no session gives values."""
     return statement
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The limits of one query service. `queue_wait_s`: how long a query waits for admission.
+class QueryLimits:
+    """The limits of one query service.
 
-    `queries_per_user_max`: of `queries_max`; None: three quarters of them. `statement_ms_max`: whatever its
-    client asks for. `spill_free_bytes_min`: of the disk of `spill_folder`, left to others.
-    `budget`: of what users have in the service's own memory.
+    Attributes:
+        queue_wait_s: the longest time that a query waits for admission.
+        queries_per_user_max: how many of `queries_max` one user may have; None: three quarters.
+        statement_ms_max: the longest time of a statement, whatever its client requests.
+        spill_free_bytes_min: free bytes of the disk of `spill_folder` that are left to others.
+        budget: memory that users may have in the service's own process.
     """
 
     memory_bytes: int = 1 << 30
@@ -82,7 +85,7 @@ class Limits:
 
 
 class QueryService:
-    """Thread-safe. `execute` blocks its caller; bounded by `limits`."""
+    """The service that executes queries within `limits`. `execute` blocks its caller. Thread-safe."""
 
     def __init__(
         self,
@@ -91,13 +94,17 @@ class QueryService:
         source: RealtimeSource,
         lookups: Lookups,
         clock: Clock,
-        limits: Limits = Limits(),
+        limits: QueryLimits = QueryLimits(),
         stored: StoredSource | None = None,
-        engine: Sessions | None = None,
+        engine: EngineSessions | None = None,
         session_tokens: SessionTokens | None = None,
     ) -> None:
-        """`engine`: where statements run, closed with the service; None: in worker processes.
-        `session_tokens`: the cluster's; None: no other service takes those of this one."""
+        """Create a service that is ready.
+
+        Args:
+            engine: where statements run; it is closed with the service. None: worker processes.
+            session_tokens: the tokens of the cluster; None: no other service accepts those of this one.
+        """
         self.clock = clock
         self.metrics = QueryMetrics()
         self.session_tokens = session_tokens or SessionTokens(secrets.token_hex())
@@ -121,7 +128,7 @@ class QueryService:
         self._reads = MemoryBudget(read_limits(limits.memory_bytes))
         budget = self.budget = MemoryBudget(limits.budget)
         self.metrics.follow_budget(lambda: budget.reserved_bytes, lambda: budget.refusals)
-        self._prepared = PreparedStatements()
+        self._statement_cache = StatementCache()
         self._timeouts = Timeouts(clock)
         admission = AdmissionControl(limits.queries_max, limits.turns_per_user)
         self._turns = Turns(self._engine, admission, limits.queue_wait_s)
@@ -136,30 +143,39 @@ class QueryService:
         self._cluster.close()
         self._engine.close()
 
-    def catalogue(self, *, fresh: bool = False) -> Catalogue:
+    def catalogue(self, *, fresh: bool = False) -> QueryCatalogue:
         return self._cluster.catalogue(fresh=fresh)
 
     def cancellation(self, timeout_ms: int | None = None, user: str = "") -> Cancellation:
-        """`user`: whose turn its query takes; empty: that of all who have the cluster's token."""
+        """Return the cancellation of a new statement.
+
+        Args:
+            user: the user whose turn the statement takes; empty for clients that have the cluster's token.
+        """
         bounded_ms = min(timeout_ms or TIMEOUT_MS_DEFAULT, self._limits.statement_ms_max)
         return Cancellation(self._timeouts, bounded_ms, user)
 
     def check(
         self, text: str, database: str | None = None, cancellation: Cancellation | None = None
-    ) -> Statement:
+    ) -> SqlStatement:
         """Read a text, as a statement's turn comes. Raises QueryError for what is not one query."""
         with self._turns.open(cancellation or self.cancellation()) as session:
             return self._read(text, database, session)
 
-    def _read(self, text: str, database: str | None, session: Session) -> Statement:
-        """`database`: of the tables that the text names without one; cubes and lookups are in DATABASE."""
+    def _read(self, text: str, database: str | None, session: EngineSession) -> SqlStatement:
+        """Parse the text.
+
+        Args:
+            database: database of the tables that the text names without one. Cubes and lookups are in
+                DATABASE.
+        """
         of_tables = None if database in (None, DATABASE) else database
-        return self._prepared.statement(text, of_tables, session.read_statement)
+        return self._statement_cache.statement(text, of_tables, session.read_statement)
 
     @property
     def rewrites(self) -> int:
         """Return how often a statement had to be rewritten, because it was not known with these values."""
-        return self._prepared.rewrites
+        return self._statement_cache.rewrites
 
     @property
     def coalesced_reads(self) -> Coalescing[Any]:
@@ -168,20 +184,23 @@ class QueryService:
 
     def execute(
         self,
-        sql: str | Statement,
+        sql: str | SqlStatement,
         parameters: Parameters = (),
         cancellation: Cancellation | None = None,
         session_positions: SessionPositions | None = None,
         *,
         database: str | None = None,
         complete: Complete = as_it_is,
-    ) -> Outcome:
-        """A text is read within the statement's turn.
+    ) -> StatementOutcome:
+        """Execute a query. A text is parsed within the statement's turn.
 
-        `session_positions`: what its session has been answered; None: nothing yet. `database`: of tables that
-        a text names without one. `complete`: gives the statement its session's values.
+        Args:
+            session_positions: what the statement's session has been answered; None: nothing yet.
+            database: database of the tables that a text names without one.
+            complete: gives the statement its session's values.
 
-        Raises QueryError and whatever stops a cube from answering; see `query.__init__`."""
+        Raises QueryError and the errors for which a cube cannot answer; see `query.__init__`.
+        """
         positions = SessionPositions() if session_positions is None else session_positions
         return self.metrics.measure(
             lambda: self._execute(sql, parameters, cancellation, positions, database, complete)
@@ -189,13 +208,13 @@ class QueryService:
 
     def _execute(
         self,
-        sql: str | Statement,
+        sql: str | SqlStatement,
         parameters: Parameters,
         cancellation: Cancellation | None,
         positions: SessionPositions,
         database: str | None,
         complete: Complete,
-    ) -> Outcome:
+    ) -> StatementOutcome:
         ending = cancellation or self.cancellation()
         with self._turns.open(ending, is_over=False) as session:
             statement = complete(self._read(sql, database, session) if isinstance(sql, str) else sql)
@@ -204,14 +223,16 @@ class QueryService:
 
     def describe(
         self,
-        sql: str | Statement,
+        sql: str | SqlStatement,
         cancellation: Cancellation | None = None,
         *,
         database: str | None = None,
         complete: Complete = as_it_is,
-    ) -> tuple[pa.Schema, Statement]:
-        """Result columns and the statement as it is read, without the session's values. It reads neither
-        receivers nor history. Waits for admission."""
+    ) -> tuple[pa.Schema, SqlStatement]:
+        """Return the result columns, and the parsed statement without the session's values.
+
+        It waits for admission, and reads neither receivers nor history.
+        """
         ending = cancellation or self.cancellation()
         with self._turns.open(ending) as session:
             read = self._read(sql, database, session) if isinstance(sql, str) else sql
@@ -236,12 +257,12 @@ class QueryService:
 
     def _start(
         self,
-        statement: Statement,
+        statement: SqlStatement,
         values: dict[str, object],
-        session: Session,
+        session: EngineSession,
         ending: Cancellation,
         positions: SessionPositions,
-    ) -> Outcome:
+    ) -> StatementOutcome:
         rewritten, catalogue = self._rewrite(statement, values, session, ending)
         for name in rewritten.lookups:
             session.register(relation_name(name), self._lookups.read(catalogue.lookups[name]))
@@ -253,13 +274,13 @@ class QueryService:
             warnings = _warnings(rewritten, estimates)
             table = explain.planned(rewritten, estimates, warnings)
             stream = self._stream(TableResult(table).next_batch, session, ending)
-            return Outcome(table.schema, stream, warnings=warnings)
+            return StatementOutcome(table.schema, stream, warnings=warnings)
         began_s = self.clock.monotonic_s()
         account = self._reads.account(ending.user)
         if rewritten.reads or rewritten.tables:  # most statements of a connection pool read nothing
             ending.on_close(account.close)
         tables = self._read_tables(rewritten, session, ending, account)
-        result: Result
+        result: EngineResult
         if rewritten.latest is not None:
             stats, latest = self._run_latest(
                 *(rewritten, rewritten.latest, used, session, ending, positions, account)
@@ -279,32 +300,32 @@ class QueryService:
             )
         stream = self._stream(result.next_batch, session, ending)
         made = result.made if isinstance(result, TableResult) else None
-        return Outcome(result.schema, stream, stats, tables, warnings, made)
+        return StatementOutcome(result.schema, stream, stats, tables, warnings, made)
 
     def _run(
         self,
         rewritten: Rewritten,
         fetched: Sequence[Fetched],
         values: Mapping[str, object],
-        session: Session,
-    ) -> Result:
-        """The statement over what was fetched of its cubes: by the engine, unless it is a plain merge."""
+        session: EngineSession,
+    ) -> EngineResult:
+        """Run the statement over the fetched partials: in the engine, unless it is a plain merge."""
         if rewritten.merge is not None:
             answer, made = _merged(rewritten.reads[0], rewritten.merge, fetched[0], values)
             if answer is not None:
                 return TableResult(answer, made)
         if rewritten.is_constant:
-            known = self._prepared.constant_answer(rewritten)
+            known = self._statement_cache.constant_answer(rewritten)
             if known is None:
                 known = session.read(rewritten.sql, {})
-                self._prepared.keep_constant_answer(rewritten, known)
+                self._statement_cache.keep_constant_answer(rewritten, known)
             return TableResult(known)
         for read, each in zip(rewritten.reads, fetched, strict=True):
             session.register(read.relation, each.table)
         return session.run(rewritten.sql, values)
 
     def _read_tables(
-        self, rewritten: Rewritten, session: Session, ending: Cancellation, account: Account
+        self, rewritten: Rewritten, session: EngineSession, ending: Cancellation, account: Account
     ) -> list[TableStats]:
         if not rewritten.tables:
             return []
@@ -334,7 +355,7 @@ class QueryService:
         rewritten: Rewritten,
         latest: LatestRows,
         values: Mapping[str, object],
-        session: Session,
+        session: EngineSession,
         ending: Cancellation,
         positions: SessionPositions,
         account: Account,
@@ -357,7 +378,7 @@ class QueryService:
                 break
         return [done], table
 
-    def _bound(self, rewritten: Rewritten, values: Mapping[str, object], session: Session) -> pa.Schema:
+    def _bound(self, rewritten: Rewritten, values: Mapping[str, object], session: EngineSession) -> pa.Schema:
         """Return the result's columns, over empty cubes."""
         for read in rewritten.reads:
             session.register(read.relation, merge(read, ()))
@@ -369,11 +390,11 @@ class QueryService:
 
     def _rewrite(
         self,
-        statement: Statement,
+        statement: SqlStatement,
         values: Mapping[str, object],
-        session: Session,
+        session: EngineSession,
         ending: Cancellation,
-    ) -> tuple[Rewritten, Catalogue]:
+    ) -> tuple[Rewritten, QueryCatalogue]:
         catalogue = self._cluster.catalogue()
         try:
             return self._rewrite_for(catalogue, statement, values, session), catalogue
@@ -387,21 +408,23 @@ class QueryService:
 
     def _rewrite_for(
         self,
-        catalogue: Catalogue,
-        statement: Statement,
+        catalogue: QueryCatalogue,
+        statement: SqlStatement,
         values: Mapping[str, object],
-        session: Session,
+        session: EngineSession,
     ) -> Rewritten:
-        return self._prepared.rewritten(
+        return self._statement_cache.rewritten(
             statement, catalogue, values, lambda: session.plan(statement, values, catalogue)
         )
 
-    def _register_information(self, rewritten: Rewritten, catalogue: Catalogue, session: Session) -> None:
+    def _register_information(
+        self, rewritten: Rewritten, catalogue: QueryCatalogue, session: EngineSession
+    ) -> None:
         for name in rewritten.information:
             session.register(f"{INFORMATION_PREFIX}{name}", information_table(name, catalogue))
 
     def _stream(
-        self, read: Callable[[], pa.RecordBatch | None], session: Session, ending: Cancellation
+        self, read: Callable[[], pa.RecordBatch | None], session: EngineSession, ending: Cancellation
     ) -> Iterator[pa.RecordBatch]:
         return ResultStream(read, lambda: self._turns.finish(session, ending), ending)
 
@@ -415,12 +438,12 @@ def _merged(
 
     def make() -> tuple[pa.Table | None, Once | None]:
         answer = merged_answer(read, merge, fetched.table, values)
-        is_kept = (
+        is_shareable = (
             answer is not None
             and answer.nbytes <= SHARED_BYTES_MAX
             and answer.num_rows * answer.num_columns <= CELLS_MAX
         )
-        return answer, Once() if is_kept else None
+        return answer, Once() if is_shareable else None
 
     if fetched.made is None:
         return make()[0], None

@@ -16,8 +16,8 @@ from rtolap.base.users import Users
 from rtolap.query.durations import durations_us, is_duration, time_text
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.classify import classify, needs_admission, plain
-from rtolap.query.statements.executor import Executor, NoPeers
-from rtolap.query.statements.session import Session
+from rtolap.query.statements.executor import Executor, NoOpenConnections
+from rtolap.query.statements.sql_session import SqlSession
 from rtolap.stack.process import ManagedProcess
 
 from tests.support.cubes.flights import flights_world
@@ -159,7 +159,10 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_session_answers_as_mariadbs(name: str, asked_service: QueryService, maria: MariaOracle) -> None:
-    executor, session = Executor(asked_service, Users({}), NoPeers()), Session(1, "ann", "localhost")
+    executor, session = (
+        Executor(asked_service, Users({}), NoOpenConnections()),
+        SqlSession(1, "ann", "localhost"),
+    )
     for sql in SCRIPTS[name]:
         request = classify(plain(sql), None)
         cancellation = asked_service.cancellation() if needs_admission(request) else None

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rtolap.query.statement_service import Limits
+from rtolap.query.statement_service import QueryLimits
 
 from tests.support.query.query_endpoints import SLOW, TOKEN, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
@@ -98,7 +98,7 @@ def _on_its_terminal() -> None:
 @pytest.fixture(scope="module")
 def narrow(flights: QueryWorld) -> Iterator[Endpoints]:
     """One query at a time: an ended one that goes on would keep the next one out."""
-    with open_endpoints(flights, query_limits=Limits(queries_max=1)) as opened:
+    with open_endpoints(flights, query_limits=QueryLimits(queries_max=1)) as opened:
         yield opened
 
 

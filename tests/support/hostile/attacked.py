@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from confluent_kafka.cimpl import NewTopic
 from rtolap.query.memory_budget import BudgetLimits
-from rtolap.query.statement_service import Limits
+from rtolap.query.statement_service import QueryLimits
 from rtolap.query.workers.pool import bound_bytes
 from rtolap.sep.consumer.limits import ConsumerSettings
 
@@ -33,7 +33,7 @@ QUERY, WORKERS, CAPTURE = "query", "workers", "capture"
 # What an attack of one user may add to a process, with its default settings.
 BOUND_MIB = {
     QUERY: BudgetLimits().user_bytes // MIB + 256,
-    WORKERS: bound_bytes(Limits().memory_bytes) // MIB,
+    WORKERS: bound_bytes(QueryLimits().memory_bytes) // MIB,
     "coordinator-0": 256,
     "r1": 256,
     "agent": 128,

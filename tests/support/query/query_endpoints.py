@@ -16,7 +16,7 @@ from rtolap.base.users import Users, password_hash
 from rtolap.query.http import make_app
 from rtolap.query.mysql.handshake import Tls
 from rtolap.query.mysql.server import MySqlLimits, MySqlServer
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.stored.source import StoredSource
 from rtolap.servers.http_server import HttpConnections, HttpServer
 from rtolap.servers.limits import HttpLimits
@@ -73,7 +73,7 @@ def open_endpoints(
     context: ssl.SSLContext | None = None,
     require_tls: bool = False,
     limits: MySqlLimits = MySqlLimits(),
-    query_limits: Limits = Limits(),
+    query_limits: QueryLimits = QueryLimits(),
     stored: StoredSource | None = None,
     http_limits: HttpLimits = HttpLimits(),
 ) -> Iterator[Endpoints]:

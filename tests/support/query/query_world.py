@@ -48,11 +48,11 @@ from rtolap.query.cancel import Cancellation
 from rtolap.query.cluster.view import Cluster, Listing
 from rtolap.query.cubes.arrow_filter import arrow_filter
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
-from rtolap.query.engine import Engine
+from rtolap.query.engine import EmbeddedEngine
+from rtolap.query.engine_session import EngineSession, EngineSessions
 from rtolap.query.history_cache.cache import HistoryCache
 from rtolap.query.lookups import Lookups
-from rtolap.query.session import Session, Sessions
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.stored.source import StoredSource
 
 from tests.support.in_memory import IN_MEMORY
@@ -121,11 +121,11 @@ class QueryWorld:
 
     def service(
         self,
-        limits: Limits = Limits(),
+        limits: QueryLimits = QueryLimits(),
         stored: StoredSource | None = None,
         *,
         in_workers: bool = False,
-        engine: Sessions | None = None,
+        engine: EngineSessions | None = None,
         cache: HistoryCache | None = None,
         bounds: MemoryBounds = MemoryBounds(),
     ) -> QueryService:
@@ -358,20 +358,20 @@ class QueryWorld:
 
 
 @functools.cache
-def _engine(memory_bytes: int, threads: int) -> Engine:
+def _engine(memory_bytes: int, threads: int) -> EmbeddedEngine:
     """One engine for all services of this process: opening one takes longer than most statements."""
-    engine = Engine(memory_limit_bytes=memory_bytes, threads=threads)
+    engine = EmbeddedEngine(memory_limit_bytes=memory_bytes, threads=threads)
     atexit.register(engine.close)
     return engine
 
 
-class _LentEngine(Sessions):
+class _LentEngine(EngineSessions):
     """An engine that goes on when its service is closed."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EmbeddedEngine) -> None:
         self._engine = engine
 
-    def session(self, ending: Cancellation) -> Session:
+    def session(self, ending: Cancellation) -> EngineSession:
         return self._engine.session(ending)
 
     def close(self) -> None:

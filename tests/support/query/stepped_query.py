@@ -27,7 +27,7 @@ from rtolap.query.cluster.view import Cluster
 from rtolap.query.cubes.arrow_filter import arrow_filter
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.cubes.realtime import CancelHook
-from rtolap.query.engine import Engine
+from rtolap.query.engine import EmbeddedEngine
 from rtolap.query.lookups import Lookups
 from rtolap.query.plan import CubeRead, ReadStats
 from rtolap.query.session_token import SessionPositions, SessionTokens
@@ -60,7 +60,7 @@ class SteppedQuery:
             self._source,
             Lookups(folder),
             clock,
-            engine=Engine(memory_limit_bytes=1 << 30, threads=2),
+            engine=EmbeddedEngine(memory_limit_bytes=1 << 30, threads=2),
             session_tokens=SessionTokens("of all query services of the run"),
         )
 

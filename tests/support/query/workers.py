@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rtolap.base.metrics import Metrics
 from rtolap.query.cancel import Cancellation
-from rtolap.query.session import Session, Sessions
-from rtolap.query.statement_service import Limits, QueryService
+from rtolap.query.engine_session import EngineSession, EngineSessions
+from rtolap.query.statement_service import QueryLimits, QueryService
 from rtolap.query.workers.pool import WorkerPool
 from rtolap.query.workers.process import memory_of
 
@@ -23,15 +23,15 @@ WAIT_S = 60.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class LentWorkers(Sessions):
+class LentWorkers(EngineSessions):
     """The workers of all services of this process that have none of their own: a fork server takes as long to
     start as most tests of an endpoint. What a service leaves open is ended with it."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: QueryLimits) -> None:
         self._pool = _pool(limits.memory_bytes, limits.threads)
-        self._open: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._open: weakref.WeakSet[EngineSession] = weakref.WeakSet()
 
-    def session(self, ending: Cancellation) -> Session:
+    def session(self, ending: Cancellation) -> EngineSession:
         session = self._pool.session(ending)
         self._open.add(session)
         return session
@@ -43,7 +43,7 @@ class LentWorkers(Sessions):
 
 @functools.cache
 def _pool(memory_bytes: int, threads: int) -> WorkerPool:
-    made = WorkerPool(memory_bytes, threads, Limits().queries_max, Metrics("query"))
+    made = WorkerPool(memory_bytes, threads, QueryLimits().queries_max, Metrics("query"))
     atexit.register(made.close)
     return made
 

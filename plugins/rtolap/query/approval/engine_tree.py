@@ -1,8 +1,8 @@
-"""The engine's own reading of a text, held against what a statement may hold.
+"""The engine's own parse tree of a text, checked against what a statement may contain.
 
-The engine parses the text and gives its tree as JSON; every node of it has to be of a listed kind, every
-function, type and relation a listed one, without a schema or a catalogue in front. So it does not matter by
-which quoting or comment something came into a text: what the engine would do is what is looked at.
+The engine parses the text and returns its tree as JSON. Every node has to be of a listed kind, and every
+function, type and relation a listed one, without a schema or a catalogue in front. Quoting and comments
+cannot hide anything, because the check looks at what the engine would do.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _ENGINE_TYPES = frozenset(
         *("TINYINT", "UBIGINT", "UINTEGER", "USMALLINT", "UTINYINT", "VARCHAR"),
     )
 )
-TEXTS_KEPT = 4096
+TEXTS_CACHED_MAX = 4096
 _OTHERWISE = "write it another way"
-TEXT_KEPT_MAX = 4096  # characters
+TEXT_CHARACTERS_MAX = 4096  # characters
 
 _EXPRESSIONS = frozenset(
     (
@@ -56,10 +56,14 @@ log = logging.getLogger(__name__)
 
 
 class EngineTexts:
-    """Thread-safe. A parser of its own, which runs nothing; texts that were approved are remembered."""
+    """A parser of the engine that runs nothing. Approved texts are cached. Thread-safe."""
 
     def __init__(self, parser: duckdb.DuckDBPyConnection) -> None:
-        """`parser`: a connection for it alone; `close` closes it."""
+        """Create a parser.
+
+        Args:
+            parser: a connection that nothing else uses; `close` closes it.
+        """
         self._lock = threading.Lock()
         self._parser = parser
         views = self._parser.execute("SELECT view_name FROM duckdb_views()").fetchall()
@@ -81,10 +85,10 @@ class EngineTexts:
                 self._approved.move_to_end(sql)
                 return known
         relations = _checked(self._tree(sql), self._views)
-        if len(sql) <= TEXT_KEPT_MAX:
+        if len(sql) <= TEXT_CHARACTERS_MAX:
             with self._lock:
                 self._approved[sql] = relations
-                while len(self._approved) > TEXTS_KEPT:
+                while len(self._approved) > TEXTS_CACHED_MAX:
                     self._approved.popitem(last=False)
         return relations
 

@@ -20,12 +20,12 @@ WAIT_S_MAX = 0.5  # what one statement waits for a newer value while an older on
 
 
 class Remembered(Closeable, Generic[T]):
-    """A value that is looked up elsewhere: no caller waits long for a newer one while one is known.
+    """A value that is looked up elsewhere. No caller waits long for a newer value while one is known.
 
-    Thread-safe. `look` runs on a thread of its own, once at a time however many ask.
+    Thread-safe. `look` runs on a thread of its own, once at a time, whatever the number of callers.
 
-    A value older than `max_age_s` is looked up again. Who asks waits for it at most `wait_s_max`, and not at
-    all for a look that a caller has already waited so long for: until it ends, the value known last is given.
+    A value older than `max_age_s` is looked up again, and a caller waits for it at most `wait_s_max`. After
+    one caller has waited so long for a look, the others get the known value at once until that look ends.
     """
 
     def __init__(
@@ -49,9 +49,13 @@ class Remembered(Closeable, Generic[T]):
         self._slow: Future[T] | None = None
 
     def get(self, *, fresh: bool = False) -> T:
-        """`fresh`: of a look that begins after the call, where it ends in time.
+        """Return the value.
 
-        Raises what `look` raises, but for Unavailable while a value is known.
+        Args:
+            fresh: True if the value must come from a look that begins after the call, where that ends in
+                time.
+
+        Raises the error that `look` raises, except Unavailable while a value is known.
         """
         with self._lock:
             known = self._known

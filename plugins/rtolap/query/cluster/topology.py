@@ -9,7 +9,7 @@ from rtolap.metadata.records import ReceiverRecord, ReplicaSetRecord
 
 
 @dataclass(frozen=True)
-class Topology:
+class ReceiverTopology:
     """Receivers, replica sets and who is alive, at one moment."""
 
     receivers: Mapping[str, ReceiverRecord]

@@ -17,9 +17,9 @@ from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.metadata.updates import genuine
 from rtolap.metadata.view import SegmentView
 from rtolap.protocols.stored_tables.messages import TableInfo
-from rtolap.query.catalogue import Catalogue, relation_key
+from rtolap.query.catalogue import QueryCatalogue, relation_key
 from rtolap.query.cluster.remembered import Remembered
-from rtolap.query.cluster.topology import Topology
+from rtolap.query.cluster.topology import ReceiverTopology
 from rtolap.query.stored.source import StoredSource
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Listing:
             return self._tables
 
     def forget(self) -> None:
-        """Look again with the next call: a definition has been changed from here."""
+        """Make the next call look again: this service has changed a definition."""
         with self._lock:
             self._next_s = 0.0
 
@@ -87,11 +87,11 @@ class Cluster:
         self._metadata = metadata
         self._lock = threading.Lock()
         self._views: dict[str, SegmentView] = {}
-        self._shown: Catalogue | None = None
+        self._shown: QueryCatalogue | None = None
         self._catalogue = Remembered("catalogue", self._look_catalogue, clock, max_age_s=CACHE_S)
         self._topology = Remembered("topology", self._look_topology, clock, max_age_s=CACHE_S)
 
-    def catalogue(self, *, fresh: bool = False) -> Catalogue:
+    def catalogue(self, *, fresh: bool = False) -> QueryCatalogue:
         """Return the same object as long as nothing has changed: what was made for it stays good."""
         catalogue = self._catalogue.get(fresh=fresh)
         with self._lock:
@@ -100,7 +100,7 @@ class Cluster:
             view.close()
         return catalogue
 
-    def topology(self, *, fresh: bool = False) -> Topology:
+    def topology(self, *, fresh: bool = False) -> ReceiverTopology:
         return self._topology.get(fresh=fresh)
 
     def view(self, cube: str) -> SegmentView:
@@ -110,13 +110,13 @@ class Cluster:
             return view
         made = SegmentView(self._metadata, cube)
         with self._lock:
-            kept = self._views.setdefault(cube, made)
-        if kept is not made:
+            current = self._views.setdefault(cube, made)
+        if current is not made:
             made.close()
-        return kept
+        return current
 
     def snapshots(self) -> dict[str, tuple[CubeControl, dict[str, SegmentRecord]]]:
-        """Control and segment records of every cube; a view of each is kept from then on."""
+        """Return control and segment records of every cube, and open a view of each cube that has none."""
         found = {}
         for cube in self.catalogue().cubes:
             try:
@@ -133,8 +133,8 @@ class Cluster:
         for view in views:
             view.close()
 
-    def _look_catalogue(self) -> Catalogue:
-        catalogue = Catalogue(
+    def _look_catalogue(self) -> QueryCatalogue:
+        catalogue = QueryCatalogue(
             cubes=genuine(self._metadata.cubes(), self._metadata.schema),
             lookups=genuine(self._metadata.lookups(), self._metadata.lookup),
             stored={} if self._stored is None else self._stored.tables(fresh=True),
@@ -144,8 +144,8 @@ class Cluster:
             self._shown = catalogue
         return self._shown
 
-    def _look_topology(self) -> Topology:
-        return Topology(
+    def _look_topology(self) -> ReceiverTopology:
+        return ReceiverTopology(
             self._metadata.receivers(),
             self._metadata.replica_sets(),
             frozenset(self._metadata.live_receivers()),

@@ -1,4 +1,4 @@
-"""Values that are kept as long as they are used and there is room: a bound in bytes, not in entries."""
+"""A cache of values that is bounded in bytes, not in entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ V = TypeVar("V")
 
 
 class ByteBounded(Generic[V]):
-    """Thread-safe. The least recently used go first. A value that is larger than the bound is not kept."""
+    """A cache that drops the least recently used values first. Thread-safe.
+
+    A value that is larger than the bound is not cached.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -19,7 +22,7 @@ class ByteBounded(Generic[V]):
         self._bytes = 0
 
     @property
-    def kept_bytes(self) -> int:
+    def used_bytes(self) -> int:
         return self._bytes
 
     def find(self, key: str) -> V | None:

@@ -43,7 +43,11 @@ RETRY_WAIT_S = 0.05  # before each further snapshot, times the attempt
 
 
 class Fetched(NamedTuple):
-    """The partials of one read. `made`: what several statements that share them make of them."""
+    """The partials of one read.
+
+    Attributes:
+        made: what the statements that share the partials derive from them; None where they are not shared.
+    """
 
     table: pa.Table
     stats: ReadStats
@@ -114,7 +118,7 @@ class Fetcher:
         self._looks.shutdown(wait=False, cancel_futures=True)
 
     def _refresh(self, cube: str, cancellation: Cancellation) -> None:
-        """Look at ZooKeeper, which may not answer, for no longer than the statement has left."""
+        """Read ZooKeeper, which may not answer, for no longer than the statement has time left."""
         look = self._looks.submit(lambda: self._cluster.view(cube).refresh())
         wait_within((look,), cancellation)
         look.result()
@@ -262,8 +266,10 @@ def cube_warnings(
         state = "paused" if control.enabled else "disabled"
         message = f"cube {name} is {state}: the answer holds what it had read before"
         warnings.append(QueryWarning("not_consuming", "Warning", message))
-    elif stats.held:
-        receivers = "; ".join(f"receiver {receiver}: {why}" for receiver, why in sorted(stats.held.items()))
+    elif stats.stalled:
+        receivers = "; ".join(
+            f"receiver {receiver}: {why}" for receiver, why in sorted(stats.stalled.items())
+        )
         message = (
             f"cube {name} does not read what arrives: the answer holds what it had read before; {receivers}"
         )

@@ -1,8 +1,8 @@
 """History: READY versions in the object store. The engine that reads them is a seam.
 
-`EmbeddedHistory` reads the smallest cuboid that holds the dimensions that are read and filtered by. What fits
-into memory is filtered and grouped there by numbers of dimensions' values; what does not, or has no such
-form, is read out of its files, row groups pruned by the filter. Results of statements are kept.
+`EmbeddedHistory` reads the smallest cuboid that has the dimensions that are read and filtered by. Columns
+that fit into memory are filtered and grouped there, in dictionary codes. Other columns are read out of their
+files, and the filter prunes row groups. Results of statements are cached.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from rtolap.object_store.store import ObjectStore
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cubes import history_memory, history_results, history_rows
 from rtolap.query.cubes.byte_bounded import ByteBounded
-from rtolap.query.cubes.history_coded import Choice, CodedRead, Loaded
+from rtolap.query.cubes.history_coded import Choice, CodedRead, LoadedFiles
 from rtolap.query.cubes.history_files import HistoryFile, HistoryFiles
 from rtolap.query.cubes.history_memory import FileMemory, can_be_coded
-from rtolap.query.cubes.history_results import KeptResult, KeptResults, statement_of
+from rtolap.query.cubes.history_results import HistoryResult, HistoryResults, statement_of
 from rtolap.query.cubes.history_rows import CollectedRows, CuboidRows, FileColumns, HistoryRows
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.history_cache.cache import HistoryCache
@@ -44,8 +44,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class MemoryBounds:
-    """`file_bytes`: of files' columns as numbers. `column_bytes`: of columns that have no such form.
-    `result_bytes`: of results."""
+    """The bounds of the memory that history takes.
+
+    Attributes:
+        file_bytes: for columns of files in dictionary codes.
+        column_bytes: for columns that have no such form.
+        result_bytes: for results of statements.
+    """
 
     file_bytes: int = history_memory.BYTES_MAX
     column_bytes: int = history_rows.COLUMN_BYTES_MAX
@@ -56,18 +61,19 @@ class HistoryEngine(Protocol):
     def read(
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
     ) -> pa.Table:
-        """Plain partials of the segments' versions that pass the read's filter, a row a group unless sums
-        may overflow; fills in `stats`.
+        """Return plain partials of the rows in the segments' versions that pass the read's filter.
 
-        Raises Corrupted for a manifest or file that is missing or not what it should be, and Unavailable
-        when the object store does not answer.
+        A group has one row, unless its sums may overflow. The statistics are added to `stats`.
+
+        Raises Corrupted for a manifest or file that is missing or damaged, and Unavailable when the object
+        store does not answer.
         """
         ...
 
     def estimate(
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
     ) -> None:
-        """Fills in `stats` as `read` would, out of manifests and statistics: no row is read."""
+        """Fill in `stats` as `read` would, from manifests and statistics. No row is read."""
         ...
 
     def close(self) -> None: ...
@@ -82,11 +88,15 @@ class EmbeddedHistory:
         cache: HistoryCache | None = None,
         bounds: MemoryBounds = MemoryBounds(),
     ) -> None:
-        """`cache`: where copies of the store's files may be found."""
+        """Open the history of the store.
+
+        Args:
+            cache: where copies of the store's files may be found; None: nowhere.
+        """
         self._files = HistoryFiles(store, cache)
         self._columns = FileColumns(self._files.footers, bounds.column_bytes)
         self._memory = FileMemory(self._files.footers, bounds.file_bytes)
-        self._results = KeptResults(bounds.result_bytes)
+        self._results = HistoryResults(bounds.result_bytes)
         self._choices: ByteBounded[dict[str, Choice]] = ByteBounded(_CHOICE_BYTES_MAX)
         self._reads: ThreadPoolExecutor | None = None
         if not store.is_local:  # a disk answers before another thread has begun
@@ -119,10 +129,10 @@ class EmbeddedHistory:
         if len(with_rows) > 1:
             result = group_partials(read, result)
         if left:
-            kept = KeptResult(
+            merged = HistoryResult(
                 frozenset(versions), result, dict(done.cuboids), done.rows_read, done.rows_pruned
             )
-            self._results.keep(statement, kept)
+            self._results.keep(statement, merged)
         _add(stats, done)
         return result
 
@@ -150,7 +160,7 @@ class EmbeddedHistory:
             done = ReadStats(read.cube)
             choice = self._choose(rows, segment, choices)
             found = self._files.use(*(segment, choice.location, choice.cuboid, done), rows.of, verified=True)
-            _count(done, choice.cuboid, found.kept)
+            _count(done, choice.cuboid, found.candidate_rows)
             return found, done
 
         for found, done in self._beside(read_segment, segments, cancellation, alone=rows.has_sketches):
@@ -181,11 +191,11 @@ class EmbeddedHistory:
             _count_cuboid(stats, choice.cuboid)
             all_rows += choice.cuboid.rows
 
-        def load(segment: SegmentRecord) -> tuple[Choice, Loaded, ReadStats]:
+        def load(segment: SegmentRecord) -> tuple[Choice, LoadedFiles, ReadStats]:
             done = ReadStats(read.cube)
             choice = self._choose(rows, segment, choices)
 
-            def load_files(files: Sequence[HistoryFile]) -> Loaded:
+            def load_files(files: Sequence[HistoryFile]) -> LoadedFiles:
                 return coded.load(choice, files)
 
             loaded = self._files.use(
@@ -196,7 +206,7 @@ class EmbeddedHistory:
         for choice, loaded, done in self._beside(load, missing, cancellation):
             coded.add_files(loaded.files)
             if loaded.others is not None:
-                stats.rows_read += loaded.others.kept
+                stats.rows_read += loaded.others.candidate_rows
                 collected.add_rows(loaded.others)
             _count_cuboid(done, choice.cuboid)
             _add(stats, done)
@@ -218,10 +228,10 @@ class EmbeddedHistory:
         def look(segment: SegmentRecord) -> ReadStats:
             done = ReadStats(read.cube)
             choice = self._choose(rows, segment, choices)
-            kept = self._files.use(
-                *(segment, choice.location, choice.cuboid, done), rows.kept, verified=False
+            candidate_rows = self._files.use(
+                *(segment, choice.location, choice.cuboid, done), rows.candidate_rows, verified=False
             )
-            _count(done, choice.cuboid, kept)
+            _count(done, choice.cuboid, candidate_rows)
             return done
 
         for done in self._beside(look, segments, cancellation):
@@ -236,8 +246,12 @@ class EmbeddedHistory:
         *,
         alone: bool = False,
     ) -> Iterator[T]:
-        """Yields the result of `call` for each segment, in order. `alone`: one after the other: sketches are
-        kilobytes each, and no more of them is held than those of one segment."""
+        """Yield the result of `call` for each segment, in order.
+
+        Args:
+            alone: True if the segments are read one after the other, so that no more than one segment's
+                sketches are in memory; a sketch takes kilobytes.
+        """
         if self._reads is None or alone or len(segments) < 2:
             for segment in segments:
                 cancellation.check()
@@ -256,7 +270,7 @@ class EmbeddedHistory:
                 future.cancel()
 
     def _choose(self, rows: HistoryRows, segment: SegmentRecord, choices: dict[str, Choice]) -> Choice:
-        """Out of `choices`, or the manifest; then it is noted in `choices`."""
+        """Return the choice for the segment from `choices`, or add one that the manifest gives."""
         location = _location(segment)
         known = choices.get(location)
         if known is None:
@@ -287,11 +301,11 @@ def _location(segment: SegmentRecord) -> str:
     return segment.location
 
 
-def _count(stats: ReadStats, cuboid: CuboidEntry, kept: int) -> None:
-    """Rows that statistics do not rule out, and the others."""
+def _count(stats: ReadStats, cuboid: CuboidEntry, candidate_rows: int) -> None:
+    """Count the rows that statistics do not rule out as read, and the others as pruned."""
     _count_cuboid(stats, cuboid)
-    stats.rows_read += kept
-    stats.rows_pruned += cuboid.rows - kept
+    stats.rows_read += candidate_rows
+    stats.rows_pruned += cuboid.rows - candidate_rows
 
 
 def _count_cuboid(stats: ReadStats, cuboid: CuboidEntry) -> None:

@@ -17,13 +17,17 @@ from rtolap.query.plan import CubeRead
 from rtolap.scan.columns import CodedFile
 from rtolap.scan.group_scan import GroupScan
 
-HELD_BYTES_MAX = 64 << 20  # of files that wait until they are scanned
+PENDING_BYTES_MAX = 64 << 20  # of files that wait until they are scanned
 _SHARE_OF_MEMORY = 2  # the part of the memory, as a divisor, that one statement may load
 _DIMENSION_BYTES, _MEASURE_BYTES = 2, 8  # of a row, at most
 
 
 class Choice(NamedTuple):
-    """The files that a version is read from. `keys`: their names in memory."""
+    """The files that a version is read from.
+
+    Attributes:
+        keys: the names of the files in memory.
+    """
 
     location: str
     cuboid: CuboidEntry
@@ -34,7 +38,7 @@ class Choice(NamedTuple):
         return cls(location, cuboid, tuple(f"{location}/{file.name}" for file in cuboid.files))
 
 
-class Loaded(NamedTuple):
+class LoadedFiles(NamedTuple):
     """A version: its files in memory, and the rows of its other files."""
 
     files: list[CodedFile]
@@ -42,7 +46,11 @@ class Loaded(NamedTuple):
 
 
 class CodedRead:
-    """`add_known`, `add` and `tables` are one thread's, `load` is any number's. All but it raise NotCoded."""
+    """A read of the files in memory, which loads the missing ones.
+
+    Any number of threads may call `load`; only one thread may call the other methods. All methods but `load`
+    raise NotCoded.
+    """
 
     def __init__(self, read: CubeRead, rows: HistoryRows, memory: FileMemory) -> None:
         self._read = read
@@ -52,14 +60,14 @@ class CodedRead:
         self._ruled_out = rows.ruled_out()
         self._room_bytes = memory.bytes_max // _SHARE_OF_MEMORY
         self._row_bytes = _DIMENSION_BYTES * len(self._dictionaries) + _MEASURE_BYTES * len(read.partials)
-        self._held: list[CodedFile] = []
-        self._held_bytes = 0
+        self._pending: list[CodedFile] = []
+        self._pending_bytes = 0
         self._scan: GroupScan | None = None
         self._tables: list[pa.Table] = []
         self.rows_read = 0
 
     def add_known(self, choice: Choice) -> bool:
-        """Add the files of a version; False, and nothing is added, where one has to be read first."""
+        """Add the files of a version. Return False, and add nothing, if one of them has to be read first."""
         files = []
         for key in choice.keys:
             if key in self._ruled_out:
@@ -71,17 +79,17 @@ class CodedRead:
         self.add_files(files)
         return True
 
-    def load(self, choice: Choice, files: Sequence[HistoryFile]) -> Loaded:
+    def load(self, choice: Choice, files: Sequence[HistoryFile]) -> LoadedFiles:
         """Raises OSError and pyarrow.ArrowException."""
         loaded: list[CodedFile] = []
         others: list[HistoryFile] = []
         for key, file in zip(choice.keys, files, strict=True):
-            kept = self._rows.kept_of(file)
-            if not kept:
+            candidate_rows = self._rows.file_candidate_rows(file)
+            if not candidate_rows:
                 self._ruled_out.add(key)
                 continue
             coded = self._memory.find(key, self._dictionaries, self._read.partials)
-            if coded is None and self._has_room(file, kept):
+            if coded is None and self._has_room(file, candidate_rows):
                 coded = self._memory.load(
                     key, file, self._read.schema, self._dictionaries, self._read.partials
                 )
@@ -89,13 +97,13 @@ class CodedRead:
                 loaded.append(coded)
             else:
                 others.append(file)
-        return Loaded(loaded, self._rows.of(others) if others else None)
+        return LoadedFiles(loaded, self._rows.of(others) if others else None)
 
     def add_files(self, files: Sequence[CodedFile]) -> None:
         for file in files:
-            self._held.append(file)
-            self._held_bytes += file.rows * self._row_bytes
-        if self._held_bytes > HELD_BYTES_MAX:
+            self._pending.append(file)
+            self._pending_bytes += file.rows * self._row_bytes
+        if self._pending_bytes > PENDING_BYTES_MAX:
             self._look()
 
     def keep(self) -> None:
@@ -104,12 +112,12 @@ class CodedRead:
         self._rows.keep_ruled_out(self._ruled_out)
 
     def tables(self) -> list[pa.Table]:
-        """Return the groups of all files that were added: of each table each once."""
+        """Return the groups of all files that were added. Within a table, each group occurs once."""
         self._look()
         return [*self._tables, *([] if self._scan is None else [self._scan.table()])]
 
     def _look(self) -> None:
-        if not self._held:
+        if not self._pending:
             return
         if self._scan is not None and not self._scan.is_current:
             self._tables.append(self._scan.table())
@@ -118,21 +126,24 @@ class CodedRead:
             read = self._read
             partials = select_partials(read.schema, read.partials)
             self._scan = GroupScan(read.dimensions, partials, read.filter, self._dictionaries)
-        for file in self._held:
+        for file in self._pending:
             self.rows_read += self._scan.add_file(file)
-        self._held, self._held_bytes = [], 0
+        self._pending, self._pending_bytes = [], 0
 
     def _is_whole(self, file: CodedFile) -> bool:
         """Return True if all the read's columns have a form in memory."""
         return not (file.uncoded and file.uncoded.intersection((*self._dictionaries, *self._read.partials)))
 
-    def _has_room(self, file: HistoryFile, kept: int) -> bool:
-        """Small files are kept, and larger ones of which most is read, as much of them as has room."""
+    def _has_room(self, file: HistoryFile, candidate_rows: int) -> bool:
+        """Return True if the file is to be loaded, and reserve its room.
+
+        Small files are loaded, and of larger ones those of which most rows are read, while there is room.
+        """
         rows = self._rows.rows_if_whole(file)
         if rows is None:
             return False
         size_bytes = rows * self._row_bytes
-        if size_bytes > self._room_bytes or (rows > history_rows.SMALL_ROWS and 2 * kept < rows):
+        if size_bytes > self._room_bytes or (rows > history_rows.SMALL_ROWS and 2 * candidate_rows < rows):
             return False
         self._room_bytes -= size_bytes
         return True

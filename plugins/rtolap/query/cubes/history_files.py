@@ -27,28 +27,37 @@ log = logging.getLogger(__name__)
 
 MANIFEST_BYTES_MAX = 16 << 20  # of manifests as they are stored: a few kilobytes each
 FOOTER_BYTES_MAX = 32 << 20  # of footers as they are stored; parsed they take a few times as much
-FILES_KEPT = 20_000  # names of files whose checksum was found right
+FILES_CACHED_MAX = 20_000  # names of files whose checksum was found right
 
 T = TypeVar("T")
 
 
 class HistoryFile(NamedTuple):
-    """A file of history where it is read: `path` is one that `filesystem` knows, `bytes` its size."""
+    """A file of history, in the store or on the local disk.
+
+    Attributes:
+        path: the path within `filesystem`.
+        bytes: the size of the file.
+    """
 
     filesystem: fs.FileSystem
     path: str
     bytes: int
 
 
-class Footer(NamedTuple):
-    """`fragment`: the file as part of a data set, which holds the parsed footer."""
+class ParquetFooter(NamedTuple):
+    """The footer of a Parquet file.
+
+    Attributes:
+        fragment: the file as part of a data set, which holds the parsed footer.
+    """
 
     fragment: ds.ParquetFileFragment
     rows: int
     columns: frozenset[str]
 
 
-class Footers:
+class ParquetFooters:
     """Footers of Parquet files, read once: a file that is published never changes. Thread-safe.
 
     A footer is two requests to a remote store and some 0.3 ms of parsing, and says which rows need not be
@@ -57,9 +66,9 @@ class Footers:
 
     def __init__(self, bytes_max: int = FOOTER_BYTES_MAX) -> None:
         self._format = ds.ParquetFileFormat()
-        self._footers: ByteBounded[Footer] = ByteBounded(bytes_max)
+        self._footers: ByteBounded[ParquetFooter] = ByteBounded(bytes_max)
 
-    def footer(self, file: HistoryFile) -> Footer:
+    def footer(self, file: HistoryFile) -> ParquetFooter:
         """Raises OSError and pyarrow.ArrowException."""
         known = self._footers.find(file.path)
         if known is not None:
@@ -67,12 +76,12 @@ class Footers:
         fragment = self._format.make_fragment(file.path, file.filesystem, file_size=file.bytes)
         fragment.ensure_complete_metadata()
         metadata = fragment.metadata
-        footer = Footer(fragment, metadata.num_rows, frozenset(metadata.schema.names))
+        footer = ParquetFooter(fragment, metadata.num_rows, frozenset(metadata.schema.names))
         self._footers.keep(file.path, footer, metadata.serialized_size)
         return footer
 
     def discard(self, file: HistoryFile) -> None:
-        """Its reading failed: what is known of it may be wrong."""
+        """Forget the file after a failed read: what is known about it may be wrong."""
         self._footers.discard(file.path)
 
     def dataset(self, fragments: list[ds.ParquetFileFragment], schema: pa.Schema) -> ds.FileSystemDataset:
@@ -80,10 +89,12 @@ class Footers:
 
 
 class HistoryFiles:
-    """Thread-safe. A file's size and checksum are taken once, when this process first reads it, and after a
-    failure: no file is written a second time. Manifests and `footers` are kept, too.
+    """The files of history, checked before they are read. Thread-safe.
 
-    Everything raises Unavailable when the store does not answer.
+    A file's size and checksum are checked when this process first reads it and after a failure, because no
+    file is written a second time. Manifests and `footers` are cached too.
+
+    All methods raise Unavailable when the store does not answer.
     """
 
     def __init__(self, store: ObjectStore, cache: HistoryCache | None = None) -> None:
@@ -91,7 +102,7 @@ class HistoryFiles:
         self._cache = cache
         self._lock = threading.Lock()
         self._manifests: ByteBounded[HistoryManifest] = ByteBounded(MANIFEST_BYTES_MAX)
-        self.footers = Footers()
+        self.footers = ParquetFooters()
         self._verified: OrderedDict[str, None] = OrderedDict()
 
     def manifest(self, location: str, segment: SegmentRecord) -> HistoryManifest:
@@ -129,10 +140,13 @@ class HistoryFiles:
         *,
         verified: bool,
     ) -> T:
-        """Return what `do` makes of the cuboid's files, which stay while it runs; counts them in `stats`.
+        """Return the result of `do` with the cuboid's files, which stay while it runs. Count them in `stats`.
 
-        `verified`: those of the store are checked before; copies are in any case. Where reading copies fails,
-        damaged ones are dropped and `do` runs again over the store's files alone: what that raises counts.
+        If reading copies fails, damaged copies are dropped and `do` runs again over the store's files alone.
+        Only errors of that second run are raised.
+
+        Args:
+            verified: True if the store's files are checked first; copies always are.
         """
         if self._cache is not None:
             done = self._use_copies(self._cache, location, cuboid, stats, do, verified=verified)
@@ -207,16 +221,17 @@ class HistoryFiles:
         self._compare(path, file)
         with self._lock:
             self._verified[path] = None
-            while len(self._verified) > FILES_KEPT:
+            while len(self._verified) > FILES_CACHED_MAX:
                 self._verified.popitem(last=False)
 
     @contextmanager
     def _readable(
         self, segment: SegmentRecord, location: str, cuboid: CuboidEntry, files: Sequence[HistoryFile]
     ) -> Iterator[None]:
-        """Translate what the engine raises while it reads the cuboid into Unavailable or Corrupted.
+        """Translate the engine's errors while it reads the cuboid into Unavailable or Corrupted.
 
-        A store that went away in mid-read and a damaged file raise alike, so the files are looked at again.
+        A store that fails in mid-read and a damaged file raise the same error, so the files are checked
+        again.
         """
         try:
             yield

@@ -13,7 +13,7 @@ from rtolap.columnar.chunks import single_chunk
 from rtolap.columnar.schema import arrow_type, physical_schema, select_partials
 from rtolap.model.cube import Schema
 from rtolap.query.cubes.byte_bounded import ByteBounded
-from rtolap.query.cubes.history_files import Footers, HistoryFile
+from rtolap.query.cubes.history_files import HistoryFile, ParquetFooters
 from rtolap.query.plan import CubeRead
 from rtolap.scan.columns import (
     CodedFile,
@@ -45,7 +45,7 @@ def can_be_coded(read: CubeRead, needed: Iterable[str]) -> bool:
 class FileMemory:
     """Thread-safe. Bounded in bytes; what was not used for longest goes first, file by file."""
 
-    def __init__(self, footers: Footers, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(self, footers: ParquetFooters, bytes_max: int = BYTES_MAX) -> None:
         self._footers = footers
         self._lock = threading.Lock()  # one dictionary for all, whoever asks for it first
         self.bytes_max = bytes_max
@@ -56,7 +56,10 @@ class FileMemory:
         return {name: self._dictionary(schema, name) for name in names}
 
     def keep(self, schema: Schema, dictionaries: Mapping[str, DimensionCodes]) -> None:
-        """Count what they have become; those that have no room are begun again by the next statement."""
+        """Cache the dictionaries with their new sizes.
+
+        The next statement starts again those that have no room.
+        """
         for name, dictionary in dictionaries.items():
             self._dictionaries.keep(_key(schema, name), dictionary, dictionary.values.nbytes)
 

@@ -1,7 +1,7 @@
-"""Results over READY versions, so that a statement that comes again reads only the versions that are new.
+"""Results over READY versions, so that a repeated statement reads only the versions that are new.
 
-A version never changes, so what a statement made of it stays true. A result is kept with the versions that it
-stands for; where all of them are asked for again, the others are read and merged with it.
+A version never changes, so a statement's result over it stays right. A result is cached with its versions.
+A later statement that needs all of them reads only the others, and merges them with the result.
 """
 
 from __future__ import annotations
@@ -16,13 +16,21 @@ from rtolap.query.cubes.byte_bounded import ByteBounded
 from rtolap.query.plan import CubeRead
 
 BYTES_MAX = 32 << 20
-_RESULTS_MIN = 8  # that have room: a larger one is not kept
+_RESULTS_MIN = 8  # that have room: a larger one is not cached
 _LOCATION_BYTES = 150  # of one version's name
 
 
 @dataclass(frozen=True)
-class KeptResult:
-    """`table`: grouped. The numbers are those of the statements that read the versions."""
+class HistoryResult:
+    """The result of a statement over READY versions.
+
+    Attributes:
+        locations: the versions that the result covers.
+        table: the grouped rows.
+        cuboids: cuboid name → segments read from it, by the statements that read the versions.
+        rows_read: rows that these statements have read.
+        rows_pruned: rows that these statements have left out.
+    """
 
     locations: frozenset[str]
     table: pa.Table
@@ -31,28 +39,32 @@ class KeptResult:
     rows_pruned: int
 
 
-class KeptResults:
-    """Thread-safe. Of statements that are equal but for the versions, the last result is kept."""
+class HistoryResults:
+    """A cache of the last result of each statement. Thread-safe.
+
+    Two statements are the same if they differ in nothing but the versions.
+    """
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self._bytes_max = bytes_max
-        self._results: ByteBounded[KeptResult] = ByteBounded(bytes_max)
+        self._results: ByteBounded[HistoryResult] = ByteBounded(bytes_max)
 
-    def find(self, statement: str, locations: Collection[str]) -> KeptResult | None:
+    def find(self, statement: str, locations: Collection[str]) -> HistoryResult | None:
         """Return a result over some of these versions and no others."""
         known = self._results.find(statement)
         return known if known is not None and known.locations.issubset(locations) else None
 
-    def keep(self, statement: str, result: KeptResult) -> None:
+    def keep(self, statement: str, result: HistoryResult) -> None:
         size = result.table.nbytes + len(statement) + _LOCATION_BYTES * len(result.locations)
         if size * _RESULTS_MIN <= self._bytes_max:
             self._results.keep(statement, result, size)
 
 
 def statement_of(read: CubeRead, schema: pa.Schema) -> str:
-    """Return all that a result depends on beside the versions.
+    """Return a key of everything that a result depends on, except the versions.
 
-    `schema`: of the result, whose types may change with the cube's definition.
+    Args:
+        schema: the schema of the result, whose types may change with the cube's definition.
     """
     types = [str(field.type) for field in schema]
     wanted = (read.cube, read.dimensions, read.partials, types, read.filter)

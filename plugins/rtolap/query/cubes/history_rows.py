@@ -1,8 +1,8 @@
 """The rows of history that one read needs, out of the Parquet files of one cuboid after the other.
 
-Columns of small files are kept as they were decoded, strings as dictionaries: a file that is published never
-changes, and a statement over many segments would else spend its time on opening files. Of large files rows
-are left out by statistics.
+Columns of small files are cached in decoded form, strings as dictionaries: a published file never changes,
+and a statement over many segments would otherwise spend its time on opening files. In large files, statistics
+rule rows out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.model.predicate import columns_of
 from rtolap.query.cubes.arrow_filter import arrow_filter
 from rtolap.query.cubes.byte_bounded import ByteBounded
-from rtolap.query.cubes.history_files import Footers, HistoryFile
+from rtolap.query.cubes.history_files import HistoryFile, ParquetFooters
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.plan import CubeRead
 
@@ -30,20 +30,20 @@ SKETCH_ROWS = 8_192  # read at a time where sketches are among the columns
 SMALL_ROWS = 65_536  # of a file whose columns are read whole
 RAW_ROWS = 1 << 20  # that wait until they are filtered
 GROUPED_ROWS = 65_536  # that wait until they are grouped: a call costs as much as some thousands of rows
-COLUMN_BYTES_MAX = 64 << 20  # of decoded columns that are kept
-KEPT_BYTES_MAX = 4 << 20  # of what is known about rows that statistics rule out
-_KEPT_BYTES = 200  # of one such number with its key
+COLUMN_BYTES_MAX = 64 << 20  # of decoded columns in the cache
+STATISTICS_BYTES_MAX = 4 << 20  # of what is known about rows that statistics rule out
+_STATISTIC_BYTES = 200  # of one such number with its key
 
 
 class FileColumns:
     """Decoded columns of small files, and how many rows of a file its statistics leave of a filter.
     Thread-safe."""
 
-    def __init__(self, footers: Footers, bytes_max: int = COLUMN_BYTES_MAX) -> None:
+    def __init__(self, footers: ParquetFooters, bytes_max: int = COLUMN_BYTES_MAX) -> None:
         self._footers = footers
         self._columns: ByteBounded[pa.Array[Any]] = ByteBounded(bytes_max)
-        self._kept: ByteBounded[int] = ByteBounded(KEPT_BYTES_MAX)
-        self._ruled_out: ByteBounded[frozenset[str]] = ByteBounded(KEPT_BYTES_MAX)
+        self._candidate_rows: ByteBounded[int] = ByteBounded(STATISTICS_BYTES_MAX)
+        self._ruled_out: ByteBounded[frozenset[str]] = ByteBounded(STATISTICS_BYTES_MAX)
 
     def table(self, file: HistoryFile, schema: pa.Schema) -> pa.Table:
         """Return all rows of the file. Raises OSError and pyarrow.ArrowException."""
@@ -59,25 +59,29 @@ class FileColumns:
         return pa.table([found[name] for name in schema.names], schema)
 
     def ruled_out(self, name: str) -> frozenset[str]:
-        """Return the files of which statistics leave nothing, as far as somebody has looked."""
+        """Return the files that are known to have no row that passes the filter of this name."""
         return self._ruled_out.find(name) or frozenset()
 
     def keep_ruled_out(self, name: str, files: frozenset[str]) -> None:
-        self._ruled_out.keep(name, files, len(name) + _KEPT_BYTES * (1 + len(files)))
+        self._ruled_out.keep(name, files, len(name) + _STATISTIC_BYTES * (1 + len(files)))
 
-    def kept_rows(
+    def candidate_rows(
         self, file: HistoryFile, condition: ds.Expression | None, name: str, schema: pa.Schema
     ) -> int:
-        """Count the rows that statistics do not rule out. `name`: the same for equal conditions."""
+        """Count the rows that statistics do not rule out.
+
+        Args:
+            name: name of the condition; equal conditions have the same.
+        """
         key = f"{file.path}\0{name}"
-        known = self._kept.find(key)
+        known = self._candidate_rows.find(key)
         if known is not None:
             return known
         fragment = self._footers.footer(file).fragment
         chosen = fragment if condition is None else fragment.subset(condition, schema=schema)
-        kept: int = sum(group.num_rows for group in chosen.row_groups)
-        self._kept.keep(key, kept, len(key) + _KEPT_BYTES)
-        return kept
+        candidate_rows: int = sum(group.num_rows for group in chosen.row_groups)
+        self._candidate_rows.keep(key, candidate_rows, len(key) + _STATISTIC_BYTES)
+        return candidate_rows
 
     def _read(self, file: HistoryFile, schema: pa.Schema) -> pa.Table:
         metadata = self._footers.footer(file).fragment.metadata
@@ -91,18 +95,22 @@ class FileColumns:
 
 
 class CuboidRows(NamedTuple):
-    """Rows of one cuboid. `kept`: how many of it statistics do not rule out. `is_filtered`: these rows pass
-    the read's filter, and have its columns alone."""
+    """Rows of one cuboid.
+
+    Attributes:
+        candidate_rows: number of the cuboid's rows that statistics do not rule out.
+        is_filtered: True if these rows pass the read's filter and have its columns alone.
+    """
 
     table: pa.Table
-    kept: int
+    candidate_rows: int
     is_filtered: bool
 
 
 class HistoryRows:
     """A read of rows from files. Everything that opens files raises OSError and pyarrow.ArrowException."""
 
-    def __init__(self, read: CubeRead, footers: Footers, columns: FileColumns) -> None:
+    def __init__(self, read: CubeRead, footers: ParquetFooters, columns: FileColumns) -> None:
         self._read = read
         self._footers = footers
         self._columns = columns
@@ -117,7 +125,7 @@ class HistoryRows:
 
     @cached_property
     def _schema(self) -> pa.Schema:
-        """The schema of columns read of files, as they have them; nobody asks if all are in memory."""
+        """The schema of the columns as the files have them. It is not computed if all files are in memory."""
         return physical_schema(self._read.schema, self._names, self._read.partials, plain=True)
 
     @cached_property
@@ -130,30 +138,30 @@ class HistoryRows:
 
     @property
     def choice_key(self) -> str:
-        """The same for reads of the same cuboids."""
+        """A key that is equal for reads of the same cuboids."""
         return "\0".join((self._read.cube, *sorted(self.needed)))
 
-    def kept(self, files: Sequence[HistoryFile]) -> int:
-        return sum(self.kept_of(file) for file in files)
+    def candidate_rows(self, files: Sequence[HistoryFile]) -> int:
+        return sum(self.file_candidate_rows(file) for file in files)
 
     def of(self, files: Sequence[HistoryFile]) -> CuboidRows:
-        left = [(file, kept) for file in files if (kept := self.kept_of(file))]
-        kept = sum(rows for _, rows in left)
-        if not kept:
+        left = [
+            (file, candidate_rows) for file in files if (candidate_rows := self.file_candidate_rows(file))
+        ]
+        candidate_rows = sum(rows for _, rows in left)
+        if not candidate_rows:
             return CuboidRows(self.empty, 0, True)
         if self.has_sketches:
-            return CuboidRows(self._grouped_in_pieces([file for file, _ in left]), kept, True)
+            return CuboidRows(self._grouped_in_pieces([file for file, _ in left]), candidate_rows, True)
         if all(self._is_small(file) for file, _ in left):
             tables = [self._columns.table(file, self._local) for file, _ in left]
-            return CuboidRows(pa.concat_tables(tables), kept, False)
+            return CuboidRows(pa.concat_tables(tables), candidate_rows, False)
         dataset = self._dataset([file for file, _ in left])
         table = dataset.to_table(columns=[*self._partials], filter=self._condition, use_threads=True)
-        return CuboidRows(table, kept, True)
+        return CuboidRows(table, candidate_rows, True)
 
     def filtered(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Return the rows of several cuboids that are not filtered yet: one look at all is cheaper than
-        many.
-        """
+        """Filter the rows of several cuboids together, which is cheaper than one by one."""
         if not tables:
             return self.empty
         table = pa.concat_tables(tables)
@@ -161,9 +169,9 @@ class HistoryRows:
             table = table.filter(mask(table, self._read.filter))
         return table.select([*self._partials]).cast(self.empty.schema)
 
-    def kept_of(self, file: HistoryFile) -> int:
+    def file_candidate_rows(self, file: HistoryFile) -> int:
         """Count its rows that statistics do not rule out."""
-        return self._columns.kept_rows(file, self._condition, self._condition_name, self._schema)
+        return self._columns.candidate_rows(file, self._condition, self._condition_name, self._schema)
 
     def ruled_out(self) -> set[str]:
         """Return names in memory of files that are known to have no row that passes the filter."""
@@ -188,7 +196,10 @@ class HistoryRows:
         return self._footers.dataset(fragments, self._schema)
 
     def _grouped_in_pieces(self, files: Sequence[HistoryFile]) -> pa.Table:
-        """Sketches are kilobytes each: no more of them is held than a piece and what was grouped so far."""
+        """Group the rows piece by piece: a sketch takes kilobytes.
+
+        No more sketches are in memory than those of a piece and of the groups so far.
+        """
         grouped = self.empty
         pending: list[pa.Table] = []
         rows = 0
@@ -238,7 +249,7 @@ class CollectedRows:
             self._group()
 
     def table(self) -> pa.Table:
-        """Return the table of all rows that were added, a row a group unless sums may overflow."""
+        """Return all rows that were added, one row for each group unless its sums may overflow."""
         self._filter()
         if self._ready:
             self._group()

@@ -33,7 +33,11 @@ class _LeftToEngine(Exception):
 def merged_answer(
     read: CubeRead, merge: PlainMerge, table: pa.Table, values: Mapping[str, object]
 ) -> pa.Table | None:
-    """`table`: the read's partials; `values`: of the statement's parameters. None: the engine has to answer.
+    """Compute the answer of a plain merge. Return None if the engine has to compute it.
+
+    Args:
+        table: the read's partials.
+        values: parameter → value.
 
     Raises Corrupted for bytes that are no sketch.
     """

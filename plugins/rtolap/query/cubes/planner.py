@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from rtolap.metadata.records import CubeControl, SegmentRecord, standing
 from rtolap.model.predicate import And, Compare
 from rtolap.protocols.receiver.messages import HistorySnapshot
-from rtolap.query.cluster.topology import Topology
+from rtolap.query.cluster.topology import ReceiverTopology
 from rtolap.query.plan import CubeRead, HistoryPlan, LatestRows, ReplicaSetPlan
 from rtolap.query.sql.pruning import time_range
 from rtolap.query.sql.timeline import text
@@ -35,11 +35,12 @@ def plan_history(read: CubeRead, control: CubeControl, records: Mapping[str, Seg
     return HistoryPlan(chosen, pruned, snapshot)
 
 
-def plan_realtime(cube: str, control: CubeControl, topology: Topology) -> tuple[ReplicaSetPlan, ...]:
+def plan_realtime(cube: str, control: CubeControl, topology: ReceiverTopology) -> tuple[ReplicaSetPlan, ...]:
     """Return a plan for each replica set that has the cube, even without live receivers.
 
-    The preferred receiver is the same for all queries of a cube (a hash over the live ones, in order of
-    their names), so that its caches stay warm; receivers not known to live are not asked.
+    The preferred receiver is the same for all queries of a cube, so that its caches stay warm: it is chosen
+    by a hash over the live receivers, in order of their names. A receiver that is not known to be live gets
+    no request.
     """
     plans = []
     for name, partitions in sorted(control.assignment.items()):

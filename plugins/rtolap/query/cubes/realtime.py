@@ -21,10 +21,10 @@ from rtolap.protocols.receiver.messages import (
     PartialQuery,
 )
 from rtolap.query.cancel import Cancellation, wait_within
-from rtolap.query.peers import Attempt, Peer, Peers, PeersFailed
+from rtolap.query.peers import Attempt, PeersFailed, QueryPeer, QueryPeers
 from rtolap.query.plan import CubeRead, ReadStats, ReplicaSetPlan
 
-SETS_MAX = 64  # replica sets asked at the same time, over all queries; more wait for a free thread
+SETS_MAX = 64  # replica sets called at the same time, over all queries; more wait for a free thread
 CALLS_MAX = 128  # of receivers: those that were given up end by themselves, after at most ATTEMPT_MS_MAX
 ATTEMPT_MS_MAX = 30_000  # what one receiver gets before the next is called
 WORDS_MS_MAX = 1_000  # of the statement's time left for it to say why it could not answer
@@ -77,7 +77,7 @@ class Realtime:
     def __init__(self, source: RealtimeSource, clock: Clock) -> None:
         self._source = source
         self._sets = ThreadPoolExecutor(SETS_MAX, thread_name_prefix="replica-set")
-        self._receivers = Peers("receiver-call", CALLS_MAX, self._ping, clock)
+        self._receivers = QueryPeers("receiver-call", CALLS_MAX, self._ping, clock)
 
     def close(self) -> None:
         self._sets.shutdown(wait=False, cancel_futures=True)
@@ -107,7 +107,7 @@ class Realtime:
             self._sets.submit(self._ask_set, query, replica_set, at_least, cancellation)
             for replica_set in sets[:-1]
         ]
-        # The last one is asked from here: of most cubes it is the only one, and a thread more has its price.
+        # The last one is called on this thread: most cubes have no other, and another thread costs time.
         last = [_outcome(self._ask_set, query, each, at_least, cancellation) for each in sets[-1:]]
         wait_within(futures, cancellation)
         outcomes = [*(_outcome(future.result) for future in futures), *last]
@@ -129,7 +129,7 @@ class Realtime:
                 stats.realtime_cuboids[name] = stats.realtime_cuboids.get(name, 0) + tables_read
             _count_refused(stats, replica_set, answer.refused, answer.refused_example)
             if answer.held:
-                stats.held[receiver] = answer.held
+                stats.stalled[receiver] = answer.held
             stats.positions.update({p: o for p, o in answer.positions.items() if p in replica_set.partitions})
             stats.void.update({p: o for p, o in answer.void.items() if p in replica_set.partitions})
         cancellation.check()
@@ -146,26 +146,28 @@ class Realtime:
         stats: ReadStats,
         cancellation: Cancellation,
     ) -> None:
-        """Add to `stats` the receivers that a read would call, and at most how many events they would answer
-        for. No receiver has to answer."""
+        """Add the receivers that a read would call to `stats`, and at most how many events they hold.
+
+        A receiver that does not answer is noted, and is no error.
+        """
         for replica_set in sets:
             failures = []
             for receiver, address in replica_set.receivers:
                 cancellation.check()
                 try:
-                    held = self._source.stats(receiver, address, read.cube)
+                    cube_stats = self._source.stats(receiver, address, read.cube)
                 except (Unavailable, Unauthorized) as error:
                     failures.append(f"{receiver}: {error}")
                     continue
-                segments = () if held is None else held.segments
-                asked = [segment for segment in segments if _is_asked(segment, read, snapshot)]
-                names = (segment.segment for segment in asked)
+                segments = () if cube_stats is None else cube_stats.segments
+                needed = [segment for segment in segments if _is_needed(segment, read, snapshot)]
+                names = (segment.segment for segment in needed)
                 stats.receivers[replica_set.replica_set] = receiver
                 stats.realtime_segments = tuple(sorted({*stats.realtime_segments, *names}))
-                stats.realtime_events += sum(segment.events for segment in asked)
-                if held is not None:
-                    refused = {partition.partition: partition.rejected for partition in held.partitions}
-                    _count_refused(stats, replica_set, refused, held.refused_example)
+                stats.realtime_events += sum(segment.events for segment in needed)
+                if cube_stats is not None:
+                    refused = {partition.partition: partition.rejected for partition in cube_stats.partitions}
+                    _count_refused(stats, replica_set, refused, cube_stats.refused_example)
                 break
             else:
                 reason = "; ".join(failures) or "none is live"
@@ -177,11 +179,11 @@ class Realtime:
         request = msgspec.structs.replace(
             query, at_least={p: o for p, o in at_least.items() if p in plan.partitions}
         )
-        asked = 0
+        attempts = 0
 
-        def ask(receiver: Peer, attempt: Attempt) -> tuple[pa.Table, PartialAnswer]:
-            nonlocal asked
-            left, asked = len(plan.receivers) - asked, asked + 1
+        def ask(receiver: QueryPeer, attempt: Attempt) -> tuple[pa.Table, PartialAnswer]:
+            nonlocal attempts
+            left, attempts = len(plan.receivers) - attempts, attempts + 1
             share_ms = cancellation.remaining_ms() // left
             timeout_ms = max(1, min(ATTEMPT_MS_MAX, share_ms - min(WORDS_MS_MAX, share_ms // 10)))
             timed = msgspec.structs.replace(request, timeout_ms=timeout_ms)
@@ -191,7 +193,7 @@ class Realtime:
 
         try:
             receiver, (table, answer) = self._receivers.ask(
-                [Peer(*candidate) for candidate in plan.receivers],
+                [QueryPeer(*candidate) for candidate in plan.receivers],
                 ask,
                 cancellation,
                 (Unavailable, Unauthorized),
@@ -213,7 +215,7 @@ class Realtime:
             ) from error
         return receiver.name, table, answer
 
-    def _ping(self, receiver: Peer, within_s: float) -> None:
+    def _ping(self, receiver: QueryPeer, within_s: float) -> None:
         self._source.ping(receiver.name, receiver.address, within_s)
 
 
@@ -230,8 +232,10 @@ def _count_refused(
     refused: Mapping[int, Mapping[str, int]],
     example: Mapping[str, str],
 ) -> None:
-    """Count the refused records of the replica set's partitions, so that each is counted once, whichever
-    receiver answers."""
+    """Count the refused records of the replica set's partitions.
+
+    Each record is counted once, whichever receiver answers.
+    """
     for partition in replica_set.partitions:
         for reason, number in refused.get(partition, {}).items():
             stats.refused[reason] = stats.refused.get(reason, 0) + number
@@ -239,7 +243,7 @@ def _count_refused(
                 stats.refused_example[reason] = example[reason]
 
 
-def _is_asked(segment: LocalSegmentStats, read: CubeRead, snapshot: HistorySnapshot) -> bool:
+def _is_needed(segment: LocalSegmentStats, read: CubeRead, snapshot: HistorySnapshot) -> bool:
     span = parse_segment_name(segment.segment)
     purged = snapshot.horizon_ms is not None and span.end_ms <= snapshot.horizon_ms
     beyond = segment.version > snapshot.versions.get(segment.segment, 0)
@@ -255,7 +259,11 @@ def _check_positions(receiver: str, plan: ReplicaSetPlan, answer: PartialAnswer)
 
 
 def _check_apart(cube: str, answers: Mapping[str, PartialAnswer]) -> None:
-    """An answer holds all that its receiver consumes, also what the plan gives to another replica set."""
+    """Raise CountedTwice if two answers hold the same partition.
+
+    An answer holds all that its receiver consumes, including partitions that the plan gives to another
+    replica set.
+    """
     holders: dict[int, str] = {}
     for replica_set, answer in answers.items():
         for partition in answer.positions:

@@ -19,7 +19,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Copy:
-    """`verified`: the identity with which its checksum was found right; None: not by this process yet."""
+    """A copy of a history file on the local disk.
+
+    Attributes:
+        leases: number of statements that read the copy now.
+        verified: identity of the file when its checksum was found right; None: not checked by this process.
+    """
 
     file: CacheFile
     state: FileState = FileState.REMOTE
@@ -44,15 +49,15 @@ class HistoryCache:
     def leases(self, paths: Sequence[str]) -> Iterator[list[CacheFile | None]]:
         """Yield the copies of these paths, None where there is no whole one; they stay until the end."""
         with self._lock:
-            held = [copy for path in paths if (copy := self._copies.get(path)) and _is_readable(copy)]
-            for copy in held:
+            leased = [copy for path in paths if (copy := self._copies.get(path)) and _is_readable(copy)]
+            for copy in leased:
                 copy.leases += 1
         try:
-            whole = {copy.file.path: copy.file for copy in held if self._is_whole(copy)}
+            whole = {copy.file.path: copy.file for copy in leased if self._is_whole(copy)}
             yield [whole.get(path) for path in paths]
         finally:
             with self._lock:
-                for copy in held:
+                for copy in leased:
                     copy.leases -= 1
 
     def read(self, path: str) -> bytes | None:
@@ -156,7 +161,10 @@ class HistoryCache:
         self._take(copy, FileEvent.EVICT)
 
     def _is_whole(self, copy: _Copy) -> bool:
-        """Its checksum is taken where nobody did, or the file was written since. A damaged one goes."""
+        """Return True if the copy's checksum is right, and drop the copy if it is damaged.
+
+        The checksum is computed if this process has not yet done so, or if the file was written since.
+        """
         try:
             identity = self.folder.identity(copy.file)
             if identity == copy.verified:

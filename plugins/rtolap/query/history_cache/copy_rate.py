@@ -20,7 +20,7 @@ class CopyRate:
         self._free_at_s = clock.monotonic_s()
 
     def spend(self, size_bytes: int) -> None:
-        """Note bytes that were copied, and wait until the next ones may be."""
+        """Count copied bytes, and wait until more may be copied."""
         now_s = self._clock.monotonic_s()
         self._free_at_s = max(self._free_at_s, now_s) + size_bytes / self._bytes_per_s
         self._pause(self._free_at_s - now_s)

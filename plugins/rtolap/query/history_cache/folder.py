@@ -59,7 +59,7 @@ class CacheDisk(Protocol):
     def free_bytes(self, folder: Path) -> int: ...
 
 
-class RealDisk:
+class RealCacheDisk:
     def create(self, path: Path) -> BinaryIO:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("wb", buffering=0)
@@ -91,7 +91,7 @@ class CacheFolder:
     def __init__(self, root: Path, disk: CacheDisk | None = None) -> None:
         """Raises DefinitionError for a folder that holds other things."""
         self.root = root
-        self._disk = disk or RealDisk()
+        self._disk = disk or RealCacheDisk()
         self._lock: int | None = None
         _claim(root)
         files = root / _FILES
@@ -148,7 +148,7 @@ class CacheFolder:
         return self.identity(file)
 
     def remove(self, file: CacheFile) -> None:
-        """Remove the copy, or what there is of it, and folders that are empty then."""
+        """Remove the copy, or the part of it that exists, and the folders that are empty then."""
         target = self.path(file)
         self._disk.remove(target.with_name(target.name + _TEMPORARY_SUFFIX))
         self._disk.remove(target)
@@ -178,7 +178,7 @@ class CacheFolder:
         before it is first read. Call it when the folder is locked.
         """
         versions = sorted(self._versions(), key=lambda found: found[0].order)
-        kept: dict[ReadyVersion, list[CacheFile]] = {}
+        adopted: dict[ReadyVersion, list[CacheFile]] = {}
         names: set[Path] = set()
         total_bytes = 0
         for version, files in versions:
@@ -191,13 +191,13 @@ class CacheFolder:
                 if size_bytes == file.bytes and fits:
                     total_bytes += file.bytes
                     names.add(self.path(file))
-                    kept.setdefault(version, []).append(file)
+                    adopted.setdefault(version, []).append(file)
         for folder, _, files_there in os.walk(self.files.root, topdown=False):
             for name in files_there:
                 if (path := Path(folder, name)) not in names:
                     self._disk.remove(path)
             self._remove_empty(Path(folder))
-        return kept
+        return adopted
 
     def _versions(self) -> Iterator[tuple[ReadyVersion, list[CacheFile]]]:
         for manifest_file in Path(self.files.root).glob("/".join(["*"] * _LOCATION_DEPTH + [MANIFEST_NAME])):

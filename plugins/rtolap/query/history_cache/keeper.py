@@ -59,7 +59,11 @@ class HistoryKeeper(Closeable):
         disk_free_bytes_min: int = DISK_FREE_BYTES_MIN,
         pause: Callable[[float], object] | None = None,
     ) -> None:
-        """`snapshots`: control and records of every cube; its dicts are new ones where something changed."""
+        """Create a keeper that has not started.
+
+        Args:
+            snapshots: returns control and records of every cube, in new dicts where something has changed.
+        """
         self.bytes_max = bytes_max
         self.condition = Condition.STARTING
         self.found = ""  # what keeps it from placing
@@ -89,7 +93,7 @@ class HistoryKeeper(Closeable):
         self._thread.start()
 
     def close(self) -> None:
-        """A copy under way is given up at its next chunk."""
+        """Stop the keeper. A copy under way is abandoned at its next chunk."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=5)
@@ -102,21 +106,24 @@ class HistoryKeeper(Closeable):
         return list(self._ready.values())
 
     def known_files(self) -> dict[str, list[CacheFile]]:
-        """Location → all files of the version, for those that are in the placement."""
+        """Return the files of each version in the placement, by location."""
         return dict(self._known)
 
     def round(self) -> bool:
-        """Do one thing. True if there may be more to do at once; never raises for store, disk or cluster."""
+        """Do one step of the work. Return True if there may be more to do at once.
+
+        Errors of the store, the disk and the cluster are not raised.
+        """
         if not self._is_scanned and not self._adopt():
             return False
         try:
             changed = self._follow()
         except RtolapError as error:
-            return self._held_up(Condition.CLUSTER_UNAVAILABLE, error)
+            return self._block(Condition.CLUSTER_UNAVAILABLE, error)
         try:
             changed |= self.cache.sweep()
         except OSError as error:
-            return self._held_up(Condition.DISK_FAILED, error)
+            return self._block(Condition.DISK_FAILED, error)
         now_s = self._clock.monotonic_s()
         if due := [name for name, at_s in self._retry_at_s.items() if at_s <= now_s]:
             for name in due:
@@ -144,18 +151,18 @@ class HistoryKeeper(Closeable):
                 self.condition = Condition.TAKEN
                 self.found = f"another process has {self.cache.folder.root}"
                 return False
-            kept = self.cache.folder.scan(self.bytes_max, self._files_max)
+            adopted = self.cache.folder.scan(self.bytes_max, self._files_max)
         except OSError as error:
-            return self._held_up(Condition.DISK_FAILED, error)
-        for files in kept.values():
+            return self._block(Condition.DISK_FAILED, error)
+        for files in adopted.values():
             for file in files:
                 self.cache.adopt(file)
-        log.info("the copies of %d versions are on the disk already", len(kept))
+        log.info("the copies of %d versions are on the disk already", len(adopted))
         self._is_scanned = True
         return True
 
     def _follow(self) -> bool:
-        """Look at the records once in a while; evict copies of versions that are not READY any more."""
+        """Read the records from time to time, and evict copies of versions that are no longer READY."""
         now_s = self._clock.monotonic_s()
         if self._looked_at_s is not None and now_s - self._looked_at_s < POLL_S:
             return False
@@ -194,7 +201,7 @@ class HistoryKeeper(Closeable):
             except Unavailable as error:
                 self.failures[CopyFailure.STORE_UNAVAILABLE] += 1
                 self._begin_walk()  # a generator that raised is over
-                return self._held_up(Condition.STORE_UNAVAILABLE, error)
+                return self._block(Condition.STORE_UNAVAILABLE, error)
             if file is None:
                 return self._end_walk()
             self._walked[file.path] = file
@@ -206,7 +213,7 @@ class HistoryKeeper(Closeable):
             try:
                 has_room = self._make_room(file)
             except OSError as error:
-                return self._held_up(Condition.DISK_FAILED, error)
+                return self._block(Condition.DISK_FAILED, error)
             if not has_room:
                 self.condition = Condition.WAITING
                 self.found = f"statements read what has to make room for {file.path}"
@@ -217,7 +224,7 @@ class HistoryKeeper(Closeable):
         return False
 
     def _end_walk(self) -> bool:
-        """Evict what the walk has not come by, so that copies are the placement and nothing else."""
+        """Evict the copies that the walk did not visit, so that the copies are exactly the placement."""
         self.condition, self.found = Condition.PLACED, ""
         if not self._is_walked:
             self._is_walked = True
@@ -229,7 +236,10 @@ class HistoryKeeper(Closeable):
         return False
 
     def _make_room(self, file: CacheFile) -> bool:
-        """Evict the oldest until the file fits. False while statements still read what was evicted."""
+        """Evict the oldest copies until the file fits.
+
+        Return False while statements still read an evicted copy.
+        """
         staying = (FileState.COPYING, FileState.CACHED)
         while self._is_beyond(file, *staying) and self._victims:
             oldest = self._victims.pop()
@@ -273,8 +283,8 @@ class HistoryKeeper(Closeable):
         try:
             self.cache.sweep()
         except OSError as unremoved:
-            return self._held_up(Condition.DISK_FAILED, unremoved)
-        return True if condition is None or error is None else self._held_up(condition, error)
+            return self._block(Condition.DISK_FAILED, unremoved)
+        return True if condition is None or error is None else self._block(condition, error)
 
     def _check_free(self, file: CacheFile) -> None:
         free_bytes = self.cache.folder.free_bytes()
@@ -330,7 +340,7 @@ class HistoryKeeper(Closeable):
         self.failures[kind] += 1
         log.warning("%s is not placed on the disk: %s", name, error)
 
-    def _held_up(self, condition: Condition, error: Exception) -> bool:
+    def _block(self, condition: Condition, error: Exception) -> bool:
         if self.condition is not condition:
             log.warning("the history cache places nothing for now (%s): %s", condition, error)
         self.condition, self.found = condition, str(error)
@@ -343,7 +353,7 @@ class _GivenUp(Exception):
 
 
 def _is_same(known: object, now: tuple[object, Mapping[str, SegmentRecord]]) -> bool:
-    """The same objects: views never change what they gave."""
+    """Return True if these are the same objects: views never change an object that they returned."""
     return isinstance(known, tuple) and known[0] is now[0] and known[1] is now[1]
 
 

@@ -16,16 +16,24 @@ from rtolap.cubes.format.manifest import HistoryManifest
 from rtolap.metadata.records import CubeControl, SegmentRecord, standing
 
 Snapshots = Mapping[str, tuple[CubeControl, Mapping[str, SegmentRecord]]]
-Order = tuple[int, int, str, str, int]  # see `ReadyVersion.order`; the last is the place in the version
+PlacementOrder = tuple[
+    int, int, str, str, int
+]  # see `ReadyVersion.order`; the last is the place in the version
 
 
 class CacheFile(NamedTuple):
-    """`path` is in the store, `location` its version's folder there. `order` sorts newest first."""
+    """A file that is placed on the local disk.
+
+    Attributes:
+        path: the path in the store.
+        order: the sort key, newest version first.
+        location: folder of the file's version in the store.
+    """
 
     path: str
     bytes: int
     sha256: str
-    order: Order
+    order: PlacementOrder
     location: str
 
     @property
@@ -59,7 +67,7 @@ def ready_versions(control: CubeControl, records: Mapping[str, SegmentRecord]) -
 
 
 def newest_first(by_cube: Iterable[Sequence[ReadyVersion]]) -> Iterator[ReadyVersion]:
-    """Merge sorted lists of cubes, as far as they are asked for."""
+    """Merge the sorted lists of cubes lazily."""
     return heapq.merge(*by_cube, key=lambda version: version.order)
 
 
@@ -80,7 +88,10 @@ def placed(
     bytes_max: int,
     files_max: int,
 ) -> Iterator[CacheFile]:
-    """Yield the placement. `files` is asked for one version after the other, none beyond the budget."""
+    """Yield the placement.
+
+    `files` is called for one version after the other, and for none beyond the budget.
+    """
     total_bytes = count = 0
     for version in versions:
         for file in files(version):

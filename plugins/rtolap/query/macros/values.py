@@ -1,6 +1,6 @@
-"""Macros that keep values within what MySQL has: moments, bits, texts of numbers, places in a text.
+"""Macros that limit values to what MySQL has: moments, bits, texts of numbers, places in a text.
 
-They give NULL where MySQL does, and an error of ours where it would show what cannot be kept here.
+They give NULL where MySQL does, and an error where MySQL would show a value that the engine cannot represent.
 """
 
 from __future__ import annotations

@@ -15,21 +15,25 @@ from rtolap.query.memory_budget import RESULT, Account
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.packets import Frames, Packets, length_encoded
 from rtolap.query.mysql.result_sets import definition
-from rtolap.query.outcome import result_pieces
+from rtolap.query.statement_outcome import result_pieces
 
 _STATUS = codes.STATUS_AUTOCOMMIT.to_bytes(2, "little")
 _CURSOR_OPEN = (codes.STATUS_AUTOCOMMIT | codes.STATUS_CURSOR_EXISTS).to_bytes(2, "little")
 _CURSOR_AT_END = (codes.STATUS_AUTOCOMMIT | codes.STATUS_LAST_ROW_SENT).to_bytes(2, "little")
 MESSAGE_BYTES_MAX = 2000
 _COUNT_MAX = (1 << 16) - 1
-Encode = Callable[[pa.RecordBatch], Iterator[bytes]]  # rows as packets, as text or binary
+EncodeRows = Callable[[pa.RecordBatch], Iterator[bytes]]  # rows as packets, as text or binary
 
 
 class Answers:
     """Writes to the stream of one connection; flushing is the caller's."""
 
     def __init__(self, stream: Packets, capabilities: int, account: Account | None = None) -> None:
-        """`account`: what results take while they are written; None where another bounds that."""
+        """Create a writer of answers.
+
+        Args:
+            account: the memory of results while they are written; None where another account bounds it.
+        """
         self._account = account
         self._stream = stream
         self._capabilities = capabilities
@@ -62,17 +66,22 @@ class Answers:
         self,
         schema: pa.Schema,
         batches: Iterable[pa.RecordBatch],
-        encode: Encode,
+        encode: EncodeRows,
         warnings: int = 0,
         *,
         cursor: bool = False,
         made: Once | None = None,
     ) -> None:
-        """`warnings`: how many SHOW WARNINGS would list. `made`: of those who share the rows.
+        """Write a result.
 
-        `cursor`: the client requested one. Rows are sent at once all the same, as the protocol allows; but
-        Connector/J 8 takes an end that follows the columns for that of a cursor just opened, and waits for
-        rows. So a result without rows is a cursor, of which COM_STMT_FETCH finds the end.
+        Rows are sent at once even with a cursor, as the protocol allows. But Connector/J 8 takes an end that
+        follows the columns for the end of a cursor that was just opened, and waits for rows. So a result
+        without rows is a cursor, and COM_STMT_FETCH finds its end.
+
+        Args:
+            warnings: number of warnings that SHOW WARNINGS would list.
+            made: the packets of the statements that share the rows; None where the rows are not shared.
+            cursor: True if the client requested a cursor.
         """
         if made is not None:
             key = (encode, self._deprecate_eof, self._stream.sequence, warnings, cursor)
@@ -91,7 +100,7 @@ class Answers:
         self,
         schema: pa.Schema,
         batches: Iterable[pa.RecordBatch],
-        encode: Encode,
+        encode: EncodeRows,
         warnings: int,
         *,
         cursor: bool,
@@ -116,7 +125,7 @@ class Answers:
         self,
         schema: pa.Schema,
         batches: Iterable[pa.RecordBatch],
-        encode: Encode,
+        encode: EncodeRows,
         warnings: int,
         *,
         cursor: bool,

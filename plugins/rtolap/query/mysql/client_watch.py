@@ -49,7 +49,7 @@ class ClientWatch(Closeable):
                     self._epoll.unregister(descriptor)
 
     def close(self) -> None:
-        """Statements that still run are watched no more."""
+        """Stop watching, also for statements that still run."""
         with self._lock:
             if self._closed:
                 return

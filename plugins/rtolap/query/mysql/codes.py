@@ -125,5 +125,5 @@ _OTHER = (1105, "HY000")
 
 
 def error_code(error: RtolapError) -> tuple[int, str]:
-    """(error number, SQL state) by which clients choose an exception."""
+    """Return the error number and the SQL state by which clients choose an exception."""
     return next((number for kind, number in _NUMBERS if isinstance(error, kind)), _OTHER)

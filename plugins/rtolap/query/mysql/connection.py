@@ -12,28 +12,28 @@ from rtolap.base.errors import RtolapError, Unauthorized, UnsupportedSql
 from rtolap.query.cancel import Cancellation
 from rtolap.query.memory_budget import PACKET, PARAMETERS, Account
 from rtolap.query.mysql import codes
-from rtolap.query.mysql.answers import MESSAGE_BYTES_MAX, Answers, Encode
+from rtolap.query.mysql.answers import MESSAGE_BYTES_MAX, Answers, EncodeRows
 from rtolap.query.mysql.client_watch import ClientWatch
 from rtolap.query.mysql.handshake import Verify, change_user
-from rtolap.query.mysql.packets import Fields, PacketStream
-from rtolap.query.mysql.prepared import Prepared, PreparedStatements
+from rtolap.query.mysql.packets import PacketFields, PacketStream
+from rtolap.query.mysql.prepared import PreparedStatement, PreparedStatements
 from rtolap.query.mysql.result_sets import binary_rows, text_rows
 from rtolap.query.mysql.statement_text import statement_text
-from rtolap.query.outcome import Outcome
-from rtolap.query.sql.statement import Statement
+from rtolap.query.sql.statement import SqlStatement
+from rtolap.query.statement_outcome import StatementOutcome
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.classify import (
+    ClassifiedStatement,
     Kill,
     Query,
-    Request,
     classify,
     is_diagnostic,
     needs_admission,
     plain,
 )
 from rtolap.query.statements.executor import Executor
-from rtolap.query.statements.session import Session, completed
 from rtolap.query.statements.shows import Show
+from rtolap.query.statements.sql_session import SqlSession, completed
 from rtolap.query.workers.packing import value_size
 
 PACKET_BYTES_MAX = 16 << 20
@@ -43,21 +43,25 @@ COMMAND_BYTES_MAX = 64 << 10  # of one that holds a name
 _LARGE = (codes.COM_QUERY, codes.COM_STMT_PREPARE, codes.COM_STMT_EXECUTE, codes.COM_STMT_SEND_LONG_DATA)
 
 
-class Connection:
+class MySqlConnection:
     """Runs in a thread of its own until the client leaves. `interrupt` may be called from any thread."""
 
     def __init__(
         self,
         stream: PacketStream,
         capabilities: int,
-        session: Session,
+        session: SqlSession,
         service: QueryService,
         executor: Executor,
         verify: Verify,
         watch: ClientWatch,
         account: Account,
     ) -> None:
-        """`account`: of what the connection has in memory; closed by the caller."""
+        """Create a connection that has logged in.
+
+        Args:
+            account: the memory of the connection; the caller closes it.
+        """
         self.session = session
         self._stream = stream
         self._answers = Answers(stream, capabilities, account)
@@ -106,7 +110,7 @@ class Connection:
                 expected=f"at most {COMMAND_BYTES_MAX} bytes",
                 found=len(payload),
             )
-        fields = Fields(payload, 1)
+        fields = PacketFields(payload, 1)
         match command:
             case codes.COM_QUERY:
                 self._query(self._statement(payload))
@@ -179,19 +183,19 @@ class Connection:
         return plain(sql, ansi_quotes=self.session.has_ansi_quotes)
 
     def _forget_warnings(self, text: str) -> None:
-        """Keep those of the statement before for one that reads them."""
+        """Drop the warnings of the previous statement, unless this one reads them."""
         if not is_diagnostic(text):
             self.session.warnings = []
 
-    def _classify(self, text: str) -> Request:
+    def _classify(self, text: str) -> ClassifiedStatement:
         return classify(text, self.session.database)
 
-    def _execute(self, request: Request, encode: Encode, *, cursor: bool = False) -> None:
+    def _execute(self, request: ClassifiedStatement, encode: EncodeRows, *, cursor: bool = False) -> None:
         with self._ending() if needs_admission(request) else nullcontext() as cancellation:
             outcome = self._executor.execute(request, self.session, (), cancellation)
             self._answer(outcome, encode, cursor=cursor)
 
-    def _answer(self, outcome: Outcome, encode: Encode, *, cursor: bool = False) -> None:
+    def _answer(self, outcome: StatementOutcome, encode: EncodeRows, *, cursor: bool = False) -> None:
         try:
             if outcome.warnings:
                 self.session.warnings = [
@@ -227,32 +231,32 @@ class Connection:
     def _prepare(self, text: str) -> None:
         self._prepared.check_room()
         request = self._classify(text)
-        prepared = Prepared(text, pa.schema([]), ())
+        prepared = PreparedStatement(text, pa.schema([]), ())
         if isinstance(request, Query):
             with self._ending() as cancellation:
                 columns, statement = self._service.describe(
                     *(request.text, cancellation), database=self.session.database, complete=self._complete
                 )
-            prepared = Prepared(statement, columns, statement.parameters)
+            prepared = PreparedStatement(statement, columns, statement.parameters)
         elif isinstance(request, Show):
             with self._ending() as cancellation:
                 shown = self._executor.execute(request, self.session, (), cancellation)
-            prepared = Prepared(text, shown.schema, ())
+            prepared = PreparedStatement(text, shown.schema, ())
         identity = self._prepared.add_statement(prepared)
         self._answers.prepared(identity, prepared.columns, len(prepared.names))
 
-    def _complete(self, statement: Statement) -> Statement:
+    def _complete(self, statement: SqlStatement) -> SqlStatement:
         return completed(statement, self.session)
 
-    def _execute_prepared(self, fields: Fields) -> None:
+    def _execute_prepared(self, fields: PacketFields) -> None:
         prepared, values = self._prepared.bound(fields)
         with self._account.holding(PARAMETERS, VALUE_COPIES * sum(map(value_size, values))):
             self._run_prepared(prepared, values)
 
-    def _run_prepared(self, prepared: Prepared, values: list[object]) -> None:
+    def _run_prepared(self, prepared: PreparedStatement, values: list[object]) -> None:
         statement, cursor = prepared.statement, prepared.asks_for_cursor
         self._forget_warnings(statement if isinstance(statement, str) else "")
-        if isinstance(statement, Statement):
+        if isinstance(statement, SqlStatement):
             with self._ending() as cancellation:
                 outcome = self._service.execute(
                     *(statement, values, cancellation, self.session.positions), complete=self._complete

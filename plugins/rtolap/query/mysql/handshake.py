@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from rtolap.base.errors import Unauthorized
 from rtolap.query.mysql import codes
-from rtolap.query.mysql.packets import ConnectionClosed, Fields, PacketStream
-from rtolap.query.statements.session import SERVER_VERSION
+from rtolap.query.mysql.packets import ConnectionClosed, PacketFields, PacketStream
+from rtolap.query.statements.sql_session import SERVER_VERSION
 
 PLUGIN = b"caching_sha2_password"
 LOGIN_BYTES_MAX = 64 << 10
@@ -27,7 +27,11 @@ class Login:
 
 @dataclass(frozen=True)
 class Tls:
-    """The server's TLS offer. `required`: a client without TLS is refused before its password counts."""
+    """The server's TLS offer.
+
+    Attributes:
+        required: True if a client without TLS is refused before its password is checked.
+    """
 
     context: ssl.SSLContext
     required: bool = False
@@ -54,7 +58,7 @@ def log_in(stream: PacketStream, connection_id: int, verify: Verify, tls: Tls | 
     )
     stream.flush()
     payload = stream.read(LOGIN_BYTES_MAX)
-    capabilities = Fields(payload).integer(4)
+    capabilities = PacketFields(payload).integer(4)
     if tls is not None and capabilities & codes.SSL and len(payload) == 32:
         stream.start_tls(tls.context)
         payload = stream.read(LOGIN_BYTES_MAX)
@@ -63,7 +67,7 @@ def log_in(stream: PacketStream, connection_id: int, verify: Verify, tls: Tls | 
             "this server takes connections over TLS only",
             action="connect with TLS: `--ssl` of the mariadb command line, ssl={…} of PyMySQL",
         )
-    fields = Fields(payload)
+    fields = PacketFields(payload)
     capabilities = fields.integer(4) & (offered | codes.SSL)
     if not capabilities & codes.PROTOCOL_41:
         raise ConnectionClosed("a client older than MySQL 4.1")
@@ -84,7 +88,7 @@ def log_in(stream: PacketStream, connection_id: int, verify: Verify, tls: Tls | 
 
 def change_user(stream: PacketStream, payload: bytes, verify: Verify) -> tuple[str, str | None]:
     """COM_CHANGE_USER: log in again, with a nonce of its own. Raises Unauthorized."""
-    fields = Fields(payload, 1)
+    fields = PacketFields(payload, 1)
     user = fields.null_terminated().decode("utf-8", "replace")
     fields.read(fields.integer(1))
     database = fields.null_terminated().decode("utf-8", "replace") or None

@@ -60,9 +60,10 @@ class Frames(Packets):
 class PacketStream(Packets):
     """A stream of packets.
 
-    Only `shut` is thread-safe. Writes are gathered until `flush`, or up to FLUSH_BYTES.
+    Only `shut` is thread-safe. Writes are buffered until `flush`, or up to FLUSH_BYTES.
 
-    `sock` changes once when TLS starts: the connection is ended through the stream.
+    Attributes:
+        sock: the socket; it is replaced once, when TLS starts, so the connection is ended through the stream.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -73,7 +74,7 @@ class PacketStream(Packets):
         self._write_timeout_s: float | None = None
 
     def limit_time(self, total_s: float) -> None:
-        """All that is read from now on has so long together, however little comes at a time."""
+        """Limit the total time of all that is read from now on, however slowly it comes."""
         self._deadline_s = time.monotonic() + total_s
 
     def limit_silence(self, silence_s: float, write_timeout_s: float) -> None:
@@ -97,7 +98,7 @@ class PacketStream(Packets):
 
     @property
     def tls_cipher(self) -> str:
-        """Empty without TLS."""
+        """The cipher of the connection; empty without TLS."""
         cipher = self.sock.cipher() if isinstance(self.sock, ssl.SSLSocket) else None
         return "" if cipher is None else cipher[0]
 
@@ -123,11 +124,14 @@ class PacketStream(Packets):
     def read(self, bytes_max: int, reserve: Reserve | None = None) -> bytes:
         """Read a payload.
 
-        Raises ConnectionClosed, PacketTooLarge for too large ones, and what `reserve` raises.
+        A refused payload is read to its end and dropped, because a client reads nothing before it has sent
+        everything, and the next packet follows it. Before a login, while the total time is limited, it is
+        not.
 
-        A payload that is refused is read to its end and dropped, because a client reads nothing before it has
-        sent all, and the next packet is found behind it; but not while the time in all is limited, as it is
-        before a login. `reserve`: called with the bytes that have come, before more of them are kept.
+        Args:
+            reserve: called with the number of bytes received, before more are stored.
+
+        Raises ConnectionClosed, PacketTooLarge, and the error that `reserve` raises.
         """
         payload, total = bytearray(), 0
         refused: RtolapError | None = None
@@ -148,7 +152,7 @@ class PacketStream(Packets):
                 piece = self._piece(min(left, PIECE_BYTES))
                 left -= len(piece)
                 if refused is None:
-                    refused = _kept(payload, piece, reserve)
+                    refused = _append_piece(payload, piece, reserve)
             if length < FRAME_MAX:
                 break
         if refused is not None:
@@ -210,8 +214,8 @@ class PacketStream(Packets):
         self.sock.settimeout(left_s)
 
 
-def _kept(payload: bytearray, piece: bytes, reserve: Reserve | None) -> RtolapError | None:
-    """Add the piece to the payload, or return why it is refused; nothing is kept then."""
+def _append_piece(payload: bytearray, piece: bytes, reserve: Reserve | None) -> RtolapError | None:
+    """Append the piece to the payload. If it is refused, drop the payload and return the reason."""
     size = len(payload) + len(piece)
     try:
         if reserve is not None and size > SMALL_BYTES:
@@ -254,7 +258,7 @@ def length_encoded_string(value: bytes) -> bytes:
     return length_encoded(len(value)) + value
 
 
-class Fields:
+class PacketFields:
     """Reads the fields of one payload. Raises ConnectionClosed for a payload that ends too early."""
 
     def __init__(self, payload: bytes, at: int = 0) -> None:

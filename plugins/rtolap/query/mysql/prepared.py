@@ -13,8 +13,8 @@ import pyarrow as pa
 from rtolap.base.errors import QueryError, RtolapError
 from rtolap.query.memory_budget import LONG_DATA, PREPARED, Account
 from rtolap.query.mysql import codes
-from rtolap.query.mysql.packets import Fields
-from rtolap.query.sql.statement import Statement
+from rtolap.query.mysql.packets import PacketFields
+from rtolap.query.sql.statement import SqlStatement
 
 STATEMENTS_MAX = 1000
 LONG_DATA_BYTES_MAX = 16 << 20  # of one statement
@@ -24,13 +24,17 @@ _WIDTHS = {codes.TINY: 1, codes.SHORT: 2, codes.LONG: 4, codes.INT24: 4, codes.L
 
 
 @dataclass
-class Prepared:
-    """`statement`: a query, or the text of a SHOW, SET or the like. `names`: of the parameters, in order.
+class PreparedStatement:
+    """A prepared statement of one connection.
 
-    `asks_for_cursor`: its last execution did. `refused`: why long data that was sent is not kept.
+    Attributes:
+        statement: a query, or the text of a SHOW, SET or the like.
+        names: names of the parameters, in order.
+        asks_for_cursor: True if its last execution requested a cursor.
+        refused: the error for which long data was discarded; None if there was none.
     """
 
-    statement: Statement | str
+    statement: SqlStatement | str
     columns: pa.Schema
     names: tuple[str, ...]
     types: list[tuple[int, int]] = field(default_factory=list)
@@ -43,7 +47,7 @@ class Prepared:
         return sum(map(len, self.long_data.values())) + POSITION_BYTES * len(self.long_data)
 
     @property
-    def kept_bytes(self) -> int:
+    def estimated_bytes(self) -> int:
         """Return an estimate of what it takes, on the large side."""
         text = self.statement if isinstance(self.statement, str) else self.statement.text
         names = sum(COLUMN_BYTES + 8 * len(column.name) for column in self.columns)
@@ -59,25 +63,25 @@ class PreparedStatements:
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        self._held: dict[int, Prepared] = {}
+        self._statements: dict[int, PreparedStatement] = {}
         self._next = 1
-        self._kept_bytes = 0
+        self._statements_bytes = 0
         self._long_bytes = 0
 
     def check_room(self) -> None:
-        if len(self._held) >= STATEMENTS_MAX:
+        if len(self._statements) >= STATEMENTS_MAX:
             raise QueryError(
                 "too many prepared statements", expected=f"at most {STATEMENTS_MAX} a connection"
             )
 
-    def add_statement(self, prepared: Prepared) -> int:
-        self._account.reserve(PREPARED, self._kept_bytes + prepared.kept_bytes)
-        self._kept_bytes += prepared.kept_bytes
+    def add_statement(self, prepared: PreparedStatement) -> int:
+        self._account.reserve(PREPARED, self._statements_bytes + prepared.estimated_bytes)
+        self._statements_bytes += prepared.estimated_bytes
         identity, self._next = self._next, self._next + 1
-        self._held[identity] = prepared
+        self._statements[identity] = prepared
         return identity
 
-    def bound(self, fields: Fields) -> tuple[Prepared, list[object]]:
+    def bound(self, fields: PacketFields) -> tuple[PreparedStatement, list[object]]:
         """Return the statement and the values of a COM_STMT_EXECUTE."""
         prepared = self._find(fields.integer(4))
         prepared.asks_for_cursor = bool(fields.integer(1) & codes.CURSOR_TYPE_READ_ONLY)
@@ -92,9 +96,9 @@ class PreparedStatements:
             self._forget_long_data(prepared)
         return prepared, list(values)
 
-    def long_data(self, fields: Fields) -> None:
-        """No answer is sent, so an error waits for the execution."""
-        prepared = self._held.get(fields.integer(4))
+    def long_data(self, fields: PacketFields) -> None:
+        """Append long data of a parameter. It has no response, so the execution raises the error."""
+        prepared = self._statements.get(fields.integer(4))
         position, data = fields.integer(2), fields.rest()
         if prepared is None or prepared.refused is not None:
             return
@@ -116,42 +120,42 @@ class PreparedStatements:
         self._long_bytes += more
         prepared.long_data.setdefault(position, bytearray()).extend(data)
 
-    def _forget_long_data(self, prepared: Prepared) -> None:
+    def _forget_long_data(self, prepared: PreparedStatement) -> None:
         self._long_bytes -= prepared.long_data_bytes
         prepared.long_data, prepared.refused = {}, None
         self._account.reserve(LONG_DATA, self._long_bytes)
 
-    def fetched(self, fields: Fields) -> None:
+    def fetched(self, fields: PacketFields) -> None:
         """A COM_STMT_FETCH: every cursor that was given has no rows."""
         identity = fields.integer(4)
         if not self._find(identity).asks_for_cursor:
             raise QueryError(f"prepared statement {identity} has no cursor", action="execute it with one")
 
-    def reset(self, fields: Fields) -> None:
+    def reset(self, fields: PacketFields) -> None:
         self._forget_long_data(self._find(fields.integer(4)))
 
-    def close(self, fields: Fields) -> None:
-        prepared = self._held.pop(fields.integer(4), None)
+    def close(self, fields: PacketFields) -> None:
+        prepared = self._statements.pop(fields.integer(4), None)
         if prepared is not None:
             self._forget_long_data(prepared)
-            self._kept_bytes -= prepared.kept_bytes
-            self._account.reserve(PREPARED, self._kept_bytes)
+            self._statements_bytes -= prepared.estimated_bytes
+            self._account.reserve(PREPARED, self._statements_bytes)
 
     def clear(self) -> None:
-        self._held.clear()
-        self._kept_bytes = self._long_bytes = 0
+        self._statements.clear()
+        self._statements_bytes = self._long_bytes = 0
         self._account.reserve(PREPARED, 0)
         self._account.reserve(LONG_DATA, 0)
 
-    def _find(self, identity: int) -> Prepared:
+    def _find(self, identity: int) -> PreparedStatement:
         try:
-            return self._held[identity]
+            return self._statements[identity]
         except KeyError:
             raise QueryError(f"unknown prepared statement {identity}") from None
 
 
 def decode_parameters(
-    fields: Fields, count: int, known: list[tuple[int, int]], long_data: Mapping[int, bytearray]
+    fields: PacketFields, count: int, known: list[tuple[int, int]], long_data: Mapping[int, bytearray]
 ) -> tuple[list[object], list[tuple[int, int]]]:
     """Return values of a COM_STMT_EXECUTE, bound natively by the engine afterwards, and their types; those of
     the last execution hold where none are sent.
@@ -193,7 +197,7 @@ def _all_null(bitmap: bytes, count: int) -> bool:
     return all(bitmap[position // 8] >> (position % 8) & 1 for position in range(count))
 
 
-def _decode(fields: Fields, type_code: int, unsigned: bool) -> object:
+def _decode(fields: PacketFields, type_code: int, unsigned: bool) -> object:
     if type_code in _WIDTHS:
         return int.from_bytes(fields.read(_WIDTHS[type_code]), "little", signed=not unsigned)
     if type_code == codes.NULL:
@@ -221,9 +225,9 @@ def _text(data: bytes | bytearray, type_code: int) -> object:
         return bytes(data)
 
 
-def _instant(fields: Fields, type_code: int) -> object:
+def _instant(fields: PacketFields, type_code: int) -> object:
     length = fields.integer(1)
-    part = Fields(fields.read(length))
+    part = PacketFields(fields.read(length))
     if length == 0:
         return None
     year, month, day = part.integer(2), part.integer(1), part.integer(1)
@@ -234,9 +238,9 @@ def _instant(fields: Fields, type_code: int) -> object:
     return datetime(year, month, day, hour, minute, second, micros)
 
 
-def _duration(fields: Fields) -> timedelta:
+def _duration(fields: PacketFields) -> timedelta:
     length = fields.integer(1)
-    part = Fields(fields.read(length))
+    part = PacketFields(fields.read(length))
     if length == 0:
         return timedelta(0)
     negative = part.integer(1)

@@ -21,8 +21,8 @@ from rtolap.query.mysql import codes
 from rtolap.query.mysql.packets import length_encoded, length_encoded_string
 
 UNSIGNED, BINARY_FLAG = 32, 128
-DEFINITIONS_KEPT = 1024
-NAME_KEPT_MAX = 64  # characters
+DEFINITIONS_CACHED_MAX = 1024
+NAME_CHARACTERS_MAX = 64  # characters
 _NULL_TEXT = b"\xfb"
 _SHORT = tuple(length_encoded(length) for length in range(251))
 _JOIN = b"".join
@@ -74,7 +74,7 @@ def kind_of(kind: pa.DataType) -> ColumnKind:
 
 
 def definition(name: str, kind: pa.DataType, *, table: str = "", database: str = "") -> bytes:
-    made = _remembered if len(name) <= NAME_KEPT_MAX else _definition
+    made = _remembered if len(name) <= NAME_CHARACTERS_MAX else _definition
     return made(name, kind, table, database)
 
 
@@ -99,11 +99,11 @@ def _definition(name: str, kind: pa.DataType, table: str, database: str) -> byte
     )
 
 
-_remembered = lru_cache(DEFINITIONS_KEPT)(_definition)
+_remembered = lru_cache(DEFINITIONS_CACHED_MAX)(_definition)
 
 
 def as_text(column: Any) -> Any:
-    """Return the column as strings in MySQL's text protocol, nulls kept. Binary stays as it is."""
+    """Return the column as strings of MySQL's text protocol. Nulls stay null, binary columns unchanged."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return as_text(column.dictionary_decode())

@@ -25,12 +25,12 @@ from rtolap.base.users import Users
 from rtolap.query.memory_budget import Account
 from rtolap.query.mysql.answers import error_packet
 from rtolap.query.mysql.client_watch import ClientWatch
-from rtolap.query.mysql.connection import Connection
+from rtolap.query.mysql.connection import MySqlConnection
 from rtolap.query.mysql.handshake import Login, Tls, Verify, log_in
 from rtolap.query.mysql.packets import ConnectionClosed, PacketStream, ReaderTooSlow
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.executor import Executor
-from rtolap.query.statements.session import Session
+from rtolap.query.statements.sql_session import SqlSession
 from rtolap.servers.http_server import ACCEPT_AGAIN_S, EXHAUSTED
 from rtolap.servers.limits import Connections, Place
 
@@ -39,9 +39,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MySqlLimits:
-    """`connections_max` are logged in; `connections_per_user_max` of them are one user's, None: three
-    quarters. `logins_max` are logging in. `login_timeout_s` is for the whole login, `write_timeout_s` for
-    64 KiB of an answer to be taken.
+    """The limits of a MySQL server.
+
+    Attributes:
+        connections_max: connections that are logged in.
+        login_timeout_s: time for the whole login.
+        idle_timeout_s: time without a statement after which a connection is ended.
+        stop_timeout_s: time that a stopping server waits for each of its threads.
+        write_timeout_s: time in which a client has to take 64 KiB of an answer.
+        connections_per_user_max: how many of `connections_max` one user may have; None: three quarters.
+        logins_max: connections that are logging in.
+        logins_per_address_max: how many of `logins_max` may come from one address.
     """
 
     connections_max: int = 200
@@ -78,7 +86,7 @@ class MySqlServer:
         self._limits = limits
         self._executor = Executor(service, users, self)
         self._lock = threading.Lock()
-        self._open: dict[int, tuple[Connection | None, PacketStream, threading.Thread]] = {}
+        self._open: dict[int, tuple[MySqlConnection | None, PacketStream, threading.Thread]] = {}
         self._next_id = 1
         self._logins = Connections(total_max=limits.logins_max, per_address_max=limits.logins_per_address_max)
         self._watch = ClientWatch()
@@ -127,11 +135,11 @@ class MySqlServer:
             stream.shut()
 
     def connections(self) -> int:
-        """Return the number of open connections, those that are still logging in among them."""
+        """Return the number of open connections, including those that are logging in."""
         with self._lock:
             return len(self._open)
 
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[SqlSession]:
         """Return the sessions of connections that are logged in."""
         with self._lock:
             return [connection.session for connection, _, _ in self._open.values() if connection is not None]
@@ -152,7 +160,7 @@ class MySqlServer:
             self._begin(sock, str(address[0]))
 
     def _begin(self, sock: socket.socket, host: str) -> None:
-        """Let it log in, in a thread of its own."""
+        """Start a thread that lets the client log in."""
         stream = PacketStream(sock)
         place = self._logins.admit(host, stream.shut)
         if place is None:
@@ -179,7 +187,7 @@ class MySqlServer:
             place.leave()
             stream.close()
 
-    def _enter(self, identity: int, connection: Connection, stream: PacketStream) -> None:
+    def _enter(self, identity: int, connection: MySqlConnection, stream: PacketStream) -> None:
         """Raises Unavailable where as many are logged in as may be."""
         limits, user = self._limits, connection.session.user
         with self._lock:
@@ -202,7 +210,7 @@ class MySqlServer:
         try:
             login = self._log_in(stream, identity, verify)
             account = self._service.budget.account(login.user)
-            session = Session(
+            session = SqlSession(
                 identity,
                 login.user,
                 host,
@@ -214,7 +222,7 @@ class MySqlServer:
             )
             if login.database:
                 session.use(login.database)
-            connection = Connection(
+            connection = MySqlConnection(
                 *(stream, login.capabilities, session, self._service, self._executor, verify, self._watch),
                 account,
             )

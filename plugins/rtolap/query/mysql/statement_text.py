@@ -36,10 +36,10 @@ def statement_text(data: bytes) -> str:
 
 
 def _hexadecimal(piece: re.Match[bytes]) -> bytes:
-    held = piece["bytes"]
-    if held is None:
+    content = piece["bytes"]
+    if content is None:
         return piece[0]
-    return b"x'" + _ESCAPED.sub(_unescaped, held).hex().encode() + b"'"
+    return b"x'" + _ESCAPED.sub(_unescaped, content).hex().encode() + b"'"
 
 
 def _unescaped(escape: re.Match[bytes]) -> bytes:

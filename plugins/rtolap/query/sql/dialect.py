@@ -81,9 +81,9 @@ _ANSI_PART = re.compile(
 
 
 def quoted_with_backticks(sql: str) -> str:
-    """`sql`, in which double quotes make names as under MySQL's ANSI_QUOTES, as it is read without that mode.
+    """Return `sql` with names in backticks where double quotes make names, as under MySQL's ANSI_QUOTES.
 
-    Every text that differs in meaning differs as a text too, so nothing that is kept by text mixes modes.
+    Texts that differ in meaning differ as texts too, so no cache that is keyed by text mixes the modes.
     Raises QueryError for a quote or a comment that is not closed.
     """
     if '"' not in sql:

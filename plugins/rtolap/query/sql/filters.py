@@ -47,7 +47,11 @@ _INT_RANGE = {"int": 2**31, "bigint": 2**63}
 
 @dataclass(frozen=True)
 class FilterColumns:
-    """The columns that conditions may be about. `starts`: columns that hold the starts of a unit of time."""
+    """The columns that conditions may be about.
+
+    Attributes:
+        starts: names of columns that contain the starts of a unit of time.
+    """
 
     types: Mapping[str, ColumnType]
     starts: Collection[str] = ()
@@ -137,8 +141,8 @@ class FilterBuilder:
             known = tuple(term for term in terms if term is not None)
             return Or(known) if len(known) == len(terms) else None
         values = [self._value(column, item) for item in node.expressions]
-        kept = tuple(value for value in values if value is not None)
-        return In(column, kept) if len(kept) == len(values) else None
+        not_null = tuple(value for value in values if value is not None)
+        return In(column, not_null) if len(not_null) == len(values) else None
 
     def _like(self, node: exp.Like) -> Predicate | None:
         column = self._column(node.this)
@@ -175,7 +179,10 @@ class FilterBuilder:
 
 
 def in_terms_of(kind: ColumnType, value: object) -> Scalar:
-    """Return the value as the wire writes it for a column of this type; None if it cannot be held exactly."""
+    """Return the value as the wire writes it for a column of this type.
+
+    None if the type cannot represent it exactly.
+    """
     match kind.kind:
         case "string":
             return value if isinstance(value, str) else None

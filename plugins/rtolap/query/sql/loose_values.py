@@ -29,7 +29,12 @@ _NUMBER_DIGITS_MAX = 14
 
 @dataclass(frozen=True)
 class Number:
-    """`digits`: as a literal without a sign. `truncated`: more than a number was there, or none."""
+    """A number at the start of a text, as MySQL reads it.
+
+    Attributes:
+        digits: the number as a literal without a sign.
+        truncated: True if the text holds more than a number, or none.
+    """
 
     digits: str
     negative: bool

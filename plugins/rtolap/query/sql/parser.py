@@ -43,14 +43,18 @@ class StatementTree:
 
 
 def parse(sql: str, database: str | None = None) -> StatementTree:
-    """`database`: of the tables that the text names without one; None where only cubes and lookups are.
+    """Parse the text of a query.
+
+    Args:
+        database: database of the tables that the text names without one; None where only cubes and lookups
+            are.
 
     Raises QueryError for bad SQL, several statements, or anything but a query.
     """
     bounds.check_text(sql)
-    asked = _EXPLAIN.match(sql)
-    explain: Explain | None = None if asked is None else "analyze" if asked[1] else "plan"
-    body = sql[asked.end() :] if asked else sql
+    explained = _EXPLAIN.match(sql)
+    explain: Explain | None = None if explained is None else "analyze" if explained[1] else "plan"
+    body = sql[explained.end() :] if explained else sql
     try:
         body, positional = _name_question_marks(body)
         trees = [tree for tree in sqlglot.parse(body, dialect=RtolapSql) if tree is not None]

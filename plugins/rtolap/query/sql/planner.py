@@ -14,7 +14,7 @@ from cachetools import LRUCache
 from sqlglot import exp
 
 from rtolap.base.errors import UnsupportedSql
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.information_schema import INFORMATION_TABLES
 from rtolap.query.plan import Planned
 from rtolap.query.sql.dialect import engine_sql
@@ -22,10 +22,10 @@ from rtolap.query.sql.folding import ValueOf, fold
 from rtolap.query.sql.parser import StatementTree, parse
 from rtolap.query.sql.rules import Context, rewrite
 from rtolap.query.sql.session_values import completed, session_name
-from rtolap.query.sql.statement import Statement
+from rtolap.query.sql.statement import SqlStatement
 
-TREES_KEPT = 64
-TEXT_KEPT_MAX = 8_192  # characters; longer texts are written by programs, mostly once
+TREES_CACHED_MAX = 64
+TEXT_CHARACTERS_MAX = 8_192  # characters; longer texts are written by programs, mostly once
 # What always gives the same value; anything else may be the clock or a die.
 _CONSTANT = (
     *(exp.Literal, exp.Parameter, exp.Var, exp.Boolean, exp.Null, exp.Neg, exp.Paren, exp.Cast, exp.DataType),
@@ -33,8 +33,8 @@ _CONSTANT = (
 )
 
 
-class Planner:
-    """Thread-safe. It keeps the trees of short texts, some of which are planned again and again."""
+class SqlPlanner:
+    """Plans statements, and caches the trees of short texts. Thread-safe."""
 
     def __init__(self) -> None:
         self._trees = _Trees()
@@ -43,11 +43,11 @@ class Planner:
         """Drop the tree of a long text: it is large, and mostly of one statement."""
         self._trees.forget_last()
 
-    def read(self, text: str, database: str | None) -> Statement:
-        """Raises QueryError for what is not one query."""
+    def read(self, text: str, database: str | None) -> SqlStatement:
+        """Parse the text. Raises QueryError for anything but one query."""
         tree = self._trees.get(text, database)
         names = dict.fromkeys(session_name(node) for node in tree.functions)
-        return Statement(
+        return SqlStatement(
             text,
             database,
             tree.explain,
@@ -58,15 +58,19 @@ class Planner:
 
     def plan(
         self,
-        statement: Statement,
+        statement: SqlStatement,
         values: Mapping[str, object],
-        catalogue: Catalogue,
+        catalogue: QueryCatalogue,
         value_of: ValueOf,
         check: Callable[[], None],
     ) -> Planned:
-        """`values`: of the parameters, as far as there are any yet. `value_of`: the engine's.
+        """Rewrite the statement for the engine.
 
-        Raises QueryError naming what a cube cannot answer, and what `check` raises.
+        Args:
+            values: parameter → value, of the parameters that have values already.
+            value_of: computes a constant in the engine.
+
+        Raises QueryError naming what a cube cannot answer, and the error that `check` raises.
         """
         tree = completed(
             self._trees.get(statement.text, statement.database).tree, statement.given, statement.zone
@@ -80,7 +84,10 @@ class Planner:
     def shown(self, condition: str, first: str) -> str:
         """Return the engine's SQL for the rows of `shown` that meet the condition of a SHOW.
 
-        `first`: the column that a LIKE alone is about. Raises QueryError for another statement than a filter.
+        Args:
+            first: the column that a LIKE alone is about.
+
+        Raises QueryError for anything but a filter.
         """
         like = re.fullmatch(r"like\s+('(?:[^']|'')*'|\"[^\"]*\")", condition, re.IGNORECASE)
         rest = f"where lower(`{first}`) like lower({like[1]})" if like else condition
@@ -97,17 +104,17 @@ class Planner:
 
 
 class _Trees:
-    """The TREES_KEPT most recently used of those whose texts are short, and the last one."""
+    """The TREES_CACHED_MAX most recently used of those whose texts are short, and the last one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: LRUCache[Hashable, StatementTree] = LRUCache(TREES_KEPT)
+        self._cache: LRUCache[Hashable, StatementTree] = LRUCache(TREES_CACHED_MAX)
         self._last: tuple[Hashable, StatementTree] | None = None
 
     def get(self, text: str, database: str | None) -> StatementTree:
         key = (database, text)
         with self._lock:
-            known = self._kept.get(key)
+            known = self._cache.get(key)
             if known is not None:
                 return known
             last, self._last = self._last, None
@@ -115,10 +122,10 @@ class _Trees:
             return last[1]  # a text is read, and then planned once
         tree = parse(text, database)
         with self._lock:
-            if len(text) > TEXT_KEPT_MAX:
+            if len(text) > TEXT_CHARACTERS_MAX:
                 self._last = (key, tree)
                 return tree
-            self._kept[key] = tree
+            self._cache[key] = tree
         return tree
 
     def forget_last(self) -> None:
@@ -127,7 +134,11 @@ class _Trees:
 
 
 class _Folding:
-    """The values of constant expressions. `varies`: it was called for anything that is not constant."""
+    """Computes the values of constant expressions.
+
+    Attributes:
+        varies: True if an expression was computed that is not constant.
+    """
 
     def __init__(self, value_of: ValueOf, parameters: Mapping[str, object]) -> None:
         self.varies = False

@@ -36,9 +36,11 @@ def session_name(node: exp.Expr) -> str | None:
 
 
 def completed(tree: exp.Expr, given: Mapping[str, UserValue], zone: str | None) -> exp.Expr:
-    """Return the tree with the session's values in the place of their names. `tree` itself stays.
+    """Return a copy of the tree with the session's values in the place of their names.
 
-    `given`: by `session_name`. `zone`: of the session's clock; None for UTC.
+    Args:
+        given: `session_name` → value.
+        zone: time zone of the session's clock; None for UTC.
     """
     if zone is None and not given:
         return tree

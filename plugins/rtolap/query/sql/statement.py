@@ -15,7 +15,7 @@ UserValue = str | int | float | Decimal | bytes | None
 
 
 @dataclass(frozen=True)
-class Statement:
+class SqlStatement:
     """A query.
 
     Attributes:

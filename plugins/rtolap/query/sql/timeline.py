@@ -40,9 +40,9 @@ def refines(fine: TimeUnit, coarse: TimeUnit) -> bool:
     return coarse in _COARSER[fine]
 
 
-def coarsest_for(unit: TimeUnit, kept: tuple[TimeUnit, ...]) -> TimeUnit | None:
-    """Return the coarsest of the kept units that still determines `unit`."""
-    fitting = [known for known in TIME_UNITS if known in kept and refines(known, unit)]
+def coarsest_for(unit: TimeUnit, units: tuple[TimeUnit, ...]) -> TimeUnit | None:
+    """Return the coarsest of the units that still determines `unit`."""
+    fitting = [known for known in TIME_UNITS if known in units and refines(known, unit)]
     return fitting[-1] if fitting else None
 
 

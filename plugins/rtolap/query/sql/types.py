@@ -37,8 +37,12 @@ _INT_MAX, _BIGINT_MAX = 2**31, 2**63
 
 @dataclass(frozen=True)
 class SqlType:
-    """`scale`: digits behind the point, of decimals and of QUOTIENT. `shown`: those that MySQL shows of a
-    rounded double, -1 where they are not known; None: as many as it has."""
+    """The type of an expression in MySQL.
+
+    Attributes:
+        scale: digits after the point, of decimals and of QUOTIENT.
+        shown: digits that MySQL shows of a rounded double, -1 where they are unknown; None: all of them.
+    """
 
     kind: SqlKind
     scale: int = 0

@@ -16,13 +16,13 @@ from sqlglot.errors import SqlglotError
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnknownZone, UnsupportedSql
 from rtolap.query.durations import durations_us, is_duration, time_text
-from rtolap.query.outcome import Outcome
 from rtolap.query.sql.dialect import RtolapSql
 from rtolap.query.sql.parser import PARSERS_OWN
 from rtolap.query.sql.rules.zones import is_zone, offset_minutes
 from rtolap.query.sql.statement import UserValue
+from rtolap.query.statement_outcome import StatementOutcome
 
-Value = str | int  # of a variable of the system
+VariableValue = str | int  # of a variable of the system
 Evaluate = Callable[[str, Mapping[str, UserValue]], UserValue]  # an expression and user variables → its value
 USER_VARIABLES_MAX = 1_000
 USER_BYTES_MAX = 1 << 20  # of all user variables of a session
@@ -56,7 +56,7 @@ _TARGET: Final = re.compile(
 )
 
 
-def user_value(outcome: Outcome) -> UserValue:
+def user_value(outcome: StatementOutcome) -> UserValue:
     """Return the value of an outcome of one column, as a user variable holds it: moments are texts there."""
     batches, rows = [], 0
     for batch in outcome.batches:
@@ -89,18 +89,20 @@ def refuse(expression: str, users: Mapping[str, UserValue]) -> UserValue:
 
 def assigned(
     text: str,
-    variables: Mapping[str, Value],
-    defaults: Mapping[str, Value],
+    variables: Mapping[str, VariableValue],
+    defaults: Mapping[str, VariableValue],
     users: Mapping[str, UserValue],
     evaluate: Evaluate,
-) -> tuple[dict[str, Value], dict[str, UserValue]]:
-    """`variables` and user variables after SET `text`; the given ones are left as they are.
+) -> tuple[dict[str, VariableValue], dict[str, UserValue]]:
+    """Return `variables` and user variables after SET `text`. The arguments do not change.
 
-    `evaluate`: computes what is more than a constant, a variable, or a text made of these.
+    Any variable is accepted, because clients send many. Only sql_mode, time_zone, max_execution_time,
+    rtolap_session_token and user variables have an effect.
 
-    Any list is taken, because clients send many; only sql_mode, time_zone, max_execution_time,
-    rtolap_session_token and user variables have an effect. Raises QueryError for a value that is not kept
-    here.
+    Args:
+        evaluate: computes what is more than a constant, a variable, or a text made of these.
+
+    Raises QueryError for a value that is not supported.
     """
     variables, users = dict(variables), dict(users)
     if re.match(r"\s*statement\b", text, re.IGNORECASE):
@@ -167,7 +169,7 @@ class _Reading:
     `variables` and `users` change while a list is assigned.
     """
 
-    def __init__(self, variables: Mapping[str, Value], users: Mapping[str, UserValue]) -> None:
+    def __init__(self, variables: Mapping[str, VariableValue], users: Mapping[str, UserValue]) -> None:
         self._variables = variables
         self.users = users
         self._characters_left = PARSED_CHARACTERS_MAX
@@ -182,7 +184,7 @@ class _Reading:
         except (SqlglotError, RecursionError, *PARSERS_OWN) as error:
             raise SqlSyntaxError(f"bad SQL: SET … = {expression[:100]}") from error
 
-    def value(self, expression: str) -> Value:
+    def value(self, expression: str) -> VariableValue:
         """Raises UnsupportedSql for what is not computed here."""
         node = self.parsed(expression)
         known = None if node is None else self.known(node)
@@ -200,17 +202,17 @@ class _Reading:
     def user(self, node: exp.Parameter) -> UserValue:
         return self.users.get(f"@{node.name}".lower())
 
-    def variable(self, node: exp.SessionParameter) -> Value | None:
+    def variable(self, node: exp.SessionParameter) -> VariableValue | None:
         """NULL, where a client saves one that is not here."""
         return self._variables.get(str(node.name).lower())
 
-    def known(self, node: exp.Expr) -> Value | None:
+    def known(self, node: exp.Expr) -> VariableValue | None:
         try:
             return self._value(node)
         except _Unknown:
             return None
 
-    def _value(self, node: exp.Expr) -> Value:
+    def _value(self, node: exp.Expr) -> VariableValue:
         match node:
             case exp.Literal():
                 return str(node.this) if node.is_string else _number(str(node.this))
@@ -221,9 +223,9 @@ class _Reading:
                 if variable is not None:
                     return variable
             case exp.Parameter():
-                held = self.user(node)
-                if isinstance(held, str | int):
-                    return held
+                value = self.user(node)
+                if isinstance(value, str | int):
+                    return value
             case exp.Concat():
                 parts = [str(self._value(part)) for part in node.expressions]
                 _check_text(sum(map(len, parts)))
@@ -279,11 +281,11 @@ def _check_room(count: int, size: int) -> None:
         )
 
 
-def _number(digits: str) -> Value:
+def _number(digits: str) -> VariableValue:
     return int(digits) if digits.isdecimal() else digits
 
 
-def _checked_modes(value: Value) -> Value:
+def _checked_modes(value: VariableValue) -> VariableValue:
     """Return the modes that hold from now on: `||` concatenates always."""
     modes: list[str] = []
     for mode in filter(None, (word.strip() for word in str(value).upper().split(","))):
@@ -298,7 +300,7 @@ def _checked_modes(value: Value) -> Value:
     return ",".join(dict.fromkeys((*modes, PIPES_AS_CONCAT)))
 
 
-def _checked_zone(value: Value) -> Value:
+def _checked_zone(value: VariableValue) -> VariableValue:
     zone = str(value)
     if offset_minutes(zone) is not None or is_zone(zone):
         return zone
@@ -308,7 +310,7 @@ def _checked_zone(value: Value) -> Value:
     )
 
 
-def _checked_timeout(value: Value) -> Value:
+def _checked_timeout(value: VariableValue) -> VariableValue:
     timeout = _number(str(value))
     if not isinstance(timeout, int) or timeout > TIMEOUT_MS_MAX:
         raise QueryError(
@@ -317,7 +319,7 @@ def _checked_timeout(value: Value) -> Value:
     return timeout
 
 
-_CHECKED: Final[Mapping[str, Callable[[Value], Value]]] = {
+_CHECKED: Final[Mapping[str, Callable[[VariableValue], VariableValue]]] = {
     "sql_mode": _checked_modes,
     "time_zone": _checked_zone,
     "max_execution_time": _checked_timeout,

@@ -1,6 +1,6 @@
-"""The text of a statement, and its kind told from that alone, for all servers. Each kind is a value.
+"""Classifies the text of a statement for all servers. Each kind is a value.
 
-The work is linear in the length of the text, whatever stands in it.
+The work is linear in the length of the text, whatever it contains.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ from rtolap.base.errors import SqlSyntaxError
 from rtolap.query.approval import bounds
 from rtolap.query.sql.dialect import quoted_with_backticks
 from rtolap.query.statements.shows import Show, show_of
-from rtolap.query.statements.text_prepared import Deallocate, ExecutePrepared, Prepare, text_prepared_of
+from rtolap.query.statements.text_prepared import (
+    DeallocateStatement,
+    ExecuteStatement,
+    PrepareStatement,
+    text_prepared_of,
+)
 from rtolap.query.stored.ddl import is_definition
 
 _BLANK_OR_COMMENT = re.compile(r"\s+|/\*(?!!).*?\*/|--[ \t][^\n]*|#[^\n]*", re.DOTALL)
@@ -23,8 +28,8 @@ _PIECE = re.compile(
     r"|(?P<plain>/\*(?!!))|(?P<conditional>/\*!\d*+\s?)",
     re.DOTALL,
 )
-KINDS_KEPT = 256  # clients send the same texts again and again
-TEXT_KEPT_MAX = 8_192  # characters
+KINDS_CACHED_MAX = 256  # clients send the same texts again and again
+TEXT_CHARACTERS_MAX = 8_192  # characters
 
 _TRANSACTION = re.compile(
     r"(?:begin|commit|rollback|start\s++transaction|savepoint|release|lock|unlock|flush)\b", re.I
@@ -90,7 +95,11 @@ class TransactionWord:
 
 @dataclass(frozen=True)
 class SetVariables:
-    """`assignments`: what stands behind SET."""
+    """SET of variables.
+
+    Attributes:
+        assignments: the text after SET.
+    """
 
     assignments: str
 
@@ -110,7 +119,10 @@ class Kill:
 class Define:
     """CREATE, ALTER, DROP or TRUNCATE of stored tables and their databases.
 
-    Its text is read by the executor, once the caller's right is known. `database`: of tables without one.
+    The executor parses the text once the user's right is checked.
+
+    Attributes:
+        database: the database of tables that the text names without one; None: there is none.
     """
 
     text: str
@@ -124,20 +136,24 @@ class Query:
     text: str
 
 
-TextPrepared = Prepare | ExecutePrepared | Deallocate
-Request = Nothing | TransactionWord | SetVariables | UseDatabase | Kill | Define | Show | Query | TextPrepared
+TextPrepared = PrepareStatement | ExecuteStatement | DeallocateStatement
+ClassifiedStatement = (
+    Nothing | TransactionWord | SetVariables | UseDatabase | Kill | Define | Show | Query | TextPrepared
+)
 
 
-def classify(text: str, database: str | None) -> Request:
+def classify(text: str, database: str | None) -> ClassifiedStatement:
     """Return the kind of a text that `text.plain` has returned.
 
-    `database`: of tables that a definition names without one.
-    Raises QueryError for a SHOW that cannot be read, and for an empty text.
+    Args:
+        database: database of tables that a definition names without one.
+
+    Raises QueryError for a SHOW that cannot be parsed, and for an empty text.
     """
-    return _known(text, database) if len(text) <= TEXT_KEPT_MAX else _kind(text, database)
+    return _known(text, database) if len(text) <= TEXT_CHARACTERS_MAX else _kind(text, database)
 
 
-def _kind(text: str, database: str | None) -> Request:
+def _kind(text: str, database: str | None) -> ClassifiedStatement:
     if not text.strip(" ;\n\t"):
         if not text.strip():
             raise SqlSyntaxError("bad SQL: the statement is empty")
@@ -157,7 +173,7 @@ def _kind(text: str, database: str | None) -> Request:
     return Define(text, database) if is_definition(text) else Query(text)
 
 
-_known = lru_cache(KINDS_KEPT)(_kind)
+_known = lru_cache(KINDS_CACHED_MAX)(_kind)
 
 
 def is_diagnostic(text: str) -> bool:
@@ -165,10 +181,10 @@ def is_diagnostic(text: str) -> bool:
     return _DIAGNOSTIC.match(text) is not None
 
 
-def needs_admission(request: Request) -> bool:
+def needs_admission(request: ClassifiedStatement) -> bool:
     """Return True for a statement that the engine computes, for as long as its caller lets it."""
     return (
-        isinstance(request, Query | ExecutePrepared | Prepare)
+        isinstance(request, Query | ExecuteStatement | PrepareStatement)
         or (isinstance(request, Show) and bool(request.condition))
         or (isinstance(request, SetVariables) and "@" in request.assignments)
     )

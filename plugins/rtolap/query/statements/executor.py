@@ -1,4 +1,4 @@
-"""The executor of statements: each answers rows, or nothing but warnings."""
+"""The executor of statements: each has an outcome with rows, or with nothing but warnings."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from rtolap.base.errors import QueryError, UnknownConnection, UnsupportedSql
 from rtolap.base.users import Users
 from rtolap.protocols.query.messages import QueryWarning
 from rtolap.query.cancel import Cancellation
-from rtolap.query.outcome import Outcome
 from rtolap.query.sql.statement import Parameters, UserValue
+from rtolap.query.statement_outcome import StatementOutcome
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements import text_prepared
-from rtolap.query.statements.assignments import Value, user_value
+from rtolap.query.statements.assignments import VariableValue, user_value
 from rtolap.query.statements.classify import (
+    ClassifiedStatement,
     Define,
     Kill,
     Nothing,
     Query,
-    Request,
     SetVariables,
     TransactionWord,
     UseDatabase,
@@ -29,32 +29,32 @@ from rtolap.query.statements.classify import (
     needs_admission,
     plain,
 )
-from rtolap.query.statements.session import Session, completed
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import Show
-from rtolap.query.statements.text_prepared import Deallocate, ExecutePrepared, Prepare
+from rtolap.query.statements.sql_session import SqlSession, completed
+from rtolap.query.statements.text_prepared import DeallocateStatement, ExecuteStatement, PrepareStatement
 from rtolap.query.stored.ddl import parse_ddl
 
 
-class Peers(Protocol):
-    """The connections that stay open, which statements may look at and end."""
+class OpenConnections(Protocol):
+    """The connections that stay open. Statements may list and end them."""
 
-    def sessions(self) -> Sequence[Session]: ...
+    def sessions(self) -> Sequence[SqlSession]: ...
 
-    def facts(self) -> Mapping[str, Value]:
+    def facts(self) -> Mapping[str, VariableValue]:
         """Variables of the server, which no session changes."""
 
     def kill(self, connection_id: int, user: str, *, connection: bool) -> None:
         """Interrupt a query, or end a connection, of the same user. Raises QueryError if there is none."""
 
 
-class NoPeers:
-    """The peers of a service to which nobody stays connected."""
+class NoOpenConnections:
+    """The connections of a service to which no client stays connected."""
 
-    def sessions(self) -> Sequence[Session]:
+    def sessions(self) -> Sequence[SqlSession]:
         return ()
 
-    def facts(self) -> Mapping[str, Value]:
+    def facts(self) -> Mapping[str, VariableValue]:
         return {}
 
     def kill(self, connection_id: int, user: str, *, connection: bool) -> None:
@@ -64,24 +64,28 @@ class NoPeers:
 
 
 class Executor:
-    """Thread-safe."""
+    """Executes statements of all kinds. Thread-safe."""
 
-    def __init__(self, service: QueryService, users: Users, peers: Peers) -> None:
+    def __init__(self, service: QueryService, users: Users, connections: OpenConnections) -> None:
         self._service = service
         self._users = users
-        self._peers = peers
-        self._shows = Shows(service, peers.sessions)
+        self._connections = connections
+        self._shows = Shows(service, connections.sessions)
 
     def execute(
         self,
-        request: Request,
-        session: Session,
+        request: ClassifiedStatement,
+        session: SqlSession,
         parameters: Parameters = (),
         cancellation: Cancellation | None = None,
-    ) -> Outcome:
-        """`cancellation`: of what `needs_admission`; it is closed with the outcome, or by an error.
+    ) -> StatementOutcome:
+        """Execute the statement.
 
-        Raises Forbidden, QueryError and whatever stops a cube or a stored table from answering.
+        Args:
+            cancellation: the cancellation of a statement that `needs_admission`. It is closed with the
+                outcome, or by an error.
+
+        Raises Forbidden, QueryError and the error for which a cube or a stored table cannot answer.
         """
         if isinstance(request, Query):
             return self._service.execute(
@@ -94,35 +98,37 @@ class Executor:
         match request:
             case Show():
                 shown = self._shows.answer(request, session, cancellation)
-                return Outcome(shown.schema, iter(shown.to_batches()))
-            case ExecutePrepared():
+                return StatementOutcome(shown.schema, iter(shown.to_batches()))
+            case ExecuteStatement():
                 return self._execute_prepared(request, session, cancellation)
             case Define():
                 return self._define(request, session)
             case SetVariables(assignments=assignments):
-                _check_kept(session, "SET", "give what it is for with the request: timeout_ms, database")
+                _require_persistent(
+                    session, "SET", "give what it is for with the request: timeout_ms, database"
+                )
                 self._set(assignments, session, cancellation)
             case UseDatabase(name=name):
-                _check_kept(session, "USE", "give `database` with the request")
+                _require_persistent(session, "USE", "give `database` with the request")
                 session.use(name)
             case Kill():
                 of_connection = request.what == "connection"
-                self._peers.kill(request.connection_id, session.user, connection=of_connection)
-            case Prepare():
-                _check_kept(session, "PREPARE", "send the statement with its parameters")
+                self._connections.kill(request.connection_id, session.user, connection=of_connection)
+            case PrepareStatement():
+                _require_persistent(session, "PREPARE", "send the statement with its parameters")
                 try:
                     self._prepare(request, session, cancellation)
                 finally:
                     if cancellation is not None:
                         cancellation.close()
-            case Deallocate(name=name):
-                _check_kept(session, "DEALLOCATE", "send the statement with its parameters")
+            case DeallocateStatement(name=name):
+                _require_persistent(session, "DEALLOCATE", "send the statement with its parameters")
                 session.forget_prepared(name)
             case Nothing() | TransactionWord():
                 pass
         return _done()
 
-    def _set(self, assignments: str, session: Session, cancellation: Cancellation | None) -> None:
+    def _set(self, assignments: str, session: SqlSession, cancellation: Cancellation | None) -> None:
         ending = cancellation or self._service.cancellation(session.timeout_ms, session.user)
 
         def evaluate(expression: str, users: Mapping[str, UserValue]) -> UserValue:
@@ -142,20 +148,22 @@ class Executor:
         finally:
             ending.close()
 
-    def _prepare(self, request: Prepare, session: Session, cancellation: Cancellation | None) -> None:
+    def _prepare(
+        self, request: PrepareStatement, session: SqlSession, cancellation: Cancellation | None
+    ) -> None:
         text = request.text if request.variable is None else str(session.users.get(request.variable))
         text = plain(text, ansi_quotes=session.has_ansi_quotes)
         prepared = classify(text, session.database)
-        if isinstance(prepared, Prepare | ExecutePrepared | Deallocate):
+        if isinstance(prepared, PrepareStatement | ExecuteStatement | DeallocateStatement):
             raise UnsupportedSql("unsupported PREPARE of PREPARE, EXECUTE or DEALLOCATE")
         if isinstance(prepared, Query):
-            self._service.check(prepared.text, session.database, cancellation)  # an error in it is told now
+            self._service.check(prepared.text, session.database, cancellation)  # PREPARE reports its errors
         session.keep_prepared(request.name, text)
 
     def _execute_prepared(
-        self, request: ExecutePrepared, session: Session, cancellation: Cancellation | None
-    ) -> Outcome:
-        _check_kept(session, "EXECUTE", "send the statement with its parameters")
+        self, request: ExecuteStatement, session: SqlSession, cancellation: Cancellation | None
+    ) -> StatementOutcome:
+        _require_persistent(session, "EXECUTE", "send the statement with its parameters")
         prepared = classify(text_prepared.find(session.prepared, request.name), session.database)
         values = [session.users.get(name) for name in request.variables]
         if not needs_admission(prepared) and cancellation is not None:
@@ -163,7 +171,7 @@ class Executor:
             cancellation = None
         return self.execute(prepared, session, values, cancellation)
 
-    def _define(self, request: Define, session: Session) -> Outcome:
+    def _define(self, request: Define, session: SqlSession) -> StatementOutcome:
         if not session.has_token:
             self._users.require(session.user, "define")
         definition = parse_ddl(request.text, request.database)
@@ -172,10 +180,10 @@ class Executor:
         return _done(tuple(QueryWarning("without_effect", "Note", note) for note in notes))
 
 
-def _check_kept(session: Session, word: str, action: str) -> None:
-    if not session.is_kept:
+def _require_persistent(session: SqlSession, word: str, action: str) -> None:
+    if not session.is_persistent:
         raise UnsupportedSql(f"unsupported {word}: no statement follows in this session", action=action)
 
 
-def _done(warnings: tuple[QueryWarning, ...] = ()) -> Outcome:
-    return Outcome(pa.schema([]), iter(()), warnings=warnings)
+def _done(warnings: tuple[QueryWarning, ...] = ()) -> StatementOutcome:
+    return StatementOutcome(pa.schema([]), iter(()), warnings=warnings)

@@ -11,13 +11,13 @@ from rtolap.base.errors import NotFound, QueryError, UnknownDatabase
 from rtolap.model.stored.create_table_text import create_table_text
 from rtolap.protocols.stored_tables.messages import TableName, TransactionInfo
 from rtolap.query.cancel import Cancellation
-from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, Catalogue, unknown_table
+from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, QueryCatalogue, unknown_table
 from rtolap.query.described import described
 from rtolap.query.information_schema import INFORMATION_TABLES, index_rows
 from rtolap.query.sql.dialect import quoted_for_ansi
 from rtolap.query.statement_service import QueryService
-from rtolap.query.statements.session import Session
 from rtolap.query.statements.shows import Show, ShowKind
+from rtolap.query.statements.sql_session import SqlSession
 
 # SHOW KEYS and the columns of information_schema.STATISTICS that it shows
 _KEY_HEAD = (
@@ -28,17 +28,17 @@ _KEY_SOURCES = (
     *("NON_UNIQUE", "INDEX_NAME", "SEQ_IN_INDEX", "COLUMN_NAME", "COLLATION", "CARDINALITY"),
     *("SUB_PART", "PACKED", "NULLABLE", "INDEX_TYPE", "COMMENT", "INDEX_COMMENT", "IS_VISIBLE", "EXPRESSION"),
 )
-Rows = tuple[Sequence[str], list[tuple[object, ...]]]
+ShownRows = tuple[Sequence[str], list[tuple[object, ...]]]
 
 
 class Shows:
     """Thread-safe. `processes` lists the sessions that this server has."""
 
-    def __init__(self, service: QueryService, processes: Callable[[], Iterable[Session]]) -> None:
+    def __init__(self, service: QueryService, processes: Callable[[], Iterable[SqlSession]]) -> None:
         self._service = service
         self._processes = processes
         self._stored = _StoredShows(service)
-        self._answers: dict[ShowKind, Callable[[Show, Session], Rows]] = {
+        self._answers: dict[ShowKind, Callable[[Show, SqlSession], ShownRows]] = {
             "databases": self._databases,
             "tables": self._tables,
             "table status": self._table_status,
@@ -59,18 +59,22 @@ class Shows:
             "grants": self._grants,
         }
 
-    def answer(self, show: Show, session: Session, cancellation: Cancellation | None = None) -> pa.Table:
-        """`cancellation`: what ends the computing of its condition, which takes a turn as a query does."""
+    def answer(self, show: Show, session: SqlSession, cancellation: Cancellation | None = None) -> pa.Table:
+        """Return the rows of a SHOW.
+
+        Args:
+            cancellation: ends the evaluation of its condition, which takes a turn as a query does.
+        """
         names, rows = self._answers[show.kind](show, session)
         return self._filtered(_table(names, rows), show.condition, cancellation)
 
     def _filtered(self, table: pa.Table, rest: str, cancellation: Cancellation | None) -> pa.Table:
         return self._service.filtered(table, rest, cancellation) if rest else table
 
-    def _catalogue(self) -> Catalogue:
+    def _catalogue(self) -> QueryCatalogue:
         return self._service.catalogue()
 
-    def _relation(self, show: Show, session: Session) -> str:
+    def _relation(self, show: Show, session: SqlSession) -> str:
         """Return the relation that is meant, by name, database and the session's."""
         database = show.database or session.database or DATABASE
         name = (show.name or "").strip("`")
@@ -82,10 +86,10 @@ class Shows:
                 raise unknown_table(name, catalogue)
         return spelled
 
-    def _databases(self, show: Show, session: Session) -> Rows:
+    def _databases(self, show: Show, session: SqlSession) -> ShownRows:
         return ("Database",), [(name,) for name in (INFORMATION_SCHEMA, *self._catalogue().databases())]
 
-    def _in_database(self, show: Show, session: Session) -> tuple[str, dict[str, str]]:
+    def _in_database(self, show: Show, session: SqlSession) -> tuple[str, dict[str, str]]:
         """Return a database, and (name -> relation) of its tables."""
         database = (show.database or session.database or DATABASE).lower()
         if database == INFORMATION_SCHEMA:
@@ -96,14 +100,14 @@ class Shows:
             raise UnknownDatabase(f"unknown database {database!r}", expected=f"one of {known}")
         return database, catalogue.in_database(database)
 
-    def _tables(self, show: Show, session: Session) -> Rows:
+    def _tables(self, show: Show, session: SqlSession) -> ShownRows:
         database, tables = self._in_database(show, session)
         head = f"Tables_in_{database}"
         if show.is_full:
             return (head, "Table_type"), [(name, "BASE TABLE") for name in sorted(tables)]
         return (head,), [(name,) for name in sorted(tables)]
 
-    def _table_status(self, show: Show, session: Session) -> Rows:
+    def _table_status(self, show: Show, session: SqlSession) -> ShownRows:
         _, tables = self._in_database(show, session)
         catalogue = self._catalogue()
         known = catalogue.all_names()
@@ -111,7 +115,7 @@ class Shows:
             (name, "rtolap", catalogue.comment(key)) for name, key in tables.items() if key in known
         ]
 
-    def _columns(self, show: Show, session: Session) -> Rows:
+    def _columns(self, show: Show, session: SqlSession) -> ShownRows:
         relation, catalogue = self._relation(show, session), self._catalogue()
         columns = described(catalogue, relation)
         if show.is_full:
@@ -129,7 +133,7 @@ class Shows:
             for column in columns
         ]
 
-    def _create(self, show: Show, session: Session) -> Rows:
+    def _create(self, show: Show, session: SqlSession) -> ShownRows:
         name, text = self._create_text(self._relation(show, session))
         return ("Table", "Create Table"), [(name, quoted_for_ansi(text) if session.has_ansi_quotes else text)]
 
@@ -148,31 +152,31 @@ class Shows:
         )
         return name, text
 
-    def _partitions(self, show: Show, session: Session) -> Rows:
+    def _partitions(self, show: Show, session: SqlSession) -> ShownRows:
         relation, catalogue = self._relation(show, session), self._catalogue()
         if relation not in catalogue.stored:
             raise QueryError(f"{relation} has no partitions", expected="a stored table")
         table = catalogue.stored[relation]
         return self._stored.partitions(TableName(table.db, table.name))
 
-    def _keys(self, show: Show, session: Session) -> Rows:
+    def _keys(self, show: Show, session: SqlSession) -> ShownRows:
         relation, catalogue = self._relation(show, session), self._catalogue()
         table = catalogue.stored[relation].name if relation in catalogue.stored else relation
         return _KEY_HEAD, [
             (table, *(row.get(source) for source in _KEY_SOURCES)) for row in index_rows(catalogue, relation)
         ]
 
-    def _variables(self, show: Show, session: Session) -> Rows:
+    def _variables(self, show: Show, session: SqlSession) -> ShownRows:
         return ("Variable_name", "Value"), [(name, str(session.variable(name))) for name in session.variables]
 
-    def _status(self, show: Show, session: Session) -> Rows:
+    def _status(self, show: Show, session: SqlSession) -> ShownRows:
         connected = sum(1 for _ in self._processes())
         return ("Variable_name", "Value"), [
             ("Ssl_cipher", session.tls_cipher),
             ("Threads_connected", str(connected)),
         ]
 
-    def _warnings(self, show: Show, session: Session) -> Rows:
+    def _warnings(self, show: Show, session: SqlSession) -> ShownRows:
         rows: list[tuple[object, ...]] = [*session.warnings]
         if show.kind == "errors":
             rows = [row for row in rows if row[0] == "Error"]
@@ -181,7 +185,7 @@ class Shows:
             return (name,), [(len(rows),)]
         return ("Level", "Code", "Message"), rows
 
-    def _processlist(self, show: Show, session: Session) -> Rows:
+    def _processlist(self, show: Show, session: SqlSession) -> ShownRows:
         rows: list[tuple[object, ...]] = [
             (s.connection_id, s.user, s.host, s.database, "Query" if s.running else "Sleep", s.running)
             for s in self._processes()
@@ -189,27 +193,27 @@ class Shows:
         ]
         return ("Id", "User", "Host", "db", "Command", "Info"), rows
 
-    def _engines(self, show: Show, session: Session) -> Rows:
+    def _engines(self, show: Show, session: SqlSession) -> ShownRows:
         return ("Engine", "Support", "Comment"), [("rtolap", "DEFAULT", "cubes over Kafka, stored tables")]
 
-    def _charsets(self, show: Show, session: Session) -> Rows:
+    def _charsets(self, show: Show, session: SqlSession) -> ShownRows:
         return ("Charset", "Description", "Default collation", "Maxlen"), [
             ("utf8mb4", "UTF-8 Unicode", "utf8mb4_bin", 4)
         ]
 
-    def _collations(self, show: Show, session: Session) -> Rows:
+    def _collations(self, show: Show, session: SqlSession) -> ShownRows:
         return ("Collation", "Charset", "Id", "Default", "Compiled", "Sortlen"), [
             ("utf8mb4_bin", "utf8mb4", 46, "Yes", "Yes", 1)
         ]
 
-    def _none(self, show: Show, session: Session) -> Rows:
+    def _none(self, show: Show, session: SqlSession) -> ShownRows:
         return ("Name",), []
 
-    def _grants(self, show: Show, session: Session) -> Rows:
+    def _grants(self, show: Show, session: SqlSession) -> ShownRows:
         return (f"Grants for {session.user}",), [(f"GRANT SELECT ON `{DATABASE}`.* TO `{session.user}`",)]
 
 
-def _spelled(catalogue: Catalogue, database: str, name: str) -> str | None:
+def _spelled(catalogue: QueryCatalogue, database: str, name: str) -> str | None:
     if database.lower() in (DATABASE, INFORMATION_SCHEMA):
         return catalogue.spelled(name)
     return catalogue.spelled_stored(database, name)
@@ -230,7 +234,7 @@ class _StoredShows:
     def __init__(self, service: QueryService) -> None:
         self._service = service
 
-    def partitions(self, name: TableName) -> Rows:
+    def partitions(self, name: TableName) -> ShownRows:
         head = ("PartitionName", "VisibleVersion", "CommittedVersion", "Start", "End", "Buckets", "Replicas")
         rows: list[tuple[object, ...]] = []
         for part in self._service.definitions.partitions(name):
@@ -248,7 +252,7 @@ class _StoredShows:
             )
         return head, rows
 
-    def transaction(self, show: Show, session: Session) -> Rows:
+    def transaction(self, show: Show, session: SqlSession) -> ShownRows:
         head = (
             *("TransactionId", "Label", "TransactionStatus", "PrepareTime", "CommitTime", "FinishTime"),
             *("Reason", "Tables"),

@@ -39,9 +39,14 @@ ShowKind = Literal[
 
 @dataclass(frozen=True)
 class Show:
-    """`name`, `database`: of the relation, or the database alone; None: of the session.
+    """SHOW, DESCRIBE and the like.
 
-    `label`: of a transaction; with `is_pattern` LIKE it. `condition`: LIKE, WHERE or LIMIT over the rows.
+    Attributes:
+        name: name of the relation; None: the statement names none.
+        database: database of the relation, or the database itself; None: the session's.
+        label: label of a transaction.
+        is_pattern: True if `label` is a pattern for LIKE.
+        condition: LIKE, WHERE or LIMIT over the rows.
     """
 
     kind: ShowKind

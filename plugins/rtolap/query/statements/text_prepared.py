@@ -25,8 +25,12 @@ _VARIABLE = re.compile(r"@`?(\w+)`?\Z")
 
 
 @dataclass(frozen=True)
-class Prepare:
-    """`variable`: the user variable that holds the text, where that is not written."""
+class PrepareStatement:
+    """PREPARE of a text.
+
+    Attributes:
+        variable: the user variable that contains the text; None: the statement contains the text.
+    """
 
     name: str
     text: str = ""
@@ -34,51 +38,55 @@ class Prepare:
 
 
 @dataclass(frozen=True)
-class ExecutePrepared:
-    """`variables`: user variables with the values of its `?`, in order."""
+class ExecuteStatement:
+    """EXECUTE of a prepared text.
+
+    Attributes:
+        variables: user variables with the values of the text's `?`, in order.
+    """
 
     name: str
     variables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Deallocate:
+class DeallocateStatement:
     name: str
 
 
-def text_prepared_of(text: str) -> Prepare | ExecutePrepared | Deallocate | None:
+def text_prepared_of(text: str) -> PrepareStatement | ExecuteStatement | DeallocateStatement | None:
     """Parse PREPARE, EXECUTE and DEALLOCATE; return None for another statement. Raises SqlSyntaxError."""
     body = text.strip().removesuffix(";").rstrip()
     if (match := _PREPARE.match(body)) is not None:
         variable = _VARIABLE.match(match[2])
         if variable is not None:
-            return Prepare(match[1].lower(), variable=f"@{variable[1]}".lower())
-        return Prepare(match[1].lower(), _string(match[2]))
+            return PrepareStatement(match[1].lower(), variable=f"@{variable[1]}".lower())
+        return PrepareStatement(match[1].lower(), _string(match[2]))
     if (match := _EXECUTE.match(body)) is not None:
         names = [_VARIABLE.match(each.strip()) for each in (match[2] or "").split(",") if match[2]]
         if None in names:
             raise SqlSyntaxError("bad SQL: EXECUTE … USING", expected="user variables such as @a, @b")
-        return ExecutePrepared(match[1].lower(), tuple(f"@{each[1]}".lower() for each in names if each))
+        return ExecuteStatement(match[1].lower(), tuple(f"@{each[1]}".lower() for each in names if each))
     if (match := _DEALLOCATE.match(body)) is not None:
-        return Deallocate(match[1].lower())
+        return DeallocateStatement(match[1].lower())
     return None
 
 
-def keep(held: MutableMapping[str, str], name: str, text: str) -> None:
-    held.pop(name, None)
-    size = sum(map(len, held.values())) + len(text)
-    if len(held) >= PREPARED_MAX or size > PREPARED_BYTES_MAX:
+def keep(texts: MutableMapping[str, str], name: str, text: str) -> None:
+    texts.pop(name, None)
+    size = sum(map(len, texts.values())) + len(text)
+    if len(texts) >= PREPARED_MAX or size > PREPARED_BYTES_MAX:
         raise QueryError(
             "too much in prepared statements",
             expected=f"at most {PREPARED_MAX} statements and {PREPARED_BYTES_MAX} characters in a session",
             action="DEALLOCATE PREPARE those that are not needed",
         )
-    held[name] = text
+    texts[name] = text
 
 
-def find(held: MutableMapping[str, str], name: str) -> str:
+def find(texts: MutableMapping[str, str], name: str) -> str:
     try:
-        return held[name]
+        return texts[name]
     except KeyError:
         raise UnknownPrepared(f"unknown prepared statement {name!r}", action="PREPARE it first") from None
 

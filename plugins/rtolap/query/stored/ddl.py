@@ -37,8 +37,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class CreateTable:
-    """`notes`: what the statement requested and does not get, as warnings."""
+class CreateTableStatement:
+    """CREATE TABLE.
+
+    Attributes:
+        notes: what the statement requests and does not get, as warnings.
+    """
 
     definition: StoredTable
     if_not_exists: bool
@@ -46,20 +50,24 @@ class CreateTable:
 
 
 @dataclass(frozen=True)
-class DropTable:
+class DropTableStatement:
     name: TableName
     if_exists: bool
 
 
 @dataclass(frozen=True)
-class AlterTable:
+class AlterTableStatement:
     name: TableName
     changes: tuple[ColumnChange, ...]
 
 
 @dataclass(frozen=True)
-class AddTablePartition:
-    """`notes`: what the statement requested and does not get, as warnings."""
+class AddTablePartitionStatement:
+    """ALTER TABLE … ADD PARTITION.
+
+    Attributes:
+        notes: what the statement requests and does not get, as warnings.
+    """
 
     name: TableName
     partition: AddPartition
@@ -67,38 +75,38 @@ class AddTablePartition:
 
 
 @dataclass(frozen=True)
-class DropTablePartition:
+class DropTablePartitionStatement:
     name: TableName
     partition: str
     if_exists: bool
 
 
 @dataclass(frozen=True)
-class TruncateTable:
+class TruncateTableStatement:
     name: TableName
 
 
 @dataclass(frozen=True)
-class CreateDatabase:
+class CreateDatabaseStatement:
     name: str
     if_not_exists: bool
 
 
 @dataclass(frozen=True)
-class DropDatabase:
+class DropDatabaseStatement:
     name: str
     if_exists: bool
 
 
-Definition = (
-    CreateTable
-    | DropTable
-    | AlterTable
-    | AddTablePartition
-    | DropTablePartition
-    | TruncateTable
-    | CreateDatabase
-    | DropDatabase
+DefinitionStatement = (
+    CreateTableStatement
+    | DropTableStatement
+    | AlterTableStatement
+    | AddTablePartitionStatement
+    | DropTablePartitionStatement
+    | TruncateTableStatement
+    | CreateDatabaseStatement
+    | DropDatabaseStatement
 )
 
 
@@ -118,7 +126,7 @@ def _word(sql: str, at: int) -> tuple[str, int]:
     return word[0].lower(), word.end()
 
 
-def parse_ddl(sql: str, database: str | None) -> Definition | None:
+def parse_ddl(sql: str, database: str | None) -> DefinitionStatement | None:
     """Parse a definition of a stored table; return None for a statement of another kind.
 
     `database` holds a table that is named without one. Raises QueryError for what cannot be read or has no
@@ -132,28 +140,28 @@ def parse_ddl(sql: str, database: str | None) -> Definition | None:
     if words.accept("CREATE", "TABLE"):
         if_not_exists = words.accept("IF", "NOT", "EXISTS")
         definition, notes = create_table(words, _table(words, database))
-        return CreateTable(definition, if_not_exists, notes)
+        return CreateTableStatement(definition, if_not_exists, notes)
     if words.accept("DROP", "TABLE"):
         if_exists = words.accept("IF", "EXISTS")
         name = _table(words, database)
         words.accept("FORCE")
         words.end()
-        return DropTable(name, if_exists)
+        return DropTableStatement(name, if_exists)
     if words.accept("CREATE", "DATABASE") or words.accept("CREATE", "SCHEMA"):
         if_not_exists = words.accept("IF", "NOT", "EXISTS")
         name_of_database = words.name("the name of a database")
         words.end()
-        return CreateDatabase(name_of_database, if_not_exists)
+        return CreateDatabaseStatement(name_of_database, if_not_exists)
     if words.accept("DROP", "DATABASE") or words.accept("DROP", "SCHEMA"):
         if_exists = words.accept("IF", "EXISTS")
         name_of_database = words.name("the name of a database")
         words.end()
-        return DropDatabase(name_of_database, if_exists)
+        return DropDatabaseStatement(name_of_database, if_exists)
     if words.accept("TRUNCATE"):
         words.accept("TABLE")
         name = _table(words, database)
         words.end()
-        return TruncateTable(name)
+        return TruncateTableStatement(name)
     if words.accept("ALTER", "TABLE"):
         name = _table(words, database)
         if (of_partition := _partition_change(words, name)) is not None:
@@ -162,7 +170,7 @@ def parse_ddl(sql: str, database: str | None) -> Definition | None:
         while words.accept(","):
             changes += _changes(words)
         words.end()
-        return AlterTable(name, tuple(changes))
+        return AlterTableStatement(name, tuple(changes))
     raise words.unsupported("CREATE, DROP, ALTER or TRUNCATE TABLE, CREATE or DROP DATABASE")
 
 
@@ -200,7 +208,9 @@ def _changes(words: Words) -> list[ColumnChange]:
     raise words.unsupported("ADD or DROP of COLUMN or PARTITION, or RENAME COLUMN")
 
 
-def _partition_change(words: Words, table: TableName) -> AddTablePartition | DropTablePartition | None:
+def _partition_change(
+    words: Words, table: TableName
+) -> AddTablePartitionStatement | DropTablePartitionStatement | None:
     """Parse what follows `ALTER TABLE name`, in Doris' words, to the end of the statement; None where it is
     about columns."""
     if words.accept("ADD", "PARTITION"):
@@ -213,14 +223,14 @@ def _partition_change(words: Words, table: TableName) -> AddTablePartition | Dro
         if words.at("DISTRIBUTED"):
             raise words.unsupported("the buckets of the table")
         words.end()
-        asked = AddPartition(name, start_ms, end_ms, if_not_exists)
-        return AddTablePartition(table, asked, tuple(notes))
+        partition = AddPartition(name, start_ms, end_ms, if_not_exists)
+        return AddTablePartitionStatement(table, partition, tuple(notes))
     if words.accept("DROP", "PARTITION"):
         if_exists = words.accept("IF", "EXISTS")
         name = words.name("the name of a partition")
         words.accept("FORCE")
         words.end()
-        return DropTablePartition(table, name, if_exists)
+        return DropTablePartitionStatement(table, name, if_exists)
     return None
 
 

@@ -19,7 +19,7 @@ _FUNCTIONS: tuple[AggregateFunction, ...] = (
     "HLL_UNION",
     "BITMAP_UNION",
 )
-# Doris' names -> ours. Lengths of texts and widths below 32 bits are not kept.
+# Doris' names -> ours. Lengths of texts and widths below 32 bits are dropped.
 _TYPES = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "INTEGER"), "int"),
     "BIGINT": "bigint",
@@ -37,7 +37,11 @@ _WITH_LENGTH = ("CHAR", "VARCHAR", "DATETIME", "DATETIMEV2", "TINYINT", "SMALLIN
 
 
 class DefinedColumn(NamedTuple):
-    """`is_key`: marked so beside the column."""
+    """A column of CREATE TABLE.
+
+    Attributes:
+        is_key: True if KEY stands beside the column.
+    """
 
     column: StoredColumn
     is_key: bool

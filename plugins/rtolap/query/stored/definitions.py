@@ -9,15 +9,15 @@ from rtolap.base.errors import NotFound, UnsupportedSql
 from rtolap.protocols.stored_tables.messages import PartitionInfo, TableName, TransactionInfo
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.stored.ddl import (
-    AddTablePartition,
-    AlterTable,
-    CreateDatabase,
-    CreateTable,
-    Definition,
-    DropDatabase,
-    DropTable,
-    DropTablePartition,
-    TruncateTable,
+    AddTablePartitionStatement,
+    AlterTableStatement,
+    CreateDatabaseStatement,
+    CreateTableStatement,
+    DefinitionStatement,
+    DropDatabaseStatement,
+    DropTablePartitionStatement,
+    DropTableStatement,
+    TruncateTableStatement,
 )
 from rtolap.query.stored.source import StoredSource
 
@@ -26,41 +26,45 @@ class StoredDefinitions:
     """Thread-safe. Who may do it is for the caller to check."""
 
     def __init__(self, source: StoredSource, refresh_catalogue: Callable[[], object]) -> None:
-        """`refresh_catalogue`: called after each statement, so that the next one sees what it has changed."""
+        """Create an executor of definitions.
+
+        Args:
+            refresh_catalogue: called after each statement, so that the next one sees what it has changed.
+        """
         self._source = source
         self._refresh_catalogue = refresh_catalogue
 
-    def apply(self, statement: Definition) -> tuple[str, ...]:
+    def apply(self, statement: DefinitionStatement) -> tuple[str, ...]:
         """Apply the statement; return notes on what it requested and did not get. Raises what the frontend
         raises, QueryError."""
         notes: tuple[str, ...] = ()
         try:
             match statement:
-                case CreateTable(definition=definition):
+                case CreateTableStatement(definition=definition):
                     _check_database(definition.database)
                     self._source.create(definition, if_not_exists=statement.if_not_exists)
                     notes = statement.notes
-                case DropTable(name=name):
+                case DropTableStatement(name=name):
                     _check_database(name.db)
                     with suppress(NotFound) if statement.if_exists else nullcontext():
                         self._source.drop(name)
-                case AlterTable(name=name, changes=changes):
+                case AlterTableStatement(name=name, changes=changes):
                     _check_database(name.db)
                     self._source.change_columns(name, changes)
-                case AddTablePartition(name=name, partition=asked):
+                case AddTablePartitionStatement(name=name, partition=partition):
                     _check_database(name.db)
-                    self._source.add_partition(name, asked)
+                    self._source.add_partition(name, partition)
                     notes = statement.notes
-                case DropTablePartition(name=name, partition=partition):
+                case DropTablePartitionStatement(name=name, partition=partition):
                     _check_database(name.db)
                     self._source.drop_partition(name, partition, if_exists=statement.if_exists)
-                case TruncateTable(name=name):
+                case TruncateTableStatement(name=name):
                     _check_database(name.db)
                     self._source.truncate(name)
-                case CreateDatabase(name=database, if_not_exists=if_not_exists):
+                case CreateDatabaseStatement(name=database, if_not_exists=if_not_exists):
                     _check_database(database)
                     self._source.create_database(database, if_not_exists=if_not_exists)
-                case DropDatabase(name=database, if_exists=if_exists):
+                case DropDatabaseStatement(name=database, if_exists=if_exists):
                     _check_database(database)
                     with suppress(NotFound) if if_exists else nullcontext():
                         self._source.drop_database(database)

@@ -32,7 +32,7 @@ from rtolap.protocols.storage.messages import ScanRequest, TabletId
 from rtolap.protocols.stored_tables.messages import PartitionView, ReadView, TableName, TabletView, TableView
 from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import arrow_schema
-from rtolap.query.peers import Attempt, Peer, Peers, PeersFailed
+from rtolap.query.peers import Attempt, PeersFailed, QueryPeer, QueryPeers
 from rtolap.query.plan import TableRead, TableStats
 from rtolap.query.stored.source import StoredSource
 
@@ -50,16 +50,19 @@ class _Scan:
 
     relation: str
     request: ScanRequest
-    nodes: tuple[Peer, ...]  # the preferred one first
+    nodes: tuple[QueryPeer, ...]  # the preferred one first
 
 
 class StoredReader:
-    """Thread-safe. `bytes_max`: of the rows that one statement reads, over all of its tables."""
+    """Reads the stored tables of statements. Thread-safe.
+
+    `bytes_max` limits the rows that one statement reads, over all of its tables.
+    """
 
     def __init__(self, source: StoredSource, bytes_max: int, clock: Clock) -> None:
         self._source = source
         self._bytes_max = bytes_max
-        self._nodes = Peers("storage-call", CALLS_MAX, self._ping, clock)
+        self._nodes = QueryPeers("storage-call", CALLS_MAX, self._ping, clock)
         self._pool = ThreadPoolExecutor(SCANS_AT_ONCE, thread_name_prefix="stored-scan")
 
     def close(self) -> None:
@@ -69,8 +72,11 @@ class StoredReader:
     def read(
         self, reads: Sequence[TableRead], ending: Cancellation
     ) -> tuple[dict[str, pa.Table], list[TableStats]]:
-        """(relation -> rows, what was done). Raises Unavailable, StaleSnapshot when views keep going stale,
-        QueryError for more rows than may be held."""
+        """Return relation → rows, and the statistics.
+
+        Raises Unavailable, StaleSnapshot when read views keep going stale, and QueryError for more rows than
+        a statement may read.
+        """
         if not reads:
             return {}, []
         pause = threading.Event()
@@ -124,7 +130,7 @@ class StoredReader:
         return rows, list(stats.values())
 
     def _scan(self, scan: _Scan, budget: _Budget, ending: Cancellation) -> tuple[str, list[pa.RecordBatch]]:
-        def read(node: Peer, attempt: Attempt) -> list[pa.RecordBatch]:
+        def read(node: QueryPeer, attempt: Attempt) -> list[pa.RecordBatch]:
             taken = 0
             try:
                 timeout_s = ending.remaining_ms() / 1000 + GRACE_S
@@ -157,7 +163,7 @@ class StoredReader:
             ) from error
         return node.name, batches
 
-    def _ping(self, node: Peer, within_s: float) -> None:
+    def _ping(self, node: QueryPeer, within_s: float) -> None:
         self._source.ping(node.address, within_s)
 
 
@@ -194,7 +200,7 @@ class _Budget:
 
 
 def _name(read: TableRead) -> TableName:
-    """Several reads may be of one table, which a lookup stands for as well."""
+    """Return the table's name: several reads may be of one table, also through a lookup."""
     return TableName(read.table.db, read.table.name)
 
 
@@ -251,14 +257,14 @@ def _tablet_id(table: TableView, partition: PartitionView, tablet: TabletView) -
     return TabletId(table.table_id, table.db, table.name, partition.range.name, tablet.bucket)
 
 
-def _preferred(tablet: TabletView, addresses: Mapping[str, str], key: str) -> tuple[Peer, ...]:
+def _preferred(tablet: TabletView, addresses: Mapping[str, str], key: str) -> tuple[QueryPeer, ...]:
     """Return the live nodes of a tablet.
 
     The same one comes first for all queries, so that its caches stay warm.
     """
     living = [node for node in tablet.nodes if node in addresses]
     first = zlib.crc32(key.encode()) % len(living) if living else 0
-    return tuple(Peer(node, addresses[node]) for node in living[first:] + living[:first])
+    return tuple(QueryPeer(node, addresses[node]) for node in living[first:] + living[:first])
 
 
 def _named_as_read(read: TableRead, batches: list[pa.RecordBatch]) -> pa.Table:

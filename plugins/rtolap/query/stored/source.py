@@ -57,7 +57,7 @@ class StoredSource(Protocol):
 
     def truncate(self, name: TableName) -> TableInfo: ...
 
-    def add_partition(self, name: TableName, asked: AddPartition) -> TableInfo: ...
+    def add_partition(self, name: TableName, partition: AddPartition) -> TableInfo: ...
 
     def drop_partition(self, name: TableName, partition: str, *, if_exists: bool = False) -> TableInfo: ...
 
@@ -124,7 +124,7 @@ class NoSource:
     def truncate(self, name: TableName) -> TableInfo:
         raise _unconfigured()
 
-    def add_partition(self, name: TableName, asked: AddPartition) -> TableInfo:
+    def add_partition(self, name: TableName, partition: AddPartition) -> TableInfo:
         raise _unconfigured()
 
     def drop_partition(self, name: TableName, partition: str, *, if_exists: bool = False) -> TableInfo:

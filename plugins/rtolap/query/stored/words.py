@@ -11,8 +11,8 @@ from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
 
-Kind = Literal["word", "name", "text", "number", "mark", "end"]
-_KINDS: dict[TokenType, Kind] = {
+WordKind = Literal["word", "name", "text", "number", "mark", "end"]
+_KINDS: dict[TokenType, WordKind] = {
     TokenType.STRING: "text",
     TokenType.IDENTIFIER: "name",
     TokenType.NUMBER: "number",
@@ -22,9 +22,14 @@ _SHOWN = 40  # characters of the statement in an error
 
 @dataclass(frozen=True)
 class Word:
-    """`name`: one in backticks. `at`: where it begins in the statement."""
+    """A word of a statement.
 
-    kind: Kind
+    Attributes:
+        kind: `name` is a word in backticks.
+        at: position in the statement at which the word begins.
+    """
+
+    kind: WordKind
     text: str
     at: int
 
@@ -47,7 +52,7 @@ class Words:
         )
 
     def accept(self, *words: str) -> bool:
-        """Pass over these words if they come next."""
+        """Skip these words if they come next."""
         if self.at(*words):
             self._next += len(words)
             return True
@@ -115,7 +120,7 @@ class Words:
     def unsupported(self, expected: str | None = None) -> QueryError:
         return UnsupportedSql(f"unsupported SQL: {self._coming()}", expected=expected)
 
-    def _of(self, kind: Kind, expected: str) -> str:
+    def _of(self, kind: WordKind, expected: str) -> str:
         word = self._words[self._next]
         if word.kind != kind:
             raise self.wrong(expected)

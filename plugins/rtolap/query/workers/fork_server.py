@@ -25,14 +25,18 @@ import msgspec
 from rtolap.base.decoding import decode_json
 from rtolap.base.hidden_pandas import hide_pandas
 from rtolap.query.engine import made_database
-from rtolap.query.sql.planner import Planner
+from rtolap.query.sql.planner import SqlPlanner
 from rtolap.query.workers.process import OUT_OF_MEMORY, WorkerOptions, serve
 
 _MESSAGE_BYTES_MAX = 64
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """`status`: as `os.waitstatus_to_exitcode` gives it; negative for a signal."""
+    """A worker process has ended.
+
+    Attributes:
+        status: as `os.waitstatus_to_exitcode` returns it; negative for a signal.
+    """
 
     pid: int
     status: int
@@ -45,7 +49,9 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     database = _database()
-    Planner().read("select count(*) from a where b = 1", None)  # what it makes once is shared by all workers
+    SqlPlanner().read(
+        "select count(*) from a where b = 1", None
+    )  # what it makes once is shared by all workers
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -92,7 +98,7 @@ def _database() -> str:
 def _become_worker(
     descriptors: list[int], others: tuple[int, ...], options: WorkerOptions, database: str
 ) -> None:
-    """Does not return."""
+    """Run a worker in this process. It does not return."""
     status = 1
     try:
         signal.set_wakeup_fd(-1)

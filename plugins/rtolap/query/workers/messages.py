@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, QueryError
 from rtolap.query.sql.statement import Explain
-from rtolap.query.workers.plans import Plan
+from rtolap.query.workers.plans import WorkerPlan
 
 INLINE_BYTES_MAX = 64 << 10  # of a relation; larger ones are written to memory that the worker maps
 VALUE_BYTES_MAX = 16 << 20  # of a folded constant
@@ -33,24 +33,34 @@ _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_
 
 
 class Begin(msgspec.Struct, tag=True, frozen=True):
-    """A statement's session; `number` is what interrupts name. Not answered."""
+    """The start of a statement's session. It has no response.
+
+    Attributes:
+        number: number of the session, which interrupts name.
+    """
 
     number: int
 
 
 class Register(msgspec.Struct, tag=True, frozen=True):
-    """A relation: the body, or `size` bytes of the descriptor. Not answered: an error is the next answer."""
+    """A relation, as the body or as shared memory. It has no response: an error is the next response.
+
+    Attributes:
+        size: bytes of the body, or of the memory behind the descriptor.
+    """
 
     name: str
     size: int
 
 
 class Learn(msgspec.Struct, tag=True, frozen=True):
-    """The definitions of relations, for the plans that follow: the body. Not answered: an error is the next
-    answer."""
+    """The definitions of relations for the plans that follow, as the body.
+
+    It has no response: an error is the next response.
+    """
 
 
-class Read(msgspec.Struct, tag=True, frozen=True):
+class ReadStatement(msgspec.Struct, tag="Read", frozen=True):
     """A request, answered by Understood or Failed."""
 
     text: str
@@ -58,14 +68,14 @@ class Read(msgspec.Struct, tag=True, frozen=True):
 
 
 class Filter(msgspec.Struct, tag=True, frozen=True):
-    """The condition of a SHOW. Answered by Found, the engine's SQL, or Failed."""
+    """The condition of a SHOW. Answered by ValueFound, the engine's SQL, or Failed."""
 
     condition: str
     first: str
 
 
 class MakePlan(msgspec.Struct, tag=True, frozen=True):
-    """A request, answered by Made or Failed."""
+    """A request, answered by PlanMade or Failed."""
 
     text: str
     database: str | None
@@ -74,8 +84,8 @@ class MakePlan(msgspec.Struct, tag=True, frozen=True):
     values: dict[str, Any]
 
 
-class Value(msgspec.Struct, tag=True, frozen=True):
-    """A request, answered by Found or Failed."""
+class ReadValue(msgspec.Struct, tag="Value", frozen=True):
+    """A request, answered by ValueFound or Failed."""
 
     sql: str
     values: dict[str, Any]
@@ -89,7 +99,7 @@ class Run(msgspec.Struct, tag=True, frozen=True):
 
 
 class Next(msgspec.Struct, tag=True, frozen=True):
-    """A request, answered by Rows or Failed."""
+    """A request, answered by ResultRows or Failed."""
 
 
 class Drain(msgspec.Struct, tag=True, frozen=True):
@@ -100,11 +110,18 @@ class End(msgspec.Struct, tag=True, frozen=True):
     """The end of the session. It has no response."""
 
 
-Request = Begin | Register | Learn | Read | Filter | MakePlan | Value | Run | Next | Drain | End
+WorkerRequest = (
+    Begin | Register | Learn | ReadStatement | Filter | MakePlan | ReadValue | Run | Next | Drain | End
+)
 
 
-class Hello(msgspec.Struct, tag=True, frozen=True):
-    """A worker is ready; a descriptor of its process comes with it. Sizes at rest, as of `memory_of`."""
+class WorkerHello(msgspec.Struct, tag="Hello", frozen=True):
+    """The first message of a worker that is ready. A descriptor of its process comes with it.
+
+    Attributes:
+        resident_bytes: resident memory at rest, as `memory_of` measures it.
+        data_bytes: private memory at rest, as `memory_of` measures it.
+    """
 
     pid: int
     resident_bytes: int
@@ -112,7 +129,7 @@ class Hello(msgspec.Struct, tag=True, frozen=True):
 
 
 class Understood(msgspec.Struct, tag=True, frozen=True):
-    """See `query.sql.statement.Statement`."""
+    """See `query.sql.statement.SqlStatement`."""
 
     explain: Explain | None
     parameters: tuple[str, ...]
@@ -120,19 +137,27 @@ class Understood(msgspec.Struct, tag=True, frozen=True):
     has_functions: bool
 
 
-class Made(msgspec.Struct, tag=True, frozen=True):
-    """`varies`: the plan is for this once."""
+class PlanMade(msgspec.Struct, tag="Made", frozen=True):
+    """The response to MakePlan.
 
-    plan: Plan
+    Attributes:
+        varies: True if the plan may be used once only.
+    """
+
+    plan: WorkerPlan
     varies: bool
 
 
-class Found(msgspec.Struct, tag=True, frozen=True):
+class ValueFound(msgspec.Struct, tag="Found", frozen=True):
     value: Any
 
 
-class Rows(msgspec.Struct, tag=True, frozen=True):
-    """The body is an Arrow stream of one batch, or empty behind the last. `is_last`: nothing follows."""
+class ResultRows(msgspec.Struct, tag="Rows", frozen=True):
+    """The response to Next. The body is an Arrow stream of one batch, or empty after the last one.
+
+    Attributes:
+        is_last: True if no batch follows.
+    """
 
     is_last: bool
 
@@ -142,27 +167,37 @@ class Drained(msgspec.Struct, tag=True, frozen=True):
 
 
 class Failed(msgspec.Struct, tag=True, frozen=True):
-    """`error`: as `RtolapError.to_dict`. `is_doubtful`: the worker has to be replaced."""
+    """The response to a request that raised an error.
+
+    Attributes:
+        error: the error, as `RtolapError.to_dict` returns it.
+        is_doubtful: True if the worker has to be replaced.
+    """
 
     error: dict[str, Any]
     is_doubtful: bool
 
 
 class Ran(msgspec.Struct, tag=True, frozen=True):
-    """`schema`: as Arrow serialises it. `first`: what Next would be answered, its body is this one's."""
+    """The response to Run.
+
+    Attributes:
+        schema: the schema of the rows, as Arrow serialises it.
+        first: the response to the first Next; the body is its body.
+    """
 
     schema: bytes
-    first: Rows | Failed
+    first: ResultRows | Failed
 
 
-Answer = Hello | Understood | Made | Found | Ran | Rows | Drained | Failed
+WorkerAnswer = WorkerHello | Understood | PlanMade | ValueFound | Ran | ResultRows | Drained | Failed
 
-_requests = msgspec.msgpack.Decoder(Request)
-_answers = msgspec.msgpack.Decoder(Answer)
+_requests = msgspec.msgpack.Decoder(WorkerRequest)
+_answers = msgspec.msgpack.Decoder(WorkerAnswer)
 
 
 def send(
-    to: socket.socket, message: Request | Answer, body: Any = b"", descriptor: int | None = None
+    to: socket.socket, message: WorkerRequest | WorkerAnswer, body: Any = b"", descriptor: int | None = None
 ) -> None:
     """Send a frame. Raises OSError when the other side is gone, QueryError for text that is not Unicode."""
     try:
@@ -182,7 +217,7 @@ def send(
         to.sendall(body)
 
 
-def receive_request(of: socket.socket) -> tuple[Request, pa.Buffer, int | None] | None:
+def receive_request(of: socket.socket) -> tuple[WorkerRequest, pa.Buffer, int | None] | None:
     """Receive a request with its body and its descriptor; None when the service is gone."""
     frame = _receive(of, None)
     if frame is None:
@@ -191,7 +226,7 @@ def receive_request(of: socket.socket) -> tuple[Request, pa.Buffer, int | None] 
     return _requests.decode(header), body, descriptor
 
 
-def receive_answer(of: socket.socket) -> tuple[Answer, pa.Buffer, int | None] | None:
+def receive_answer(of: socket.socket) -> tuple[WorkerAnswer, pa.Buffer, int | None] | None:
     """Receive an answer with its body and its descriptor; None when the worker is gone.
 
     Raises Corrupted for anything that no worker sends.

@@ -13,7 +13,7 @@ import msgspec
 from rtolap.base.errors import Corrupted
 from rtolap.model.predicate import Predicate, columns_of
 from rtolap.protocols.query.messages import QueryWarning
-from rtolap.query.catalogue import Catalogue, relation_key
+from rtolap.query.catalogue import QueryCatalogue, relation_key
 from rtolap.query.information_schema import INFORMATION_TABLES
 from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, Rewritten, TableRead, TimeRange
 from rtolap.query.sql.rules.pushdown import relation_name
@@ -30,7 +30,11 @@ class ReadOfCube(msgspec.Struct, frozen=True):
 
 
 class ReadOfTable(msgspec.Struct, frozen=True):
-    """See `plan.TableRead`. `table`: its `relation_key`."""
+    """See `plan.TableRead`.
+
+    Attributes:
+        table: the `relation_key` of the table.
+    """
 
     table: str
     relation: str
@@ -39,7 +43,7 @@ class ReadOfTable(msgspec.Struct, frozen=True):
     time: TimeRange
 
 
-class Plan(msgspec.Struct, frozen=True):
+class WorkerPlan(msgspec.Struct, frozen=True):
     """See `plan.Rewritten`."""
 
     sql: str
@@ -54,8 +58,8 @@ class Plan(msgspec.Struct, frozen=True):
     is_constant: bool
 
 
-def plan_of(rewritten: Rewritten) -> Plan:
-    return Plan(
+def plan_of(rewritten: Rewritten) -> WorkerPlan:
+    return WorkerPlan(
         sql=rewritten.sql,
         reads=tuple(
             ReadOfCube(read.cube, read.dimensions, read.partials, read.filter, read.time)
@@ -78,7 +82,7 @@ def plan_of(rewritten: Rewritten) -> Plan:
     )
 
 
-def rewritten_of(plan: Plan, catalogue: Catalogue, parameters: tuple[str, ...]) -> Rewritten:
+def rewritten_of(plan: WorkerPlan, catalogue: QueryCatalogue, parameters: tuple[str, ...]) -> Rewritten:
     """Raises Corrupted for a plan that is about anything else than the catalogue and the parameters."""
     _check(set(plan.lookups) <= catalogue.lookups.keys(), "a lookup")
     _check(set(plan.information) <= INFORMATION_TABLES, "a table of information_schema")
@@ -99,7 +103,7 @@ def rewritten_of(plan: Plan, catalogue: Catalogue, parameters: tuple[str, ...]) 
     )
 
 
-def _cube_read(read: ReadOfCube, catalogue: Catalogue) -> CubeRead:
+def _cube_read(read: ReadOfCube, catalogue: QueryCatalogue) -> CubeRead:
     _check(read.cube in catalogue.cubes, "a cube")
     schema = catalogue.cubes[read.cube]
     dimensions = set(schema.cube.all_dimensions)
@@ -109,7 +113,7 @@ def _cube_read(read: ReadOfCube, catalogue: Catalogue) -> CubeRead:
     return CubeRead(schema, relation, read.dimensions, read.partials, read.filter, read.time)
 
 
-def _table_read(read: ReadOfTable, catalogue: Catalogue) -> TableRead:
+def _table_read(read: ReadOfTable, catalogue: QueryCatalogue) -> TableRead:
     _check(read.table in catalogue.stored, "a stored table")
     table = catalogue.stored[read.table]
     _check(set(table.schema.names).issuperset((*read.columns, *columns_of(read.filter))), "a column")
@@ -127,9 +131,9 @@ class CatalogueTexts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._last: tuple[Catalogue, int, bytes] | None = None
+        self._last: tuple[QueryCatalogue, int, bytes] | None = None
 
-    def of(self, catalogue: Catalogue) -> tuple[int, bytes]:
+    def of(self, catalogue: QueryCatalogue) -> tuple[int, bytes]:
         """Return the catalogue's number, by which a worker knows it, and its bytes."""
         with self._lock:
             last = self._last
@@ -139,8 +143,8 @@ class CatalogueTexts:
             return last[1], last[2]
 
 
-_catalogues = msgspec.msgpack.Decoder(Catalogue)
+_catalogues = msgspec.msgpack.Decoder(QueryCatalogue)
 
 
-def catalogue_of(data: bytes | memoryview) -> Catalogue:
+def catalogue_of(data: bytes | memoryview) -> QueryCatalogue:
     return _catalogues.decode(data)

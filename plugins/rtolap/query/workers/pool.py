@@ -14,7 +14,7 @@ from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.base.metrics import Family, Metrics
 from rtolap.query.cancel import Cancellation
 from rtolap.query.engine import SPILL_FOLDER
-from rtolap.query.session import Session, Sessions
+from rtolap.query.engine_session import EngineSession, EngineSessions
 from rtolap.query.workers.plans import CatalogueTexts
 from rtolap.query.workers.process import WorkerOptions
 from rtolap.query.workers.session import DEAF, DIED, DISK, DOUBTFUL, LEFT, MEMORY, SUM, WorkerSession
@@ -25,7 +25,7 @@ from rtolap.query.workers.worker import Worker, WorkerGone
 log = logging.getLogger(__name__)
 
 IDLE, GROWN, CLOSED = "idle", "grown", "closed"
-IDLE_S = 60.0  # after which a worker beyond those that are kept warm is ended
+IDLE_S = 60.0  # without work, after which a worker beyond the warm ones is ended
 LOOK_S = 0.05  # between two looks at the memory of all, while statements run
 QUIET_LOOKS = 20  # for which looking goes on without statements, before it waits for one
 
@@ -55,8 +55,11 @@ def bound_bytes(memory_bytes: int) -> int:
     return 2 * memory_bytes + _BEYOND_BYTES
 
 
-class WorkerPool(Sessions):
-    """Thread-safe. `workers_max`: as many as there are turns, which is what bounds them."""
+class WorkerPool(EngineSessions):
+    """A pool of worker processes that run statements. Thread-safe.
+
+    `workers_max` is the number of turns, so admission bounds the workers.
+    """
 
     def __init__(
         self,
@@ -69,12 +72,13 @@ class WorkerPool(Sessions):
         spill_free_bytes_min: int = 0,
         warm: int | None = None,
     ) -> None:
-        """Start the workers that are kept warm, without waiting until they are ready.
+        """Start the warm workers, without waiting until they are ready.
 
         Args:
-            spill_free_bytes_min: what stays free of the disk of `spill_folder`.
-            warm: workers that stay though no statement needs them; None: as many as there are processors.
-                While all workers are at work one more is started: the next statement does not wait for it.
+            spill_free_bytes_min: bytes that stay free on the disk of `spill_folder`.
+            warm: number of workers that stay while no statement needs them; None: one for each processor.
+                While all workers are busy one more is started, so that the next statement does not wait for
+                it.
         """
         self.bound_bytes = bound_bytes(memory_bytes)
         self._grown_bytes = memory_bytes // 2 + _BEYOND_BYTES
@@ -96,10 +100,10 @@ class WorkerPool(Sessions):
         self._watch = threading.Thread(target=self._look, name="worker-memory", daemon=True)
         self._watch.start()
 
-    def session(self, ending: Cancellation) -> Session:
+    def session(self, ending: Cancellation) -> EngineSession:
         """Raises what ended the statement, or Unavailable."""
         unborn = 0
-        servers: set[int] = set()  # which ended before they made what was asked of them: a failure each
+        servers: set[int] = set()  # fork servers that ended before they made a worker: a failure each
         while unborn + len(servers) < _TRIES:
             worker = self._take()
             is_new = worker.pid is None
@@ -140,7 +144,7 @@ class WorkerPool(Sessions):
                 while self._idle:
                     worker = self._idle.pop()
                     self._working.add(worker)
-                    if worker.kept_bytes() <= self._grown_bytes:
+                    if worker.retained_bytes() <= self._grown_bytes:
                         break
                     grown.append(worker)
                 else:
@@ -160,7 +164,13 @@ class WorkerPool(Sessions):
         return worker
 
     def _give_back(self, worker: Worker, reason: str | None) -> int | None:
-        """`reason`: why it is not used again. How its process ended, if by itself and that is known."""
+        """Take the worker back.
+
+        Return the exit status of its process, if that has ended by itself and the status is known.
+
+        Args:
+            reason: why the worker cannot be used again; None if it can.
+        """
         status = None
         with self._changed:
             self._working.discard(worker)
@@ -188,7 +198,7 @@ class WorkerPool(Sessions):
         return status
 
     def _keep_warm(self) -> None:
-        """Does not wait until they are ready."""
+        """Start missing warm workers, without waiting until they are ready."""
         with self._changed:
             try:
                 while not self._closed and self._wants_more():
@@ -269,7 +279,7 @@ class WorkerPool(Sessions):
             self._end(worker, IDLE)
 
     def close(self) -> None:
-        """Statements that run end with an error."""
+        """End all workers. Statements that run end with an error."""
         with self._changed:
             if self._closed:
                 return
@@ -285,7 +295,7 @@ class WorkerPool(Sessions):
         self._watch.join()  # the folder for spills stays: another service may use it too
 
     def workers(self) -> dict[str, list[int]]:
-        """Process ids by state: working or idle. Those that start have none yet."""
+        """Return process ids by state: working or idle. A worker that starts has none yet."""
         with self._changed:
             return {
                 "working": [worker.pid for worker in self._working if worker.pid is not None],

@@ -20,10 +20,10 @@ import msgspec
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, QueryError, RtolapError, Unavailable
-from rtolap.query.catalogue import Catalogue
-from rtolap.query.engine import Engine
-from rtolap.query.session import BATCH_ROWS, Result, Session
-from rtolap.query.sql.statement import Statement
+from rtolap.query.catalogue import QueryCatalogue
+from rtolap.query.engine import EmbeddedEngine
+from rtolap.query.engine_session import BATCH_ROWS, EngineResult, EngineSession
+from rtolap.query.sql.statement import SqlStatement
 from rtolap.query.workers import messages, packing, spills
 from rtolap.query.workers.plans import catalogue_of, plan_of
 
@@ -36,10 +36,10 @@ PLAN_CHARACTERS_MAX = 4 << 20
 
 
 _Answered = (
-    messages.Read
+    messages.ReadStatement
     | messages.MakePlan
     | messages.Filter
-    | messages.Value
+    | messages.ReadValue
     | messages.Run
     | messages.Next
     | messages.Drain
@@ -47,8 +47,11 @@ _Answered = (
 
 
 class WorkerOptions(msgspec.Struct, frozen=True):
-    """The options of all workers of a pool. `bound_bytes`: of private memory beyond what a worker has at
-    rest."""
+    """The options of all workers of a pool.
+
+    Attributes:
+        bound_bytes: limit of private memory beyond what a worker has at rest.
+    """
 
     memory_limit_bytes: int
     threads: int
@@ -57,12 +60,12 @@ class WorkerOptions(msgspec.Struct, frozen=True):
 
 
 def serve(data: socket.socket, control: socket.socket, options: WorkerOptions, database: str) -> None:
-    """Serve until the service is gone. `database` holds the macros, as in `Engine`."""
+    """Serve until the service is gone. `database` holds the macros, as in `EmbeddedEngine`."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_OUT_OF_MEMORY_SCORE))
     folder = Path(options.spill_folder) / f"{spills.PREFIX}{os.getpid()}"
-    engine = Engine(
+    engine = EmbeddedEngine(
         memory_limit_bytes=options.memory_limit_bytes,
         threads=options.threads,
         database=database,
@@ -78,25 +81,25 @@ def serve(data: socket.socket, control: socket.socket, options: WorkerOptions, d
         bound_bytes = min(bound_bytes, most_bytes)
     resource.setrlimit(resource.RLIMIT_DATA, (bound_bytes, bound_bytes))
     process = os.pidfd_open(os.getpid())
-    messages.send(data, messages.Hello(os.getpid(), resident_bytes, data_bytes), descriptor=process)
+    messages.send(data, messages.WorkerHello(os.getpid(), resident_bytes, data_bytes), descriptor=process)
     os.close(process)
-    while (asked := messages.receive_request(data)) is not None:
-        answered = worker.answer(*asked)
-        if answered is not None:
-            messages.send(data, *answered)
-        del asked, answered  # what they hold is not needed between requests
+    while (request := messages.receive_request(data)) is not None:
+        response = worker.answer(*request)
+        if response is not None:
+            messages.send(data, *response)
+        del request, response  # what they hold is not needed between requests
 
 
 class _Worker:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EmbeddedEngine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
         self._number = 0
-        self._session: Session | None = None
+        self._session: EngineSession | None = None
         self._rows: Iterator[tuple[pa.RecordBatch, bool]] = iter(())
-        self._result: Result | None = None
+        self._result: EngineResult | None = None
         self._failed: Exception | None = None  # since the last answer
-        self._catalogue = Catalogue()
+        self._catalogue = QueryCatalogue()
 
     def hear(self, control: socket.socket) -> None:
         """Interrupts: 8 bytes each, the number of the session that they are for."""
@@ -107,8 +110,8 @@ class _Worker:
         os._exit(0)  # the service is gone, whatever the engine does
 
     def answer(
-        self, request: messages.Request, body: pa.Buffer, descriptor: int | None
-    ) -> tuple[messages.Answer, Any] | None:
+        self, request: messages.WorkerRequest, body: pa.Buffer, descriptor: int | None
+    ) -> tuple[messages.WorkerAnswer, Any] | None:
         """Answer a request, and return the answer with its body; None for requests without an answer."""
         if isinstance(request, messages.Begin | messages.End | messages.Register | messages.Learn):
             try:
@@ -155,12 +158,12 @@ class _Worker:
         message = f"{type(error).__name__}: {error}"[:1000]
         return messages.Failed(Corrupted("the embedded engine failed", found=message).to_dict(), True), b""
 
-    def _answered(self, request: _Answered) -> tuple[messages.Answer, Any]:
+    def _answered(self, request: _Answered) -> tuple[messages.WorkerAnswer, Any]:
         session = self._session
         assert session is not None, "a statement begins its session first"
-        if isinstance(request, messages.Read | messages.MakePlan | messages.Filter):
+        if isinstance(request, messages.ReadStatement | messages.MakePlan | messages.Filter):
             return self._planned(request, session), b""
-        if isinstance(request, messages.Value):
+        if isinstance(request, messages.ReadValue):
             value = session.value(request.sql, _unpacked(request.values))
             if packing.value_size(value) > messages.VALUE_BYTES_MAX:
                 raise QueryError(
@@ -168,12 +171,12 @@ class _Worker:
                     expected=f"at most {messages.VALUE_BYTES_MAX >> 20} MiB",
                     action="ask for less",
                 )
-            return messages.Found(packing.packed(value)), b""
+            return messages.ValueFound(packing.packed(value)), b""
         if isinstance(request, messages.Run):
             self._rows = iter(())  # of the result before, whose memory is free now
             self._result = result = session.run(request.sql, _unpacked(request.values))
             self._rows = _pieces(result)
-            first: messages.Rows | messages.Failed
+            first: messages.ResultRows | messages.Failed
             try:
                 first, body = self._next()
             except Exception as error:  # noqa: BLE001 - the statement runs, its first rows failed
@@ -186,14 +189,14 @@ class _Worker:
         return messages.Drained(rows + self._result.drain()), b""
 
     def _planned(
-        self, request: messages.Read | messages.MakePlan | messages.Filter, session: Session
-    ) -> messages.Answer:
+        self, request: messages.ReadStatement | messages.MakePlan | messages.Filter, session: EngineSession
+    ) -> messages.WorkerAnswer:
         if isinstance(request, messages.Filter):
-            return messages.Found(session.show_filter(request.condition, request.first))
-        if isinstance(request, messages.Read):
+            return messages.ValueFound(session.show_filter(request.condition, request.first))
+        if isinstance(request, messages.ReadStatement):
             read = session.read_statement(request.text, request.database)
             return messages.Understood(read.explain, read.parameters, read.session_names, read.has_functions)
-        statement = Statement(
+        statement = SqlStatement(
             *(request.text, request.database, None, ()),
             given=_unpacked(request.given),  # type: ignore[arg-type]
             zone=request.zone,
@@ -205,14 +208,14 @@ class _Worker:
                 expected=f"at most {PLAN_CHARACTERS_MAX} characters, as the engine reads it",
                 action="use each long user variable once",
             )
-        return messages.Made(plan_of(planned.rewritten), planned.varies)
+        return messages.PlanMade(plan_of(planned.rewritten), planned.varies)
 
-    def _next(self) -> tuple[messages.Rows, Any]:
+    def _next(self) -> tuple[messages.ResultRows, Any]:
         piece = next(self._rows, None)
         if piece is None:
-            return messages.Rows(True), b""
+            return messages.ResultRows(True), b""
         batch, is_last = piece
-        return messages.Rows(is_last), messages.table_bytes(batch)
+        return messages.ResultRows(is_last), messages.table_bytes(batch)
 
     def _register(self, request: messages.Register, body: pa.Buffer, descriptor: int | None) -> None:
         try:
@@ -231,7 +234,7 @@ def _unpacked(values: Mapping[str, Any]) -> dict[str, object]:
     return {name: packing.unpacked(value) for name, value in values.items()}
 
 
-def _pieces(result: Result) -> Iterator[tuple[pa.RecordBatch, bool]]:
+def _pieces(result: EngineResult) -> Iterator[tuple[pa.RecordBatch, bool]]:
     """Batches, each with whether it is known to be the last; large ones in parts."""
     batch = result.next_batch()
     while batch is not None:
@@ -262,8 +265,8 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def memory_of(pages: Sequence[int]) -> tuple[int, int]:
-    """Return the bytes of private memory out of /proc/PID/statm: what is there, and what was reserved,
-    which is
-    what RLIMIT_DATA bounds.
+    """Return the resident and the reserved bytes of private memory, from /proc/PID/statm.
+
+    RLIMIT_DATA bounds the reserved bytes.
     """
     return (pages[_RESIDENT] - pages[_SHARED]) * _PAGE_BYTES, pages[_DATA] * _PAGE_BYTES

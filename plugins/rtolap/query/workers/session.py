@@ -15,32 +15,32 @@ import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, RtolapError, TooLittleDisk, Unavailable, from_dict
 from rtolap.query.cancel import Cancellation
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import QueryCatalogue
+from rtolap.query.engine_session import EngineSession
 from rtolap.query.plan import Planned
-from rtolap.query.session import Session
-from rtolap.query.sql.statement import Statement
+from rtolap.query.sql.statement import SqlStatement
 from rtolap.query.workers import messages, packing
 from rtolap.query.workers.messages import (
-    Answer,
     Begin,
     Drain,
     Drained,
     End,
     Failed,
     Filter,
-    Found,
     Learn,
-    Made,
     MakePlan,
     Next,
+    PlanMade,
     Ran,
-    Read,
+    ReadStatement,
+    ReadValue,
     Register,
-    Request,
-    Rows,
+    ResultRows,
     Run,
     Understood,
-    Value,
+    ValueFound,
+    WorkerAnswer,
+    WorkerRequest,
 )
 from rtolap.query.workers.plans import CatalogueTexts, rewritten_of
 from rtolap.query.workers.process import OUT_OF_MEMORY
@@ -50,16 +50,18 @@ log = logging.getLogger(__name__)
 
 GIVE_UP_S = 0.5  # within which most operators of the engine notice an interrupt
 T = TypeVar("T")
-Piece = tuple[pa.RecordBatch | None, bool]  # rows, and whether they are the last; None: there are no more
+ResultPiece = tuple[
+    pa.RecordBatch | None, bool
+]  # rows, and whether they are the last; None: there are no more
 
 DEAF, LEFT, MEMORY, SUM, DISK, DOUBTFUL, DIED = "deaf", "left", "memory", "sum", "disk", "doubtful", "died"
 
 
-class WorkerSession(Session):
-    """Used by one thread at a time; `interrupt` and `close` by any.
+class WorkerSession(EngineSession):
+    """A statement's session in a worker. One thread at a time uses it; any thread may interrupt or close it.
 
-    A worker that does not stop within GIVE_UP_S of an interrupt is killed: its statement ends at once, and
-    whatever it held is free.
+    A worker that does not stop within GIVE_UP_S of an interrupt is killed. Its statement ends at once, and
+    its memory is free.
     """
 
     def __init__(
@@ -71,7 +73,11 @@ class WorkerSession(Session):
         bound_bytes: int,
         catalogues: CatalogueTexts,
     ) -> None:
-        """`give_back`: the worker, and why it cannot be used again; gives how its process ended, if known.
+        """Begin a session in the worker.
+
+        Args:
+            give_back: takes the worker, and the reason for which it cannot be used again. It returns the exit
+                status of the worker's process, if that is known.
 
         Raises WorkerGone.
         """
@@ -99,23 +105,25 @@ class WorkerSession(Session):
             os.close(descriptor)
 
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:
-        answer, _ = self._answer(Value(sql, packing.packed_values(parameters)))
+        answer, _ = self._answer(ReadValue(sql, packing.packed_values(parameters)))
         with self._doubting():
-            if not isinstance(answer, Found):
+            if not isinstance(answer, ValueFound):
                 raise _strange(answer)
             return packing.unpacked(answer.value)
 
-    def read_statement(self, text: str, database: str | None) -> Statement:
-        answer, _ = self._answer(Read(text, database))
+    def read_statement(self, text: str, database: str | None) -> SqlStatement:
+        answer, _ = self._answer(ReadStatement(text, database))
         with self._doubting():
             if not isinstance(answer, Understood):
                 raise _strange(answer)
-            return Statement(
+            return SqlStatement(
                 *(text, database, answer.explain, answer.parameters),
                 *(answer.session_names, answer.has_functions),
             )
 
-    def plan(self, statement: Statement, values: Mapping[str, object], catalogue: Catalogue) -> Planned:
+    def plan(
+        self, statement: SqlStatement, values: Mapping[str, object], catalogue: QueryCatalogue
+    ) -> Planned:
         number, definitions = self._catalogues.of(catalogue)
         if self._worker.catalogue != number:
             self._ask(lambda: self._worker.send(Learn(), definitions))
@@ -124,14 +132,14 @@ class WorkerSession(Session):
         packed = packing.packed_values(values)
         answer, _ = self._answer(MakePlan(statement.text, statement.database, given, statement.zone, packed))
         with self._doubting():
-            if not isinstance(answer, Made):
+            if not isinstance(answer, PlanMade):
                 raise _strange(answer)
             return Planned(rewritten_of(answer.plan, catalogue, statement.parameters), answer.varies)
 
     def show_filter(self, condition: str, first: str) -> str:
         answer, _ = self._answer(Filter(condition, first))
         with self._doubting():
-            if not isinstance(answer, Found) or not isinstance(answer.value, str):
+            if not isinstance(answer, ValueFound) or not isinstance(answer.value, str):
                 raise _strange(answer)
             return answer.value
 
@@ -142,31 +150,31 @@ class WorkerSession(Session):
                 raise _strange(answer)
             schema = messages.read_schema(answer.schema)
             try:
-                first: Piece | RtolapError = self._piece(self._checked(answer.first), body, schema)
+                first: ResultPiece | RtolapError = self._piece(self._checked(answer.first), body, schema)
             except RtolapError as error:  # of its rows, raised where they are read
                 first = error
             return WorkerResult(self, schema, first)
 
-    def next_piece(self, schema: pa.Schema) -> Piece:
+    def next_piece(self, schema: pa.Schema) -> ResultPiece:
         answer, body = self._answer(Next())
         return self._piece(answer, body, schema)
 
     def drain(self) -> int:
-        """Return the rows behind those that came."""
+        """Return the number of rows after those that were sent."""
         answer, _ = self._answer(Drain())
         with self._doubting():
             if not isinstance(answer, Drained):
                 raise _strange(answer)
             return answer.rows
 
-    def _piece(self, answer: Answer, body: pa.Buffer, schema: pa.Schema) -> Piece:
+    def _piece(self, answer: WorkerAnswer, body: pa.Buffer, schema: pa.Schema) -> ResultPiece:
         with self._doubting():
-            if not isinstance(answer, Rows):
+            if not isinstance(answer, ResultRows):
                 raise _strange(answer)
             return (messages.read_batch(body, schema), answer.is_last) if body.size else (None, True)
 
-    def _answer(self, request: Request | None) -> tuple[Answer, pa.Buffer]:
-        def ask() -> tuple[Answer, pa.Buffer]:
+    def _answer(self, request: WorkerRequest | None) -> tuple[WorkerAnswer, pa.Buffer]:
+        def ask() -> tuple[WorkerAnswer, pa.Buffer]:
             if request is not None:
                 self._worker.send(request)
             return self._worker.receive()
@@ -174,7 +182,7 @@ class WorkerSession(Session):
         answer, body = self._ask(ask)
         return self._checked(answer), body
 
-    def _checked(self, answer: Answer) -> Answer:
+    def _checked(self, answer: WorkerAnswer) -> WorkerAnswer:
         if isinstance(answer, Failed):
             if answer.is_doubtful:
                 self._doubt = MEMORY if answer.error.get("code") == Unavailable.code else DOUBTFUL
@@ -230,7 +238,7 @@ class WorkerSession(Session):
                 expected=f"at most {self._bound_bytes >> 20} MiB",
                 action="group by less",
             )
-        cause = self._doubt if status is None else _told(status)
+        cause = self._doubt if status is None else _exit_status(status)
         action = "ask again; if it ends again, ask for less"
         return Unavailable("the worker of the query ended", found=cause, action=action)
 
@@ -273,12 +281,12 @@ class WorkerSession(Session):
 
 
 class WorkerResult:
-    """See `session.Result`."""
+    """See `engine_session.EngineResult`."""
 
-    def __init__(self, session: WorkerSession, schema: pa.Schema, first: Piece | RtolapError) -> None:
+    def __init__(self, session: WorkerSession, schema: pa.Schema, first: ResultPiece | RtolapError) -> None:
         self.schema = schema
         self._session = session
-        self._first: Piece | RtolapError | None = first
+        self._first: ResultPiece | RtolapError | None = first
         self._is_over = False
 
     def next_batch(self) -> pa.RecordBatch | None:
@@ -300,7 +308,7 @@ class WorkerResult:
         return rows + self._session.drain()
 
 
-def _strange(answer: Answer) -> RtolapError:
+def _strange(answer: WorkerAnswer) -> RtolapError:
     return Corrupted("a worker answered something else", found=type(answer).__name__)
 
 
@@ -308,7 +316,7 @@ def _nothing(worker: Worker, reason: str | None) -> int | None:
     return None
 
 
-def _told(status: int) -> str:
+def _exit_status(status: int) -> str:
     if status >= 0:
         return f"exit code {status}"
     with suppress(ValueError):

@@ -14,7 +14,10 @@ PREFIX = "worker-"
 
 
 class Spills:
-    """`free_bytes_min`: of the folder's disk, which others need; a statement that goes below it is ended."""
+    """The folders that workers spill to.
+
+    A statement that leaves less than `free_bytes_min` on the folder's disk is ended: others need that space.
+    """
 
     def __init__(self, folder: Path, free_bytes_min: int) -> None:
         self._folder = folder

@@ -23,9 +23,15 @@ from rtolap.query.workers.process import WorkerOptions
 log = logging.getLogger(__name__)
 
 _STATUS_S = 1.0  # within which the end of a process is reported, or stays unknown
-_ENDED_KEPT = 256
+_ENDED_MAX = 256
 _END_S = 10.0
-_KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "ACERO_ALIGNMENT_HANDLING")  # of our environment; no secrets
+_INHERITED = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "ACERO_ALIGNMENT_HANDLING",
+)  # of our environment; no secrets
 _THREADLESS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
@@ -117,7 +123,7 @@ class Starter(Closeable):
                     pass_fds=(theirs.fileno(),),
                     start_new_session=True,
                     env={
-                        **{name: os.environ[name] for name in _KEPT if name in os.environ},
+                        **{name: os.environ[name] for name in _INHERITED if name in os.environ},
                         **_THREADLESS,
                         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
                     },
@@ -164,7 +170,7 @@ class Starter(Closeable):
             return False
         ended = decode_json(message, Ended)
         self._ended[ended.pid] = ended.status
-        while len(self._ended) > _ENDED_KEPT:
+        while len(self._ended) > _ENDED_MAX:
             del self._ended[next(iter(self._ended))]
         return True
 

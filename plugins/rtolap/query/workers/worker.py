@@ -15,7 +15,7 @@ import pyarrow as pa
 from rtolap.base.errors import Corrupted, Unavailable
 from rtolap.query.cancel import Cancellation
 from rtolap.query.workers import messages
-from rtolap.query.workers.messages import Answer, Hello, Request
+from rtolap.query.workers.messages import WorkerAnswer, WorkerHello, WorkerRequest
 from rtolap.query.workers.process import STATM_FIELDS, memory_of
 
 START_S = 60.0  # for a new worker to be ready, with its fork server if that is new too
@@ -23,15 +23,15 @@ _LOOK_S = 0.05  # for what ended the statement, while its worker starts
 
 
 class WorkerGone(Exception):
-    """The process ended, or was ended."""
+    """The worker's process has ended."""
 
 
 class Worker:
-    """`kill` and `interrupt` from any thread; the rest by who has the worker.
+    """A worker process. Any thread may kill or interrupt it; only its owner calls the rest.
 
     Attributes:
-        server_number: of the fork server that was asked for it.
-        catalogue: the number of the definitions that it was sent last; 0 for none.
+        server_number: number of the fork server that has made it.
+        catalogue: number of the definitions that it was sent last; 0 for none.
     """
 
     def __init__(self, data: socket.socket, control: socket.socket, server_number: int) -> None:
@@ -65,26 +65,26 @@ class Worker:
             finally:
                 self._data.settimeout(None)
             answer, _, descriptor = self._received()
-            if not isinstance(answer, Hello) or descriptor is None:
+            if not isinstance(answer, WorkerHello) or descriptor is None:
                 raise Corrupted("a worker did not say that it is ready")
             with self._lock:
                 self.pid, self._process = answer.pid, descriptor
                 self._at_rest = (answer.resident_bytes, answer.data_bytes)
 
-    def send(self, request: Request, body: Any = b"", descriptor: int | None = None) -> None:
+    def send(self, request: WorkerRequest, body: Any = b"", descriptor: int | None = None) -> None:
         try:
             messages.send(self._data, request, body, descriptor)
         except OSError as error:
             raise WorkerGone from error
 
-    def receive(self) -> tuple[Answer, pa.Buffer]:
+    def receive(self) -> tuple[WorkerAnswer, pa.Buffer]:
         answer, body, descriptor = self._received()
         if descriptor is not None:
             os.close(descriptor)
             raise Corrupted("a worker sent what nobody asked for")
         return answer, body
 
-    def _received(self) -> tuple[Answer, pa.Buffer, int | None]:
+    def _received(self) -> tuple[WorkerAnswer, pa.Buffer, int | None]:
         try:
             received = messages.receive_answer(self._data)
         except OSError as error:
@@ -123,7 +123,7 @@ class Worker:
         """Return the memory that it takes beyond what it took at rest; 0 where it is gone, or starts."""
         return self._beyond_rest()[0]
 
-    def kept_bytes(self) -> int:
+    def retained_bytes(self) -> int:
         """Return the memory that it takes, or has without using it: both are missing from its bound."""
         return max(self._beyond_rest())
 

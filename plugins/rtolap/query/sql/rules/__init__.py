@@ -35,7 +35,7 @@ from rtolap.query.sql.dialect import engine_sql
 from rtolap.query.sql.parser import PARSERS_OWN, too_deep
 from rtolap.query.sql.rules.aggregates import aggregates
 from rtolap.query.sql.rules.aliases import aliases
-from rtolap.query.sql.rules.context import Context, Rule
+from rtolap.query.sql.rules.context import Context, RewriteRule
 from rtolap.query.sql.rules.event_time import event_time
 from rtolap.query.sql.rules.functions import functions
 from rtolap.query.sql.rules.names import names, qualify
@@ -50,7 +50,7 @@ _CONSTANT = (exp.Select, exp.Alias, exp.Identifier, exp.Literal, exp.Boolean, ex
 
 log = logging.getLogger(__name__)
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[RewriteRule, ...] = (
     names,
     functions,
     aliases,

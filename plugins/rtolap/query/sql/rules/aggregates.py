@@ -16,7 +16,7 @@ from rtolap.query.catalogue import not_a_dimension
 from rtolap.query.sql.dialect import user_sql
 from rtolap.query.sql.rules.context import Context, CubeScope, cube_scopes, is_aggregated, own_aggregates
 from rtolap.query.sql.rules.templates import places, read_template
-from rtolap.query.sql.rules.totals import TOTAL, Totals
+from rtolap.query.sql.rules.totals import TOTAL, EventTotals
 
 _OVER = Callable[[exp.Expr], exp.Expr]
 
@@ -35,7 +35,7 @@ def aggregates(tree: exp.Expr, context: Context) -> exp.Expr:
 
 
 def _replace(node: exp.Expr, cube: CubeScope, context: Context) -> None:
-    totals = Totals(cube)
+    totals = EventTotals(cube)
     context.warnings += _approximation(node, totals)
     target: exp.Expr = node
     condition: exp.Expr | None = None
@@ -53,7 +53,7 @@ def _replace(node: exp.Expr, cube: CubeScope, context: Context) -> None:
     target.replace(_translate(node, totals, filtered))
 
 
-def _translate(node: exp.Expr, totals: Totals, filtered: _OVER) -> exp.Expr:
+def _translate(node: exp.Expr, totals: EventTotals, filtered: _OVER) -> exp.Expr:
     argument = node.this
     distinct = isinstance(argument, exp.Distinct)
     function = BY_SQL_KEY.get(node.key)
@@ -78,15 +78,15 @@ def _translate(node: exp.Expr, totals: Totals, filtered: _OVER) -> exp.Expr:
     )
 
 
-def _read(function: Aggregate, argument: exp.Expr, totals: Totals, filtered: _OVER) -> exp.Expr:
+def _read(function: Aggregate, argument: exp.Expr, totals: EventTotals, filtered: _OVER) -> exp.Expr:
     """Return the engine's SQL for the result over partial rows, with what stands for the argument's
     partials.
     """
     accumulators = function.accumulators()
-    kept = {each.name: each for each in accumulators}
+    by_name = {each.name: each for each in accumulators}
     template = read_template(function.read(_kind(argument, accumulators[0], totals)))
     for place in places(template):
-        accumulator, over = kept[str(place.this)], place.parent
+        accumulator, over = by_name[str(place.this)], place.parent
         assert over is not None, "a place is inside an aggregate"
         place.replace(totals.total(argument, accumulator, function.name.upper()))
         if accumulator.algebra == "sum" and isinstance(over.parent, exp.Cast):
@@ -96,16 +96,18 @@ def _read(function: Aggregate, argument: exp.Expr, totals: Totals, filtered: _OV
     return read
 
 
-def _kind(argument: exp.Expr, kept: Accumulator, totals: Totals) -> ColumnType | None:
+def _kind(argument: exp.Expr, accumulator: Accumulator, totals: EventTotals) -> ColumnType | None:
     """Return the type of the partial, if the argument is a column of the cube by itself."""
     column = argument.unnest()
     if not isinstance(column, exp.Column) or column.table != totals.cube.alias:
         return None
-    partial = totals.known.get(kept.column_name(column.name))
+    partial = totals.known.get(accumulator.column_name(column.name))
     return None if partial is None else partial.type
 
 
-def _count_distinct(node: exp.Expr, arguments: list[exp.Expr], totals: Totals, filtered: _OVER) -> exp.Expr:
+def _count_distinct(
+    node: exp.Expr, arguments: list[exp.Expr], totals: EventTotals, filtered: _OVER
+) -> exp.Expr:
     if not any(totals.has_measure(argument) for argument in arguments):
         distinct = exp.Count(this=exp.Distinct(expressions=[a.copy() for a in arguments]))
         return filtered(distinct)
@@ -114,15 +116,15 @@ def _count_distinct(node: exp.Expr, arguments: list[exp.Expr], totals: Totals, f
     return _read(APPROX_DISTINCT, arguments[0], totals, filtered)
 
 
-def _approximation(node: exp.Expr, totals: Totals) -> list[QueryWarning]:
+def _approximation(node: exp.Expr, totals: EventTotals) -> list[QueryWarning]:
     """Warn of a COUNT(DISTINCT …) that comes out of sketches; APPROX_COUNT_DISTINCT needs no warning."""
     distinct = node.this
     if not isinstance(node, exp.Count) or not isinstance(distinct, exp.Distinct):
         return []
     schema = totals.cube.schema
     names = [column.name for column in distinct.find_all(exp.Column) if totals.cube.is_measure(column)]
-    (kept,) = APPROX_DISTINCT.accumulators()
-    sketches = {name: totals.known.get(kept.column_name(name)) for name in names}
+    (sketch,) = APPROX_DISTINCT.accumulators()
+    sketches = {name: totals.known.get(sketch.column_name(name)) for name in names}
     return [
         QueryWarning(
             "approximate",
@@ -153,7 +155,7 @@ def _local(instant: exp.Expr, cube: CubeScope) -> exp.Expr:
     return exp.paren(instant) if cube.schema.table.time.zone != "UTC" else instant.this.this
 
 
-def _only_dimensions(node: exp.Expr, totals: Totals) -> None:
+def _only_dimensions(node: exp.Expr, totals: EventTotals) -> None:
     for column in node.find_all(exp.Column):
         if totals.cube.is_measure(column):
             raise not_a_dimension(column.name, totals.cube.schema)

@@ -21,7 +21,7 @@ from rtolap.query.sql.loose_values import moment_of_number, moment_of_text, numb
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.expression_types import Typed
 from rtolap.query.sql.rules.macro_calls import macro
-from rtolap.query.sql.rules.rows import Compare, among_constants, compare_rows, is_row, joined
+from rtolap.query.sql.rules.rows import CompareMembers, among_constants, compare_rows, is_row, joined
 from rtolap.query.sql.timeline import as_datetime, text
 from rtolap.query.sql.types import BOOLEAN, DATE, DATETIME, NULL, STRING, SqlType
 
@@ -50,7 +50,7 @@ def compare_pair(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | N
 
 
 def equals(left: exp.Expr, right: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
-    """`left = right` over copies of them."""
+    """Return `left = right` over copies of them."""
     compared = _compared(exp.EQ, left, right, typed, context)
     return compared if compared is not None else _pair(exp.EQ, left.copy(), right.copy())
 
@@ -134,7 +134,7 @@ def _rows_in(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
 
 
 def _is_constant_row(row: exp.Expr, members: list[exp.Expr], typed: Typed, context: Context) -> bool:
-    """Is it one of constants that the engine compares with the members as MySQL does?"""
+    """Return True if all values are constants that the engine compares with the members as MySQL does."""
     if not is_row(row) or len(row.expressions) != len(members):
         return False
     return all(
@@ -145,7 +145,7 @@ def _is_constant_row(row: exp.Expr, members: list[exp.Expr], typed: Typed, conte
     )
 
 
-def _of_members(typed: Typed, context: Context) -> Compare:
+def _of_members(typed: Typed, context: Context) -> CompareMembers:
     def compare(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
         compared = _compared(kind, left, right, typed, context)
         return compared if compared is not None else _pair(kind, left.copy(), right.copy())
@@ -193,7 +193,7 @@ def _compared(
 
 
 def _ranks(left: SqlType, right: SqlType) -> bool:
-    """Return True if the comparison is written about `left`: its type comes before that of `right`."""
+    """Return True if the type of `left` comes before that of `right` in the order of rewriting."""
     order = ("boolean", "date", "datetime", "int", "bigint", "hugeint", "decimal", "double", "string")
     return (
         left.kind in order and right.kind in order and order.index(left.kind) < order.index(right.kind)
@@ -220,11 +220,13 @@ def _with_bytes(
     """Bytes beside text compare as the text that they are; others as bytes."""
     bytes_are_left = left_type.kind == "binary"
     value, words = (left, right) if bytes_are_left else (right, left)
-    held = bytes.fromhex(str(value.this)) if isinstance(value, exp.HexString) else _constant(value, context)
+    constant = (
+        bytes.fromhex(str(value.this)) if isinstance(value, exp.HexString) else _constant(value, context)
+    )
     other = macro("BYTES", words)
-    if isinstance(held, bytes):
+    if isinstance(constant, bytes):
         try:
-            value, other = exp.Literal.string(held.decode()), words.copy()
+            value, other = exp.Literal.string(constant.decode()), words.copy()
         except UnicodeDecodeError:
             value = value.copy()
     return _pair(kind, value, other) if bytes_are_left else _pair(kind, other, value.copy())

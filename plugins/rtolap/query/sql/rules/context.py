@@ -13,23 +13,30 @@ from rtolap.base.errors import QueryError
 from rtolap.model.cube import Schema
 from rtolap.model.predicate import Or, Predicate
 from rtolap.protocols.query.messages import QueryWarning
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.plan import CubeRead, LatestRows, PlainMerge, TableRead
 
 S = TypeVar("S")
-Fold = Callable[[exp.Expr], object]  # a constant expression → its value; LookupError if it has none yet
+FoldConstant = Callable[
+    [exp.Expr], object
+]  # a constant expression → its value; LookupError if it has none yet
 
 
 @dataclass
 class Context:
-    """`fold` evaluates constants, parameters included. `information` are tables of information_schema.
+    """The state that the rules share while they rewrite one statement.
 
-    `check` raises what ended the statement. `lookups`: those that are files. `rolls_up`: the outermost SELECT
-    shows roll-up rows.
+    Attributes:
+        fold: computes constants, parameters included.
+        information_tables: names of the tables of information_schema.
+        check: raises the error that ended the statement.
+        lookups: names of the lookups that the statement reads and that are files.
+        information: names of the tables of information_schema that the statement reads.
+        rolls_up: True if the outermost SELECT shows roll-up rows.
     """
 
-    catalogue: Catalogue
-    fold: Fold
+    catalogue: QueryCatalogue
+    fold: FoldConstant
     information_tables: frozenset[str] = frozenset()
     check: Callable[[], None] = lambda: None
     reads: tuple[CubeRead, ...] = ()
@@ -42,12 +49,17 @@ class Context:
     warnings: list[QueryWarning] = field(default_factory=list)
 
 
-Rule = Callable[[exp.Expr, Context], exp.Expr]
+RewriteRule = Callable[[exp.Expr, Context], exp.Expr]
 
 
 @dataclass(frozen=True)
 class CubeScope:
-    """A SELECT that reads a cube under `alias`. `nullable`: an outer join may fill it with NULL."""
+    """A SELECT that reads a cube.
+
+    Attributes:
+        alias: the cube's name in the SELECT.
+        nullable: True if an outer join may fill the cube's columns with NULL.
+    """
 
     scope: Scope
     alias: str
@@ -62,7 +74,7 @@ class CubeScope:
         return expression
 
     def columns(self) -> list[exp.Column]:
-        """References to the cube, those of correlated subqueries included."""
+        """Return the references to the cube, including those of correlated subqueries."""
         return [column for column in self.scope.columns if column.table == self.alias]
 
     def is_measure(self, column: exp.Column) -> bool:
@@ -73,10 +85,11 @@ class CubeScope:
 
 
 @dataclass
-class Need(Generic[S]):
+class SourceNeed(Generic[S]):
     """The columns and rows of a cube or table that a statement needs, all uses together.
 
-    `filters`: one a use, None: all rows.
+    Attributes:
+        filters: one filter for each use; None: all rows.
     """
 
     source: S
@@ -92,7 +105,10 @@ class Need(Generic[S]):
 
 
 def named_tables(tree: exp.Expr) -> Iterator[tuple[Scope, str, exp.Table]]:
-    """(SELECT, alias, table) of all that is read by a name, inner ones first; what a WITH names is none."""
+    """Yield the SELECT, the alias and the table of all that is read by a name, inner SELECTs first.
+
+    Names that a WITH defines are left out.
+    """
     for scope in traverse_scope(tree):
         if not isinstance(scope.expression, exp.Select):
             continue

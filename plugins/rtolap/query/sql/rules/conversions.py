@@ -22,10 +22,10 @@ def _elt(node: exp.Expr) -> exp.Expr:
     number, *texts = node.expressions
     case = exp.case()
     for position, text in enumerate(texts, start=1):
-        asked = exp.EQ(
+        is_chosen = exp.EQ(
             this=exp.cast(number.copy(), exp.DType.BIGINT), expression=exp.Literal.number(position)
         )
-        case = case.when(asked, macro("TEXT", text))
+        case = case.when(is_chosen, macro("TEXT", text))
     return case
 
 

@@ -1,10 +1,9 @@
-"""The event time itself is not kept: conditions on it become conditions on a derived time dimension, where
-exact.
+"""The cube does not store the event time: conditions on it become conditions on a derived time dimension.
 
 `ts >= '2013-01-02'` becomes `day_start >= '2013-01-02'` because the instant is the start of a day;
 `date_trunc('day', ts)`, `DATE(ts)`, `YEAR(ts)` and the like read the coarsest dimension that determines them.
-The event time reads as local time in the table's zone, as the derived dimensions do.
-Conditions whose instant is not the start of a kept unit are for `time_bounds`.
+The event time reads as local time in the table's zone, as the derived dimensions do. `time_bounds` rewrites
+conditions whose instant is not the start of a dimension's unit.
 """
 
 from __future__ import annotations
@@ -56,9 +55,9 @@ _FORMATS: dict[str, TimeUnit] = {
 def event_time(tree: exp.Expr, context: Context) -> exp.Expr:
     for cube in list(cube_scopes(tree, context)):
         name = cube.schema.table.time.column
-        is_kept = name in cube.schema.cube.all_dimensions
+        is_dimension = name in cube.schema.cube.all_dimensions
         for column in cube.columns():
-            if column.name == name and not is_kept:
+            if column.name == name and not is_dimension:
                 _rewrite(column, cube, context)
             elif column.name in cube.schema.cube.time_columns:
                 _keep_weeks(column, cube)
@@ -124,14 +123,18 @@ def _compare(
     context: Context,
     standing: exp.Expr | None = None,
 ) -> exp.Expr:
-    """`standing`: what stands in the statement in the place of the comparison, if that is another."""
+    """Return the comparison as a condition on a derived time dimension.
+
+    Args:
+        standing: the condition in the user's statement, if that is not the comparison itself.
+    """
     kind = type(comparison) if column_left else _FLIPPED[type(comparison)]
     constant = comparison.expression if column_left else comparison.this
     if constant.find(exp.Column, exp.Query):
         raise _unanswerable(comparison, cube)
     try:
         value = context.fold(constant)
-    except LookupError:  # only described, not executed: any kept unit has the right type
+    except LookupError:  # only described, not executed: any unit has the right type
         finest = cube.schema.cube.time_columns
         return exp.GTE(this=cube.column(finest[0]), expression=exp.Null()) if finest else exp.null()
     instant = as_datetime(value)
@@ -142,13 +145,13 @@ def _compare(
             found=repr(value),
         )
     context.warnings += clock_warnings(constant, cube)
-    asked = comparison if standing is None else standing
+    condition = comparison if standing is None else standing
     if kind in (exp.GT, exp.LTE):  # event times are whole microseconds: > x is >= x + 1 µs
         if instant == datetime.max:  # nothing is later, and an event time is never NULL
             return exp.false() if kind is exp.GT else exp.true()
         kind = exp.GTE if kind is exp.GT else exp.LT
         instant += _MICROSECOND
-    bound = time_bound(instant, kind is exp.GTE, asked, cube)
+    bound = time_bound(instant, kind is exp.GTE, condition, cube)
     context.warnings += bound.warnings
     if bound.start is None:
         return exp.true() if kind is exp.LT else exp.false()
@@ -183,7 +186,7 @@ def _keep_weeks(column: exp.Column, cube: CubeScope) -> None:
 
 
 def _shift_weeks(function: exp.Expr, cube: CubeScope) -> None:
-    """The engine's weeks begin on Monday."""
+    """Replace the engine's weeks, which begin on Monday, by those of the cube."""
     days = cube.schema.cube.days_to_first_weekday
     if days:
         width = exp.Interval(this=exp.Literal.string(str(days)), unit=exp.var("DAY"))
@@ -226,9 +229,9 @@ def _column_for(unit: TimeUnit, function: exp.Expr, cube: CubeScope) -> str:
 
 
 def _unanswerable(node: exp.Expr, cube: CubeScope, needed: TimeUnit | None = None) -> QueryError:
-    kept = ", ".join(cube.schema.cube.time_columns) or "no time dimension"
+    columns = ", ".join(cube.schema.cube.time_columns) or "no time dimension"
     return QueryError(
-        f"cube {cube.schema.cube.name} cannot answer {user_sql(node)}: it keeps the event time as {kept}",
+        f"cube {cube.schema.cube.name} cannot answer {user_sql(node)}: it keeps the event time as {columns}",
         expected=f"a time dimension of a {needed} or finer"
         if needed
         else "a derived time dimension, "

@@ -31,7 +31,7 @@ from rtolap.query.sql.types import (
     SqlType,
 )
 
-_KEPT = (
+_SAME_TYPE = (
     exp.Paren,
     exp.Alias,
     exp.Min,
@@ -42,7 +42,7 @@ _KEPT = (
     exp.AnyValue,
     exp.Subquery,
 )
-_KEPT_OVER_ROWS = (
+_SAME_TYPE_OVER_ROWS = (
     exp.Lag,
     exp.Lead,
     exp.FirstValue,
@@ -137,16 +137,16 @@ _MACROS: dict[str, SqlType] = {
 
 
 class Typed:
-    """`of` is what is known of a node so far. `is_date_moved`: by an interval of whole days."""
+    """The types of the expressions of a tree, inferred from the inside out."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._types: dict[int, SqlType | None] = {}
-        self._held: list[exp.Expr] = []  # an identity is one only as long as its node lives
+        self._noted: list[exp.Expr] = []  # an identity is one only as long as its node lives
         self._columns: dict[int, SqlType | None] = {}
 
     def walk(self, tree: exp.Expr) -> Iterator[exp.Expr]:
-        """Nodes, what stands inside first; each one's operands are noted when it is given."""
+        """Yield the nodes from the inside out. A node's operands have their types when it is yielded."""
         for scope in traverse_scope(tree):
             self._resolve(scope)
             nodes = list(scope.walk())
@@ -165,10 +165,10 @@ class Typed:
 
     def note(self, node: exp.Expr, kind: SqlType | None) -> None:
         self._types[id(node)] = kind
-        self._held.append(node)
+        self._noted.append(node)
 
     def infer(self, node: exp.Expr) -> SqlType | None:
-        """Infer the type from the node's operands."""
+        """Return the type that the node's operands give it."""
         fixed = _FIXED.get(type(node))
         if fixed is not None:
             return fixed
@@ -228,7 +228,7 @@ class Typed:
             return self._moved(node.this, node.args.get("unit"))
         if isinstance(node, _BOOLEAN):
             return BOOLEAN
-        if isinstance(node, (*_KEPT, *_KEPT_OVER_ROWS)):
+        if isinstance(node, (*_SAME_TYPE, *_SAME_TYPE_OVER_ROWS)):
             return self.of(node.this if node.this is not None else next(iter(node.expressions), None))
         return None
 
@@ -265,7 +265,7 @@ class Typed:
     def _resolve(self, scope: Scope) -> None:
         for column in scope.columns:
             self._columns[id(column)] = self._column(scope, column)
-            self._held.append(column)
+            self._noted.append(column)
 
     def _column(self, scope: Scope | None, column: exp.Column) -> SqlType | None:
         if not column.table:
@@ -311,7 +311,7 @@ class Typed:
         return self._at(query, place)
 
     def _of_query(self, query: exp.Expr) -> SqlType | None:
-        """Return the type of a query that stands for a value."""
+        """Return the type of a query that is used as a value."""
         return self._at(query, 0) if isinstance(query, exp.Query) else None
 
 

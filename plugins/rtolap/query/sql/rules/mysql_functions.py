@@ -116,7 +116,7 @@ def _field(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
             expected="2 or more",
             found=len(node.expressions),
         )
-    asked, *others = node.expressions
+    searched, *others = node.expressions
     kinds = {kind.kind for kind in map(typed.of, node.expressions) if kind is not None} - {"null"}
     groups = {_FIELD_GROUPS.get(kind, "number") for kind in kinds}
     if len(groups) > 1:
@@ -132,7 +132,7 @@ def _field(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
         )
     case = exp.case()
     for position, other in enumerate(others, start=1):
-        case = case.when(equals(asked, other, typed, context), exp.Literal.number(position))
+        case = case.when(equals(searched, other, typed, context), exp.Literal.number(position))
     return case.else_(exp.Literal.number(0))
 
 

@@ -1,4 +1,4 @@
-"""Names as they are defined, and nothing that the engine should not be asked."""
+"""Names as they are defined, and nothing that the engine must not run."""
 
 from __future__ import annotations
 
@@ -185,14 +185,14 @@ def _drop_constant_order(query: exp.Expr) -> None:
     order = query.args.get("order")
     if order is None:
         return
-    kept = [
+    remaining = [
         each
         for each in order.expressions
         if not isinstance(each.this, exp.Null)
         and not (isinstance(each.this, exp.Literal) and each.this.is_string)
     ]
-    if kept:
-        order.set("expressions", kept)
+    if remaining:
+        order.set("expressions", remaining)
     else:
         query.set("order", None)
 
@@ -247,7 +247,7 @@ def _roll_up(select: exp.Select) -> None:
 
 
 def _label(select: exp.Select) -> None:
-    """A projection without a name is called by its text, as MySQL's clients expect."""
+    """Name a projection without a name by its text, as MySQL's clients expect."""
     labelled = []
     for projection in select.expressions:
         nameless = not isinstance(projection, exp.Alias | exp.Column | exp.Star)

@@ -92,17 +92,21 @@ class _Columns:
             return None
         found: dict[str, str] = {}
         template = shared_template(function.read(partial.type)).this
-        kept = {each.name: each for each in function.accumulators()}
-        if not self._matches(template, node, kept, found):
+        accumulators = {each.name: each for each in function.accumulators()}
+        if not self._matches(template, node, accumulators, found):
             return None
         return MergedColumn(finish, *found.values())
 
     def _matches(
-        self, template: object, node: object, kept: Mapping[str, Accumulator], found: dict[str, str]
+        self, template: object, node: object, accumulators: Mapping[str, Accumulator], found: dict[str, str]
     ) -> bool:
-        """Compare the tree with a template. `found`: the partial in each place, in the order of the text."""
+        """Compare the tree with a template.
+
+        Args:
+            found: receives the partial of each place, in the order of the text.
+        """
         if isinstance(template, exp.Placeholder):
-            partial = self._partial(node, kept[str(template.this)])
+            partial = self._partial(node, accumulators[str(template.this)])
             if partial is not None:
                 found[str(template.this)] = partial.name
             return partial is not None
@@ -110,12 +114,14 @@ class _Columns:
             return (
                 isinstance(node, list)
                 and len(template) == len(node)
-                and all(self._matches(*pair, kept, found) for pair in zip(template, node, strict=True))
+                and all(
+                    self._matches(*pair, accumulators, found) for pair in zip(template, node, strict=True)
+                )
             )
         if not isinstance(template, exp.Expr):
             return template == node
         return type(template) is type(node) and all(
-            self._matches(template.args.get(name), node.args.get(name), kept, found)
+            self._matches(template.args.get(name), node.args.get(name), accumulators, found)
             for name in sorted(_used(template) | _used(node), reverse=True)
         )
 
@@ -127,14 +133,16 @@ class _Columns:
         kind = self._read.schema.dimension_type(node.name).kind
         return MergedColumn("value", node.name) if kind in _KEYS else None
 
-    def _partial(self, node: object, kept: Accumulator) -> Partial | None:
+    def _partial(self, node: object, accumulator: Accumulator) -> Partial | None:
         """Return the partial that the node is, if it adds up as an accumulator does or is one of its own."""
         if not isinstance(node, exp.Column) or node.table != self._alias:
             return None
         partial = self._partials.get(node.name)
-        if partial is None or partial.accumulator.algebra != kept.algebra:
+        if partial is None or partial.accumulator.algebra != accumulator.algebra:
             return None
-        return partial if kept.algebra != "pick" or partial.accumulator.name == kept.name else None
+        return (
+            partial if accumulator.algebra != "pick" or partial.accumulator.name == accumulator.name else None
+        )
 
 
 def _used(node: exp.Expr) -> set[str]:

@@ -15,7 +15,7 @@ from rtolap.query.catalogue import not_a_dimension
 from rtolap.query.plan import CubeRead
 from rtolap.query.sql.filters import FilterBuilder, FilterColumns
 from rtolap.query.sql.pruning import time_range
-from rtolap.query.sql.rules.context import Context, CubeScope, Need, cube_scopes, named_tables
+from rtolap.query.sql.rules.context import Context, CubeScope, SourceNeed, cube_scopes, named_tables
 
 
 def pushdown(tree: exp.Expr, context: Context) -> exp.Expr:
@@ -23,10 +23,10 @@ def pushdown(tree: exp.Expr, context: Context) -> exp.Expr:
     counts: dict[str, int] = {}
     for cube in scopes:
         counts[cube.schema.cube.name] = counts.get(cube.schema.cube.name, 0) + 1
-    needs: dict[str, Need[Schema]] = {}
+    needs: dict[str, SourceNeed[Schema]] = {}
     for cube in scopes:
         name = cube.schema.cube.name
-        need = needs.setdefault(name, Need(cube.schema))
+        need = needs.setdefault(name, SourceNeed(cube.schema))
         need.filters.append(_take_filter(cube, context, keep=counts[name] > 1))
     for cube in cube_scopes(tree, context):  # looked up again: conditions have gone
         needs[cube.schema.cube.name].columns.update(column.name for column in cube.columns())
@@ -66,7 +66,7 @@ def _take_filter(cube: CubeScope, context: Context, *, keep: bool) -> Predicate 
     return pushed[0] if len(pushed) == 1 else And(tuple(pushed))
 
 
-def _read(need: Need[Schema]) -> CubeRead:
+def _read(need: SourceNeed[Schema]) -> CubeRead:
     schema = need.source
     partials = {partial.name for partial in schema.partials}
     dimensions = tuple(name for name in schema.cube.all_dimensions if name in need.columns)

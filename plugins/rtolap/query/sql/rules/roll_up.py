@@ -147,9 +147,9 @@ def _is_shown_measure(column: exp.Column, cube: CubeScope) -> bool:
 
 
 def _shown(column: exp.Column, cube: CubeScope) -> exp.Expr:
-    kept = {partial.name for partial in cube.schema.partials}
+    columns = {partial.name for partial in cube.schema.partials}
     for function in _SHOWN:
-        if kept.issuperset(each.column_name(column.name) for each in function.accumulators()):
+        if columns.issuperset(each.column_name(column.name) for each in function.accumulators()):
             return _call(function.title, column.copy())
     raise AssertionError(f"{column.name} is the column of a measure")
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
 from rtolap.query.sql.dialect import rewritten_sql
 
-Compare = Callable[[type[exp.Expr], exp.Expr, exp.Expr], exp.Expr]  # of two members
+CompareMembers = Callable[[type[exp.Expr], exp.Expr, exp.Expr], exp.Expr]  # of two members
 _STRICT: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.LTE: exp.LT,
     exp.GTE: exp.GT,
@@ -26,7 +26,7 @@ def is_row(node: exp.Expr) -> bool:
     return isinstance(node, exp.Tuple)
 
 
-def compare_rows(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, compare: Compare) -> exp.Expr:
+def compare_rows(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, compare: CompareMembers) -> exp.Expr:
     """Return the comparison `kind` of two rows, out of copies of their members."""
     pairs = list(zip(left.expressions, right.expressions, strict=False))
     if not is_row(left) or not is_row(right) or len(left.expressions) != len(right.expressions):

@@ -22,7 +22,7 @@ from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from rtolap.query.sql.dialect import user_sql
 from rtolap.query.sql.filters import FilterBuilder, FilterColumns
 from rtolap.query.sql.pruning import instants
-from rtolap.query.sql.rules.context import Context, Need, is_nullable, named_tables
+from rtolap.query.sql.rules.context import Context, SourceNeed, is_nullable, named_tables
 from rtolap.query.sql.rules.pushdown import relation_name
 
 _OVER_ROWS = {"hll_union_agg": "hll", "ndv": "hll", "bitmap_union_count": "bitmap"}
@@ -33,7 +33,12 @@ _ENGINE = {"hll": HLL_ESTIMATE, "bitmap": BITMAP_SIZE}
 
 @dataclass(frozen=True)
 class _Source:
-    """A SELECT that reads a stored table, or a lookup over one, under `alias`. `columns`: of the relation."""
+    """A SELECT that reads a stored table, or a lookup over one.
+
+    Attributes:
+        alias: the table's name in the SELECT.
+        columns: name → type of the relation's columns.
+    """
 
     scope: Scope
     alias: str
@@ -75,10 +80,10 @@ def stored_sketches(tree: exp.Expr, context: Context) -> exp.Expr:
 
 def stored_tables(tree: exp.Expr, context: Context) -> exp.Expr:
     """Return columns, filter and time of each stored table that the statement names."""
-    needs: dict[str, Need[TableInfo]] = {}
+    needs: dict[str, SourceNeed[TableInfo]] = {}
     sources = list(_sources(tree, context))
     for source in sources:
-        need = needs.setdefault(source.node.name, Need(source.table))
+        need = needs.setdefault(source.node.name, SourceNeed(source.table))
         need.columns |= _columns(source)
         need.filters.append(_filter(source, context))
     for source in sources:
@@ -128,7 +133,7 @@ def _filter(source: _Source, context: Context) -> Predicate | None:
     return pushed[0] if len(pushed) == 1 else And(tuple(pushed))
 
 
-def _read(key: str, need: Need[TableInfo]) -> TableRead:
+def _read(key: str, need: SourceNeed[TableInfo]) -> TableRead:
     table, combined = need.source, need.filter()
     policy = table.definition.partitions
     column = _partition_column(table)

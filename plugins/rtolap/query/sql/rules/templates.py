@@ -14,7 +14,7 @@ def read_template(sql: str) -> exp.Expr:
 
 @lru_cache(maxsize=64)
 def shared_template(sql: str) -> exp.Expr:
-    """Return the same tree for everybody, which nobody changes."""
+    """Return a tree that all callers share and none may change."""
     # Inside parentheses, so that every node of it has a parent and can be replaced.
     whole = exp.paren(parse_one(sql, dialect="duckdb"), copy=False)
     for lists in list(whole.find_all(exp.ArrayAgg)):  # would be written with a filter of its own

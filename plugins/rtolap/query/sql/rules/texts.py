@@ -223,12 +223,12 @@ def grouped(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
     value = (
         exp.cast(node.this.copy(), exp.DataType.Type.BIGINT) if kind.kind == "boolean" else node.this.copy()
     )
-    kept = min(digits, kind.scale)
-    to = exp.DataType.build(f"DECIMAL({DECIMAL_DIGITS}, {kept})")
+    scale = min(digits, kind.scale)
+    to = exp.DataType.build(f"DECIMAL({DECIMAL_DIGITS}, {scale})")
     text: exp.Expr = exp.cast(exp.Cast(this=value, to=to), exp.DataType.Type.TEXT)
     text = macro("GROUPED", text)
-    zeros = ("" if kept else ".") + "0" * (digits - kept)
-    return exp.paren(exp.DPipe(this=text, expression=exp.Literal.string(zeros))) if digits > kept else text
+    zeros = ("" if scale else ".") + "0" * (digits - scale)
+    return exp.paren(exp.DPipe(this=text, expression=exp.Literal.string(zeros))) if digits > scale else text
 
 
 def _shown_double(node: exp.Expr, number: exp.Expr, is_exact: bool, digits: int) -> exp.Expr:

@@ -1,10 +1,10 @@
-"""A bound on the event time → a bound on a kept unit, exactly or by the cube's declared policy.
+"""A bound on the event time → a bound on a time dimension, exactly or by the cube's declared policy.
 
-An instant that begins a kept unit is exact. Any other lies within a unit, of which the cube cannot tell the
-events before it from those behind it. With `time_filters: align` the whole unit counts: a lower bound goes
-back to its start and an upper bound on to its end, so that no requested event is missed, and a
-warning names the instant. Under a NOT it is the other way round, for the same reason. With `refuse` it is an
-error.
+An instant that begins a unit of a time dimension is exact. Any other instant lies within a unit, and the cube
+cannot tell the events before it from those after it. With `time_filters: align` the whole unit counts: a
+lower bound moves back to the unit's start and an upper bound to its end, so that no requested event is
+missed, and a warning names the instant. Under a NOT the bounds move the other way, for the same reason. With
+`refuse` it is an error.
 """
 
 from __future__ import annotations
@@ -25,15 +25,21 @@ _CLOCKS = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentDatetime, exp.UtcTi
 
 
 class TimeBound(NamedTuple):
-    """`start` of a unit that is kept as `unit`; None: beyond the calendar."""
+    """A bound on a time dimension.
+
+    Attributes:
+        unit: unit of the time dimension.
+        start: the start of a unit; None: beyond the calendar.
+        warnings: warnings of a bound that is not exact.
+    """
 
     unit: TimeUnit
     start: datetime | None
     warnings: tuple[QueryWarning, ...] = ()
 
 
-def time_bound(instant: datetime, is_lower: bool, asked: exp.Expr, cube: CubeScope) -> TimeBound:
-    """Return the bound `>= instant`, or `< instant`, of the condition `asked`.
+def time_bound(instant: datetime, is_lower: bool, condition: exp.Expr, cube: CubeScope) -> TimeBound:
+    """Return the bound `>= instant`, or `< instant`, of the condition `condition`.
 
     QueryError where it is refused.
     """
@@ -43,13 +49,13 @@ def time_bound(instant: datetime, is_lower: bool, asked: exp.Expr, cube: CubeSco
         return TimeBound(unit, instant)
     finest = definition.finest_unit
     if finest is None or definition.time_filters == "refuse":
-        raise _refused(instant, asked, cube)
+        raise _refused(instant, condition, cube)
     first_weekday = definition.days_to_first_weekday
     start: datetime | None
-    if is_lower != _is_negated(asked):
-        start = max(floor(instant, kept, first_weekday) for kept in definition.time_dimensions)
+    if is_lower != _is_negated(condition):
+        start = max(floor(instant, unit, first_weekday) for unit in definition.time_dimensions)
     else:
-        following = [next_start(instant, kept, first_weekday) for kept in definition.time_dimensions]
+        following = [next_start(instant, unit, first_weekday) for unit in definition.time_dimensions]
         start = min((end for end in following if end is not None), default=None)
     if start is None:
         return TimeBound(finest, None)
@@ -57,7 +63,7 @@ def time_bound(instant: datetime, is_lower: bool, asked: exp.Expr, cube: CubeSco
     warning = QueryWarning(
         "time_aligned",
         "Warning",
-        f"cube {definition.name} keeps time by the {_name(finest)}: {user_sql(asked)} counts {side} "
+        f"cube {definition.name} keeps time by the {_name(finest)}: {user_sql(condition)} counts {side} "
         f"{_shown(start)}, not {_shown(instant)}",
     )
     return TimeBound(_begun_unit(start, definition) or finest, start, (warning,))
@@ -81,7 +87,7 @@ def _is_converted(constant: exp.Expr) -> bool:
 
 
 def _begun_unit(instant: datetime, cube: Cube) -> TimeUnit | None:
-    """Return the coarsest kept unit that begins at the instant: it is in the smallest cuboids."""
+    """Return the coarsest of the cube's units that begins at the instant: it is in the smallest cuboids."""
     for unit in reversed(TIME_UNITS):
         if unit in cube.time_dimensions and floor(instant, unit, cube.days_to_first_weekday) == instant:
             return unit
@@ -89,7 +95,7 @@ def _begun_unit(instant: datetime, cube: Cube) -> TimeUnit | None:
 
 
 def _is_negated(condition: exp.Expr) -> bool:
-    """Return True if the rows are kept for which it is false."""
+    """Return True if the condition stands under an odd number of NOTs."""
     negations, node = 0, condition.parent
     while isinstance(node, exp.And | exp.Or | exp.Paren | exp.Not):
         negations += isinstance(node, exp.Not)
@@ -97,11 +103,12 @@ def _is_negated(condition: exp.Expr) -> bool:
     return negations % 2 == 1
 
 
-def _refused(instant: datetime, asked: exp.Expr, cube: CubeScope) -> QueryError:
+def _refused(instant: datetime, condition: exp.Expr, cube: CubeScope) -> QueryError:
     definition = cube.schema.cube
     finest = definition.finest_unit
-    kept = "segment only" if finest is None else _name(finest)
-    message = f"cube {definition.name} keeps time by the {kept}: {user_sql(asked)} cannot be answered exactly"
+    precision = "segment only" if finest is None else _name(finest)
+    name = definition.name
+    message = f"cube {name} keeps time by the {precision}: {user_sql(condition)} cannot be answered exactly"
     if finest is None:
         return QueryError(
             message,

@@ -29,7 +29,7 @@ from rtolap.query.sql.rules.context import CubeScope
 TOTAL = "total"  # mark of arithmetic that is over many events: `rules.operators` widens it
 
 
-class Totals:
+class EventTotals:
     def __init__(self, cube: CubeScope) -> None:
         self.cube = cube
         self.known = {partial.name: partial for partial in cube.schema.partials}
@@ -49,7 +49,7 @@ class Totals:
         return self.cube.column(name)
 
     def sum(self, e: exp.Expr) -> exp.Expr:
-        """S(e)."""
+        """Return S(e)."""
         if isinstance(e, exp.Column) and e.table == self.cube.alias and f"{e.name}__sum" in self.known:
             return self.partial(e, "sum", "SUM")
         if not self.has_measure(e):
@@ -75,12 +75,12 @@ class Totals:
         raise self._unanswerable("SUM", e)
 
     def count(self, e: exp.Expr) -> exp.Expr:
-        """N(e)."""
+        """Return N(e)."""
         if not self.has_measure(e):
             if isinstance(e, exp.Literal | exp.Boolean | exp.Star):
                 return self.rows()
-            kept = exp.Is(this=exp.paren(e.copy()), expression=exp.Null()).not_()
-            return exp.case().when(kept, self.rows())
+            is_not_null = exp.Is(this=exp.paren(e.copy()), expression=exp.Null()).not_()
+            return exp.case().when(is_not_null, self.rows())
         match e:
             case exp.Paren() | exp.Alias():
                 return self.count(e.this)
@@ -98,40 +98,40 @@ class Totals:
                 left, right = e.this, e.expression
                 if self.has_measure(right):
                     left, right = right, left
-                kept = exp.Is(this=exp.paren(right.copy()), expression=exp.Null()).not_()
-                return exp.case().when(kept, self.count(left))
+                is_not_null = exp.Is(this=exp.paren(right.copy()), expression=exp.Null()).not_()
+                return exp.case().when(is_not_null, self.count(left))
             case exp.Coalesce() if len(e.expressions) == 1 and not self.has_measure(e.expressions[0]):
-                kept = exp.Is(this=exp.paren(e.expressions[0].copy()), expression=exp.Null()).not_()
-                return exp.case().when(kept, self.rows()).else_(self.count(e.this))
+                is_not_null = exp.Is(this=exp.paren(e.expressions[0].copy()), expression=exp.Null()).not_()
+                return exp.case().when(is_not_null, self.rows()).else_(self.count(e.this))
         raise self._unanswerable("COUNT", e)
 
-    def pick(self, e: exp.Expr, kept: Accumulator, function: str) -> exp.Expr:
-        """X(e): what MIN, MAX or the sketch merge is taken of."""
-        column = kept.column_name(e.name)
+    def pick(self, e: exp.Expr, accumulator: Accumulator, function: str) -> exp.Expr:
+        """Return X(e), the operand of MIN, MAX or the merge of sketches."""
+        column = accumulator.column_name(e.name)
         if isinstance(e, exp.Column) and e.table == self.cube.alias and column in self.known:
-            return self.partial(e, kept.name, function)
+            return self.partial(e, accumulator.name, function)
         if not self.has_measure(e):
-            if not kept.takes_dimensions and not isinstance(e, exp.Null):
+            if not accumulator.takes_dimensions and not isinstance(e, exp.Null):
                 raise self._unanswerable(function, e)
             return e.copy()
         match e:
             case exp.Paren():
-                return self.pick(e.this, kept, function)
+                return self.pick(e.this, accumulator, function)
             case exp.Column():
-                return self.partial(e, kept.name, function)
+                return self.partial(e, accumulator.name, function)
             case exp.Case() | exp.If():
-                return self._branches(e, lambda branch: self.pick(branch, kept, function))
+                return self._branches(e, lambda branch: self.pick(branch, accumulator, function))
         raise self._unanswerable(function, e)
 
-    def total(self, e: exp.Expr, kept: Accumulator, function: str) -> exp.Expr:
-        """S(e), N(e) or X(e): what stands for the partials of an accumulator of the expression."""
-        match kept.algebra:
+    def total(self, e: exp.Expr, accumulator: Accumulator, function: str) -> exp.Expr:
+        """Return S(e), N(e) or X(e), whichever takes the place of the accumulator's partials."""
+        match accumulator.algebra:
             case "sum":
                 return self.sum(e)
             case "count":
                 return self.count(e)
             case "pick":
-                return self.pick(e, kept, function)
+                return self.pick(e, accumulator, function)
 
     def _weighted(self, e: exp.Expr) -> exp.Expr:
         value = e.copy()

@@ -23,11 +23,13 @@ NESTED_CELLS = 3  # that a value in a struct counts as: it has its name beside i
 
 
 @dataclass
-class Outcome:
-    """A running result: iterate `batches` once, or `close`. `positions`: cube → partition → next offset.
+class StatementOutcome:
+    """A running result. The caller iterates over `batches` once, or calls `close`.
 
-    `warnings` are known before the first batch. `made`: what those who share the rows make of them, as the
-    packets of a protocol; None where nobody does.
+    Attributes:
+        warnings: warnings that are known before the first batch.
+        made: what the statements that share the rows derive from them, such as the packets of a protocol;
+            None where the rows are not shared.
     """
 
     schema: pa.Schema
@@ -58,10 +60,12 @@ def result_pieces(
     piece_bytes: int = PIECE_BYTES,
     copies: int = VALUE_COPIES,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in parts that are small as objects too: a boolean of a bit is some sixty bytes then.
+    """Yield the rows in parts that are small as Python objects too: a boolean of one bit then takes 60 bytes.
 
-    `piece_bytes`: of a part, unless one row is larger. `copies`: of its bytes, at most, while it is written;
-    a single row that is larger is written in parts, and has VALUE_COPIES.
+    Args:
+        piece_bytes: bytes of a part, unless one row is larger.
+        copies: copies of the part's bytes while it is written, at most. A single larger row is written in
+            parts and has VALUE_COPIES.
 
     Raises OverBudget for a part that the account has no room for.
     """

@@ -12,7 +12,7 @@ from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.memory_budget import SESSION, Account, MemoryBudget
 from rtolap.query.session_token import SessionPositions, SessionTokens
 from rtolap.query.sql.rules.zones import offset_minutes
-from rtolap.query.sql.statement import Statement, UserValue
+from rtolap.query.sql.statement import SqlStatement, UserValue
 from rtolap.query.statement_service import TIMEOUT_MS_DEFAULT
 from rtolap.query.statements import text_prepared
 from rtolap.query.statements.assignments import (
@@ -20,7 +20,7 @@ from rtolap.query.statements.assignments import (
     SESSION_TOKEN,
     TIMEOUT_MS_MAX,
     Evaluate,
-    Value,
+    VariableValue,
     assigned,
     refuse,
     users_bytes,
@@ -28,7 +28,7 @@ from rtolap.query.statements.assignments import (
 
 SERVER_VERSION = "8.0.33-rtolap"  # clients decide by it which grammar and catalogue they use
 
-VARIABLES: dict[str, Value] = {
+VARIABLES: dict[str, VariableValue] = {
     "auto_increment_increment": 1,
     "autocommit": 1,
     "character_set_client": "utf8mb4",
@@ -72,14 +72,24 @@ VARIABLES: dict[str, Value] = {
 
 
 @dataclass
-class Session:
-    """The settings of one connection: `variables` are VARIABLES as it sees them, `users` its `@name`.
+class SqlSession:
+    """The settings of one client's connection.
 
-    `is_kept`: another statement follows in it; a request over HTTP has one of its own. `has_token`: its
-    caller has the cluster's token, and no name. `facts`: variables that the server states and no session
-    changes. `tls_cipher`: empty without TLS. `databases`: those that tables are in now. `account`: of what
-    it has in memory. `tokens`: as @@rtolap_session_token they carry `positions`, which is what the session
-    has been answered.
+    Attributes:
+        database: the database of tables that a statement names without one; None: none was chosen.
+        tls_cipher: the cipher of the connection; empty without TLS.
+        is_persistent: True if other statements may follow in the session; an HTTP request has one of its own.
+        has_token: True if the client has the cluster's token, and no name.
+        facts: variables that the server states and no session changes.
+        databases: returns the databases that have tables now.
+        account: the memory of the session.
+        tokens: writes and reads @@rtolap_session_token, which carries `positions`.
+        variables: VARIABLES with the values of this session.
+        users: user variables: `@name` → value.
+        prepared: name → text of statements prepared with PREPARE.
+        positions: what the session has been answered.
+        running: the text of the running statement; None if there is none.
+        warnings: level, number and text of each warning of the last statement.
     """
 
     connection_id: int
@@ -87,13 +97,13 @@ class Session:
     host: str
     database: str | None = None
     tls_cipher: str = ""
-    is_kept: bool = True
+    is_persistent: bool = True
     has_token: bool = False
     facts: Mapping[str, str | int] = field(default_factory=dict)
     databases: Callable[[], Sequence[str]] = lambda: (DATABASE,)
     account: Account = field(default_factory=lambda: MemoryBudget().account(""))
     tokens: SessionTokens = field(default_factory=lambda: SessionTokens(secrets.token_hex()))
-    variables: dict[str, Value] = field(init=False)
+    variables: dict[str, VariableValue] = field(init=False)
     users: dict[str, UserValue] = field(init=False)
     prepared: dict[str, str] = field(init=False)
     positions: SessionPositions = field(init=False)
@@ -129,7 +139,7 @@ class Session:
 
     @property
     def has_ansi_quotes(self) -> bool:
-        """Double quotes make names."""
+        """True if double quotes make names."""
         return ANSI_QUOTES in str(self.variables["sql_mode"]).split(",")
 
     def use(self, database: str) -> None:
@@ -146,7 +156,7 @@ class Session:
         return None if offset_minutes(zone) == 0 else zone
 
     def set(self, assignments: str, evaluate: Evaluate = refuse) -> None:
-        """SET …, all of it or, raising QueryError for what is not kept here, nothing."""
+        """Apply SET completely. Raises QueryError for an unsupported value, and then nothing has changed."""
         variables, users = assigned(assignments, self.variables, VARIABLES, self.users, evaluate)
         self._reserve(users, self.prepared)
         token = str(variables[SESSION_TOKEN])
@@ -155,14 +165,14 @@ class Session:
         self.variables, self.users = variables, users
 
     def keep_prepared(self, name: str, text: str) -> None:
-        """Raises QueryError where there is no room for it."""
+        """Store a text by PREPARE. Raises QueryError where there is no room for it."""
         prepared = dict(self.prepared)
         text_prepared.keep(prepared, name, text)
         self._reserve(self.users, prepared)
         self.prepared = prepared
 
     def forget_prepared(self, name: str) -> None:
-        """Raises UnknownPrepared."""
+        """Drop a text by DEALLOCATE. Raises UnknownPrepared."""
         text_prepared.find(self.prepared, name)
         del self.prepared[name]
         self._reserve(self.users, self.prepared)
@@ -172,11 +182,12 @@ class Session:
 
 
 def completed(
-    statement: Statement, session: Session, users: Mapping[str, UserValue] | None = None
-) -> Statement:
-    """Return the statement with the session's values for what it takes from its session.
+    statement: SqlStatement, session: SqlSession, users: Mapping[str, UserValue] | None = None
+) -> SqlStatement:
+    """Return the statement with the values that it takes from its session.
 
-    `users`: user variables that are not the session's yet.
+    Args:
+        users: the user variables; None: the session's.
     """
     zone = session.zone if statement.has_functions else None
     if zone is None and not statement.session_names:
@@ -186,15 +197,15 @@ def completed(
     return replace(statement, given=given, zone=zone)
 
 
-def _value(name: str, session: Session, users: Mapping[str, UserValue]) -> UserValue:
-    """`name`: see `Statement.session_names`."""
+def _value(name: str, session: SqlSession, users: Mapping[str, UserValue]) -> UserValue:
+    """Return the session's value for one of `SqlStatement.session_names`."""
     if name.startswith("@@"):
         value = session.variable(name[2:])
         if value is None:
             raise UnknownVariable(f"unknown variable {name}", action="SHOW VARIABLES lists those there are")
         return value
     if name.startswith("@"):
-        if not session.is_kept:
+        if not session.is_persistent:
             raise UnsupportedSql(
                 "user variables (@name) are not supported: no statement follows in this session",
                 action="bind a parameter instead",

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import pytest
-from rtolap.query import prepared as prepared_statements
-from rtolap.query.catalogue import Catalogue
+from rtolap.query import statement_cache
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.plan import Rewritten
-from rtolap.query.prepared import PreparedStatements
-from rtolap.query.sql.planner import Planner
+from rtolap.query.sql.planner import SqlPlanner
+from rtolap.query.statement_cache import StatementCache
 
 from tests.support.cubes.builders import small_schema
 
-KEPT = 16  # statements, so that few of them push others out
+CACHED_MAX = 16  # statements, so that few of them push others out
 
 
-def catalogue() -> Catalogue:
+def catalogue() -> QueryCatalogue:
     schema = small_schema()
-    return Catalogue(cubes={schema.cube.name: schema})
+    return QueryCatalogue(cubes={schema.cube.name: schema})
 
 
 Ask = Callable[..., Rewritten]
@@ -28,10 +28,10 @@ def value_of(sql: str, parameters: Mapping[str, object]) -> object:
     return "2023-11-14 22:14:00"
 
 
-def asking(prepared: PreparedStatements) -> Ask:
-    planner = Planner()
+def asking(prepared: StatementCache) -> Ask:
+    planner = SqlPlanner()
 
-    def ask(sql: str, known: Catalogue, **values: object) -> Rewritten:
+    def ask(sql: str, known: QueryCatalogue, **values: object) -> Rewritten:
         statement = prepared.statement(sql, None, planner.read)
         return prepared.rewritten(
             *(statement, known, values),
@@ -43,7 +43,7 @@ def asking(prepared: PreparedStatements) -> Ask:
 
 @pytest.fixture
 def ask() -> Ask:
-    return asking(PreparedStatements())
+    return asking(StatementCache())
 
 
 def test_the_same_text_is_rewritten_once(ask: Ask) -> None:
@@ -66,7 +66,7 @@ def test_what_depends_on_the_moment_is_rewritten_each_time(ask: Ask) -> None:
 
 
 def test_parameters_are_rewritten_once_for_the_same_values() -> None:
-    prepared, known = PreparedStatements(), catalogue()
+    prepared, known = StatementCache(), catalogue()
     ask = asking(prepared)
 
     def bound(*values: object) -> Rewritten:
@@ -83,25 +83,25 @@ def test_parameters_are_rewritten_once_for_the_same_values() -> None:
 
 
 def test_statements_with_many_values_do_not_push_out_those_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared_statements, "STATEMENTS_KEPT", KEPT)
-    ask, known = asking(PreparedStatements()), catalogue()
+    monkeypatch.setattr(statement_cache, "STATEMENTS_CACHED_MAX", CACHED_MAX)
+    ask, known = asking(StatementCache()), catalogue()
     plain = "SELECT COUNT(*) FROM sales_by_kind"
     first = ask(plain, known)
-    for number in range(KEPT + 10):
+    for number in range(CACHED_MAX + 10):
         ask(f"{plain} WHERE place = :place", known, place=number)
     assert ask(plain, known) is first
 
 
 def test_the_least_recently_used_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared_statements, "STATEMENTS_KEPT", KEPT)
-    prepared, planner = PreparedStatements(), Planner()
+    monkeypatch.setattr(statement_cache, "STATEMENTS_CACHED_MAX", CACHED_MAX)
+    prepared, planner = StatementCache(), SqlPlanner()
 
     def read(sql: str) -> object:
         return prepared.statement(sql, None, planner.read)
 
     kept, gone = "SELECT 1", "SELECT 2"
     first, second = read(kept), read(gone)
-    for number in range(KEPT - 1):
+    for number in range(CACHED_MAX - 1):
         read(f"SELECT {number} AS other")
         assert read(kept) is first
     assert read(gone) is not second
@@ -110,7 +110,7 @@ def test_the_least_recently_used_go_first(monkeypatch: pytest.MonkeyPatch) -> No
 def test_neither_long_texts_nor_long_values_are_kept(ask: Ask) -> None:
     known = catalogue()
     sql = "SELECT COUNT(*) FROM sales_by_kind WHERE kind = :kind"
-    short, long = "x", "x" * prepared_statements.TEXT_KEPT_MAX
+    short, long = "x", "x" * statement_cache.TEXT_CHARACTERS_MAX
     assert ask(sql, known, kind=short) is ask(sql, known, kind=short)
     assert ask(sql, known, kind=long) is not ask(sql, known, kind=long)
     text = f"SELECT COUNT(*) FROM sales_by_kind WHERE kind = '{long}'"

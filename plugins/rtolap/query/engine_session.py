@@ -1,4 +1,4 @@
-"""The statement's interface to the engine: its own session, wherever the engine runs."""
+"""The interface between a statement and the engine: a session of its own, wherever the engine runs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pyarrow as pa
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.query.cancel import Cancellation
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import QueryCatalogue
 from rtolap.query.coalescing import Once
 from rtolap.query.plan import Planned
-from rtolap.query.sql.statement import Statement
+from rtolap.query.sql.statement import SqlStatement
 
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
 
 
-class Result(Protocol):
-    """Rows that come as they are read. It ends with its session."""
+class EngineResult(Protocol):
+    """A result whose rows come as they are read. It ends with its session."""
 
     schema: pa.Schema
 
@@ -32,8 +32,12 @@ class Result(Protocol):
         """Return the number of rows left, without sending them."""
 
 
-class TableResult(Result):
-    """The rows of a table that is whole already. `made`: what several who share it make of it."""
+class TableResult(EngineResult):
+    """The rows of a table that is complete already.
+
+    Attributes:
+        made: what the statements that share the table derive from it; None where it is not shared.
+    """
 
     def __init__(self, table: pa.Table, made: Once | None = None) -> None:
         self.schema = table.schema
@@ -47,10 +51,12 @@ class TableResult(Result):
         return sum(batch.num_rows for batch in self._batches)
 
 
-class Session(Closeable):
-    """The session of a single statement. Others do not see what it registers. It has one result at a time.
+class EngineSession(Closeable):
+    """A session of the engine for a single statement, which has one result at a time.
 
-    Every call raises QueryError for what the engine refuses, or that it was interrupted; Unavailable where it
+    Other sessions do not see what it registers.
+
+    Every call raises QueryError for what the engine refuses and for an interrupt, and Unavailable where it
     needs more memory than it may have.
     """
 
@@ -62,49 +68,61 @@ class Session(Closeable):
         """Return the value of the one row and column of `sql`."""
 
     @abstractmethod
-    def run(self, sql: str, parameters: Mapping[str, object]) -> Result: ...
+    def run(self, sql: str, parameters: Mapping[str, object]) -> EngineResult: ...
 
     @abstractmethod
-    def read_statement(self, text: str, database: str | None) -> Statement:
-        """Return what the text of a statement says of itself, where it is one query."""
+    def read_statement(self, text: str, database: str | None) -> SqlStatement:
+        """Parse the text of a query.
+
+        The result has its parameters, its EXPLAIN, and the names whose values come from the client's session.
+        """
 
     @abstractmethod
-    def plan(self, statement: Statement, values: Mapping[str, object], catalogue: Catalogue) -> Planned:
-        """`values`: of the parameters, as far as there are any yet."""
+    def plan(
+        self, statement: SqlStatement, values: Mapping[str, object], catalogue: QueryCatalogue
+    ) -> Planned:
+        """Return the plan of the statement.
+
+        Args:
+            values: parameter → value, of the parameters that have values already.
+        """
 
     @abstractmethod
     def show_filter(self, condition: str, first: str) -> str:
-        """Return SQL for the rows of `shown` that meet the condition of a SHOW; `first`: its column for
-        LIKE."""
+        """Return SQL that selects the rows of `shown` by the condition of a SHOW.
+
+        Args:
+            first: the column that LIKE is about.
+        """
 
     @abstractmethod
     def interrupt(self) -> None:
-        """End what the session is doing now, if it does anything. May be called from any thread."""
+        """Interrupt what the session is doing now, if anything. Any thread may call this."""
 
     def read(self, sql: str, parameters: Mapping[str, object]) -> pa.Table:
-        """Return the whole result, for what is known to be small."""
+        """Return the whole result of a query whose result is known to be small."""
         result, batches = self.run(sql, parameters), []
         while (batch := result.next_batch()) is not None:
             batches.append(batch)
         return pa.Table.from_batches(batches, result.schema)
 
 
-class Sessions(Closeable):
-    """The factory of the sessions of statements."""
+class EngineSessions(Closeable):
+    """The factory of the engine's sessions."""
 
     @abstractmethod
-    def session(self, ending: Cancellation) -> Session:
-        """`ending`: of the statement that it is for."""
+    def session(self, ending: Cancellation) -> EngineSession:
+        """Return a new session for the statement that `ending` belongs to."""
 
 
-class LateSession(Session):
-    """A session that takes one of `engine` when something is first done: some statements need none."""
+class LazyEngineSession(EngineSession):
+    """A session that opens a session of `engine` with its first call, because some statements need none."""
 
-    def __init__(self, engine: Sessions, ending: Cancellation) -> None:
+    def __init__(self, engine: EngineSessions, ending: Cancellation) -> None:
         self._engine = engine
         self._ending = ending
         self._lock = threading.Lock()
-        self._session: Session | None = None
+        self._session: EngineSession | None = None
         self._closed = False
 
     @property
@@ -117,13 +135,15 @@ class LateSession(Session):
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:
         return self._opened().value(sql, parameters)
 
-    def run(self, sql: str, parameters: Mapping[str, object]) -> Result:
+    def run(self, sql: str, parameters: Mapping[str, object]) -> EngineResult:
         return self._opened().run(sql, parameters)
 
-    def read_statement(self, text: str, database: str | None) -> Statement:
+    def read_statement(self, text: str, database: str | None) -> SqlStatement:
         return self._opened().read_statement(text, database)
 
-    def plan(self, statement: Statement, values: Mapping[str, object], catalogue: Catalogue) -> Planned:
+    def plan(
+        self, statement: SqlStatement, values: Mapping[str, object], catalogue: QueryCatalogue
+    ) -> Planned:
         return self._opened().plan(statement, values, catalogue)
 
     def show_filter(self, condition: str, first: str) -> str:
@@ -141,7 +161,7 @@ class LateSession(Session):
         if session is not None:
             session.close()
 
-    def _opened(self) -> Session:
+    def _opened(self) -> EngineSession:
         if self._session is None:
             self._ending.check()
             session = self._engine.session(self._ending)
