@@ -226,16 +226,16 @@ def history_figures(partitions: int, receivers: int, days: int, made: int) -> li
     count = min(made, wanted)
     ready_copies(world, cube, model, count)
     mark = "" if count == wanted else f"* of {count}"
-    sizes = world.kept_bytes(f"/cubes/{cube}/segments/") or world.kept_bytes("/")
+    sizes = world.kept_bytes(f"/cubes/{cube}/segments/")
     figures.append(Figure("READY record", bytes=sorted(sizes)[len(sizes) // 2]))
     figures.append(Figure(f"ZooKeeper, {days} days", bytes=sum(sizes) * wanted // count, note=mark))
     tracemalloc.start()
     views: list[SegmentView] = []
-    start = world.measured("start a view", lambda: views.append(SegmentView(world.metadata, cube)))
+    views.append(SegmentView(world.metadata, cube))
     held_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     factor = wanted / count
-    start.seconds = None  # tracing slows it: once more without
+    # without tracing, which slows it
     again = world.measured("start a view", lambda: views.append(SegmentView(world.metadata, cube)))
     seconds = round((again.seconds or 0) * factor, 2)
     requests, read = round((again.requests or 0) * factor), round((again.bytes or 0) * factor)

@@ -24,7 +24,7 @@ def test_a_tick_without_a_change_sends_as_few_requests_for_many_cubes_as_for_few
     assert few.requests == many.requests
 
 
-def test_records_of_many_partitions_are_measured_and_those_that_are_too_large_are_said_to_be() -> None:
+def test_a_year_is_counted_from_records_that_were_closed_and_promoted() -> None:
     figures = history_figures(partitions=20, receivers=8, days=1, made=24)
     by_name = {figure.what: figure for figure in figures}
     record = by_name["READY record"].bytes

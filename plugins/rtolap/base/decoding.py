@@ -23,6 +23,12 @@ def decode_json(data: bytes | bytearray | memoryview | str, kind: type[T]) -> T:
     return cast(T, _decoder(kind).decode(data))
 
 
+def decode_msgpack(data: bytes | bytearray | memoryview, kind: type[T]) -> T:
+    """Decode MessagePack. Raises `undecodable.UNDECODABLE`."""
+    _decoder(kind)  # looks into the class
+    return msgspec.msgpack.decode(data, type=kind)
+
+
 def convert(
     value: object,
     kind: type[T],

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
+from rtolap.base.decoding import decode_msgpack
 from rtolap.base.errors import QueryError
 from rtolap.model.offsets import Offsets
 from rtolap.protocols.query.messages import SESSION_TOKEN_SEPARATOR
@@ -114,7 +115,6 @@ class SessionTokens:
             secret: the cluster's token.
         """
         self._key = hmac.new(secret.encode(), _KEY_LABEL, hashlib.sha256).digest()
-        self._decoder = msgspec.msgpack.Decoder(list[CubePositions])
 
     def write(self, positions: Iterable[CubePositions]) -> str:
         """Return the token; empty where nothing was answered. The cubes that were answered longest ago are
@@ -146,7 +146,7 @@ class SessionTokens:
         if not hmac.compare_digest(tag, self._tag(body)):
             raise _bad("a token that a query service of this cluster has answered with", "another signature")
         try:
-            return self._decoder.decode(body)
+            return decode_msgpack(body, list[CubePositions])
         except msgspec.DecodeError as error:
             raise _bad("a token of this version", str(error)) from error
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from rtolap.base.decoding import decode_msgpack
 from rtolap.base.errors import Corrupted
 from rtolap.stored.engine import log
 from rtolap.stored.engine.core import Core
@@ -111,7 +112,7 @@ class Arriving:
         self._chunks = chunks
         self._next = next(chunks, None)
         try:
-            self.manifest = msgspec.msgpack.decode(b"".join(self._of(MANIFEST)), type=Manifest)
+            self.manifest = decode_msgpack(b"".join(self._of(MANIFEST)), Manifest)
         except msgspec.MsgspecError as error:
             raise Corrupted("the manifest of a tablet's copy cannot be read", found=str(error)) from error
         _check_names(self.manifest)

@@ -10,6 +10,7 @@ import msgspec
 import xxhash
 from pyroaring import BitMap, FrozenBitMap
 
+from rtolap.base.decoding import decode_msgpack
 from rtolap.base.errors import Corrupted
 from rtolap.stored.engine.state import DeletesFile
 
@@ -101,7 +102,7 @@ def read(path: Path, meta: DeletesFile) -> list[_Entry]:
     if len(data) != meta.bytes or data[: _HEAD.size] != _HEAD.pack(_MAGIC, xxhash.xxh3_64_intdigest(body)):
         raise _damaged(path, meta.bytes, f"{len(data)} bytes that do not match their checksum")
     try:
-        return msgspec.msgpack.decode(body, type=list[_Entry])
+        return decode_msgpack(body, list[_Entry])
     except msgspec.MsgspecError as error:
         raise _damaged(path, meta.bytes, str(error)) from error
 
