@@ -20,6 +20,7 @@ from rtolap.metadata.updates import genuine, read, replace, retrying, update
 from rtolap.model.publication import Publication
 from rtolap.model.segment import SegmentRange
 
+_ERROR_CHARS = 2_000
 RANGES_MAX = 2_000  # some 80 kB: a ZooKeeper node takes 1 MB
 
 
@@ -247,6 +248,14 @@ class Publications:
 
     def write_status(self, name: str, status: PublicationStatus) -> None:
         replace(self._store, paths.publication_status(name), status)
+
+    def note_failure(self, name: str, publisher: str, error: str, failures: int) -> None:
+        """Write why a look failed; what the last one that succeeded has found stays."""
+        before = self.status(name)
+        failed = msgspec.structs.replace(
+            before, publisher=publisher, error=error[:_ERROR_CHARS], failures=failures
+        )
+        self.write_status(name, failed)
 
     def _declaration(self, name: str) -> PublicationDeclaration | None:
         return read(self._store, paths.publication_definition(name), PublicationDeclaration)

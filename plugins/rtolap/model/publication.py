@@ -1,4 +1,4 @@
-"""A publication: the history of a cuboid as an Iceberg table, for engines that know nothing of this product."""
+"""A publication: the history of a cuboid as an Iceberg table, for all engines that read those."""
 
 from __future__ import annotations
 

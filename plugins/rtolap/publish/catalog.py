@@ -32,6 +32,9 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from requests.adapters import HTTPAdapter
+from sqlalchemy import URL
+from sqlalchemy.exc import DBAPIError, OperationalError
+
 from rtolap.base.errors import (
     CommitConflict,
     CommitUnknown,
@@ -44,8 +47,6 @@ from rtolap.base.errors import (
 )
 from rtolap.base.operator_files import read_secret
 from rtolap.model.publication import IcebergCatalog
-from sqlalchemy import URL
-from sqlalchemy.exc import DBAPIError, OperationalError
 
 TIMEOUT_S = 30.0
 _CONNECT_TIMEOUT_S = 10
@@ -169,6 +170,13 @@ def named(declared: IcebergCatalog) -> Iterator[None]:
         raise _unavailable(where, error) from error
     except DBAPIError as error:
         raise _database_error(where, error) from error
+    except FileNotFoundError as error:
+        raise CommitConflict(
+            f"a metadata file of a table in {where} is gone",
+            expected="the files that the table named when it was read",
+            found=_text(error),
+            action="another publisher has replaced them, or somebody has deleted them: look again",
+        ) from error
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise _disk_full(where, error) from error

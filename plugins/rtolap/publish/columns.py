@@ -18,6 +18,7 @@ from pyiceberg.types import (
     StringType,
     TimestampType,
 )
+
 from rtolap.column_types import ColumnType
 from rtolap.columnar.schema import field_ids
 from rtolap.model.cube import Cuboid, Schema

@@ -128,11 +128,13 @@ class Publisher:
             self._reached("records read")
             self.table.open(cube_id)
             self._reached("table open")
-            holds = self._holds(cube_id)
+            standing = self._records.holds(self.publication.name)
+            holds = _effective(standing, cube_id)
             difference = self._difference(ready, at_once=holds.expire_all)
-            if not difference and not self._must_commit(holds):
+            forced = self._may_hold_less(holds) or (holds.expire_all and not committed)
+            if not difference and not forced:
                 break
-            committed += self._commit(difference, holds, cube_id)
+            committed += self._commit(difference, standing, cube_id, forced=forced)
         else:
             raise NotYet(f"publication {self.publication.name} is not up to date after so many snapshots")
         self._tidy(cube_id)
@@ -152,14 +154,6 @@ class Publisher:
         self._metadata.cube(self.publication.cube)
         cube_id, control, records = self._view.identified()
         return cube_id, ready_versions(control, records)
-
-    def _holds(self, cube_id: str) -> PublicationHolds:
-        """Return the holds that stand. Of another creation of the cube, or given up, they hold nothing, and
-        what snapshots name may be gone."""
-        standing = self._records.holds(self.publication.name)
-        if standing.released or standing.cube_id not in ("", cube_id):
-            return PublicationHolds(cube_id, expire_all=True)
-        return standing
 
     def _difference(self, ready: Mapping[str, Version], *, at_once: bool) -> Difference:
         """Return what the next snapshot changes, the oldest segments first.
@@ -188,18 +182,19 @@ class Publisher:
         going = {file.version.location for file in removed if file.version is not None}
         return Difference(tuple(added), tuple(removed), frozenset(there - going))
 
-    def _must_commit(self, holds: PublicationHolds) -> bool:
+    def _may_hold_less(self, holds: PublicationHolds) -> bool:
         """Return True if the holds could be fewer, and no commit of this publisher has made that safe."""
-        if holds.expire_all:
-            return True
         return not self._committed and held_ranges(self._named()) != holds.ranges
 
     def _named(self) -> Iterable[HeldRange]:
         return {_range(version) for version in self.table.named_versions()}
 
-    def _commit(self, difference: Difference, before: PublicationHolds, cube_id: str) -> int:
-        """Run steps 3 to 5. Returns the number of snapshots made: 0 where the records changed meanwhile."""
-        standing = self._records.holds(self.publication.name)
+    def _commit(
+        self, difference: Difference, standing: PublicationHolds, cube_id: str, *, forced: bool
+    ) -> int:
+        """Run steps 3 to 5. Returns the number of snapshots made: 0 where the records changed meanwhile, or
+        where all versions to be added are without a row."""
+        before = _effective(standing, cube_id)
         wanted = {*self._named(), *(_range(each) for each in difference.added)}
         ranges = held_ranges(wanted if self._committed else {*before.ranges, *wanted})
         holds = PublicationHolds(cube_id, ranges, expire_all=before.expire_all)
@@ -219,7 +214,7 @@ class Publisher:
             else:
                 self._remember_empty(version.location)
         self._reached("verified")
-        if not added and not difference.removed and not self._must_commit(before):
+        if not added and not difference.removed and not forced:
             return 0
         self.table.replace(added, difference.removed, cube_id)
         self._committed = True
@@ -263,6 +258,14 @@ class Publisher:
         if len(self._empty) >= _EMPTY_MAX:
             self._empty.clear()
         self._empty[location] = None
+
+
+def _effective(standing: PublicationHolds, cube_id: str) -> PublicationHolds:
+    """Return the holds that count. Of another creation of the cube, or given up, they hold nothing, and what
+    snapshots name may be gone."""
+    if standing.released or standing.cube_id not in ("", cube_id):
+        return PublicationHolds(cube_id, expire_all=True)
+    return standing
 
 
 def _range(version: Version) -> HeldRange:

@@ -22,7 +22,8 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
-from rtolap.base.errors import AlreadyExists, Corrupted, Refused
+
+from rtolap.base.errors import AlreadyExists, Corrupted, NotFound, Refused
 from rtolap.columnar.schema import FIELD_ID
 from rtolap.model.cube import Cuboid, Schema
 from rtolap.model.publication import Publication
@@ -78,6 +79,21 @@ class PublishedTable:
     @property
     def snapshot(self) -> Snapshot | None:
         return self.table.metadata.current_snapshot()
+
+    def read(self) -> None:
+        """Read the table as it is now. Raises NotFound where there is none."""
+        with named(self.publication.catalog):
+            self._table = self._catalog.load_table(self.publication.identifier)
+
+    def snapshot_of(self, snapshot_id: int | None) -> Snapshot | None:
+        """Return a snapshot, None for the newest. Raises NotFound."""
+        if snapshot_id is None:
+            return self.snapshot
+        found = self.table.metadata.snapshot_by_id(snapshot_id)
+        if found is None:
+            there = [each.snapshot_id for each in self.table.metadata.snapshots]
+            raise NotFound(f"table {self.publication.table} has no snapshot {snapshot_id}", found=there)
+        return found
 
     def open(self, cube_id: str) -> None:
         """Read the table as it is now, and make it where there is none.

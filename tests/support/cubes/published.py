@@ -77,17 +77,18 @@ class PublishedCube:
         )
         start = record.covered.get(0, 0)
         fresh = raw_events(seed, number, start, start + events, window.name)
+        end = start + max(events, 1)  # offsets go on even where no event is of this segment
         known = self.raw.get(window.name)
         raw = fresh if known is None else pa.concat_tables([known, fresh])
         build_id = f"b{number}x{record.version + 1}"
         of_cube = f"history/{CUBE.name}/{self.metadata.cube_id(CUBE.name)}"
         location = f"{of_cube}/{window.name}/v{record.version + 1}-{build_id}"
-        self.write_version(location, window, record.version + 1, raw, {0: start + events}, with_ids=with_ids)
+        self.write_version(location, window, record.version + 1, raw, {0: end}, with_ids=with_ids)
         now_ms = self.clock.now_ms()
 
         def promoted(before: SegmentRecord) -> SegmentRecord:
-            closed = segments.close(before, {0: start + events}, now_ms=now_ms, by="rs1")
-            part = StagedPart("rs1", "staged/none", (PartRange(0, start, start + events),), events, events, 1)
+            closed = segments.close(before, {0: end}, now_ms=now_ms, by="rs1")
+            part = StagedPart("rs1", "staged/none", (PartRange(0, start, end),), events, events, 1)
             whole = segments.add_part(closed, part, partitions=(0,), first={0: 0}, now_ms=now_ms)
             attempt = BuildAttempt(build_id, before.version + 1, now_ms, location)
             started = segments.start_build(whole, attempt)

@@ -14,8 +14,9 @@ _OTHERS = stat.S_IRWXO | stat.S_IWGRP
 
 
 def file_problems(definition: object) -> tuple[Problem, ...]:
-    """Return what is wrong with the files that a loader, a subscription or a publication reads: not there, not readable, or,
-    of a secret, open to everybody.
+    """Return what is wrong with the files that a loader, a subscription or a publication reads.
+
+    They are not there, not readable, or, of a secret, open to everybody.
     """
     found: list[Problem] = []
     for key, path, secret in _named(definition):
