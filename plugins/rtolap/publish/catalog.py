@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import requests
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest.auth import AuthManager
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
@@ -29,6 +30,7 @@ from pyiceberg.exceptions import (
     OAuthError,
     RESTError,
     UnauthorizedError,
+    ValidationError,
     ValidationException,
 )
 from requests.adapters import HTTPAdapter
@@ -65,11 +67,11 @@ class _Bounded(HTTPAdapter):
 
 
 class _BoundedRestCatalog(RestCatalog):
-    def _create_session(self) -> requests.Session:
-        session = super()._create_session()
+    def _create_legacy_oauth2_auth_manager(self, session: requests.Session) -> AuthManager:
+        """Bound the session before its first request, which asks for a token."""
         for scheme in ("http://", "https://"):
             session.mount(scheme, _Bounded())
-        return session
+        return super()._create_legacy_oauth2_auth_manager(session)
 
 
 def open_catalog(declared: IcebergCatalog) -> Catalog:
@@ -185,7 +187,7 @@ def named(declared: IcebergCatalog) -> Iterator[None]:
             found=_text(error),
             action="check that the warehouse is reachable and writable",
         ) from error
-    except (ValueError, TypeError, KeyError, NotImplementedError) as error:
+    except (ValidationError, ValueError, TypeError, KeyError, NotImplementedError) as error:
         # The library's word for an answer, a metadata file or a format version that it does not read.
         raise Refused(
             f"{where} has a table or an answer that this version does not read",
