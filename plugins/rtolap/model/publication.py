@@ -26,7 +26,7 @@ class IcebergCatalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         password_file: the file that holds the database's password, or the client's secret.
         token_file: the file that holds a bearer token, for a REST server without OAuth2.
         ca_file: certificates by which a REST server's or a database's own certificate is checked.
-        tls: `require` encrypts connections to a database and checks its certificate.
+        tls: `verify` encrypts connections to a database and checks its certificate.
     """
 
     kind: CatalogKind
@@ -37,7 +37,7 @@ class IcebergCatalog(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     password_file: str | None = None
     token_file: str | None = None
     ca_file: str | None = None
-    tls: Literal["require", "off"] = "require"
+    tls: Literal["verify", "none"] = "verify"
 
 
 class PublicationBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

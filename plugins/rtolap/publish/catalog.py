@@ -113,7 +113,7 @@ def _sql_url(declared: IcebergCatalog) -> URL:
     address, _, database = declared.address.rpartition("/")
     host, _, port = address.rpartition(":")
     query = {"connect_timeout": str(_CONNECT_TIMEOUT_S)}
-    if declared.tls == "require":
+    if declared.tls == "verify":
         query |= {"sslmode": "verify-full", "sslrootcert": declared.ca_file or "system"}
     else:
         query["sslmode"] = "disable"

@@ -48,7 +48,7 @@ def postgres_catalog(postgres: PostgresServer, tmp_path: Path, secret_file: Path
         warehouse=(tmp_path / "warehouse").as_uri(),
         user=USER,
         password_file=str(secret_file),
-        tls="off",
+        tls="none",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -169,8 +170,6 @@ def test_a_rest_server_that_is_away_or_loses_answers_makes_no_file_twice(
 def test_a_rest_server_that_never_answers_is_given_up(
     rest_server_catalog: IcebergCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import socket  # noqa: PLC0415 - one listener, here only
-
     monkeypatch.setattr("rtolap.publish.catalog.TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
