@@ -46,13 +46,14 @@ def day(number: int) -> SegmentRange:
 class PublishedCube:
     """The sales cube, its records and its files, and what every version was made of."""
 
-    def __init__(self, folder: Path, store: MetadataStore | None = None) -> None:
+    def __init__(self, folder: Path, store: MetadataStore | None = None, uri: str | None = None) -> None:
+        """`uri`: of the object store; None: a folder."""
         self.folder = folder
         self.store = store or MemoryStore(MemoryEnsemble())
         self.clock = SystemClock()
         self.metadata = ClusterMetadata(self.store, self.clock)
         self.records = Publications(self.store)
-        self.uri = (folder / "store").as_uri()
+        self.uri = uri or (folder / "store").as_uri()
         self.files: ObjectStore = open_store(self.uri)
         self.files.claim()
         self.metadata.create_table(TABLE)
@@ -191,8 +192,9 @@ class PublishedCube:
         cuboid, table = self.cuboid(publication), self.table(publication)
         named = sorted(task.file.file_path for task in table.scan().plan_files())
         assert named == sorted(self.expected_files(cuboid))
+        root = self.files.uri("") + "/"
         for uri in named:
-            assert Path(uri.removeprefix("file://")).is_file(), uri
+            assert self.files.size_bytes(uri.removeprefix(root)) > 0, uri
         rows = table.scan().to_arrow()
         assert totals(rows) == totals(self.expected(cuboid.dimensions))
 
