@@ -15,7 +15,7 @@ from pathlib import Path
 from rtolap.model.publication import PublicationSnapshots
 from rtolap.publish.publisher import Publisher
 
-from tests.support.cubes.published import PublishedCube
+from tests.support.publish.published import PublishedCube
 
 
 def main() -> None:

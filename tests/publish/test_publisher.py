@@ -16,8 +16,8 @@ from rtolap.model.cube import cuboids
 from rtolap.model.publication import PublicationBatch, PublicationSnapshots
 from rtolap.publish.verify import verify_publication
 
-from tests.support.cubes.published import NAME, PublishedCube, day, read_files, totals
 from tests.support.cubes.staging import CUBE, SCHEMA, estimate
+from tests.support.publish.published import NAME, PublishedCube, day, read_files, totals
 from tests.support.seeds import so_many
 
 AT_ONCE = PublicationSnapshots(expire_after_ms=0)

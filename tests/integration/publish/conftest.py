@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rtolap.model.publication import IcebergCatalog
 
-from tests.support.cubes.iceberg_rest import CLIENT, SECRET, RestCatalogServer, rest_catalog
-from tests.support.postgres import PASSWORD, USER, PostgresServer, find_postgres, postgres_server
+from tests.support.publish.iceberg_rest import CLIENT, SECRET, RestCatalogServer, rest_catalog
+from tests.support.publish.postgres import PASSWORD, USER, PostgresServer, find_postgres, postgres_server
 
 
 @pytest.fixture(scope="session")

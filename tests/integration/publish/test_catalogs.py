@@ -25,9 +25,9 @@ from rtolap.publish.catalog import close_catalog, open_catalog
 from rtolap.publish.removal import drop_publication, drop_table
 from rtolap.publish.verify import verify_publication
 
-from tests.support.cubes.iceberg_rest import RestCatalogServer
-from tests.support.cubes.published import NAME, PublishedCube
-from tests.support.postgres import PASSWORD, PostgresServer
+from tests.support.publish.iceberg_rest import RestCatalogServer
+from tests.support.publish.postgres import PASSWORD, PostgresServer
+from tests.support.publish.published import NAME, PublishedCube
 
 pytestmark = pytest.mark.integration
 

@@ -21,9 +21,9 @@ from rtolap.model.cube import cuboids
 from rtolap.model.publication import PublicationBatch, PublicationSnapshots
 
 from tests.support.commands import called, ended
-from tests.support.cubes.published import NAME, PublishedCube, day, read_files, totals
 from tests.support.cubes.staging import CUBE
-from tests.support.postgres import PASSWORD
+from tests.support.publish.postgres import PASSWORD
+from tests.support.publish.published import NAME, PublishedCube, day, read_files, totals
 from tests.support.waiting import patience_s, until
 
 pytestmark = pytest.mark.integration

@@ -12,7 +12,7 @@ from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.ports import free_port
 
 from tests.support.cubes.object_servers import S3Keys, new_keys, s3_spec, s3_uri
-from tests.support.cubes.published import PublishedCube
+from tests.support.publish.published import PublishedCube
 from tests.support.servers import running
 
 pytestmark = pytest.mark.integration

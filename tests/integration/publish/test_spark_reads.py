@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.cubes.published import PublishedCube
 from tests.support.cubes.staging import estimate
+from tests.support.publish.published import PublishedCube
 
 pytestmark = pytest.mark.integration
 
