@@ -34,7 +34,7 @@ GRACEFUL_S = 5
 def create_app(
     supervisor: Supervisor, token: str, shutdown: Callable[[], None], limits: HttpLimits
 ) -> FastAPI:
-    """`shutdown` makes the server end once the answer is out."""
+    """Return the agent's HTTP application. `shutdown` makes the server end once the answer is out."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -170,7 +170,8 @@ def run(serving: Coroutine[Any, Any, None]) -> None:
 
 
 def _served(number: int, frame: FrameType | None) -> None:
-    """uvicorn handles signals while it serves and raises them once more afterwards: by then we are ending.
+    """Ignore a signal that has been handled. uvicorn handles signals while it serves and raises them once
+    more afterwards, when the process is already ending.
 
     Left at its default, that second SIGTERM would end the agent before it has stopped its processes.
     """

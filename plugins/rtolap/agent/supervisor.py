@@ -65,7 +65,8 @@ class Supervisor:
         )
 
     async def ensure(self, key: str, spec: ProcessSpec) -> ProcessStatus:
-        """Same generation: the same process. Higher: stop the old one fully, then start. Lower: Refused."""
+        """Have the process run in this generation. The same generation keeps its process, a higher one stops
+        the old process fully before it starts, and a lower one is Refused."""
         check_key(key)
         _check_spec(spec)
         check_files(spec.files)
@@ -104,7 +105,7 @@ class Supervisor:
         return tuple(self._status(record) for record in self._ledger.all())
 
     async def stop(self, key: str, generation: int) -> ProcessStatus:
-        """Returns once the process is gone. An older generation is gone already."""
+        """Stop the process, and return once it is gone. A process of an older generation is gone already."""
         async with self._locks[key]:
             record = self._ledger.get(key)
             if generation < record.generation:

@@ -37,7 +37,7 @@ class Leases:
         self._renewed_s[record.key] = self._clock.monotonic_s()
 
     def left_s(self, record: ProcessRecord) -> float:
-        """Seconds, 0 once it has expired."""
+        """Return the seconds that are left of the lease, 0 once it has expired."""
         return max(0.0, record.spec.lease_s - self._silent_s(record))
 
     def is_orphan(self, record: ProcessRecord) -> bool:
@@ -85,7 +85,7 @@ class Watch:
             task.cancel()
 
     def _recover(self) -> None:
-        """Crash points of the predecessor and what is done about each:
+        """Recover from a crash of the predecessor. Its crash points, and what is done about each:
 
         1. noted PENDING, not started        start it
         2. started, pid not noted            found by its mark and adopted
