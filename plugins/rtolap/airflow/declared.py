@@ -86,8 +86,9 @@ class Kind:
         return f"rtolap_{self.plural}"
 
     def declared(self, variable: object, include_dir: Path) -> list[dict[str, Any]]:
-        """Operator arguments, one set each; none where nothing is declared, or an empty list. `variable`: the
-        Variable's decoded value, None if it is not set. Raises DefinitionError naming the entry."""
+        """Return the operator's arguments, one set for each entry; an empty list where nothing is declared.
+        `variable` is the Variable's decoded value, None if it is not set. Raises DefinitionError naming
+        the entry."""
         if variable is not None:
             return self.parse(variable, f"Variable {self.variable}")
         path = include_dir / f"{self.plural}.yaml"
@@ -212,7 +213,8 @@ def loader_of(status: ProcessStatus) -> RunningLoader | None:
 
 
 def find_loader(agent: AgentClient, name: str) -> RunningLoader:
-    """Raises NotFound where the agent never had a request to run it."""
+    """Return the loader as its agent runs it. Raises NotFound where the agent never had a request to run
+    it."""
     loader = loader_of(agent.get(process_key(name)))
     if loader is None:
         raise NotFound(f"process {process_key(name)} is no loader")
@@ -251,7 +253,8 @@ LOADERS = Kind("loaders", ("name", "port"), ("complete",), "loader", _parse_load
 
 
 def defined_subscriptions(include_dir: Path) -> dict[str, Subscription]:
-    """Subscriptions of `include/sep`, by name. Raises DefinitionError for a wrong file, or an unknown one."""
+    """Return the subscriptions of `include/sep`, by name. Raises DefinitionError for a wrong file, or an
+    unknown one."""
     folder = include_dir / _SUBSCRIPTIONS_FOLDER
     return read_definitions(folder).subscriptions if folder.is_dir() else {}
 

@@ -89,7 +89,7 @@ def named_window(
     segment: str | None,
     lateness_ms: int | str = 0,
 ) -> Window:
-    """Raises DefinitionError, NotFound."""
+    """Return the window that the arguments name. Raises DefinitionError, NotFound."""
     if application is not None and window_end is not None and cube is None and segment is None:
         return Window(application, instant_ms(window_end), int(lateness_ms))
     if cube is None or segment is None or application is not None or window_end is not None:

@@ -32,7 +32,8 @@ CLUSTER_KEY = "cluster"
 
 
 def connection_of(cluster: str) -> str:
-    """`kafka_default` for the cluster `default`, `kafka_NAME` for any other."""
+    """Return the name of a cluster's connection: `kafka_default` for the cluster `default`, `kafka_NAME` for
+    any other."""
     return f"kafka_{cluster}"
 
 
@@ -109,7 +110,7 @@ class KafkaClusterHook(AwaitedConnections, KafkaBaseHook):
         )
 
     def check(self, topics: Iterable[str], operation: Operation) -> None:
-        """Raises NotFound, Forbidden or Unauthorized where `operation` on a topic is not allowed."""
+        """Raise NotFound, Forbidden or Unauthorized where `operation` on a topic is not allowed."""
         check_rights(self.cluster, (Need(topic, operation) for topic in topics))
 
     def log_ends(self, topic: str) -> Offsets:

@@ -87,7 +87,8 @@ async def has_question(ti_id: UUID) -> bool:
 
 
 async def _ask(what: str, message: Any) -> Any:
-    """Raises NotFound where Airflow has no such thing, and Unavailable where it does not say."""
+    """Ask Airflow's supervisor, and return its answer. Raises NotFound where Airflow has no such thing, and
+    Unavailable where it does not say."""
     async with _bounded(what):
         try:
             answer = await task_runner.SUPERVISOR_COMMS.asend(message)

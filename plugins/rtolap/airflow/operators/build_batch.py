@@ -78,7 +78,8 @@ def builds_of(status: ProcessStatus) -> list[Build]:
 
 
 def outcomes(log: str) -> dict[str, BuildOutcome]:
-    """build_id → what its last progress line says. Lines cut off by the end of the log are passed over."""
+    """Return what the last progress line of each build says, by build id. Lines that the end of the log cuts
+    off are skipped."""
     by_build: dict[str, BuildOutcome] = {}
     for line in log.splitlines():
         _, mark, text = line.partition(PROGRESS_MARK)

@@ -148,8 +148,8 @@ class ManagedProcessOperator(BaseOperator):
         self.defer(trigger=trigger, method_name="process_ended", kwargs={"generation": generation})
 
     def process_ended(self, context: Context, event: dict[str, Any], generation: int) -> Any:
-        """Called when a trigger has fired; `generation` is what was waited for. Success is possible for
-        one-shots only.
+        """End the task when a trigger has fired. `generation` is the generation that was waited for. Only
+        one-shots can succeed.
 
         What another one says (see `AddressedTrigger`) is not meant: after a clear, that the former process
         was replaced.

@@ -91,7 +91,8 @@ class WindowApprovalOperator(ApprovalOperator):
         self._wait(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """An answer to another question, which may come as `AddressedTrigger` says, is none."""
+        """Take a person's answer. An answer to another question, which `AddressedTrigger` says may come, is
+        ignored."""
         said_by_trigger = dict(event)
         ti_id = str(context["task_instance"].id)
         # Airflow's API addresses the answer to the task, and names none.
@@ -190,7 +191,7 @@ def is_retry(ti: Any, retries: int) -> bool:
 
 
 def short(text: str, characters: int) -> str:
-    """The coordinator records no more; who wrote more still approves the window."""
+    """Shorten a text to what the coordinator records. A person who wrote more still approves the window."""
     return text if len(text) <= characters else text[: characters - 1] + "…"
 
 
