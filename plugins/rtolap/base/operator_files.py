@@ -56,7 +56,7 @@ def read_secret(path: Path, what: str) -> str:
 
 
 def check_private(path: Path, what: str) -> None:
-    """Raises DefinitionError where others than its owner may read it, or it is not there."""
+    """Raise DefinitionError where anybody but the owner may read the file, or where it does not exist."""
     try:
         mode = path.stat().st_mode
     except OSError as error:

@@ -6,7 +6,8 @@ import psutil
 
 
 def lives(process: psutil.Process) -> bool:
-    """A zombie does not, unless threads of it still end: it holds its files and sockets as long as they do.
+    """Return whether the process is alive. A zombie is not, unless threads of it are still ending: it holds
+    its files and sockets until they have ended.
 
     Whoever inherited a zombie may never collect it, so that its pid alone says nothing.
     """
