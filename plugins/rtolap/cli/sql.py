@@ -146,7 +146,7 @@ class Script:
 
 
 def read_script(text: str) -> Script:
-    """Statements keep their comments; pieces of comments alone are none."""
+    """Read the statements of a script. Statements keep their comments; a comment alone is no statement."""
     try:
         tokens = RtolapSql().tokenize(text)
     except TokenError:

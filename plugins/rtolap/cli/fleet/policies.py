@@ -63,7 +63,7 @@ def policies(
 
 
 def read_verdicts(path: Path) -> tuple[SlowVerdict, ...]:
-    """Raises Corrupted where the file is not what the command prints."""
+    """Read the verdicts on slow brokers. Raises Corrupted where the file is not what the command prints."""
     try:
         told: dict[str, Any] = msgspec.json.decode(path.read_bytes())
         rows = [row for row in told["rows"] if row["is_slow"]]

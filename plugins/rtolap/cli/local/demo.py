@@ -111,7 +111,7 @@ def _what_next(stack: Stack, state: StackState) -> None:
 
 
 def report(result: DemoOutcome) -> None:
-    """The answers, and what became of the malformed records, for people."""
+    """Print the answers, and the fate of the malformed records."""
     console.print(answers_table(result.answers))
     if result.missing_moments:
         warn(f"not every query was asked at these moments: {', '.join(result.missing_moments)}")

@@ -130,7 +130,7 @@ def status(
 def _looks(
     sources: ReplicationSources, only: tuple[str, ...], every_s: float, watch: bool
 ) -> Iterator[tuple[ReplicationStatus, ReplicationStatus | None]]:
-    """Each look, and the oldest that is kept beside it: two in all, or without end."""
+    """Yield each look with the oldest one that is kept beside it: two in all, or without end."""
     clock = SystemClock()
     recent: deque[ReplicationStatus] = deque(maxlen=_LOOKS_KEPT)
     begun_s = time.monotonic()
