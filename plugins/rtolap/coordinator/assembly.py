@@ -130,7 +130,7 @@ class Coordinator:
         )
 
     def require_leader(self) -> None:
-        """Raises NotLeader, with the leader's address where there is one."""
+        """Raise NotLeader, with the leader's address where there is one."""
         if self.leadership.is_leader():
             return
         leader = self.leadership.leader_url()

@@ -110,4 +110,4 @@ class FencedStore(ForwardingStore):
             raise
 
     def close(self) -> None:
-        """The session is its opener's."""
+        """Do nothing: the session belongs to its opener."""

@@ -46,7 +46,8 @@ class Members:
         return answer
 
     def metrics_targets(self) -> list[wire.MetricsTargets]:
-        """Running coordinators, and registered receivers, live or not: Prometheus shows which are down."""
+        """Return the running coordinators, and the registered receivers whether they live or not: Prometheus
+        shows which are down."""
         targets = [
             wire.MetricsTargets(targets=(urlsplit(url).netloc,), labels={"service": "coordinator"})
             for url in self._metadata.coordinators()

@@ -100,7 +100,8 @@ class SourceState:
         return int(self.hosts.retained().size)
 
     def heard(self, partition: int, generation: int, partitions: int) -> None:
-        """A consumer has reported; of `partitions` in all a host may log to one without a report yet."""
+        """Note that a consumer has reported. A host may log to one of the `partitions` that has no report
+        yet."""
         self.awaited.discard(partition)
         self._generations[partition] = generation
         if partitions > self._partitions:
@@ -130,7 +131,7 @@ class SourceState:
         return None if self.awaited else self.decision.watermark_ms
 
     def published(self, mark_ms: int | None) -> None:
-        """The watermark of the source is persisted: windows up to there may close."""
+        """Note that the source's watermark is persisted: windows up to it may close."""
         if self.breaches is not None and mark_ms is not None:
             self.breaches.published(mark_ms)
 
