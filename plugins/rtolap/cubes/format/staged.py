@@ -95,7 +95,8 @@ def write_staged_part(
 
 
 def read_staged_manifest(store: ObjectStore, path: str) -> StagedManifest:
-    """`path` is the part's folder. NotFound when there is no manifest, Corrupted when it is damaged."""
+    """Read the manifest of a staged part. `path` is the part's folder. Raises NotFound when there is no
+    manifest, Corrupted when it is damaged."""
     where = f"{path}/{MANIFEST_NAME}"
     return decode(store.read(where), StagedManifest, where)
 

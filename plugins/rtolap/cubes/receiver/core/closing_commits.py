@@ -46,7 +46,8 @@ class ClosingCommits:
         self._closed_at_s = float("-inf")
 
     def close_due(self) -> None:
-        """Raises what committing raises, except where another leader has decided meanwhile."""
+        """Close the segments that are due. Raises what committing raises, except where another leader has
+        decided meanwhile."""
         now_s = self._clock.monotonic_s()
         if now_s - self._closed_at_s < EVERY_S:
             return
