@@ -116,7 +116,7 @@ _KINDS: tuple[tuple[type[RtolapError], type[DatabaseError]], ...] = (
 
 
 def connect(url: str, **credentials: Any) -> Connection:
-    """PEP 249. Arguments as QueryClient's."""
+    """Connect as PEP 249 says. The arguments are those of QueryClient."""
     return Connection(QueryClient(url, **credentials))
 
 
