@@ -31,7 +31,8 @@ class Refusals(msgspec.Struct, frozen=True):
 
 
 def compare_refusals(malformed: Iterable[Place], letters: Iterable[DeadLetter]) -> Refusals:
-    """Malformed records of the replay beside what the dead-letter topic keeps: each one, and nothing else.
+    """Compare the malformed records of the replay with the dead-letter topic: it holds each of them and
+    nothing else.
 
     `malformed`: where in the topic they stand. Pure.
     """
@@ -105,7 +106,7 @@ class Journal:
         answer: Rows,
         recount: Rows,
     ) -> None:
-        """Positions that go backwards make an answer wrong, whatever it says."""
+        """Note an answer. Positions that go backwards make it wrong, whatever it says."""
         backwards = any(offset < self._positions.get(p, 0) for p, offset in positions.items())
         self._positions |= positions
         is_equal = answer == recount and not backwards
@@ -121,7 +122,7 @@ class Journal:
                 self.shown.append(Entry(query, moment, events, answer, recount, is_equal))
 
     def missing(self, queries: Iterable[str]) -> list[Moment]:
-        """Moments at which some query was never answered."""
+        """Return the moments at which some query was never answered."""
         names = list(queries)
         return [moment for moment in Moment if any((name, moment) not in self._seen for name in names)]
 

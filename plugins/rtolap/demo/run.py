@@ -108,7 +108,7 @@ class Demo:
         self._admin.close()
 
     def _create_topics(self) -> None:
-        """The topic starts empty, or the recount would not know what is in it."""
+        """Create the topics. The event topic has to be empty, or the recount would not know what is in it."""
         if not self._admin.create_topic(TOPIC, self._plan.replay.partitions):
             stored_records = sum(self._admin.offsets(TOPIC, "latest").values())
             if stored_records:
@@ -174,7 +174,7 @@ class Demo:
                 receiver.action("checkpoint", {"cube": CUBE})
 
     def _answering(self) -> list[ReceiverClient]:
-        """Paused ones are among them: a warning is no silence."""
+        """Return the receivers that answer. Paused ones are among them: a warning is no silence."""
         return [
             self._receivers.at(f"{receiver.host}:{receiver.port}")
             for receiver in self._coordinator.receivers()
@@ -259,7 +259,7 @@ class SqlClient:
         self._http = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT_S, verify=trust(None))
 
     def ask(self, sql: str, cube: str) -> Answer:
-        """Raises the error that the query service names, or Unavailable."""
+        """Ask the query service. Raises the error that it names, or Unavailable."""
         try:
             response = self._http.post("/api/v1/query", json={"sql": sql})
         except httpx.TransportError as error:
