@@ -130,7 +130,8 @@ def quota_changes(store: MetadataStore, cluster_id: str) -> tuple[QuotaChange, .
 def live_differences(
     cluster: FleetCluster, administration: FleetAdministration
 ) -> tuple[QuotaDifference, ...]:
-    """Raises Refused where the registry means another cluster."""
+    """Return the differences between declared and live quotas. Raises Refused where the registry means
+    another cluster."""
     if cluster.cluster_id is not None:
         found = administration.describe_cluster().cluster_id
         if found != cluster.cluster_id:

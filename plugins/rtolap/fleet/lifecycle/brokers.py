@@ -309,7 +309,7 @@ class BrokerOperations:
             return False
 
     def _reassert(self, record: BrokerRecord, snapshot: FleetSnapshot) -> None:
-        """A snapshot may be older than the setting: then it is set once more to what it is."""
+        """Set the broker's state once more to what it is, since a snapshot may be older than the setting."""
         wanted = CORDONED_IN[record.state]
         differs = {
             Action.CORDON: cordoned(record.broker, snapshot) is False,

@@ -78,7 +78,7 @@ CALLED_SLOW = frozenset({SlowState.SLOW, SlowState.RECOVERING})
 
 
 def transition(state: SlowState, event: SlowEvent, *, subject: str) -> SlowState:
-    """Raises IllegalTransition naming what is legal."""
+    """Return the next state. Raises IllegalTransition naming what is legal."""
     return step(TRANSITIONS, state, event, subject=subject)
 
 

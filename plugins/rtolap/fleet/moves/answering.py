@@ -188,9 +188,8 @@ def _check_rate(rate_bytes_per_s: int | None) -> None:
 
 
 def check_rights(administration: FleetAdministration, moves: Sequence[PlannedMove]) -> None:
-    """Raises Forbidden where a right is missing that the moves will need. Such a plan could neither go on nor
-    end.
-    """
+    """Raise Forbidden where a right is missing that the moves will need. Such a plan could neither go on nor
+    end."""
     topics = {move.topic for move in moves}
     missing = administration.missing_rights(_ON_CLUSTER, _ON_TOPICS, topics)
     if missing:
@@ -203,9 +202,8 @@ def check_rights(administration: FleetAdministration, moves: Sequence[PlannedMov
 
 
 def check_fleet(administration: FleetAdministration, moves: Sequence[PlannedMove]) -> None:
-    """Raises PlanOutdated where the cluster has changed since the plan was made, and PlanRefused for a broken
-    rule.
-    """
+    """Raise PlanOutdated where the cluster has changed since the plan was made, and PlanRefused for a broken
+    rule."""
     racks = {
         broker.broker_id: broker.rack
         for broker in administration.describe_cluster().brokers

@@ -74,7 +74,7 @@ def digest_of_moves(data: bytes) -> str:
 
 
 def check_moves(moves: Sequence[PlannedMove]) -> None:
-    """Raises DefinitionError where moves cannot be carried out on any cluster."""
+    """Raise DefinitionError where moves cannot be carried out on any cluster."""
     if not moves or len(moves) > MOVES_MAX:
         raise DefinitionError(
             "a plan of no or too many moves", expected=f"1 to {MOVES_MAX}", found=len(moves)

@@ -66,7 +66,7 @@ class MoverRequests:
         *,
         answer_timeout_s: float | None = None,
     ) -> None:
-        """answer_timeout_s: by default `ANSWER_TIMEOUT_S`."""
+        """Take the stores and the token. `answer_timeout_s` is `ANSWER_TIMEOUT_S` by default."""
         self._answer_timeout_s = ANSWER_TIMEOUT_S if answer_timeout_s is None else answer_timeout_s
         self._fleet_store = fleet_store
         self._clock = clock

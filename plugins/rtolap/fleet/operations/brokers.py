@@ -108,7 +108,8 @@ class FleetBrokers:
     throttle_bytes_per_s: int = THROTTLE_BYTES_PER_S
 
     def look(self, approved: Plan | None = None) -> OpenedBrokers:
-        """`approved`: the plan by which a broker is drained; None where one is made when it is."""
+        """Look at the brokers. `approved` is the plan by which a broker is drained; None where a plan is made
+        with the drain."""
         snapshot = collect_snapshot(self.administration, self.clock)
         drains = PlannedDrains(
             self.administration,

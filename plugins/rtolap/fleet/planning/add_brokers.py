@@ -22,9 +22,8 @@ from rtolap.fleet.snapshot.model import FleetSnapshot, Floats
 
 
 def plan_add(snapshot: FleetSnapshot, broker_ids: list[int], *, limits: Limits = Limits()) -> Plan:
-    """Raises NotFound for an unknown broker, and ImpossiblePlan where it has no usable disk or no broker can
-    give data.
-    """
+    """Plan the filling of new brokers. Raises NotFound for an unknown broker, and ImpossiblePlan where it has
+    no usable disk or no broker can give data."""
     refuse_missing(snapshot, Kind.ADD)
     new = broker_rows(snapshot, broker_ids)
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)

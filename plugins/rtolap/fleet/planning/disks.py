@@ -46,8 +46,8 @@ def plan_disks(
     limits: Limits = Limits(),
     runs: int = RUNS,
 ) -> Plan:
-    """tolerance: in shares of a disk. runs: how often at most a small fleet is searched. Raises
-    IncompleteSnapshot, and DefinitionError for no tolerance."""
+    """Plan even disks. `tolerance` is a share of a disk; `runs` is how often at most a small fleet is
+    searched. Raises IncompleteSnapshot, and DefinitionError for no tolerance."""
     if not 0 < tolerance < 1:
         raise DefinitionError(
             "a tolerance is a share of a disk", expected="above 0, below 1", found=tolerance
@@ -176,7 +176,7 @@ def _least(band: Band, used_bytes: Int64s, dirs: Int64s) -> int:
 def _even_groups(
     placement: Placement, transfers: Transfers, dirs: Int64s, band: Band, tolerance: float
 ) -> None:
-    """First as much as passes between any two disks within the band; then within each group."""
+    """Even out the groups: first between any two disks within the band, then within each group."""
     if band.outside_bytes(placement.after_bytes())[dirs].any():
         transfers.within(dirs, band.high_bytes, band.high_bytes)
     if band.outside_bytes(placement.after_bytes())[dirs].any():
@@ -192,8 +192,8 @@ def _even_groups(
 
 
 def _groupings(placement: Placement, dirs: Int64s) -> list[Int32s]:
-    """Each a number per disk: brokers that the same placement rules allow, where there are several such
-    groups, and of these those of one rack."""
+    """Return groupings, each a number per disk: brokers that the same placement rules allow, where there are
+    several such groups, and of these those of one rack."""
     brokers = placement.snapshot.log_dirs.brokers[dirs]
     racks, classes = placement.racks[brokers], placement.allowed.broker_classes()[brokers]
     if not classes.size or (classes == classes[0]).all():

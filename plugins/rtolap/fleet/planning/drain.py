@@ -24,7 +24,8 @@ from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Int64s
 
 
 def plan_drain(snapshot: FleetSnapshot, broker_ids: list[int], *, limits: Limits = Limits()) -> Plan:
-    """Raises NotFound for a broker that is not there, and what `refusals` and `idlest` say."""
+    """Plan the draining of brokers. Raises NotFound for an unknown broker, and what `refusals` and `idlest`
+    raise."""
     refuse_missing(snapshot, Kind.DRAIN)
     drained = broker_rows(snapshot, broker_ids)
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
@@ -47,7 +48,8 @@ def plan_drain(snapshot: FleetSnapshot, broker_ids: list[int], *, limits: Limits
 def plan_remove_disk(
     snapshot: FleetSnapshot, broker_id: int, path: str, *, limits: Limits = Limits()
 ) -> Plan:
-    """Raises as `plan_drain`, and NotFound for a directory that the broker does not have."""
+    """Plan the emptying of a disk. Raises as `plan_drain`, and NotFound for a directory that the broker does
+    not have."""
     refuse_missing(snapshot, Kind.REMOVE_DISK)
     broker = int(np.flatnonzero(broker_rows(snapshot, [broker_id]))[0])
     dirs = snapshot.log_dirs

@@ -68,7 +68,7 @@ class Exchanges:
         return bool(self._may[self._rows, self._at].all())
 
     def run(self, seed: int, *, share: float = 1.0, until_inside: bool = False) -> None:
-        """share: of the steps. until_inside: end at the first placement with nothing outside."""
+        """Run a share of the steps. With `until_inside`, end at the first placement with nothing outside."""
         rng = np.random.default_rng(seed)
         most = min(STEPS_MAX, _WEIGHED_MAX // (self._bytes_at.size + self._home.size**2))
         steps = int(most * share)

@@ -24,9 +24,9 @@ from rtolap.fleet.snapshot.model import FleetSnapshot, Int64s
 def plan_factor(
     snapshot: FleetSnapshot, topics: Sequence[str], factor: int, *, limits: Limits = Limits()
 ) -> Plan:
-    """Raises NotFound for an unknown topic. Where no topic at all can have the factor, raises why: among
-    others DefinitionError for a factor that is lower than one has, and ImpossiblePlan for one above the
-    brokers or the racks that serve."""
+    """Plan another replication factor. Raises NotFound for an unknown topic. Where no topic at all can have
+    the factor, raises why: DefinitionError for a factor that is lower than a topic has, ImpossiblePlan for
+    one above the brokers or the racks that serve, and others."""
     refuse_missing(snapshot, Kind.FACTOR)
     requested = _partitions(snapshot, topics)
     refused: dict[int, RtolapError] = {}

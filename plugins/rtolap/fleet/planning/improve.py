@@ -84,7 +84,7 @@ class _Annealing:
     each replica."""
 
     def __init__(self, fleet: SmallFleet, worth: float, at: Sequence[int]) -> None:
-        """at: where it begins, and what is best so far."""
+        """Begin at the placement `at`, which is also the best so far."""
         self.fleet, self._worth = fleet, worth
         self._allowed = [frozenset(places) for places in fleet.places]
         self._movable = [row for row, places in enumerate(fleet.places) if len(places) > 1]

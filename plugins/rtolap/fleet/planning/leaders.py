@@ -23,7 +23,7 @@ from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Int64s
 
 
 def plan_leaders(snapshot: FleetSnapshot, *, limits: Limits = Limits()) -> Plan:
-    """Raises IncompleteSnapshot."""
+    """Plan preferred leaders. Raises IncompleteSnapshot."""
     refuse_missing(snapshot, Kind.LEADERS)
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     eligible = eligible_replicas(placement)

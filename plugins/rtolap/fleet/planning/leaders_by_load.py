@@ -45,8 +45,8 @@ _EXCHANGED_MAX = 2000  # of each of two brokers, the largest loads
 def plan_leaders_by_load(
     snapshot: FleetSnapshot, *, tolerance: float = TOLERANCE, limits: Limits = Limits()
 ) -> Plan:
-    """tolerance: how far above the mean a broker may be, as a share of it. Raises IncompleteSnapshot where
-    rates are not known."""
+    """Plan leaders by load. `tolerance` is how far above the mean a broker may be, as a share of it. Raises
+    IncompleteSnapshot where rates are not known."""
     refuse_missing(snapshot, Kind.LEADERS_BY_LOAD)
     _refuse_unknown(snapshot)
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)

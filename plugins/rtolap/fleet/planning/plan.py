@@ -221,7 +221,7 @@ class Plan:
 
 
 def refuse_missing(snapshot: FleetSnapshot, kind: Kind) -> None:
-    """Raises IncompleteSnapshot where what could not be read forbids this kind of plan."""
+    """Raise IncompleteSnapshot where facts that could not be read forbid this kind of plan."""
     for missing in snapshot.missing:
         if kind in missing.forbids:
             raise IncompleteSnapshot(

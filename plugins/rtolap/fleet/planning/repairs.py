@@ -32,7 +32,7 @@ from rtolap.fleet.snapshot.model import UNKNOWN, Flags, FleetSnapshot, Int64s, R
 
 
 def plan_racks(snapshot: FleetSnapshot, *, limits: Limits = Limits()) -> Plan:
-    """Raises ImpossiblePlan, and what `refusals` and `idlest` say."""
+    """Plan the repair of racks. Raises ImpossiblePlan, and what `refusals` and `idlest` raise."""
     refuse_missing(snapshot, Kind.RACK)
     if not any(rack is not None for rack in snapshot.brokers.racks):
         raise ImpossiblePlan(
@@ -95,8 +95,8 @@ def _repeated(racks: Int64s) -> Flags:
 
 
 def plan_placement(snapshot: FleetSnapshot, *, limits: Limits) -> Plan:
-    """limits: without the brokers that it allows nothing is misplaced. Raises what `refusals` and `idlest`
-    say."""
+    """Plan the repair of misplaced topics. Without allowed brokers in `limits`, nothing is misplaced.
+    Raises what `refusals` and `idlest` raise."""
     refuse_missing(snapshot, Kind.PLACEMENT)
     placement = Placement(snapshot, disk_limit=limits.disk_limit, allowed=limits.allowed)
     replicas = snapshot.replicas

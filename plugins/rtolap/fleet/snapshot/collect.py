@@ -54,7 +54,7 @@ T = TypeVar("T")
 def collect_snapshot(
     administration: FleetAdministration, clock: Clock, rates: RateReader | None = None
 ) -> FleetSnapshot:
-    """Raises what `interface` says where brokers do not tell who and what there is."""
+    """Take a snapshot. Raises what `interface` says where brokers do not give the facts that a plan needs."""
     return _Collection(administration, rates).snapshot(clock.now_ms())
 
 
