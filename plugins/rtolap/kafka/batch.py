@@ -112,7 +112,7 @@ def _epochs(
 
 
 def _statement(headers: dict[str, _Header] | list[tuple[str, _Header]] | None) -> bytes | None:
-    """The last of the name counts, as a producer appends it."""
+    """Return the statement in the headers. The last of the name counts, since a producer appends it."""
     if not headers:
         return None
     pairs = headers if isinstance(headers, list) else list(headers.items())

@@ -55,9 +55,9 @@ _PASSING = (
 def translated(
     verb: str, topic: str, error: KafkaException | KafkaError, cluster: KafkaCluster
 ) -> RtolapError:
-    """NotFound: no such topic; Forbidden: the principal may not; Unauthorized: it is not who it says it is;
-    Unavailable: worth a retry; Refused: it will not be taken as it is; TooLarge: a record is
-    larger than its topic takes."""
+    """Translate an error of Kafka. NotFound: no such topic; Forbidden: the principal may not; Unauthorized:
+    it is not who it says it is; Unavailable: worth a retry; Refused: it will not be taken as it is;
+    TooLarge: a record is larger than its topic takes."""
     reason = error.args[0] if isinstance(error, KafkaException) else error
     if reason.code() in GONE_TOPIC:
         return NotFound(f"cannot {verb} {topic}: there is no such topic")

@@ -149,7 +149,7 @@ def _tell(
 
 
 def _retrying(passing: type[RtolapError]) -> Retrying:
-    """A topic that was made just now gets its leaders, and is known to all brokers, a moment later."""
+    """Return a policy that retries while a new topic gets its leaders and becomes known to all brokers."""
     return Retrying(
         retry=retry_if_exception_type(passing),
         stop=stop_after_delay(_LEADER_WAIT_S),
@@ -218,7 +218,7 @@ class KafkaAdmin:
             self._wait(future, "trim", topic)
 
     def close(self) -> None:
-        """The client has nothing to close; its threads end with the object."""
+        """Do nothing: the client's threads end with the object."""
 
     def _wait(self, future: Future[Any], verb: str, topic: str) -> Any:
         try:

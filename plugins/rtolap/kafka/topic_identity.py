@@ -76,7 +76,8 @@ class TopicIdentity:
         self._reads += 1
 
     def expect(self, topic_id: str | None) -> None:
-        """Offsets are stored under this id elsewhere. Raises TopicRecreated if it is not the known one."""
+        """Expect a topic id, under which offsets are stored elsewhere. Raises TopicRecreated if it is not the
+        known one."""
         if topic_id:
             self._compare(topic_id)
 

@@ -118,7 +118,7 @@ class _Walk:
         return self.known.ranges[self.index].epoch
 
     def compare(self, end_of_epoch: EpochEnd | None) -> None:
-        """`end_of_epoch` is None where the cluster cannot be asked."""
+        """Compare an epoch's end. `end_of_epoch` is None where the cluster cannot be asked."""
         read = self.known.ranges[self.index]
         if end_of_epoch is not None and end_of_epoch.epoch == read.epoch:
             if end_of_epoch.end < read.end:

@@ -164,7 +164,7 @@ class FleetAdministration(UsageAdministration, Protocol):
     def running_reassignments(
         self, partitions: Collection[Partition] | None = None
     ) -> dict[Partition, RunningReassignment]:
-        """Needs Describe on the cluster."""
+        """Return the reassignments that run. It needs Describe on the cluster."""
         ...
 
     def move_log_dirs(self, paths: Mapping[Replica, str]) -> dict[Replica, RtolapError]:
