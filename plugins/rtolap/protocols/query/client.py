@@ -94,7 +94,7 @@ class QueryClient(Closeable):
         return decode_json(response.content, QueryAnswer)
 
     def _advance(self, sent: str, received: str) -> None:
-        """The token received says what those sent said, and this answer."""
+        """Advance the session's token: the received one covers the sent ones and this answer."""
         if received:
             with self._lock:
                 merged = set(_separate(sent))

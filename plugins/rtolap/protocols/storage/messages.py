@@ -102,7 +102,7 @@ _tickets = msgspec.json.Decoder(Ticket)
 
 
 def read_ticket(data: bytes) -> Ticket:
-    """Raises QueryError."""
+    """Read a ticket. Raises QueryError."""
     try:
         ticket: Ticket = _tickets.decode(data)
         return ticket

@@ -92,7 +92,7 @@ class MysqlPartitions:
 
     @contextmanager
     def session(self) -> Iterator[PartitionSession]:
-        """Raises Unavailable, Unauthorized, and what `password` raises."""
+        """Open a session. Raises Unavailable, Unauthorized, and what `password` raises."""
         password = self._password()
         try:
             connection = pymysql.connections.Connection(

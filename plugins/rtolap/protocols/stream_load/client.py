@@ -103,7 +103,7 @@ class StreamLoadClient(Closeable):
         return self._state("PUT", f"/api/{quote(db, safe='')}/_close_label", label)
 
     def schema(self, db: str, table: str) -> TableSchema:
-        """Raises NotFound."""
+        """Return the schema of a table. Raises NotFound."""
         path = f"/api/{quote(db, safe='')}/{quote(table, safe='')}/_schema"
         answer = self._ask("GET", path, SchemaAnswer)
         if answer.code != 0 or answer.data is None:
@@ -119,7 +119,7 @@ class StreamLoadClient(Closeable):
             return False  # Doris answers with a page for people
 
     def acknowledge(self, db: str, labels: Iterable[str]) -> None:
-        """The labels are needed no more. Harmless for those that are gone."""
+        """Acknowledge labels that are needed no more. It is harmless for those that are gone."""
         body = msgspec.json.encode(AcknowledgeRequest(tuple(labels)))
         path = f"/api/{quote(db, safe='')}/_acknowledge_labels"
         answer = self._ask("PUT", path, TwoPhaseAnswer, content=body)
