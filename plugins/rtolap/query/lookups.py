@@ -34,7 +34,8 @@ class Lookups:
         self._loaded: dict[str, tuple[tuple[str, int, int], Lookup, pa.Table]] = {}
 
     def read(self, lookup: Lookup) -> pa.Table:
-        """Raises QueryError if the file is missing, Corrupted if it does not fit its definition."""
+        """Read a lookup. Raises QueryError if the file is missing, Corrupted if it does not fit its
+        definition."""
         assert lookup.file is not None, "a lookup over a stored table is read as that"
         try:
             path = self._resolved(lookup.name, lookup.file)

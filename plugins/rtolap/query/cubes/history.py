@@ -177,7 +177,7 @@ class EmbeddedHistory:
         stats: ReadStats,
         cancellation: Cancellation,
     ) -> list[pa.Table]:
-        """Raises NotCoded where the rows have to be grouped in another way."""
+        """Read by codes. Raises NotCoded where the rows have to be grouped in another way."""
         coded, collected = CodedRead(read, rows, self._memory), CollectedRows(read, rows)
         choices = self._known_choices(rows)
         missing: list[SegmentRecord] = []

@@ -80,7 +80,7 @@ class CodedRead:
         return True
 
     def load(self, choice: Choice, files: Sequence[HistoryFile]) -> LoadedFiles:
-        """Raises OSError and pyarrow.ArrowException."""
+        """Load the columns of files. Raises OSError and pyarrow.ArrowException."""
         loaded: list[CodedFile] = []
         others: list[HistoryFile] = []
         for key, file in zip(choice.keys, files, strict=True):

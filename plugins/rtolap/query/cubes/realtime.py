@@ -52,7 +52,7 @@ class RealtimeSource(Protocol):
         ...
 
     def ping(self, receiver_id: str, address: str, within_s: float) -> None:
-        """Raises Unavailable when the receiver does not answer even this in time."""
+        """Raise Unavailable when the receiver does not answer even this in time."""
         ...
 
 

@@ -39,7 +39,7 @@ class Packets(Protocol):
     def write(self, payload: bytes | bytearray | memoryview) -> None: ...
 
     def write_frames(self, frames: bytes, sequence: int) -> None:
-        """Frames that are made already; `sequence` is the number of the one behind them."""
+        """Write complete frames. `sequence` is the number of the packet behind them."""
 
 
 class Frames(Packets):
@@ -87,7 +87,7 @@ class PacketStream(Packets):
         self.sock.settimeout(silence_s)
 
     def start_tls(self, context: ssl.SSLContext) -> None:
-        """Raises ConnectionClosed when the handshake fails."""
+        """Start TLS. Raises ConnectionClosed when the handshake fails."""
         self._keep_deadline()
         try:
             wrapped = context.wrap_socket(self.sock, server_side=True, do_handshake_on_connect=False)

@@ -188,7 +188,7 @@ class MySqlServer:
             stream.close()
 
     def _enter(self, identity: int, connection: MySqlConnection, stream: PacketStream) -> None:
-        """Raises Unavailable where as many are logged in as may be."""
+        """Enter a connection. Raises Unavailable where the limit of logins is reached."""
         limits, user = self._limits, connection.session.user
         with self._lock:
             inside = [each.session.user for each, _, _ in self._open.values() if each is not None]

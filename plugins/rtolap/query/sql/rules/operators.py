@@ -99,7 +99,8 @@ def _divided(node: exp.Expr, kinds: list[SqlType | None], typed: Typed) -> _Foun
 
 
 def _same_scale(node: exp.Expr, kinds: list[SqlType | None], typed: Typed) -> None:
-    """Decimals of different scales that need more than 38 digits together would become doubles."""
+    """Cast decimals to one scale. Decimals of different scales that need more than 38 digits together would
+    become doubles."""
     known = [kind for kind in kinds if kind is not None and kind.is_exact]
     if len(known) == len(kinds) and any(kind.kind == "decimal" for kind in known):
         scale = max(kind.scale for kind in known)
@@ -110,7 +111,7 @@ def _same_scale(node: exp.Expr, kinds: list[SqlType | None], typed: Typed) -> No
 
 
 def _whole_part(node: exp.Expr, kinds: list[SqlType | None]) -> exp.Expr:
-    """DIV of fractions, exactly: of what a double reads as, not of its bits."""
+    """Return DIV of fractions, exactly: of the decimal that a double reads as, not of its bits."""
     scale, operands = 0, []
     for operand, kind in zip((node.this, node.expression), kinds, strict=True):
         if kind is None and operand.find(exp.Parameter):  # which is bound later
@@ -131,18 +132,18 @@ def _whole_part(node: exp.Expr, kinds: list[SqlType | None]) -> exp.Expr:
 
 
 def _decimal(value: exp.Expr, scale: int) -> exp.Expr:
-    """`exp.cast` leaves a CAST to another DECIMAL as it is."""
+    """Return a cast to DECIMAL. `exp.cast` would leave a CAST to another DECIMAL as it is."""
     return exp.Cast(this=value, to=exp.DataType.build(f"DECIMAL({DECIMAL_DIGITS}, {scale})"))
 
 
 def _whole_already(node: exp.Expr, typed: Typed, context: Context) -> _Found:
-    """FLOOR and CEIL of an integer is itself; the engine makes a double of it."""
+    """Return FLOOR and CEIL of an integer as the integer; the engine would make a double of it."""
     kind = _as_number(node.this, typed)
     return exp.paren(node.this.copy()) if kind is not None and kind.is_integer else None
 
 
 def _as_number(operand: exp.Expr, typed: Typed) -> SqlType | None:
-    """Text beside a number is a double, a boolean an integer."""
+    """Turn an operand into a number, text into a double and a boolean into an integer, and return its type."""
     kind = typed.of(operand)
     if kind is None or kind.kind not in ("string", "boolean"):
         return kind
@@ -202,7 +203,7 @@ def _converted(branch: exp.Expr, given: SqlType, kind: SqlType) -> _Found:
 
 
 def _as_doubles(node: exp.Expr, typed: Typed) -> bool:
-    """GREATEST and LEAST of texts and numbers compare numbers."""
+    """Let GREATEST and LEAST of texts and numbers compare numbers; return whether they do."""
     operands = branches(node)
     kinds = [typed.of(each) for each in operands]
     if not all(k is not None and (k.is_number or k.kind in ("string", "boolean", "null")) for k in kinds):
@@ -213,7 +214,7 @@ def _as_doubles(node: exp.Expr, typed: Typed) -> bool:
 
 
 def _of_number(node: exp.Expr, typed: Typed, context: Context) -> _Found:
-    """Functions of numbers read a text as one."""
+    """Have functions of numbers read a text as a number."""
     for operand in (node.this, node.args.get("expression")):
         if isinstance(operand, exp.Expr) and typed.of(operand) == STRING:
             _as_number(operand, typed)
@@ -221,7 +222,7 @@ def _of_number(node: exp.Expr, typed: Typed, context: Context) -> _Found:
 
 
 def _condition(node: exp.Expr, typed: Typed, context: Context) -> _Found:
-    """A text as a condition holds if the number that it begins with is not 0."""
+    """Let a text as a condition hold if the number that it begins with is not 0."""
     if isinstance(node, exp.If):
         _choice(node, typed, context)
         if isinstance(node.parent, exp.Case) and node.parent.this is not None:
@@ -234,7 +235,8 @@ def _condition(node: exp.Expr, typed: Typed, context: Context) -> _Found:
 
 
 def _over_rows(node: exp.Expr, typed: Typed, context: Context) -> _Found:
-    """SUM and AVG of booleans and texts; not of moments, which the engine would average as such."""
+    """Let SUM and AVG take booleans and texts as numbers. Moments, which the engine would average as such,
+    are refused."""
     if not isinstance(node.this, exp.Distinct):
         kind = _as_number(node.this, typed)
         if kind is not None and (kind.is_moment or kind.kind in ("time", "binary")):
@@ -247,7 +249,7 @@ def _over_rows(node: exp.Expr, typed: Typed, context: Context) -> _Found:
 
 
 def _part(node: exp.Expr, typed: Typed, context: Context) -> _Found:
-    """HOUR('…') and its like: a text is read as a moment."""
+    """Let HOUR('…') and its like read a text as a moment."""
     moment = node.expression if isinstance(node, exp.Extract) else node.this
     kind = typed.of(moment)
     if kind is not None and kind.kind == "null":
@@ -260,7 +262,7 @@ def _part(node: exp.Expr, typed: Typed, context: Context) -> _Found:
 
 
 def _count_rows(node: exp.Expr, typed: Typed, context: Context) -> _Found:
-    """COUNT(DISTINCT a, b) counts rows without a NULL."""
+    """Return COUNT(DISTINCT a, b), which counts rows without a NULL."""
     distinct = node.this
     if not isinstance(distinct, exp.Distinct) or len(distinct.expressions) < 2:
         return None
@@ -341,7 +343,8 @@ def _fits(node: exp.Cast) -> bool:
 
 
 def _group_concat(node: exp.Expr, typed: Typed, context: Context) -> _Found:
-    """DISTINCT texts in the order of something else, which the engine refuses: of each text its first."""
+    """Return GROUP_CONCAT of DISTINCT texts in the order of something else, which the engine refuses: of each
+    text its first."""
     order = node.this
     distinct = order.this if isinstance(order, exp.Order) else None
     if not isinstance(distinct, exp.Distinct) or all(

@@ -30,7 +30,7 @@ _STRANGE = re.compile(r"\\[1-9bBhHRXKGQEkgpPZzANvV]|\(\?(?!:)|[*+?}]\+")
 
 
 def pattern(node: exp.Expr, typed: Typed, context: Context) -> None:
-    """REGEXP and REGEXP_REPLACE: write the classes of a constant pattern out."""
+    """Write out the classes of a constant pattern of REGEXP and REGEXP_REPLACE."""
     written = node.expression
     if isinstance(written, exp.Null):
         return
