@@ -41,7 +41,7 @@ def code(column: pa.Array) -> Coded:
 
 
 def _code_of_runs(column: pa.Array) -> Coded | None:
-    """Code a column whose equal values stand together, as times of rolled-up rows do; None for others."""
+    """Code a column whose equal values stand together, as those of rolled-up rows do; None for others."""
     kind = column.type
     if column.null_count or len(column) < _RUN_ROWS or not (_is_whole(kind) or pa.types.is_temporal(kind)):
         return None
