@@ -250,8 +250,8 @@ class Journal:
                     memory.remember(begun.regions)
 
     def _rewrite(self) -> None:
-        """A failure costs nothing, for the longer journal says the same. CommitUnknown: nothing more can be
-        written before `recover`."""
+        """Rewrite the journal. A failure costs nothing, for the longer journal says the same. After
+        CommitUnknown, nothing more can be written before `recover`."""
         assert self._producer is not None
         assert self.memory is not None
         try:

@@ -67,7 +67,7 @@ class CellBlock:
         return self._part(_VALUE, places)
 
     def tags(self, places: Places | None = None) -> pa.BinaryArray:
-        """Raw tags without their total length; empty where a cell has none."""
+        """Return raw tags without their total length; empty where a cell has none."""
         return self._part(_TAGS, places)
 
     def _part(self, part: int, places: Places | None) -> pa.BinaryArray:

@@ -272,7 +272,7 @@ def _regions_of(cells: Mapping[tuple[bytes, bytes], bytes]) -> list[Region]:
 
 
 def region_name(info: RegionInfo) -> bytes:
-    """`table,start,id.`, the MD5 of all before in hexadecimal, and a dot."""
+    """Return a region's name: `table,start,id.`, the MD5 of all before in hexadecimal, and a dot."""
     name = b"%s,%s,%d" % (table_text(info.table_name).encode(), info.start_key, info.region_id)
     return name + b"." + hashlib.md5(name, usedforsecurity=False).hexdigest().encode() + b"."
 

@@ -44,7 +44,8 @@ TOPIC_CONFIG = {"max.message.bytes": str(16 << 20)}  # a cell of HBase may have 
 
 
 def event_columns(subscription: Subscription) -> EventColumns:
-    """NotFound: no installed distribution declares the payload extractor."""
+    """Return the columns of events. Raises NotFound where no installed distribution declares the payload
+    extractor."""
     columns = {
         name: ColumnSource(family.encode(), qualifier.encode(), column.type)
         for name, column in subscription.columns.items()
@@ -63,8 +64,9 @@ def open_delivery(
     leads: Callable[[], bool],
     source: MetadataStore,
 ) -> Delivery:
-    """`cluster`: that of the listener; `cluster_id`: the subscription's, new with each creation; `source`:
-    the ZooKeeper of HBase, paths absolute. Makes the topics that are missing; `recover` is still to come.
+    """Open the delivery, and make the topics that are missing; `recover` is still to be called. `cluster` is
+    the listener's; `cluster_id` is the subscription's, new with each creation; `source` is the ZooKeeper
+    of HBase, with absolute paths.
 
     Unavailable, Forbidden: Kafka; NotFound, DefinitionError: the listener.
     """
@@ -158,7 +160,7 @@ def open_listener(
     settings: Settings,
     source: MetadataStore,
 ) -> Listener:
-    """Raises what its target does: see `open_delivery`."""
+    """Open a listener. Raises what its target raises: see `open_delivery`."""
     declared = subscription.listener
     match declared.kind:
         case "kafka" if declared.topic is not None:

@@ -38,7 +38,7 @@ class CallableListener:
 
     @classmethod
     def load(cls, name: str, lanes: int = 4) -> CallableListener:
-        """NotFound: no installed distribution declares a listener of this name."""
+        """Load a listener. Raises NotFound where no installed distribution declares one of this name."""
         return cls(load_function(LISTENERS, name), lanes)
 
     def deliver(self, group: EventGroup) -> DeliveryOutcome:
@@ -48,7 +48,7 @@ class CallableListener:
         return outcome
 
     def recover(self, journal: Journal) -> None:
-        """Work that was under way in an earlier process is not known to be done: it is due again."""
+        """Recover. Work that was under way in an earlier process may not be done, so it is due again."""
 
     def close(self) -> None:
         self._lanes.close()

@@ -102,7 +102,7 @@ class StoredTableListener:
         return self._rows.is_unique
 
     def recover(self, journal: Journal) -> None:
-        """Unavailable: what became of a load is not known yet."""
+        """Recover. Raises Unavailable where the outcome of a load is not known yet."""
         self._journal = journal
         for label in list(journal.open_loads):
             self._close_label(journal, label)

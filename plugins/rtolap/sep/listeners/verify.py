@@ -262,7 +262,7 @@ def _parameter(value: Any) -> Any:
 
 
 def _same(here: Any, there: Any, kind: str) -> bool:
-    """`here`: of HBase, `there`: of an answer, which is JSON."""
+    """Return whether a value of HBase (`here`) is the value of an answer (`there`), which is JSON."""
     if here is None or there is None:
         return (here is None or _is_nan(here)) and there is None
     match kind:

@@ -35,7 +35,7 @@ class PeerLag(msgspec.Struct, frozen=True):
 
 
 def append_look(path: Path, look: Look) -> None:
-    """Raises RtolapError where the file cannot be written."""
+    """Append a look. Raises RtolapError where the file cannot be written."""
     try:
         with path.open("ab") as file:
             file.write(msgspec.json.encode(look) + b"\n")
@@ -44,7 +44,8 @@ def append_look(path: Path, look: Look) -> None:
 
 
 def read_looks(path: Path) -> list[Look]:
-    """A last line without its end was being written, and is left out. Raises NotFound, Corrupted."""
+    """Read the looks. A last line without its end was being written, and is left out. Raises NotFound,
+    Corrupted."""
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except FileNotFoundError as error:
