@@ -102,20 +102,20 @@ class Calls:
         return self._out
 
     def answered(self, kind: int, flags: int) -> None:
-        """The server has sent a frame of this kind."""
+        """Note that the server has sent a frame of this kind."""
         if kind in (frames.DATA, frames.HEADERS):
             self._owe(frames.WINDOW_UPDATE, _UPDATES_PER_FRAME)
         elif kind in _ACKNOWLEDGED and not flags & frames.ACK:
             self._owe(kind, 1)
 
     def answer_begun(self, stream: int) -> None:
-        """The server has sent the head of its answer."""
+        """Note that the server has sent the head of its answer."""
         call = self._calls.get(stream)
         if call is not None:
             call.answer_begun = True
 
     def answer_ended(self, stream: int) -> None:
-        """The server has ended this call."""
+        """Note that the server has ended this call."""
         self._calls.pop(stream, None)
 
     # -- frames -----------------------------------------------------------------------------------------
@@ -321,7 +321,8 @@ class Calls:
             self._refused.pop(stream, None)
 
     def _take_data(self, data: memoryview, at: int) -> int:
-        """A frame that has begun to go on goes on to its end, also where its call is refused meanwhile."""
+        """Take the data of a frame. A frame that has begun is taken to its end, also where its call is
+        refused meanwhile."""
         step = min(self._data_left, len(data) - at)
         piece = data[at : at + step]
         self._data_left -= step

@@ -35,7 +35,7 @@ class _Answers:
         self.waiting = bytearray()
 
     def insert(self, own: bytes) -> None:
-        """Frames of the guard's own, to be sent as soon as no other is half sent."""
+        """Insert frames of the guard's own, which are sent as soon as no other is half sent."""
         self.waiting += own
 
     def feed(self, data: memoryview) -> list[bytes | memoryview]:
@@ -90,7 +90,7 @@ class Side:
         self._watched = 0
 
     def send(self, pieces: Sequence[bytes | memoryview]) -> None:
-        """Raises OSError when the connection is broken."""
+        """Send pieces. Raises OSError when the connection is broken."""
         if self.unsent:
             self.unsent = b"".join([self.unsent, *pieces])
             return
@@ -290,7 +290,8 @@ class Connection:
         self._linger()
 
     def _linger(self) -> None:
-        """A connection that ends with bytes unread takes along what the client has not read yet."""
+        """Read until the client has ended. A connection that ends with unread bytes discards what the client
+        has not read yet."""
         self._linger_bytes = LINGER_BYTES_MAX
         self._relay.lingering(self)
 

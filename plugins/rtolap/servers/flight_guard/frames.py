@@ -122,7 +122,7 @@ class MessageBounds:
     prefix: bytearray = field(default_factory=bytearray)
 
     def advance(self, piece: memoryview) -> None:
-        """Raises CallRefused at the beginning of a message that is too long."""
+        """Advance by a piece. Raises CallRefused at the beginning of a message that is too long."""
         at, size = 0, len(piece)
         while at < size:
             if self.left_bytes:
