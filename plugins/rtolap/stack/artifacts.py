@@ -144,7 +144,7 @@ def java_artifacts(cache: Path | None = None) -> JavaArtifacts:
 
 
 def hbase_jars(cache: Path | None = None) -> tuple[Path, ...]:
-    """HBase's class path, fetched first when the cache lacks it (122 MB, once)."""
+    """Return HBase's class path, fetched first when the cache lacks it (122 MB, once)."""
     folder = fetch_jars(_HBASE_IVY, ("hbase",), "HBase", cache, checksums=listed(HBASE))
     return tuple(sorted((folder / "hbase").glob("*.jar")))
 

@@ -24,7 +24,7 @@ def listed(file: Path) -> dict[str, str]:
 
 
 def verify(folder: Path, expected: Mapping[str, str]) -> None:
-    """Raises Corrupted, naming a jar that is another one, that is missing or that nobody expects."""
+    """Raise Corrupted, naming a jar that differs, is missing or is not expected."""
     found = measured(folder)
     for path in sorted(found.keys() | expected.keys()):
         if found.get(path) != expected.get(path):
