@@ -208,7 +208,7 @@ def unfinished(
     generation: int = 0,
     timeout_s: float = TIMEOUT_S,
 ) -> Iterator[None]:
-    """The body runs once the server holds the level's output at the oldest event that is worked on.
+    """Run the body once the server holds the level's output at the oldest event that is worked on.
 
     Whoever hands the events over keeps them until then. Afterwards the unit has nothing to do and stays; call
     `client.leave` when no more is to come. If the body fails the work counts as unfinished: another try says

@@ -123,8 +123,8 @@ def _lag(queues: Iterable[QueueStatus]) -> Spread | None:
 
 
 def _remaining(queues: Iterable[QueueStatus]) -> Spread | None:
-    """Return the remaining bytes of the queues. A queue with nothing to replicate has nothing remaining, whatever else
-    is in its log."""
+    """Return the remaining bytes of the queues. A queue with nothing to replicate has nothing remaining,
+    whatever else is in its log."""
     return spread(0 if row.reason == NOTHING else row.remaining_bytes for row in queues)
 
 

@@ -156,7 +156,7 @@ def _holds(values: pa.StringArray, characters: bytes) -> bool:
 
 
 def _in_calendar(values: pa.Array) -> bool:
-    """Years 1 to 9999."""
+    """Return whether the years are 1 to 9999."""
     if pa.types.is_date(values.type):
         bounds = pc.min_max(values.cast(pa.date32()).view(pa.int32()))
         low, high = text.FIRST_DAY, text.LAST_MICRO // 86_400_000_000

@@ -152,7 +152,7 @@ class RowsetFiles:
         self.sweep()
 
     def retire(self, rowsets: Iterable[str]) -> None:
-        """No version that can be pinned from here on reads them."""
+        """Retire rowsets. No version that can be pinned from here on reads them."""
         with self._lock:
             self._retired.update(rowsets)
         self.sweep()

@@ -21,7 +21,7 @@ class OpenFile(Protocol):
     def write(self, data: bytes | memoryview) -> None: ...
 
     def sync(self) -> None:
-        """Everything written is durable; the file's name is not, before its folder is synced."""
+        """Make everything written durable. The file's name is not durable before its folder is synced."""
 
     def close(self) -> None: ...
 

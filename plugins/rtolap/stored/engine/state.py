@@ -212,7 +212,7 @@ def check_schema(state: TabletState, schema: StoredSchema) -> bool:
 
 
 def check_same_table(now: StoredSchema, schema: StoredSchema) -> None:
-    """Raises DefinitionError for a schema that is neither an earlier nor a later one of the same table."""
+    """Raise DefinitionError for a schema that is neither an earlier nor a later one of the same table."""
     same = (schema.model, schema.keys, schema.sequence) == (now.model, now.keys, now.sequence)
     types = {column.id: column.definition.column_type for column in now.columns}
     typed = all(types.get(c.id, c.definition.column_type) == c.definition.column_type for c in schema.columns)

@@ -95,7 +95,7 @@ class Tablet:
 
     @classmethod
     def open(cls, root: Path, settings: TabletSettings | None = None, disk: Disk | None = None) -> Tablet:
-        """Recovers what a crash left, and verifies every byte. Raises NotFound, Corrupted, Refused."""
+        """Open a tablet: recover from a crash, and verify every byte. Raises NotFound, Corrupted, Refused."""
         disk, settings = disk or RealDisk(), settings or TabletSettings()
         if not log.generations(root):
             raise NotFound(f"no tablet in {root}")
@@ -112,7 +112,8 @@ class Tablet:
             raise
 
     def close(self) -> None:
-        """Lets others open it. What is not prepared is left to the next opening; readers go on."""
+        """Close the tablet, so that others can open it. Unprepared rows are left to the next opening; readers
+        go on."""
         with self._core.writing:
             self._core.log.stop("it is closed")
         self._core.folder_lock.release()
@@ -192,7 +193,8 @@ class Tablet:
         columns: Sequence[str] | None = None,
         predicate: Predicate | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """`pin` and `TabletSnapshot.read`; unpinned when the batches end or the iterator is closed."""
+        """Read as `pin` and `TabletSnapshot.read` do. The version is unpinned when the batches end or the
+        iterator is closed."""
         with self.pin(version) as snapshot:
             yield from snapshot.read(columns, predicate)
 
@@ -230,7 +232,7 @@ class Tablet:
             return transaction
 
     def publish(self, txn: int, version: int) -> None:
-        """Makes a prepared transaction visible. Repeating it is harmless.
+        """Make a prepared transaction visible. It may be repeated.
 
         NotYet: another version comes before. NotFound: it is not prepared. Refused: the version is another's.
         """
@@ -238,7 +240,8 @@ class Tablet:
             publish(self._core, txn, version)
 
     def abort(self, txn: int) -> None:
-        """Gives a transaction up; harmless for one that is not there. Refused when it is visible."""
+        """Give a transaction up. It is harmless for an unknown one. Raises Refused when the transaction is
+        visible."""
         attempted = f"aborting transaction {txn}"
         with self._core.writing:
             self._core.check_running(attempted)
@@ -250,7 +253,8 @@ class Tablet:
             begun.abort()
 
     def change_schema(self, schema: StoredSchema) -> None:
-        """Loads that have begun keep theirs. DefinitionError when it does not follow the present one."""
+        """Change the schema. Loads that have begun keep theirs. Raises DefinitionError when it does not
+        follow the present one."""
         attempted = f"changing the schema to version {schema.version}"
         with self._core.writing:
             self._core.check_running(attempted)

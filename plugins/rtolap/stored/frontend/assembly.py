@@ -186,12 +186,13 @@ class Assembly:
             duty.start()
 
     def run_once(self) -> None:
-        """Every duty once, in the caller's thread: of one that is driven step by step and never started."""
+        """Perform every duty once in the caller's thread, in an assembly that is driven step by step and
+        never started."""
         for duty in self._periodic_tasks:
             duty.run_once()
 
     def stop(self) -> None:
-        """The periodic tasks end, then the lease is given up: the next front end is master at once."""
+        """End the periodic tasks, then give up the lease: the next front end is master at once."""
         for duty in self._periodic_tasks:
             duty.stop()
         self.election.give_up()

@@ -194,7 +194,8 @@ class LoadJobRun:
         return records
 
     def _origin(self) -> OffsetsRecord:
-        """Recorded and loaded in two writes: between them it is an empty range, which settles by itself."""
+        """Record an origin and mark it loaded, in two writes. Between them it is an empty range, which
+        settles by itself."""
         at, topic_id = self._start_offsets()
         label = label_of(self.loader.name, self.job.incarnation, ORIGIN)
         try:
@@ -227,7 +228,8 @@ def begin(
     resources: JobResources,
     check_rights: Callable[[Loader], None] = lambda loader: None,
 ) -> LoadJobRun:
-    """`check_rights`: raises where Kafka would not let the loader do what it has to; called before it begins.
+    """Begin a run. `check_rights` is called before it begins, and raises where Kafka would not let the loader
+    do its work.
 
     Raises NotYet while another process owns the job; Unavailable, CommitUnknown and NotLeader as they are;
     else Stopped, which is reported to the job first."""

@@ -22,7 +22,8 @@ from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord, OffsetsRecord
 
 
 def given(at: Offsets, log: Mapping[int, LogRange]) -> Offsets:
-    """A partition that is not named would begin somewhere that nobody has said."""
+    """Return the given offsets. Raises for a partition without an offset, which would begin at an arbitrary
+    place."""
     if at.keys() != log.keys():
         raise DefinitionError(
             "not the partitions of the topic",
@@ -94,7 +95,8 @@ def settle_batch(
 
 
 def left_labels(records: tuple[OffsetsRecord, ...], incarnation: int) -> LeftLabels | None:
-    """The sink keeps a label until it is given back, and the records that say which are deleted."""
+    """Return the labels that a job left. The sink keeps a label until it is acknowledged, and the records
+    that name it are deleted."""
     sent = [record for record in takewhile(lambda record: record.loaded, records) if record.attempts]
     if not sent:
         return None

@@ -118,7 +118,8 @@ class Ledger(Closeable):
         return self._dialect.now_ms(connection)
 
     def read(self, purpose: str, work: Callable[[sa.Connection], R]) -> R:
-        """`purpose` says in errors what was attempted. The work may be done more than once."""
+        """Read in a transaction. Errors name what was attempted (`purpose`). `work` may be called more than
+        once."""
 
         def attempt() -> R:
             with self._connection() as connection:
@@ -207,7 +208,8 @@ class Ledger(Closeable):
             raise
 
     def _in_doubt(self, error: sa.exc.DBAPIError) -> Exception:
-        """The connection broke at a commit: the write is repeated, and finds its key if it stands."""
+        """Return the error of a connection that broke at a commit. The write is repeated, and finds its key
+        if it stands."""
         return Transient(error, in_doubt=True)
 
     def _roll_back(self, connection: sa.Connection, transaction: sa.RootTransaction) -> None:
@@ -251,7 +253,8 @@ class LedgerRetryBudget:
         self._sleep = sleep
 
     def repeat(self, purpose: str, attempt: Callable[[], R]) -> R:
-        """Raises Unavailable, CommitUnknown, Unauthorized, and what the attempt raises otherwise."""
+        """Repeat an attempt. Raises Unavailable, CommitUnknown, Unauthorized, and what the attempt raises
+        otherwise."""
         in_doubt = False
 
         def once() -> R:

@@ -82,7 +82,7 @@ class CatchingUp:
         return Reached(slot.open().version)
 
     def _forget(self, tablet: TabletId, copy: Future[None]) -> None:
-        """Raises what went wrong in it, once."""
+        """Forget a copy. Raises its error, once."""
         with self._lock:
             is_own = self._copies.get(tablet) is copy
             if is_own:
@@ -162,7 +162,8 @@ def _chunks(stream: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
 
 
 def _batches(source: StorageNode, request: CopyRequest) -> Generator[pa.RecordBatch, None, None]:
-    """Raises Unavailable for a source that stands still, and what reading raises. To be closed."""
+    """Yield batches of a source; the generator has to be closed. Raises Unavailable for a source that stands
+    still, and what reading raises."""
     _require_answer(source, request)
     arrived: Queue[_Item] = Queue(AHEAD_MAX)
     over = Event()
@@ -185,7 +186,7 @@ def _next(source: StorageNode, request: CopyRequest, arrived: Queue[_Item]) -> _
 
 
 def _require_answer(source: StorageNode, request: CopyRequest) -> None:
-    """Raises Unavailable where none of several pings is answered."""
+    """Raise Unavailable where none of several pings is answered."""
     for _ in range(PINGS):
         silent = silence(source.ping)
         if silent is None:

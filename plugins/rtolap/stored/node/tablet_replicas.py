@@ -124,9 +124,8 @@ class TabletReplicas:
         return slot if slot is not None and slot.id == id else None
 
     def get(self, id: TabletId) -> TabletReplica:
-        """Raises NotFound; Unavailable for one that is here and cannot be opened: the caller tries another
-        replica.
-        """
+        """Return a replica. Raises NotFound; Unavailable for one that is here and cannot be opened: the
+        caller tries another replica."""
         slot = self.find(id)
         if slot is None:
             reason = self.broken.get(self._folder.place(id).name)

@@ -143,7 +143,7 @@ def _whole_already(node: exp.Expr, typed: Typed, context: Context) -> _Found:
 
 
 def _as_number(operand: exp.Expr, typed: Typed) -> SqlType | None:
-    """Turn an operand into a number, text into a double and a boolean into an integer, and return its type."""
+    """Turn an operand into a number, text into a double and a boolean into an integer. Return its type."""
     kind = typed.of(operand)
     if kind is None or kind.kind not in ("string", "boolean"):
         return kind

@@ -150,7 +150,7 @@ class FileWriter:
         return footer
 
     def close(self) -> None:
-        """Gives the file up; harmless after `finish`."""
+        """Give the file up. It is harmless after `finish`."""
         self._sink.close()
 
     def _add(self, sections: dict[str, Section], name: str, data: bytes | memoryview) -> None:

@@ -59,7 +59,8 @@ class BodyPipe:
             self._changed.notify()
 
     def fail(self, error: RtolapError) -> None:
-        """The body never will be; the thread gets this error, also in place of what it has not read yet."""
+        """Fail the body, which will never be complete. The thread gets this error, also in place of data that
+        it has not read yet."""
         with self._changed:
             self._error = error
             self._changed.notify()

@@ -17,7 +17,7 @@ def run(connection: sa.Connection) -> None:
 
 
 def run_for_a_developer() -> None:
-    """The `alembic` command: it has an address and no connection."""
+    """Run for the `alembic` command, which has an address and no connection."""
     address = context.get_x_argument(as_dictionary=True).get("ledger")
     if not isinstance(address, str):
         raise DefinitionError("alembic was told of no ledger", action="give -x ledger=sqlite:///path")
