@@ -1,4 +1,4 @@
-"""The operating system's side: start, recognise, signal and read the log of a process.
+"""The operating system's side, which starts, recognises and signals a process and reads its log.
 
 Each process leads a session of its own, so that everything it starts can be ended with it. Its output goes to
 `<logs>/<key>.<generation>.log`; a one-shot's exit code to `<key>.<generation>.exit`, written by `runner`, so
