@@ -1,4 +1,5 @@
-"""HBaseHook: the HBase that a connection of type *hbase* names; HBaseReplication: what is asked of it.
+"""HBaseHook opens the HBase that a connection of type *hbase* names; HBaseReplication answers questions about
+it.
 
 Not to be imported while DAGs are parsed: it loads a client of ZooKeeper. See `hooks.on_demand`.
 """

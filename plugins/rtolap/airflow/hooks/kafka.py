@@ -1,4 +1,4 @@
-"""KafkaClusterHook: the Kafka provider's hook, which gives what this product's own clients are made of.
+"""KafkaClusterHook is the Kafka provider's hook, and gives the settings for this product's own clients.
 
 Not to be imported while DAGs are parsed: the provider's hook loads a Kafka client.
 """

@@ -1,4 +1,4 @@
-"""RtolapHook: clients for the coordinator and the agent that a connection names."""
+"""RtolapHook makes clients for the coordinator and the agent that a connection names."""
 
 from __future__ import annotations
 

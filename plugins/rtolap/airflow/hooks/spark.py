@@ -1,4 +1,4 @@
-"""SparkCommandHook: the Spark provider's hook composes how a build is submitted; the agent submits it.
+"""SparkCommandHook lets the Spark provider's hook compose how a build is submitted; the agent submits it.
 
 The provider's own way to submit is not used: a build is a process of an agent, which outlives workers, and
 which runs what its allow-list names and nothing else.

@@ -1,4 +1,4 @@
-"""CheckTopicsOperator: the topics are there, and may be read, before anything that reads them starts."""
+"""CheckTopicsOperator checks that topics exist and may be read, before anything that reads them starts."""
 
 from __future__ import annotations
 

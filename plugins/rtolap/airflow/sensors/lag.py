@@ -1,4 +1,4 @@
-"""LagSensor: receivers or a loader have read their topic, up to so many records."""
+"""LagSensor waits until receivers or a loader have read their topic, up to so many records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LoadedSensor: a table holds what its loader was to bring."""
+"""LoadedSensor waits until a table holds the rows that its loader was to bring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""ReplicationWaitSensor: all that was written to HBase before an instant has been delivered to a peer."""
+"""ReplicationWaitSensor waits until all edits that were written to HBase before an instant have been
+delivered to a peer."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LagTrigger(RtolapTrigger):
-    """Fires {"lag": {partition: records}} once no partition of `topic` lags by more than `lag_max`.
+    """A trigger that fires {"lag": {partition: records}} once no partition of `topic` lags by more than
+    `lag_max`.
 
     Positions are those of the receivers of `cube`, or of `loader` at `port`; the log's ends are
     requested from Kafka by its connection when the wait begins. Peers that do not respond are waited for:

@@ -24,8 +24,9 @@ from rtolap.protocols.loader.messages import LoaderStatus
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LoadedTrigger(RtolapTrigger):
-    """Fires {"loaded": {partition: offset}} once `offsets` are reached, or, without them, all is loaded that
-    was in the topic at `until_ms`, by the clock. Partitions are strings, as JSON has them.
+    """A trigger that fires {"loaded": {partition: offset}} once `offsets` are reached. Without them, it fires
+    once everything is loaded that was in the topic at `until_ms`, by the clock. Partitions are strings, as
+    JSON has them.
 
     A loader that does not answer is waited for: it may be starting again. The sensor's time-out ends that.
     """

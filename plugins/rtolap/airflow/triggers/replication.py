@@ -20,7 +20,7 @@ from rtolap.base.errors import RtolapError, Unavailable
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ReplicationWaitTrigger(FieldTrigger):
-    """Fires {"peer": …} once no log that was `due` stands in a queue of the peer.
+    """A trigger that fires {"peer": …} once no log that was `due` stands in a queue of the peer.
 
     `due`: what was noted at the instant, so that a change of triggerer waits for the same; None where the
     instant `before_ms` is yet to come. HBase that does not answer is waited for: the sensor's time-out ends
