@@ -1,4 +1,4 @@
-"""The one error tree. Classes part only where a caller acts differently.
+"""The one error tree. Two classes exist only where a caller acts differently.
 
 RtolapError
 ├── DefinitionError        a table, cube or setting is wrong: mend the file

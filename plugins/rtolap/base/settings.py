@@ -1,4 +1,5 @@
-"""Settings: frozen, read once at an entry point from `RTOLAP_*` variables, then passed down."""
+"""Settings, which are frozen: an entry point reads them once from `RTOLAP_*` variables and passes them
+down."""
 
 from __future__ import annotations
 

@@ -135,7 +135,8 @@ _NO_FAILURES = _Failures(0, -math.inf, -math.inf)
 
 
 class LoginDelays:
-    """Wrong passwords cost time: more with each, for one user from one address. Nobody else waits for them.
+    """Delays after wrong passwords, which grow with each one of a user from an address. Nobody else waits for
+    them.
 
     Thread-safe. All servers and connections of a process share one, so that tries beside each other wait for
     each other. After FREE_FAILURES the next try waits FIRST_DELAY_S, then twice as long each time, at most
