@@ -1,4 +1,4 @@
-"""`rtolap loader`: loaders of topics into tables.
+"""`rtolap loader` runs and shows loaders of topics into tables.
 
 Exit codes: 0 done; 1 an error, reported on stderr; `run` ends with those of
 `rtolap.protocols.loader.messages`; `status` and `lag` with 3 when a job has failed.

@@ -1,4 +1,4 @@
-"""`rtolap sql`: a thin client of the running query service; nothing of the service is loaded."""
+"""`rtolap sql` is a thin client of the running query service; it loads nothing of the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rtolap fleet policies`: what should be done about failed disks and slow brokers.
+"""`rtolap fleet policies` proposes what to do about failed disks and slow brokers.
 
 Exit codes: 0 nothing is to be done, or it was done; 1 an error; 3 something is proposed.
 """

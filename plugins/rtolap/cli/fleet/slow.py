@@ -1,4 +1,4 @@
-"""`rtolap fleet slow`: which brokers are slow, in which stage, and what is behind it."""
+"""`rtolap fleet slow` shows which brokers are slow, in which stage, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rtolap fleet snapshot`: brokers, racks, disks and replicas of a cluster at this moment."""
+"""`rtolap fleet snapshot` records brokers, racks, disks and replicas of a cluster at this moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rtolap demo`: real events through the whole stack, every answer beside a recount."""
+"""`rtolap demo` sends real events through the whole stack, and compares every answer with a recount."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rtolap sep verify`: compare a mirrored table with HBase, and repair it."""
+"""`rtolap sep verify` compares a mirrored table with HBase, and repairs it."""
 
 from __future__ import annotations
 
