@@ -1,4 +1,4 @@
-"""Wiring: everything a coordinator is made of, given its stores and its clock."""
+"""The wiring of a coordinator, which makes all its parts from its stores and its clock."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _marks(state: ApplicationState) -> Marks:
 
 
 class RunningApplication:
-    """Thread-safe. Making one begins an epoch, so only a leader can."""
+    """An application that runs. It is thread-safe. Making one begins an epoch, so only a leader can."""
 
     def __init__(self, application: Application, records: ApplicationRecords, clock: Clock) -> None:
         self.application = application

@@ -22,7 +22,8 @@ _GONE_KEPT = 1000  # hosts that left keep their room until there are so many, an
 
 
 class SourceState:
-    """The caller locks. Memory: hosts x partitions x 8 bytes, and some tens of bytes per host.
+    """The state of a source, which the caller locks. It takes hosts x partitions x 8 bytes, and some tens of
+    bytes per host.
 
     `generations`: partitions reported to a former leader, with their consumers' generations. All of them
     have to report again before the rule is evaluated: a host on two would count by the one that reported.
