@@ -1,4 +1,4 @@
-"""Fragments: what a receiver has flushed to its disk. FORMAT.md has the bytes.
+"""Fragments are files that a receiver has flushed to its disk. FORMAT.md has the bytes.
 
 A fragment is immutable, opened by memory map, and may be deleted while it is read: the map keeps the bytes.
 """

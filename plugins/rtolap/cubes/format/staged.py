@@ -1,4 +1,4 @@
-"""Staged parts: what a replica set uploads of a closed segment for Spark to build from.
+"""Staged parts are uploaded by a replica set from a closed segment, for Spark to build from.
 
 Files carry fresh names in a fresh folder (`unique`), so a repeated upload never touches an earlier one; the
 manifest, written last, makes the part exist.

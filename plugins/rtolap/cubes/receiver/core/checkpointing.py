@@ -1,4 +1,4 @@
-"""Checkpoints: when one is due, what it writes, what recovery makes of it. The order: `checkpoint`."""
+"""Checkpoints: when one is due, what it writes, and what recovery makes of it. `checkpoint` has the order."""
 
 from __future__ import annotations
 
