@@ -18,7 +18,8 @@ Place = tuple[int, int]  # partition, offset
 
 
 class Refusals(msgspec.Struct, frozen=True):
-    """Refused records. `by_reason` counts each stored record once, however many receivers reported it."""
+    """Records that were refused. `by_reason` counts each stored record once, however many receivers reported
+    it."""
 
     sent: int
     by_reason: dict[str, int]
