@@ -1,4 +1,4 @@
-"""Event times, vectorised: a column as read from JSON → microseconds since the epoch.
+"""Event times, vectorised: a column as read from JSON becomes microseconds since the epoch.
 
 | format | written as |
 |---|---|
