@@ -1,4 +1,5 @@
-"""Client quotas: declared ones against those in force, the alterations between them, and applying these.
+"""Client quotas: declared ones are compared with those in force, and the alterations between them are
+applied.
 
 A quota that is declared and missing, or that has another value, is set. One that is in force and nobody
 declared is removed where the registry says so, and otherwise only named. `apply_quotas` looks afterwards

@@ -1,4 +1,4 @@
-"""Disk usage: bring every disk to within a tolerance of the fleet's mean, with few bytes.
+"""The plan of even disks, which brings every disk to within a tolerance of the fleet's mean, with few bytes.
 
 1. The band around the mean, by capacity; nothing moves where every disk is within it.
 2. Two levels: full disks are skimmed down to the one, the idlest are filled up to the other, by just the

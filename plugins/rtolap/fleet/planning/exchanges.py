@@ -24,7 +24,8 @@ _SHUFFLED_SHARE = 0.08
 
 
 class Exchanges:
-    """best: a place for each replica, never worse than where the search begins."""
+    """A search that exchanges replicas. `best` has a place for each replica, and is never worse than the
+    placement where the search begins."""
 
     def __init__(self, fleet: SmallFleet, worth: float, at: Sequence[int]) -> None:
         self._fleet, self._worth = fleet, worth

@@ -1,4 +1,4 @@
-"""Replication factor raised: each partition of some topics gets more replicas.
+"""The plan of a higher replication factor, which gives each partition of some topics more replicas.
 
 A new replica stands last by preference, in a rack that has fewest of the partition, on the idlest disk there.
 Leaders stay where they are. A topic of which one partition cannot have the factor is left out as a whole and

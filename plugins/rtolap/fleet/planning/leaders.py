@@ -1,4 +1,4 @@
-"""Leaders: every broker leads about as many partitions, without moving data.
+"""The plan of preferred leaders, by which every broker leads about as many partitions, without moving data.
 
 1. The order of replicas changes only where a broker would lead too many partitions by preference. Brokers are
    nodes, and a broker reaches another by each partition that it leads and whose other replica stands there.

@@ -79,7 +79,8 @@ class _Change:
 
 
 class _Ordering:
-    """room: bytes by directory, below the limit, after the stages so far."""
+    """An order of moves in stages. `room` has the bytes of each directory that are free below the limit,
+    after the stages so far."""
 
     def __init__(self, placement: Placement, rows: Sequence[int]) -> None:
         self._placement = placement

@@ -169,7 +169,7 @@ class Replicas:
 
 @dataclass(frozen=True)
 class Quota:
-    """A client quota.
+    """A quota that a client has.
 
     Attributes:
         entity: Types and names, sorted by type. The name None is the default of its type.
