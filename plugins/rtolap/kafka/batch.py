@@ -1,4 +1,4 @@
-"""librdkafka's messages → a `Batch`: columns, without a Python loop over records.
+"""librdkafka's messages become a `Batch` of columns, without a Python loop over records.
 
 Except for headers, of which the client gives out a list a record: they are read only if requested.
 """

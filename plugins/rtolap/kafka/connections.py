@@ -16,7 +16,8 @@ log = logging.getLogger(__name__)
 
 
 class KafkaConnections:
-    """Thread-safe. Each is opened when it is first used; `close` closes them all.
+    """The connections to clusters. They are thread-safe. Each one is opened when it is first used, and
+    `close` closes them all.
 
     `statistics`: of the service's consumers, which are opened elsewhere and told of it.
     """

@@ -1,4 +1,5 @@
-"""Reading a dead-letter topic: refused records with where they came from and why. For people, not speed."""
+"""Reading a dead-letter topic, which has refused records with where they came from and why. It is for people,
+and not fast."""
 
 from __future__ import annotations
 

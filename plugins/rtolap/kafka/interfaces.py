@@ -248,7 +248,8 @@ Delivered = Callable[[OutRecord, RtolapError | None], None]
 
 
 class StreamProducer(Protocol):
-    """Idempotent, acks=all. Bounded by its own queue: `produce` waits when that is full."""
+    """A producer that is idempotent with acks=all. Its own queue bounds it: `produce` waits when the queue is
+    full."""
 
     def produce(
         self, topic: str, records: Sequence[OutRecord], *, delivered: Delivered | None = None

@@ -30,7 +30,8 @@ _UNKNOWN = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError
 
 
 class KafkaProducer:
-    """StreamProducer: idempotent, acks=all, at most 200 000 records or 64 MiB waiting."""
+    """The StreamProducer of librdkafka: idempotent, acks=all, with at most 200 000 records or 64 MiB that
+    wait."""
 
     def __init__(self, cluster: KafkaCluster | str, *, client_id: str = "rtolap") -> None:
         self._failed: KafkaError | None = None
@@ -159,7 +160,7 @@ def _retrying(passing: type[RtolapError]) -> Retrying:
 
 
 class KafkaAdmin:
-    """TopicAdmin."""
+    """The TopicAdmin of a Kafka cluster."""
 
     def __init__(self, cluster: KafkaCluster | str) -> None:
         self._cluster = KafkaCluster.of(cluster)

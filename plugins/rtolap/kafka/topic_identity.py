@@ -31,8 +31,9 @@ CUBE_ACTION = (
 
 
 class TopicIdentity:
-    """Thread-safe. `ask`: `StreamConsumer.topic_id`; `action`: what a person can do about another topic.
-    `check_log`: compares what was read with the log, and raises LogTruncated."""
+    """The identity of a topic. It is thread-safe. `ask` is `StreamConsumer.topic_id`; `action` says what a
+    person can do about another topic; `check_log` compares the read offsets with the log, and raises
+    LogTruncated."""
 
     def __init__(
         self,

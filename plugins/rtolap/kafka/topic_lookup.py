@@ -33,7 +33,7 @@ def fetch_topic_id(admin: AdminClient, topic: str, timeout_s: float, cluster: Ka
 
 
 class TopicLookup:
-    """Thread-safe. The contract: `consumer.StreamConsumer`.
+    """A lookup of topics that keeps the contract of `consumer.StreamConsumer`. It is thread-safe.
 
     It has a client of its own, which reads nothing: a look-up waits for a client that another thread polls,
     and one that polls without a pause is never free.

@@ -28,7 +28,8 @@ _NO_POSITIONS: Mapping[int, int] = {}
 
 
 class TruncationCheck:
-    """Thread-safe. `ask`: `StreamConsumer.epoch_ends`; `action`: what a person can do about a cut."""
+    """A check for truncated logs. It is thread-safe. `ask` is `StreamConsumer.epoch_ends`; `action` says what
+    a person can do about a cut."""
 
     def __init__(self, topic: str, ask: AskEnds, *, action: str) -> None:
         self._topic = topic

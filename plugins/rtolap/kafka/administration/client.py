@@ -42,7 +42,7 @@ _ALTER_CONFIGS = "AlterConfigs on the topics and the cluster"
 
 
 class KafkaAdministration(KafkaUsage):
-    """Implements `interface.FleetAdministration`."""
+    """The implementation of `interface.FleetAdministration` that a cluster answers."""
 
     def __init__(self, cluster: KafkaCluster, client_id: str = "rtolap-fleet") -> None:
         super().__init__(cluster, AdministrationConnection(cluster, client_id))

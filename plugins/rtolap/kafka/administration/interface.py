@@ -66,7 +66,8 @@ class ListedGroup:
 
 @dataclass(frozen=True)
 class ListedGroups:
-    """missing: why there may be others, by broker that did not answer, and for want of a right."""
+    """Groups that a cluster lists. `missing` says why there may be others: by broker that did not answer, and
+    for want of a right."""
 
     groups: tuple[ListedGroup, ...]
     missing: tuple[RtolapError, ...] = ()
@@ -74,7 +75,7 @@ class ListedGroups:
 
 @dataclass(frozen=True)
 class GroupMember:
-    """assigned: the partitions that it reads now."""
+    """A member of a group. `assigned` has the partitions that it reads now."""
 
     client_id: str
     host: str

@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class KafkaUsage(KafkaRights):
-    """Implements `interface.UsageAdministration`."""
+    """The implementation of `interface.UsageAdministration`."""
 
     def list_groups(self, brokers: Collection[int]) -> ListedGroups:
         responses = self._connection.ask_each(
