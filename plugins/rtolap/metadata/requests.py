@@ -53,7 +53,7 @@ class Note:
 
 
 class Requests:
-    """Thread-safe."""
+    """Requests that carry an id. They are thread-safe."""
 
     def __init__(self, store: MetadataStore, clock: Clock) -> None:
         self._store = store

@@ -46,7 +46,7 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A requirement: the node exists with that version (-1: with any)."""
+    """A requirement that a node exists with that version (-1: with any)."""
 
     path: str
     version: int
@@ -60,7 +60,7 @@ class Watch(Protocol):
 
 
 class Election(Protocol):
-    """A candidacy. Ends with the session; `close` withdraws it."""
+    """A candidacy, which ends with the session. `close` withdraws it."""
 
     def is_leader(self) -> bool:
         """Return True only while the session is known to live."""
