@@ -1,4 +1,4 @@
-"""An application: a stream topology whose levels have watermarks.
+"""An application, which is a stream topology whose levels have watermarks.
 
 A **level** is a source, an operator or a sink; **edges** join them without a cycle. A **unit** of a level is
 one (processor, key group). A level has two watermarks:

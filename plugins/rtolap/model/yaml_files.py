@@ -1,5 +1,5 @@
-"""Definition files: `kind: table | cube | lookup | application | stored_table | loader | subscription |
-kafka_fleet`, one or many documents a file, in folders.
+"""Definition files declare `kind: table | cube | lookup | application | stored_table | loader | subscription
+| kafka_fleet`. A file has one or many documents, and may stand in folders.
 
 `read_definitions` reads them strictly, validates them against each other and raises one DefinitionError
 that lists every problem as `file:line: key: what; expected …; found …; did you mean …?`.

@@ -1,4 +1,5 @@
-"""Range partitions by time: which one an instant is in, which must exist, which have had their time. Pure."""
+"""Range partitions by time: which one an instant is in, which must exist, and which have expired. Pure
+functions."""
 
 from __future__ import annotations
 
