@@ -182,7 +182,7 @@ class Abort(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """An empty response."""
+    """A response that says nothing but that it is done."""
 
 
 class AskStatus(msgspec.Struct, frozen=True):

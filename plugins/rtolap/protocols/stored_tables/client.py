@@ -71,9 +71,8 @@ class _Request:
 
 
 class StoredTablesClient(Closeable):
-    """Thread-safe. `urls`: base URLs of front ends, in any order. `ca`: PEM whom to trust; None: the
-    system's.
-    """
+    """A client of the front ends. It is thread-safe. `urls` are the base URLs of front ends, in any order.
+    `ca` is the PEM that their certificates are checked with; None means the system's."""
 
     def __init__(
         self,

@@ -51,7 +51,8 @@ _ERROR_LOG_BYTES_MAX = 4 << 20
 
 
 class StreamLoadClient(Closeable):
-    """Thread-safe. `urls`: endpoints of one cluster; the next is tried where one does not respond.
+    """A client of Stream Load. It is thread-safe. `urls` are the endpoints of one cluster; the next is tried
+    where one does not respond.
 
     Errors of all calls: Unavailable (it may have been carried out: request the state), Unauthorized, Refused.
     """
