@@ -1,4 +1,4 @@
-"""The embedded engine: what stands above the partial aggregates runs here, in memory, with no way out.
+"""The embedded engine runs everything above the partial aggregates, in memory, with no way out.
 
 No files, no network, no extensions, no Python objects by name, a locked configuration, a limit on memory. The
 database that all statements share holds the macros and is opened read-only: nothing that one of them does is

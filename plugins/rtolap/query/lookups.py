@@ -26,7 +26,8 @@ BYTES_MAX = 256 << 20  # "small": it is in memory, and every query that names it
 
 
 class Lookups:
-    """Thread-safe. Relative file names stand below `folder`. Empty strings in CSV are strings, not NULL."""
+    """Lookups that are files. It is thread-safe. Relative file names stand below `folder`. Empty strings in
+    CSV are strings, not NULL."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

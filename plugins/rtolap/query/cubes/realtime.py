@@ -1,4 +1,5 @@
-"""Real time: one request per replica set, to the preferred receiver, to the next one when it fails."""
+"""Real time takes one request per replica set, to the preferred receiver, and to the next one when it
+fails."""
 
 from __future__ import annotations
 

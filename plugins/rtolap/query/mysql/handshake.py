@@ -1,4 +1,4 @@
-"""Login: caching_sha2_password on its fast path, TLS first when there is a certificate."""
+"""Login uses caching_sha2_password on its fast path, and TLS first when there is a certificate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Frames: 3 bytes of length, 1 of sequence, little-endian. 2^24-1 bytes of payload continue in the next."""
+"""Frames have 3 bytes of length and 1 of sequence, little-endian. 2^24-1 bytes of payload continue in the
+next."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ Reserve = Callable[[int], None]  # bytes of a payload; raises an error of the tr
 
 
 class ConnectionClosed(Exception):
-    """The client went away: nothing can be sent to it any more."""
+    """The client went away, so nothing can be sent to it any more."""
 
 
 class ReaderTooSlow(ConnectionClosed):

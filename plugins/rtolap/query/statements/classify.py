@@ -84,7 +84,7 @@ def _with_conditionals(sql: str) -> str:
 
 @dataclass(frozen=True)
 class Nothing:
-    """A `;` alone."""
+    """A statement that is a `;` alone."""
 
 
 @dataclass(frozen=True)

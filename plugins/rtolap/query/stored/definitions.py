@@ -23,7 +23,7 @@ from rtolap.query.stored.source import StoredSource
 
 
 class StoredDefinitions:
-    """Thread-safe. Who may do it is for the caller to check."""
+    """Definitions of stored tables. They are thread-safe. The caller checks the rights."""
 
     def __init__(self, source: StoredSource, refresh_catalogue: Callable[[], object]) -> None:
         """Create an executor of definitions.

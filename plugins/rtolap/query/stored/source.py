@@ -23,7 +23,8 @@ from rtolap.protocols.stored_tables.messages import (
 
 
 class StoredSource(Protocol):
-    """Thread-safe. Raises Unavailable where no frontend, or not that node, answers."""
+    """The source of stored rows. It is thread-safe. Raises Unavailable where no front end, or not that node,
+    answers."""
 
     def tables(self) -> tuple[TableInfo, ...]:
         """Return the tables. Called with every look at the catalogue: quick, without retries."""

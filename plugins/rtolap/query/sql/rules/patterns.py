@@ -1,4 +1,5 @@
-"""Regular expressions: MySQL's classes hold all letters and digits there are, the engine's those of ASCII."""
+"""Regular expressions: MySQL's classes hold all letters and digits of Unicode, the engine's those of
+ASCII."""
 
 from __future__ import annotations
 
