@@ -1,4 +1,5 @@
-"""The journal: what was delivered, durable, in a topic of one partition that one process writes at a time.
+"""The journal notes durably which events were delivered, in a topic of one partition that one process writes
+at a time.
 
     record        written                                                     means, when it is read again
     Delivered     in the transaction of the events, or after they are done    these edits are delivered

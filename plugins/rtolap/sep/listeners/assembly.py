@@ -1,4 +1,5 @@
-"""A subscription's delivery: its listener, its journal, its memory, put together as it declares them."""
+"""A subscription's delivery is put together from its listener, its journal and its memory, as it declares
+them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ REASON_CHARS_MAX = 500
 
 
 class CallableListener:
-    """Listener. `process_events` is called from the threads of the lanes."""
+    """A listener that calls a Python function. The threads of the lanes call `process_events`."""
 
     def __init__(self, process_events: Callable[[EditBatch], object], lanes: int = 4) -> None:
         self._lanes = Lanes(lanes, process_events)

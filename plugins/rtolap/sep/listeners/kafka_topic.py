@@ -49,7 +49,7 @@ Encode = Callable[[EditBatch, Mask], EncodedEvents]
 
 
 class KafkaTopicListener:
-    """Listener."""
+    """A listener that writes to a topic."""
 
     def __init__(self, topic: str, encode: Encode) -> None:
         self._topic = topic

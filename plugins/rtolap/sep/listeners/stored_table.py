@@ -55,7 +55,7 @@ class LoadEndpoint(Protocol):
 
 
 class StoredTableListener:
-    """Listener."""
+    """A listener that loads into a stored table."""
 
     def __init__(
         self, endpoint: LoadEndpoint, database: str, table: str, rows: TableRows, clock: Clock, prefix: str

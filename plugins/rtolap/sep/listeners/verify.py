@@ -75,7 +75,8 @@ class Mirrored:
 
 
 class TableVerifier:
-    """Unavailable: HBase or the query service does not answer."""
+    """A comparison of a table with HBase. Raises Unavailable where HBase or the query service does not
+    answer."""
 
     def __init__(self, mirrored: Mirrored, regions: RegionClient, reader: RowReader, ask: Ask) -> None:
         self._mirrored = mirrored

@@ -17,7 +17,7 @@ _MISSING_NAMED_MAX = 5
 
 
 class SourceCounters(msgspec.Struct, frozen=True):
-    """Since the server started."""
+    """Counters that count since the server started."""
 
     failed_batches: int = 0
 

@@ -82,7 +82,7 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A peer. None means not known.
+    """The status of a peer, in which None means unknown.
 
     Attributes:
         sinks: the number of servers of the receiving cluster (the peer count).
