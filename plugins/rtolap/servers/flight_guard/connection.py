@@ -22,7 +22,7 @@ _NOTHING = memoryview(b"")
 
 
 class _Answers:
-    """The server's side: its frames pass as they come, with the guard's own between them.
+    """The server's side, whose frames pass as they come, with the guard's own between them.
 
     Follows the frames of one connection, and informs its `calls` how far their responses are.
     """
