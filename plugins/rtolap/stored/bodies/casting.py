@@ -32,7 +32,8 @@ _DISTINCT = 10**15  # so many digits always come back from a float
 
 
 class Converted(NamedTuple):
-    """A converted column. `lost` marks values that were not null and now are; None where there are none."""
+    """A converted column. `lost` marks values that were not null and now are; it is None where there are
+    none."""
 
     values: pa.Array
     lost: Mask | None

@@ -27,7 +27,7 @@ class OpenFile(Protocol):
 
 
 class Disk(Protocol):
-    """A disk. Every call raises OSError as the system does (`errno.ENOSPC`: no space left)."""
+    """A disk, whose calls all raise OSError as the system does (`errno.ENOSPC`: no space left)."""
 
     def create(self, path: Path) -> OpenFile:
         """Create a file in the place of any other."""

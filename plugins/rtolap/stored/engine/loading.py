@@ -20,7 +20,7 @@ from rtolap.stored.engine.steps import file_name
 
 
 class Memtable:
-    """Bounded: `add_rows` until `is_full`, then `take_sorted`."""
+    """Rows in memory, which are bounded: `add_rows` until `is_full`, then `take_sorted`."""
 
     def __init__(self, schema: StoredSchema, bytes_max: int, *, partial: bool = False) -> None:
         self._schema, self._bytes_max, self._partial = schema, bytes_max, partial

@@ -83,7 +83,7 @@ class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
 
 
 class Published(msgspec.Struct, frozen=True, tag="published"):
-    """A published transaction. `completed`: what partial files have become."""
+    """A transaction that was published. `completed` has the files that partial ones have become."""
 
     txn: int
     version: int

@@ -16,9 +16,8 @@ LEASE_MS = 10_000
 
 
 class Mastership:
-    """A candidate: it is master of the transactions from a successful `acquire` until somebody else takes the
-    lease.
-    """
+    """A candidate, which is master of the transactions from a successful `acquire` until another one takes
+    the lease."""
 
     def __init__(self, leases: Leases, owner: str, *, lease_ms: int = LEASE_MS) -> None:
         self._leases = leases

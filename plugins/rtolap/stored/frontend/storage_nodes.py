@@ -54,7 +54,8 @@ class Clients(Protocol):
 
 
 class StorageNodes(Closeable):
-    """Thread-safe. A `RowNodes`. Addresses are read from the ledger, at most once in `KNOWN_FOR_S`."""
+    """The storage nodes of the ledger, as `RowNodes`. It is thread-safe. Addresses are read from the ledger,
+    at most once in `KNOWN_FOR_S`."""
 
     def __init__(
         self,

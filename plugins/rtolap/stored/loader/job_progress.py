@@ -78,7 +78,7 @@ class Shown:
 
 @dataclass
 class JobProgress:
-    """Thread-safe. Rates are over the last minute."""
+    """The progress of a job. It is thread-safe. Rates are over the last minute."""
 
     counts: Counts = field(default_factory=Counts)
     times: EventTimes = field(default_factory=EventTimes)

@@ -1,4 +1,4 @@
-"""A ledger: reads and writes, each repeated until it is known to stand, or given up with its reason.
+"""A ledger repeats reads and writes until they are known to stand, or gives up with the reason.
 
 A write, numbered by what a break after each step leaves behind:
 
@@ -55,8 +55,8 @@ _NOTE_RESULT = sa.update(applied_write).where(applied_write.c.write_key == sa.bi
 
 
 class Ledger(Closeable):
-    """The ledger. All calls are thread-safe. Errors: Unavailable (nothing was written), CommitUnknown
-    (perhaps it was: read back), Unauthorized; and whatever the work raises, which rolls it back."""
+    """The ledger, whose calls are all thread-safe. Raises Unavailable (nothing was written), CommitUnknown
+    (perhaps it was: read back) and Unauthorized, and what the work raises, which rolls it back."""
 
     def __init__(
         self,

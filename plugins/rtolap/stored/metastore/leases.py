@@ -1,4 +1,4 @@
-"""Leases by the database's clock: an owner, an epoch that every change of owner raises, and the fence.
+"""Leases go by the database's clock: an owner, an epoch that every change of owner raises, and the fence.
 
 The fence is the first statement of an owner's write. It reads the row of the lease under a lock and holds it
 until the commit: either the epoch is raised before, and the write is refused, or whoever raises it waits

@@ -25,7 +25,8 @@ _COPY = pa.schema([pa.field(wire.COPY_NAME, pa.string()), pa.field(wire.COPY_DAT
 
 
 class LocalNode(Closeable):
-    """A `StorageNode`; thread-safe. `node_at`: other nodes by their addresses, to copy from."""
+    """A `StorageNode` in this process. It is thread-safe. `node_at` finds other nodes by their addresses, to
+    copy from."""
 
     def __init__(
         self,

@@ -99,8 +99,9 @@ class TabletReplica:
 
 
 class TabletReplicas:
-    """Thread-safe. Opens all tablets that are in the folder; those that cannot be opened are `broken`: they
-    are kept on the disk, and taken for lost when another replica's copy is to be made."""
+    """The replicas of a node. It is thread-safe. It opens all tablets that are in the folder. Those that
+    cannot be opened are `broken`: they stay on the disk, and count as lost when another replica's copy is
+    to be made."""
 
     def __init__(self, folder: DataFolder, settings: TabletSettings, disk: Disk | None = None) -> None:
         self._folder, self._settings, self._disk = folder, settings, disk or RealDisk()

@@ -86,7 +86,7 @@ class _Sink:
 
 
 class FileWriter:
-    """Writes a file: `append` sorted columns, then `finish`; or `close` to give up. Raises OSError."""
+    """A writer of one file: `append` sorted columns, then `finish`, or `close` to give up. Raises OSError."""
 
     def __init__(
         self,

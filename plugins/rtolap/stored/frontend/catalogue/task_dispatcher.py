@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 
 
 class TaskDispatcher:
-    """Thread-safe. Raises NotLeader where somebody else is master."""
+    """The dispatcher of tasks to storage nodes. It is thread-safe. Raises NotLeader where another front end
+    is master."""
 
     def __init__(self, ledger: Ledger, mastership: Mastership, hosts: TabletHosts) -> None:
         self._ledger = ledger

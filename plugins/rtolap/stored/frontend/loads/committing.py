@@ -22,7 +22,7 @@ PUBLISH_TIMEOUT_S = 10.0
 
 
 class Committing:
-    """Thread-safe."""
+    """The commits of loads. They are thread-safe."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Labels: how they look, the response for a used one, how long they are retained."""
+"""Labels: their form, the response for a used one, and how long they are retained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Majorities: of each tablet's replicas, more than half must have what counts."""
+"""Majorities: more than half of each tablet's replicas must have what counts."""
 
 from __future__ import annotations
 
