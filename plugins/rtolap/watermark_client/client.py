@@ -54,8 +54,9 @@ _ANSWER = msgspec.msgpack.Decoder(ReportAnswer)
 
 
 class WatermarkClient(WatermarkSession, Closeable):
-    """Thread-safe. `urls`: base URLs of all coordinators. `problem` is what the last batch met; None if
-    nothing. `learnt`: the URLs were read in ZooKeeper, so that the token is proven and not sent."""
+    """A client of watermarks. It is thread-safe. `urls` are the base URLs of all coordinators. `problem` is
+    the error of the last batch; None if it had none. `learnt` says that the URLs were read in ZooKeeper,
+    so that the token is proven and not sent."""
 
     def __init__(
         self,
