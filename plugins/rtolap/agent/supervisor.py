@@ -155,7 +155,7 @@ class Supervisor:
                 raise result
 
     def close(self) -> None:
-        """Let go of the folder; processes live on."""
+        """Release the folder; processes live on."""
         self._watch.close()
         self._folder.close()
 
