@@ -55,8 +55,8 @@ class CaughtUp:
 
 
 def behind(status: LoaderStatus, ends: Mapping[int, int]) -> dict[int, int]:
-    """Partition → up to where it can be read, of those that cannot be read up to `ends`. What is loaded may
-    be so a while before it is visible."""
+    """Return how far each partition can be read that cannot be read up to `ends`. A row may be loaded for a
+    while before it is visible."""
     return {
         partition: status.visible.get(partition, 0)
         for partition, end in sorted(ends.items())

@@ -201,7 +201,7 @@ def receiver_of(status: ProcessStatus) -> str | None:
 
 
 def loader_labels(loader: RunningLoader) -> dict[str, str]:
-    """Return the labels of the process, so that whoever waits for the loader needs its name only."""
+    """Return the labels of the process, by which a task that waits for the loader needs only its name."""
     return {"kind": _LOADER, _LOADER: msgspec.json.encode(loader).decode()}
 
 

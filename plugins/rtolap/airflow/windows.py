@@ -33,7 +33,7 @@ class Window(NamedTuple):
 
     @property
     def run_id(self) -> str:
-        """The id of the DAG run for this window, so that a person is asked about a window only once."""
+        """The id of the DAG run for this window, so that a person gets one question about a window."""
         return f"{self.application}__{iso(self.end_ms)}"
 
     def conf(self) -> dict[str, Any]:

@@ -61,10 +61,10 @@ class ReceiverOperator(ManagedProcessOperator):
 class LoaderOperator(ManagedProcessOperator):
     """Runs a loader, as a task that never ends by itself.
 
-    `loader` is the name of its job, `port` that of its process. `complete`: see `Completeness`. A
-    loader that was stopped by `rtolap loader stop` stays so, and its task waits until it is cleared. One that
-    has failed for a reason that a restart does not mend is not restarted by the agent; Airflow's retries look
-    at it again.
+    `loader` is the name of its job, `port` that of its process. `complete`: see `Completeness`. A loader that
+    was stopped by `rtolap loader stop` stays stopped, and its task waits until it is cleared. One that has
+    failed for a reason that a restart does not mend is not restarted by the agent; Airflow's retries look at
+    it again.
     """
 
     def __init__(

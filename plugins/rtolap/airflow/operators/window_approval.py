@@ -138,9 +138,9 @@ class WindowApprovalOperator(ApprovalOperator):
 class ApproveWindowOperator(BaseOperator):
     """Records at the coordinator what a person has approved: windows up to `window_end` may close.
 
-    `answer`: the result of an `WindowApprovalOperator`. Its responder is whom Airflow has signed in; without
-    one, or with another answer than Approve, nothing is approved and the task fails. Returns what was
-    recorded.
+    `answer`: the result of an `WindowApprovalOperator`. Its responder is the user whom Airflow has signed in.
+    Without a responder, or with another answer than Approve, nothing is approved and the task fails. Returns
+    what was recorded.
     """
 
     template_fields: Sequence[str] = ("application", "window_end", "answer")

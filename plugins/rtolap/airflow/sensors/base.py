@@ -46,7 +46,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
 
     @abstractmethod
     def found(self, client: Client) -> str:
-        """Return a sentence about the expected and the found state, after a wait in vain."""
+        """Return a sentence about the expected and the found state, when the sensor times out."""
 
     @abstractmethod
     def trigger(self, client: Client) -> BaseTrigger:

@@ -1,4 +1,4 @@
-"""Sensors of cubes. One that waits in vain fails with what it waited for."""
+"""Sensors of cubes. A sensor that times out says what it waited for."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ class CaughtUpTrigger(FieldTrigger, BaseEventTrigger):
     """Fires {"subscription", "at"} when all queues of a subscription have nothing to replicate, after they
     had; and once for each that is so when it begins, or after a change of triggerer.
 
-    That is as region servers report it, every few seconds. Whoever must know that what was written before an
-    instant is delivered waits by `ReplicationWaitSensor`.
+    Region servers report it every few seconds. `ReplicationWaitSensor` waits until all edits that were
+    written before an instant are delivered.
     """
 
     poll_s: float = 10.0
