@@ -280,7 +280,7 @@ class Forged(Corrupted):
     """A record that the cluster's token has not signed.
 
     Attributes:
-        version: of the node that holds the record, for whoever writes it anew.
+        version: of the node that holds the record, for the process that writes it anew.
     """
 
     code = "forged"

@@ -9,7 +9,7 @@ def lives(process: psutil.Process) -> bool:
     """Return whether the process is alive. A zombie is not, unless threads of it are still ending: it holds
     its files and sockets until they have ended.
 
-    Whoever inherited a zombie may never collect it, so that its pid alone says nothing.
+    The process that inherited a zombie may never collect it, so its pid alone says nothing.
     """
     try:
         return process.is_running() and (
