@@ -248,7 +248,7 @@ def lag(job: JobArgument, as_json: JsonOption = False) -> None:
 
 
 def _failures(status: LoaderStatus) -> Iterator[str]:
-    """Yield the troubles that a row of the table has no space for."""
+    """Yield the failures for which a row of the table has no space."""
     if status.reason:
         yield status.reason
     if status.state == LoadJobState.RUNNING and not status.alive:

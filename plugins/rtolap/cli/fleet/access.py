@@ -107,7 +107,7 @@ def find_cluster(
 
 
 def operator(settings: Settings, by: str | None) -> str:
-    """Return who changes something. Whoever may read the cluster's token is an operator; others get a
-    DefinitionError."""
+    """Return the name of the person who changes something. A user who may read the cluster's token is an
+    operator; others get a DefinitionError."""
     settings.token()
     return by or getpass.getuser()
