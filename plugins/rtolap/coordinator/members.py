@@ -71,7 +71,7 @@ class Members:
         )
 
     def put_replica_set(self, name: str, receivers: Sequence[str]) -> wire.ReplicaSetInfo:
-        """Say which receivers form the set. One that still has partitions must keep a receiver."""
+        """Set the receivers that form the set. A set that still has partitions must keep a receiver."""
         members = tuple(sorted(set(receivers)))
         holding = [
             cube for cube in self._metadata.cubes() if self._metadata.control(cube).assignment.get(name)

@@ -111,7 +111,7 @@ def apply_report(
     columns: ReportColumns | None,
     now_ms: int,
 ) -> list[Refusal]:
-    """Call `check`, `names_after` and `learn_names` first. What is refused has had no effect."""
+    """Call `check`, `names_after` and `learn_names` first. A refused report has no effect."""
     rows = (
         _named(source, report, session, columns)
         if source.named

@@ -1,5 +1,5 @@
-"""Progress, rates and hosts of one source, and what its rule makes of them. Reports come in by
-`source_reports`."""
+"""Progress, rates and hosts of one source, and the watermark that its rule computes from them. Reports come
+in by `source_reports`."""
 
 from __future__ import annotations
 
