@@ -100,7 +100,7 @@ class Fragment:
         return self._unverified is None
 
     def verify(self) -> None:
-        """Compare all bytes with their checksums, once: whoever comes meanwhile waits. Raises Corrupted, each
+        """Compare all bytes with their checksums, once: other callers wait meanwhile. Raises Corrupted, each
         time again."""
         if self._unverified is None:
             return

@@ -5,7 +5,7 @@ uploads nothing, and announces itself again in the new session.
 
 A receiver that has failed at a cube lets another one lead its replica set.
 
-Whoever leads closes and uploads for its replica set: one that no longer reads a cube holds up that cube's
+The leader closes and uploads for its replica set: one that no longer reads a cube holds up that cube's
 history, though a follower could go on with it.
 """
 
