@@ -188,7 +188,8 @@ class BrokerOperations:
             self._reassert(record, snapshot)
 
     def resume(self, broker: int) -> BrokerRecord:
-        """Execute what is pending. What fails stays pending with the reason, which is raised."""
+        """Execute the pending actions. An action that fails stays pending with the reason, which is
+        raised."""
         while True:
             node, record = self._read(broker)
             if not record.pending:

@@ -1,7 +1,7 @@
 """Compares the stored state of a plan with the brokers: its age, absent brokers, deleted partitions.
 
 The stored state is true as of the mover's last look. A dead mover stores nothing, and a live one learns late
-that a broker has stopped. Whoever shows a plan therefore queries the brokers as well.
+that a broker has stopped. A command that shows a plan therefore queries the brokers as well.
 """
 
 from __future__ import annotations

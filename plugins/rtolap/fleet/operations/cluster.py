@@ -132,7 +132,7 @@ class OpenedFleet:
         return {str(state): number for state, number in stored.record.counts().items() if number}
 
     def under_replicated(self) -> list[str]:
-        """Return the partitions of which a replica is not in sync, as topic:number."""
+        """Return the partitions with a replica that is not in sync, as topic:number."""
         return [
             f"{topic}:{partition.number}"
             for topic, described in sorted(self.administration.describe_topics().items())

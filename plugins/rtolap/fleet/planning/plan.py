@@ -1,8 +1,8 @@
 """A plan: what to change in a fleet, made of one snapshot and bound to it.
 
 A plan states for each partition that changes the replicas it has and those it is to have, in the order of
-preference. Whoever carries it out reads `moves`; whoever approves it reads `why`, the bytes, the time and how
-full every disk is before and after.
+preference. The mover reads `moves`; the person who approves it reads `why`, the bytes, the time and how full
+every disk is before and after.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class _Collection:
         )
 
     def _note_sizes(self, brokers: Brokers, replicas: Replicas, silent: set[int]) -> None:
-        """Leave brokers out that say nothing at all: that is told already."""
+        """Leave out brokers that do not answer at all: `missing` names them already."""
         unknown = replicas.log_dirs == UNKNOWN
         for row in np.unique(replicas.brokers[unknown]):
             broker_id = int(brokers.ids[row])
