@@ -1,6 +1,6 @@
 """librdkafka's messages become a `Batch` of columns, without a Python loop over records.
 
-Except for headers, of which the client gives out a list a record: they are read only if requested.
+Headers are the exception: the client returns a list for each record, so they are read only if requested.
 """
 
 from __future__ import annotations

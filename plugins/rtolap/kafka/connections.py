@@ -19,7 +19,7 @@ class KafkaConnections:
     """The connections to clusters. They are thread-safe. Each one is opened when it is first used, and
     `close` closes them all.
 
-    `statistics`: of the service's consumers, which are opened elsewhere and told of it.
+    `statistics`: of the service's consumers, which are opened elsewhere and report to it.
     """
 
     def __init__(self, clusters: KafkaClusters, client_id: str) -> None:

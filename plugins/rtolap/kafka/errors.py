@@ -102,8 +102,8 @@ def plain(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def close_client(name: str, *calls: Callable[[], Any]) -> None:
-    """Make the calls that end a client. What one of them raises is logged: nothing is left to be done about
-    it, and what the caller closes next is not to be kept from that.
+    """Make the calls that end a client. Errors are logged: nothing can be done about them, and the caller has
+    more to close.
     """
     for call in calls:
         try:

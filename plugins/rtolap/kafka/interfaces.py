@@ -257,8 +257,8 @@ class StreamProducer(Protocol):
         """Queue the records. Unavailable when the queue stays full for a minute.
 
         `delivered` is called once for each record, with None when it is acknowledged or with why it never
-        will be, on whichever thread produces, polls or flushes: it must be quick and thread-safe. What is
-        reported there is not raised by `flush`.
+        will be, on whichever thread produces, polls or flushes: it must be quick and thread-safe. `flush`
+        does not raise the errors that are reported there.
         """
 
     def poll(self) -> None:

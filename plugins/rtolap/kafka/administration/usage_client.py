@@ -276,7 +276,7 @@ def _is_known(partition: Any, offset: int) -> bool:
 
 
 def _rounds(by_broker: Mapping[int, list[T]], size: int) -> Iterator[dict[int, list[T]]]:
-    """Yield what each broker is asked for in one go, until all of them have been asked for all."""
+    """Yield the requests of one round, a part for each broker, until every broker has had all of them."""
     longest = max(map(len, by_broker.values()), default=0)
     for start in range(0, longest, size):
         yield {broker: ids[start : start + size] for broker, ids in by_broker.items() if ids[start:]}

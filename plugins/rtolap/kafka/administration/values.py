@@ -42,7 +42,7 @@ class Replica(NamedTuple):
 
 
 class OffsetSpec(IntEnum):
-    """The offset of a partition that is asked for, by the timestamps that stand for it in ListOffsets.
+    """The kinds of offsets of a partition, by the timestamps that stand for them in ListOffsets.
 
     LATEST: the next record's. EARLIEST: of the first record, wherever it lies. EARLIEST_LOCAL: of the first
     on the leader's disk. LATEST_TIERED: of the last record in remote storage.
