@@ -245,7 +245,7 @@ def lose_parts(record: SegmentRecord, lost: Mapping[str, str], *, now_ms: int, b
     """Note that staged parts are missing or damaged (`lost`: path → why). Those of the version are uploaded
     again.
 
-    All of them: a receiver keeps whole versions, and what it has of one partition only it would have to read
+    All parts are uploaded, since a receiver keeps whole versions: it would have to read a single partition
     again from Kafka. Attempts that build the lost ones are not promoted. Nothing changes where the record has
     none of these parts any more.
     """
