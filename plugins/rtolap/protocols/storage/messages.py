@@ -111,8 +111,8 @@ def read_ticket(data: bytes) -> Ticket:
 
 
 class CreateTablets(msgspec.Struct, frozen=True):
-    """Tablets of a partition, empty at version 0. One that is there stays as it is; one of an earlier table
-    is dropped first; one of a later table makes the call harmless."""
+    """Tablets of a partition, empty at version 0. A tablet that exists stays as it is; one of an earlier
+    table is dropped first; one of a later table makes the call harmless."""
 
     tablets: tuple[TabletId, ...]
     schema: StoredSchema

@@ -99,8 +99,8 @@ class StreamLoadClient(Closeable):
         return self._state("GET", f"/api/{quote(db, safe='')}/get_load_state", label)
 
     def close_label(self, db: str, label: str) -> LoadState:
-        """See to it that no load is taken under the label any more, where `keeps_labels`, and return what
-        became of it: COMMITTED, VISIBLE, or ABORTED. One under way is aborted."""
+        """Close a label, where `keeps_labels`, so that no load is taken under it any more, and return its
+        outcome: COMMITTED, VISIBLE, or ABORTED. A load under way is aborted."""
         return self._state("PUT", f"/api/{quote(db, safe='')}/_close_label", label)
 
     def schema(self, db: str, table: str) -> TableSchema:
