@@ -22,7 +22,7 @@ _PAST_MIN = 64  # time-outs taken back stay in the heap until they are this many
 class Timeouts:
     """Calls functions back at their time, all on one thread: a thread a query costs as much as a small query.
 
-    Thread-safe. What is called must be short.
+    Thread-safe. Callbacks must be short.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -1,7 +1,7 @@
 """information_schema as Arrow tables made of the catalogue: what ordinary clients look around with.
 
-Each table has the columns that MySQL 8 gives it. What has no meaning here is NULL; tables of what does not
-exist here (routines, triggers, foreign keys, …) are empty.
+Each table has the columns that MySQL 8 gives it. Columns without a meaning here are NULL; tables of things
+that do not exist here (routines, triggers, foreign keys, …) are empty.
 """
 
 from __future__ import annotations
