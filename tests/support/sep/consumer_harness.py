@@ -22,8 +22,8 @@ Deliver = Callable[[EditBatch, float], Awaitable[None]]
 
 
 class RunningConsumer:
-    """`apart`: what was set apart. `batches`: all that was handed to delivery, with the seconds left until
-    the deadline.
+    """A consumer that runs. `apart` is what was set apart; `batches` is all that was handed to delivery, with
+    the seconds left until the deadline.
 
     While `gate` is cleared, delivery waits; it raises `error` where that is set.
     """
@@ -68,7 +68,7 @@ class RunningConsumer:
         raise AssertionError(f"no sample {wanted}")
 
     def call_soon(self, action: Callable[[], object]) -> None:
-        """On the consumer's event loop."""
+        """Call on the consumer's event loop."""
         self._loop.call_soon_threadsafe(action)
 
     def drain(self, timeout_s: float) -> None:
