@@ -196,8 +196,8 @@ class StreamConsumer(Protocol):
         """
 
     def known_ends(self) -> Offsets:
-        """Return the logs' ends as the last fetched records told them, without asking: of assigned partitions
-        from which something was fetched.
+        """Return the logs' ends that came with the last fetched records, without a request. Only assigned
+        partitions with fetched records are in it.
         """
 
     def log_range(self, partition: int, timeout_s: float = 5.0) -> LogRange:

@@ -135,8 +135,8 @@ class _Walk:
 
 
 def _over(compared: tuple[EpochRange, ...], ranges: tuple[EpochRange, ...]) -> int:
-    """Return how many of `ranges`, from the first, were compared when they were over already: not the last
-    one, of which the log may have lost records since."""
+    """Return how many of `ranges`, from the first, were complete when they were compared. The last range is
+    not counted: the log may have lost records of it since."""
     count = 0
     for one, other in zip(compared[:-1], ranges, strict=False):
         if one != other:
