@@ -116,8 +116,8 @@ class ApplicationRecords:
         retrying(attempt)
 
     def drop(self, name: str, note: Note | None = None) -> None:
-        """Remove it in one commit, with the `note`, so that nothing of it is met by an application of the
-        same name."""
+        """Remove an application in one commit, with the `note`, so that a later application of the name finds
+        nothing of it."""
         self.definition(name)
 
         def attempt() -> None:
@@ -139,7 +139,7 @@ class ApplicationRecords:
         retrying(attempt)
 
     def change(self, application: Application) -> None:
-        """Replace the definition of an application, and end the epoch of whoever runs the former one.
+        """Replace the definition of an application, and end the epoch of the leader that runs the former one.
 
         Published watermarks stay, so that none falls. A removed level takes its watermarks, hosts, units and
         generations with it. Raises Refused and NotFound. Repeating it changes nothing.

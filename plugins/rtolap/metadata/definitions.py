@@ -91,8 +91,8 @@ class Definitions:
 
     def drop_cube(self, name: str, cube_id: str, note: Note | None = None) -> None:
         """Drop this creation of a cube. The records go first and the definition last, with the `note`: a
-        crash leaves a cube that can be dropped again. Raises NotFound where the creation is gone, whoever
-        has its name."""
+        crash leaves a cube that can be dropped again. Raises NotFound where the creation is gone, even if
+        another one has its name."""
         self.cube(name)
         control = read(self.store, paths.cube_control(name), CubeControl)
         if control is not None and control.enabled:

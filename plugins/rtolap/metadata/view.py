@@ -23,7 +23,7 @@ class SegmentView(Closeable):
     """
 
     def __init__(self, metadata: ClusterMetadata, cube: str, cube_id: str | None = None) -> None:
-        """Follow the segments of one creation, `cube_id`; None: of whichever there is."""
+        """Follow the segments of one creation, `cube_id`; None follows the present one."""
         self.cube = cube
         self._cube_id = cube_id
         self._metadata = metadata
