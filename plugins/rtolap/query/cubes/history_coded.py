@@ -137,7 +137,7 @@ class CodedRead:
     def _has_room(self, file: HistoryFile, candidate_rows: int) -> bool:
         """Return True if the file is to be loaded, and reserve its room.
 
-        Small files are loaded, and of larger ones those of which most rows are read, while there is room.
+        While there is room, small files are loaded, and larger ones if most of their rows are read.
         """
         rows = self._rows.rows_if_whole(file)
         if rows is None:
