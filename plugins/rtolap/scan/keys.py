@@ -60,8 +60,8 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def compact(column: pa.Array) -> pa.Array:
-    """Return the same column without a dictionary that is much longer than itself: whoever unites it with
-    others, or keeps it, would pay for every value of the table that it came from.
+    """Return the same column without a dictionary that is much longer than the column. A caller that unites
+    or keeps it would otherwise pay for every value of the table that it came from.
     """
     if not pa.types.is_dictionary(column.type):
         return column
