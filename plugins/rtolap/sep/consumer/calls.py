@@ -1,7 +1,7 @@
 """Calls of a region server: decoded, handed to delivery, answered by a result or by an exception of HBase.
 
 An exception makes the region server send the same edits again after a pause; it looks at neither the class
-nor `do_not_retry`, but logs class and message: they are for whoever reads its log.
+nor `do_not_retry`, but logs class and message, for the people who read its log.
 """
 
 from __future__ import annotations

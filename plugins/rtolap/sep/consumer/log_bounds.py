@@ -171,7 +171,7 @@ class LogBounds:
     def _look(self, claims: Sequence[Claim], is_first: bool) -> list[Doubt]:
         """Return the claims that are beyond their bounds as they are now. Unavailable: a region is away.
 
-        `is_first`: ask for every read point. Later a region is asked for all that wait together.
+        `is_first`: ask for every read point. Later one request to a region serves all claims that wait.
         """
         doubts = []
         self._fresh_s = 0.0 if is_first else _SHARED_S

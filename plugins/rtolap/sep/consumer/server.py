@@ -111,7 +111,8 @@ class ConsumerServer:
         return sum(connection.calls for connection in self._connections)
 
     async def drain(self, timeout_s: float) -> None:
-        """Take no new calls, let those at work be answered, at most so long, then close everything."""
+        """Take no new calls, wait at most this long until those at work are answered, then close
+        everything."""
         self._draining = True
         for listener in self._listeners:
             listener.close()

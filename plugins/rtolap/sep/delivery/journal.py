@@ -124,7 +124,7 @@ class Journal:
 
     Attributes:
         memory: the delivered edits; None before `recover`, and after a write whose outcome is not known.
-        ended_loads: `not_after_ms` of ended loads, by label. Whoever releases a label removes it.
+        ended_loads: `not_after_ms` of ended loads, by label. The caller that releases a label removes it.
     """
 
     def __init__(
@@ -171,8 +171,8 @@ class Journal:
     def write(self, records: Sequence[Record], columns: Sequence[OutColumns] = ()) -> None:
         """Write these, and the records of other topics, as one; then remember them.
 
-        CommitUnknown: `recover` tells what became of it. NotLeader: another process has taken over. Anything
-        else: nothing was written.
+        CommitUnknown: `recover` finds the outcome. NotLeader: another process has taken over. Anything else:
+        nothing was written.
         """
         assert self._producer is not None, "recover comes first"
         assert self.memory is not None, "recover comes first"

@@ -41,7 +41,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class CellBlock:
-    """All cells of a block, a row each; the binary columns are made when they are asked for.
+    """All cells of a block, a row each; the binary columns are made when they are requested.
 
     `rows()`, `families()` … copy the bytes of the cells at `places`, all of them where it is None.
     """

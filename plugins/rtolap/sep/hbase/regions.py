@@ -1,6 +1,6 @@
 """Regions of a table and the calls that read rows of them: Multi with Gets, and Scan.
 
-Rows come as cell blocks, which `events.cells` decodes. Every call is one request: whoever calls looks up a
+Rows come as cell blocks, which `events.cells` decodes. Every call is one request: the caller looks up a
 region that has moved, and tries again.
 
 A region's *read point* is the largest sequence id whose edits a read sees. HBase ships an edit once its log

@@ -174,7 +174,8 @@ class StoredTableListener:
             return LoadAnswer(label=begun.label, message=str(error), code=error.code)
 
     def _close_label(self, journal: Journal, label: str) -> bool:
-        """Note for good what became of a load; return True if it was taken. Unavailable: not known yet."""
+        """Note the final outcome of a load; return True if it was taken. Raises Unavailable where the outcome
+        is not known yet."""
         state = self._endpoint.close_label(self._database, label)
         is_taken = state is not LoadState.ABORTED
         journal.write([LoadEnded(label, is_taken)])

@@ -17,7 +17,7 @@ from rtolap.sep.status.model import NOTHING, PeerStatus, QueueStatus, Replicatio
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """The spread of a value over the queues of which it is known."""
+    """The spread of a value over the queues that report it."""
 
     worst: int
     median: float
