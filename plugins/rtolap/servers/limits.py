@@ -86,9 +86,9 @@ class FlightLimits:
 class Connections:
     """A server's open connections, bounded: in all, and from one address.
 
-    A connection is idle while nothing has been asked on it, or nothing any more. Where a limit is reached,
-    the one that has been idle for longest is closed for the new one: silent connections, however many, keep
-    nobody out. One is refused only where all of them are at work.
+    A connection is idle before its first request, and after its last one was answered. Where a limit is
+    reached, the one that has been idle for longest is closed for the new one: silent connections, however
+    many, keep nobody out. One is refused only where all of them are at work.
 
     Thread-safe. Of an address that is one of many in `admit`, the one with the most gives way."""
 

@@ -208,7 +208,7 @@ class Calls:
         self._due[kind] = min(self._due[kind] + count, self._limits.restless_frames_max)
 
     def _count(self, due_kind: int | None) -> None:
-        """Count a frame. `due_kind`: the kind of which it may be due; None: it is never due."""
+        """Count a frame. `due_kind` is the kind as which it may be due; None means that it is never due."""
         if due_kind is not None and self._due[due_kind]:
             self._due[due_kind] -= 1
         else:
