@@ -265,7 +265,7 @@ def _folder_bytes(folder: Path) -> int:
 
 @contextmanager
 def fetches_reported(report: Report) -> Iterator[None]:
-    """Report what is fetched meanwhile: of which part, its phase, and how much has come."""
+    """Report the fetches meanwhile: the part, its phase, and how much has come."""
     token = _REPORT.set(report)
     try:
         yield

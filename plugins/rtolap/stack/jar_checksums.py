@@ -1,6 +1,6 @@
 """Checksums of the jars of the stack's own set-up: files beside this one, as `sha256sum` writes them.
 
-Whoever stands between this machine and Maven Central could serve others. After a change of
+Somebody between this machine and Maven Central could serve other jars. After a change of
 `artifacts._DEPENDENCIES`, `python -m rtolap.stack.jar_checksums FOLDER` prints those of a fetched folder.
 """
 
