@@ -40,8 +40,8 @@ class Converted(NamedTuple):
 
 
 def convert(values: pa.Array, kind: ColumnType, *, zone: str, rounds: bool) -> Converted:
-    """Convert a column. `zone`: what an instant with an offset is shown in, as the column has none. `rounds`:
-    see above.
+    """Convert a column. `zone` is the zone in which an instant with an offset is shown, since the column has
+    none. `rounds`: see above.
 
     Raises DefinitionError for types of which the column can never hold a value.
     """
@@ -226,8 +226,8 @@ def _integers_of(floats: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _unscaled(decimals: pa.Array, most: int) -> Longs | None:
-    """Return the integers of which scale makes the decimals, 0 for nulls; None when one is larger, or scale
-    is.
+    """Return the integers that `scale` turns into the decimals, 0 for nulls; None when an integer or the
+    scale is too large.
     """
     if not pa.types.is_decimal128(decimals.type) or not 0 <= decimals.type.scale <= _EXACT_POWERS:
         return None

@@ -23,7 +23,7 @@ _NONE = FrozenBitMap()
 
 
 class Deletes:
-    """Deleted rows of all versions. What it gives out is never changed afterwards."""
+    """Deleted rows of all versions. Results that it returns never change afterwards."""
 
     def __init__(self) -> None:
         self._by_file: dict[FileId, list[tuple[int, FrozenBitMap]]] = {}

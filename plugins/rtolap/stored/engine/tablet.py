@@ -1,6 +1,6 @@
 """A tablet, open: transactions in, versions out. `steps` has the order of what becomes durable.
 
-Loads, readers and a compaction run beside each other: `core` says who waits for whom.
+Loads, readers and a compaction run beside each other: `core` says which of them waits for which.
 """
 
 from __future__ import annotations
@@ -55,10 +55,9 @@ class TabletStatus(msgspec.Struct, frozen=True):
 
 
 class Tablet:
-    """Made by `create` or `open`; for several threads.
-
-    Unavailable, from every method: the disk failed, and nothing visible has changed; or it cannot be known
-    what has become durable, and the tablet has stopped until it is opened again.
+    """A tablet that `create` or `open` has made, for several threads. Every method may raise Unavailable: the
+    disk failed, and nothing visible has changed; or it cannot be known what has become durable, and the
+    tablet has stopped until it is opened again.
     """
 
     def __init__(self, core: Core) -> None:

@@ -88,8 +88,8 @@ class Storage:
 
 
 class Assembly:
-    """Its ledger stays its caller's. `start` and `stop` the periodic tasks, or call `run_once`; `app` is
-    served by whoever wants to."""
+    """The parts of a front end. The caller keeps the ledger, calls `start` and `stop` for the periodic tasks,
+    or `run_once`, and serves `app`."""
 
     def __init__(
         self,

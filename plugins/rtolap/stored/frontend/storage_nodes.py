@@ -195,8 +195,8 @@ class StorageNodes(Closeable):
             self._given_up[name] -= 1
 
     def _is_callable(self, name: str) -> bool:
-        """Return True if a node may be called. One that stood still is pinged again in the background, not by
-        the caller.
+        """Return True if a node may be called. A node that stood still is pinged again in the background, not
+        by the caller.
         """
         with self._lock:
             if name not in self._still:

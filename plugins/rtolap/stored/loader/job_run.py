@@ -176,7 +176,8 @@ class LoadJobRun:
 
     def _still_there(self, records: tuple[OffsetsRecord, ...]) -> tuple[OffsetsRecord, ...]:
         """Return the records without those that an earlier process has left unsent and the log has lost,
-        where the loader drops them. What cannot be taken back is settled first, as ever, and stops it then.
+        where the loader drops them. A record that cannot be taken back is settled first, and then stops the
+        loader.
         """
         if self.loader.truncation != "drop" or not any(record.end_epochs for record in records[-1:]):
             return records

@@ -74,9 +74,8 @@ def going_on(
 def settle_batch(
     jobs: LoadJobs, records: OffsetsRecords, job_id: str, batch: int, *, loaded: bool
 ) -> OffsetsRecord:
-    """Record whether the rows of a batch that was sent are in the table, as a person has found out.
-
-    Raises NotYet while a process owns the job, and Refused where it is known what became of the batch.
+    """Record whether the rows of a sent batch are in the table, as a person has found out. Raises NotYet
+    while a process owns the job, and Refused where the outcome of the batch is known.
     """
     lease = jobs.leases.acquire(job_id, f"settle/{uuid4().hex}", LEASE_MS)
     try:

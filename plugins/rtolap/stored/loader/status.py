@@ -78,9 +78,8 @@ def status_of(
 
 
 def _left(log: TopicLog, loaded: Offsets) -> Offsets:
-    """Return records that are in the log and not loaded.
-
-    A log that ends before what is loaded is another one, and nothing of it is.
+    """Return records that are in the log and not loaded. A log that ends before the loaded offsets is another
+    log, and nothing of it is loaded.
     """
     at = {partition: loaded.get(partition, 0) for partition in log.ranges}
     return {

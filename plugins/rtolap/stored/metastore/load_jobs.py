@@ -152,8 +152,8 @@ class LoadJobs:
         return self._ledger.read("read the jobs", work)
 
     def change_state(self, job_id: str, event: LoadJobEvent, reason: str) -> LoadJob:
-        """Set the desired state of a job, by whoever manages it: not fenced; its owner sees it when it reads
-        next.
+        """Set the desired state of a job, without a fence: anybody who manages the job may call it, and its
+        owner sees the state when it reads next.
 
         Raises IllegalTransition, which names the legal steps; CommitConflict where others change it all the
         time.

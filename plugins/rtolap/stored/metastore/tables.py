@@ -96,8 +96,8 @@ def add_partition(
     part: PartitionRange,
     nodes: Mapping[int, Collection[str]],
 ) -> None:
-    """Add a partition at version 0, empty. `nodes`: bucket -> those that keep a replica of it. One that is
-    there already is an integrity error: CommitConflict of the write."""
+    """Add a partition at version 0, empty. `nodes`: bucket -> those that keep a replica of it. A partition
+    that exists already is an integrity error: CommitConflict of the write."""
     partition_rows.create(connection, partition(table, part), nodes)
     connection.execute(
         sa.insert(_p).values(

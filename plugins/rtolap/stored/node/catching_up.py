@@ -1,8 +1,8 @@
 """Catching up of a tablet to versions that it has missed.
 
-Of each, what this node has prepared itself is published. Where it has nothing, it requests them of another
-replica: that sends the files of single versions, or, once it has compacted them, its whole tablet, which
-takes the place of ours. What is prepared here and not among those versions stays prepared.
+A version that this node has prepared itself is published. Otherwise the node requests the version from
+another replica. That replica sends the files of single versions, or, once it has compacted them, its whole
+tablet, which takes the place of ours. What is prepared here and not among those versions stays prepared.
 
 A copy may take long, for a tablet may be large: it goes on in the background without a time limit, and a
 repeated request is answered with how far it is. Where nothing comes for a while its source is pinged; one
@@ -65,8 +65,8 @@ class CatchingUp:
         self._pool.shutdown(cancel_futures=True)
 
     def catch_up(self, request: CatchUp) -> Reached:
-        """Catch a tablet up; return how far it is now. One that is gone is rebuilt. NotFound: a later
-        table's is here.
+        """Catch a tablet up; return how far it is now. A tablet that is gone is rebuilt. Raises NotFound
+        where a later table's tablet is here.
         """
         slot = self._slots.create(request.tablet, request.schema)
         if slot is None:

@@ -1,5 +1,5 @@
-"""A storage node whole, as `protocols.storage.client.StorageNode` has it: its Flight endpoint calls this,
-and so can whoever is in the same process."""
+"""A storage node whole, as `protocols.storage.client.StorageNode` has it: its Flight endpoint calls this, and
+so can other code in the process."""
 
 from __future__ import annotations
 

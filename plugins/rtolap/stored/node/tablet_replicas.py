@@ -28,7 +28,7 @@ _Name = tuple[str, str, str, int]
 class TabletReplica:
     """The place of one tablet on this node: opened, reopened after its disk failed, replaced by a copy.
 
-    For several threads. Whoever opens, replaces or closes the tablet holds the lock `changing`."""
+    For several threads. A thread that opens, replaces or closes the tablet holds the lock `changing`."""
 
     def __init__(self, id: TabletId, place: Path, settings: TabletSettings, disk: Disk) -> None:
         self.id, self.place = id, place
@@ -71,9 +71,8 @@ class TabletReplica:
                 self._tablet.close()
 
     def replace(self, arriving: Arriving) -> bool:
-        """Put a whole copy in the tablet's place, unless that has come as far meanwhile.
-
-        Steps 5 to 7 of `folder`. Whether it was put in place. Raises Corrupted, Unavailable.
+        """Put a whole copy in the tablet's place, unless the tablet has come as far meanwhile (steps 5 to 7
+        of `folder`). Return whether it was put in place. Raises Corrupted, Unavailable.
         """
         number = generations(self.place)[-1] + 1
         half = generation(self.place, number).with_name(f"g{number}{MAKING}")

@@ -125,7 +125,8 @@ class Partitions:
         return table
 
     def drop_old(self, db: str, name: str) -> int:
-        """Drop the partitions that retention has passed; how many. One that a load still runs into stays."""
+        """Drop the partitions that retention has passed; return their number. A partition that a load still
+        writes to stays."""
 
         def work(connection: Connection) -> int:
             now_ms = self._mastership.fence(connection)

@@ -1,6 +1,6 @@
 """Pending tasks sent to the nodes: tablets to make, to drop, or a schema to take.
 
-A task is completed when the node has done it. One that does not answer gets it again with a later round.
+A task is completed when the node has done it. A node that does not answer gets it again in a later round.
 
 A request and the upkeep send at the same time, each the tasks that it has read some time ago. So one task is
 sent at a time, and only while it is still pending: a partition that was dropped and recreated has the same

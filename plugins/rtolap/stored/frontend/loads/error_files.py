@@ -1,4 +1,4 @@
-"""Rejected rows and why, one file for each load that has any; whoever knows its name may read it.
+"""Rejected rows and why, one file for each load that has any. A client that knows its name may read it.
 
     Reason: <why>. src line [<the row as it came>];
 

@@ -176,8 +176,8 @@ class TransactionManager:
     def close_label(
         self, db: str, label: str, user_name: str, check: Callable[[Transaction], None]
     ) -> Transaction:
-        """See to it that no load is taken under the label from now on, and return what became of it: the one
-        that was committed, or one that is aborted and keeps the label until it is acknowledged.
+        """Close a label, so that no load is taken under it from now on, and return its outcome: the one that
+        was committed, or one that is aborted and keeps the label until it is acknowledged.
 
         One under way is aborted. Harmless when it was done before. `check` is called with the holder, in the
         write, and may refuse.
