@@ -118,7 +118,8 @@ class Hosts:
         self._until_ms[at] = until_ms
 
     def remove(self, name: str) -> None:
-        """Remove a host at once, when the caller knows that nothing of it will be missed. Raises NotFound."""
+        """Remove a host at once, when the caller knows that none of its events will be missing. Raises
+        NotFound."""
         at = self._at(name)
         self._listed[at] = False
         if not self._gone[at]:

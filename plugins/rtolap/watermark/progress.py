@@ -80,7 +80,7 @@ class _Rereading:
 
 @dataclass(slots=True)
 class ProgressCounters:
-    """Counters since the start. What is counted here has changed nothing, but for replaced generations.
+    """Counters since the start. The counted reports have changed nothing, except for replaced generations.
 
     Attributes:
         wrong_zone: of those `in_future`, whole hours ahead.
@@ -193,8 +193,8 @@ class SourceProgress:
         return latest_ms
 
     def latest_in(self, partition: int, hosts: NDArray[np.integer]) -> Instants:
-        """Return how far its reader has read these hosts there; NEVER where it has not. Of a host that is not
-        known it is anything."""
+        """Return how far its reader has read these hosts there; NEVER where it has not. The result of an
+        unknown host has no meaning."""
         row = self._rows.get(partition)
         if row is None or not self.hosts:
             return np.full(hosts.size, NEVER)

@@ -34,7 +34,7 @@ class RateIndex:
 
     @property
     def from_ms(self) -> int:
-        """The first instant of which something is known; NEVER before `begin`."""
+        """The first instant with a known rate; NEVER before `begin`."""
         return NEVER if self._last == NEVER else self._first * self.slot_ms
 
     @property
