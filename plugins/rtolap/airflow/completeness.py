@@ -43,7 +43,8 @@ async def complete_until_ms(coordinator: AsyncCoordinatorClient, complete: Compl
 
 
 class CaughtUp:
-    """Tells when the table shows all that was in the loader's topic at the first look."""
+    """A check that says when the table shows all records that were in the loader's topic at the first
+    look."""
 
     def __init__(self) -> None:
         self._ends: dict[int, int] | None = None
@@ -65,7 +66,7 @@ def behind(status: LoaderStatus, ends: Mapping[int, int]) -> dict[int, int]:
 
 
 class LoadedTableProgress:
-    """The progress of one table, between two looks. Pure but for what it remembers."""
+    """The progress of one table, between two looks. It is pure except for its memory."""
 
     def __init__(self) -> None:
         self._announced_ms: int | None = None

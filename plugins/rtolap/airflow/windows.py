@@ -19,8 +19,8 @@ from rtolap.protocols.watermark.messages import Explanation
 class Window(NamedTuple):
     """The windows of `application` that end at `end_ms`, whatever their length.
 
-    A segment of a cube with allowed lateness closes when the watermark is so much beyond its end, or when a
-    person has let its end go.
+    A segment of a cube with allowed lateness closes when the watermark is that far beyond its end, or when a
+    person has approved its end.
     """
 
     application: str

@@ -34,8 +34,9 @@ _PARENT_KEY = "parent"
 
 
 class HBaseHook(AwaitedConnections):
-    """Host: the servers of HBase's ZooKeeper, separated by commas; port: of those that name none; extra
-    `parent`: HBase's node. The default connection may be missing: RTOLAP_HBASE serves then.
+    """A hook that opens an HBase. The connection's host has the servers of HBase's ZooKeeper, separated by
+    commas, its port is for those that name none, and its extra `parent` is HBase's node. The default
+    connection may be missing; RTOLAP_HBASE then serves.
     """
 
     conn_name_attr = "hbase_conn_id"

@@ -43,9 +43,10 @@ class KafkaClusterHook(AwaitedConnections, KafkaBaseHook):
     `RTOLAP_KAFKA_CLUSTERS`).
 
     A connection's extra holds client settings, or the one key `cluster`: the name of a cluster in this host's
-    file, whose secrets then stay on the host. A connection that names a cluster may say nothing else, or who
-    edits connections could have the host's passwords sent elsewhere. What only consumers and producers
-    take (`group.id`, …) is for other operators that share the connection, and left out here.
+    file, whose secrets then stay on the host. A connection that names a cluster may say nothing else:
+    otherwise a user who edits connections could have the host's passwords sent elsewhere. Settings that only
+    consumers and producers take (`group.id`, …) are for other operators that share the connection, and are
+    left out here.
     """
 
     def __init__(self, cluster: str = DEFAULT_KAFKA_CLUSTER, kafka_config_id: str | None = None) -> None:

@@ -50,7 +50,7 @@ def spark_options(
 
 
 class SparkCommandHook(SparkSubmitHook):
-    """Composes, and starts nothing."""
+    """A hook that composes the command and starts nothing."""
 
     def __init__(self, conn_id: str, name: str, conf: Mapping[str, Any], master: str | None) -> None:
         self._master = master

@@ -27,7 +27,8 @@ class Build(msgspec.Struct, frozen=True):
 
 
 class BuildOutcome(msgspec.Struct, frozen=True):
-    """The job's result for one attempt. `error` None and `built` False: it did not get that far."""
+    """The job's result for one attempt. With `error` None and `built` False the job ended before the
+    attempt."""
 
     built: bool = False
     error: str | None = None

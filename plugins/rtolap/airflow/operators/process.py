@@ -39,9 +39,9 @@ class ManagedProcessOperator(BaseOperator):
     task that lost it fails without a retry. A long-running process that ends has failed: crashes are the
     agent's to restart, up to `restarts_max` and not after one of `final_codes`, and Airflow's `retries` come
     after that. A one-shot that is executed again while it runs (a clear, a lost worker) is adopted, not
-    started twice. `waits_when_done`: one that ends with code 0, as was requested elsewhere, keeps the task
-    waiting until it is cleared. `labels` go with the process, for whoever looks for it on the agent. While
-    Airflow is away nobody asks after a process, and it goes on; after `orphan_s` of that it is stopped.
+    started twice. With `waits_when_done`, a process that ends with code 0, as was requested elsewhere, keeps
+    the task waiting until it is cleared. `labels` go with the process, so that others find it on the agent.
+    While Airflow is away nobody asks for a process, and it goes on; after `orphan_s` it is stopped.
     """
 
     template_fields: Sequence[str] = ("argv", "process_key", "env")

@@ -61,7 +61,7 @@ class ReceiverOperator(ManagedProcessOperator):
 class LoaderOperator(ManagedProcessOperator):
     """Runs a loader, as a task that never ends by itself.
 
-    `loader` is the name of its job, `port` that of its process. `complete`: see `Completeness`. A loader that
+    `loader` is the name of its job, `port` that of its process. `complete` is a `Completeness`. A loader that
     was stopped by `rtolap loader stop` stays stopped, and its task waits until it is cleared. One that has
     failed for a reason that a restart does not mend is not restarted by the agent; Airflow's retries look at
     it again.
@@ -85,10 +85,11 @@ class LoaderOperator(ManagedProcessOperator):
 
 
 class SubscriptionOperator(ManagedProcessOperator):
-    """A process that takes and delivers the edits of a subscription, as a task that never ends by itself.
+    """Runs the process that takes and delivers the edits of a subscription, as a task that never ends by
+    itself.
 
     `subscription` is one that `rtolap sep create` has made, on the cluster of the agent's RTOLAP_HBASE.
-    `host` and `ports`: where region servers reach it, by default the agent's host by its own name and free
+    Region servers reach it at `host` and `ports`, by default at the agent's host by its own name and at free
     ports, as many as are declared. Two agents may each run one: one of them leads, the other takes over.
     """
 

@@ -33,12 +33,12 @@ NO_REASON = "no reason given"
 
 
 class WindowApprovalOperator(ApprovalOperator):
-    """Asks whether the windows of `application` that end at or before `window_end` may close as they are;
-    `lateness_ms` beyond it is waited for otherwise.
+    """Asks whether the windows of `application` that end at or before `window_end` may close as they are.
+    Without an answer they wait for `lateness_ms` beyond it.
 
-    Airflow's own approval: the question shows what the window waits for, Approve goes on, Reject skips what
-    comes directly after. It waits without end; a window that may close by now, or becomes complete, needs no
-    answer, and the task is skipped. Result: Airflow's, with `responded_by_user`.
+    This is Airflow's own approval. The question shows what the window waits for, Approve goes on, and Reject
+    skips the tasks directly after it. It waits without end. A window that may close by now, or becomes
+    complete, needs no answer, and the task is skipped. The result is Airflow's, with `responded_by_user`.
     """
 
     template_fields: Sequence[str] = ("application", "window_end", "lateness_ms", "subject", "body")
@@ -136,11 +136,11 @@ class WindowApprovalOperator(ApprovalOperator):
 
 
 class ApproveWindowOperator(BaseOperator):
-    """Records at the coordinator what a person has approved: windows up to `window_end` may close.
+    """Records a person's approval at the coordinator: windows up to `window_end` may close.
 
-    `answer`: the result of an `WindowApprovalOperator`. Its responder is the user whom Airflow has signed in.
-    Without a responder, or with another answer than Approve, nothing is approved and the task fails. Returns
-    what was recorded.
+    `answer` is the result of a `WindowApprovalOperator`. Its responder is the user whom Airflow has signed
+    in. Without a responder, or with another answer than Approve, nothing is approved and the task fails.
+    Returns the recorded approval.
     """
 
     template_fields: Sequence[str] = ("application", "window_end", "answer")

@@ -22,7 +22,7 @@ Client = TypeVar("Client")
 
 
 class DeferredSensor(BaseSensorOperator, Generic[Client]):
-    """Base of what waits for a service's state; `timeout` is in seconds, as everywhere in Airflow.
+    """Base of the sensors that wait for a service's state; `timeout` is in seconds, as everywhere in Airflow.
 
     When the time is over it looks once more: then it succeeds after all, or says what it found instead.
     Errors of the types in `passing` are retried, although another operator would fail at once.
@@ -92,7 +92,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
 
 
 class CoordinatorSensor(DeferredSensor[CoordinatorClient]):
-    """Base of what waits for the coordinator's state."""
+    """Base of the sensors that wait for the coordinator's state."""
 
     def client(self, hook: RtolapHook) -> AbstractContextManager[CoordinatorClient]:
         return hook.coordinator()

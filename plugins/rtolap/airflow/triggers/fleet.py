@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FleetTrigger(FieldTrigger):
-    """Fires {"result"} once the look called `look_name` sees what it waits for, and {"failed"} with the
-    reason once it never will. A cluster that does not answer is waited for, up to the sensor's time-out."""
+    """Fires {"result"} once the look called `look_name` sees the awaited state, and {"failed"} with the
+    reason once it never will. It waits for a cluster that does not answer, up to the sensor's time-out."""
 
     look_name: str
     arguments: dict[str, Any] = field(default_factory=dict)

@@ -22,9 +22,9 @@ class LagTrigger(RtolapTrigger):
     """A trigger that fires {"lag": {partition: records}} once no partition of `topic` lags by more than
     `lag_max`.
 
-    Positions are those of the receivers of `cube`, or of `loader` at `port`; the log's ends are
-    requested from Kafka by its connection when the wait begins. Peers that do not respond are waited for:
-    the sensor's time-out ends that.
+    Positions are those of the receivers of `cube`, or of `loader` at `port`; the log's ends are requested
+    from Kafka by its connection when the wait begins. It waits for peers that do not respond; the sensor's
+    time-out ends the wait.
     """
 
     topic: str

@@ -22,9 +22,9 @@ from rtolap.base.errors import RtolapError, Unavailable
 class ReplicationWaitTrigger(FieldTrigger):
     """A trigger that fires {"peer": …} once no log that was `due` stands in a queue of the peer.
 
-    `due`: what was noted at the instant, so that a change of triggerer waits for the same; None where the
-    instant `before_ms` is yet to come. HBase that does not answer is waited for: the sensor's time-out ends
-    that.
+    `due` has the logs that were noted at the instant, so that a change of triggerer waits for the same ones;
+    it is None where the instant `before_ms` is yet to come. It waits for an HBase that does not answer; the
+    sensor's time-out ends the wait.
     """
 
     peer: str
