@@ -112,7 +112,7 @@ class Watch:
         if record.state is ProcessState.STOPPING:
             self._stop(key, record.reason)
         elif self._leases.is_orphan(record):
-            self._stop(key, f"orphaned: nobody has asked after it for {record.spec.orphan_s:g} s")
+            self._stop(key, f"orphaned: nobody has renewed its lease for {record.spec.orphan_s:g} s")
         elif record.state is ProcessState.RUNNING:
             if self._processes.alive(record.running_as):
                 self._processes.shorten_log(key, record.generation)
@@ -128,7 +128,7 @@ class Watch:
         elif record.key not in self._unattended:
             self._unattended.add(record.key)
             log.warning(
-                "%s generation %d is unattended: nobody has asked after it for %g s; it goes on",
+                "%s generation %d is unattended: nobody has renewed its lease for %g s; it goes on",
                 record.key,
                 record.generation,
                 record.spec.lease_s,

@@ -235,7 +235,7 @@ def lag(job: JobArgument, as_json: JsonOption = False) -> None:
     with job_access(Settings()) as access:
         status = access.status(access.jobs.get(job))
     if status.lag_records is None:
-        raise Unavailable(f"the topic {status.topic} does not tell where it ends")
+        raise Unavailable(f"the end of topic {status.topic} is not known")
     print_table(
         ("partition", "loaded", "log_end", "lag"),
         [
@@ -253,7 +253,7 @@ def _failures(status: LoaderStatus) -> Iterator[str]:
         yield status.reason
     if status.state == LoadJobState.RUNNING and not status.alive:
         key = process_key(status.job)
-        yield f"no process of it answers; `rtolap agent list` and `rtolap agent log {key}` tell more"
+        yield f"no process of it answers; `rtolap agent list` and `rtolap agent log {key}` show more"
     if status.topic_id and status.log_topic_id not in ("", status.topic_id) and not status.stop_cause:
         yield (
             f"{StopCause.TOPIC_RECREATED}: topic {status.topic} was deleted and recreated, and nothing of"

@@ -236,7 +236,7 @@ def _wait_for(goal: str, timeout_s: float, holds: Callable[[], bool]) -> None:
     while not holds():
         if time.monotonic() > deadline:
             raise Unavailable(
-                f"waited {timeout_s:.0f} s for {goal}", action="`rtolap stack status` tells more"
+                f"waited {timeout_s:.0f} s for {goal}", action="`rtolap stack status` shows more"
             )
         time.sleep(_ROUND_S)
 

@@ -176,7 +176,7 @@ class KafkaTransactionalProducer:
 
     def _unknown(self, reason: KafkaError) -> CommitUnknown:
         return CommitUnknown(
-            f"what became of a transaction of {self._id} is not known",
+            f"the outcome of a transaction of {self._id} is not known",
             found=self._cluster.redacted(reason.str()),
             action="begin again, and read what is there",
         )

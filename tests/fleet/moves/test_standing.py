@@ -169,7 +169,7 @@ def test_a_status_says_how_old_it_is_once_its_mover_is_dead(
     text = _text(world, capsys)
     assert "no mover serves" in text
     assert "3600 s ago" in text
-    assert "expected end: not in sight" in text
+    assert "expected end: unknown" in text
     plan = PlanMoves.of(moves)
     document = status_document(
         plan_status(world.record(), plan, world.clock.now_ms(), MoverSettings()), stands

@@ -155,7 +155,7 @@ class ManagedProcessOperator(BaseOperator):
         was replaced.
         """
         if (event.get("process_key"), event.get("generation")) != (self.process_key, generation):
-            self.log.info("meant for somebody else, so the wait goes on: %s", event)
+            self.log.info("the event is another task's, so the wait goes on: %s", event)
             self.wait(context, generation)
         with RtolapHook(self.rtolap_conn_id).agent() as agent:
             status = self.ended_status(agent, event)

@@ -98,7 +98,7 @@ class WindowApprovalOperator(ApprovalOperator):
         # Airflow's API addresses the answer to the task, and names none.
         if said_by_trigger.pop("ti_id", ti_id if "chosen_options" in event else None) != ti_id:
             # Not asked again: that would wipe out an answer which has come meanwhile.
-            self.log.info("meant for somebody else, so the wait goes on: %s", event)
+            self.log.info("the event is another task's, so the wait goes on: %s", event)
             self._wait(context)
         if NO_QUESTION in said_by_trigger:
             self._ask(context, self._explain())

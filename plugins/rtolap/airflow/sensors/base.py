@@ -71,7 +71,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
 
     def heard(self, context: Context, event: dict[str, Any], waited_for: list[Any]) -> Any:
         if event.get("waited_for") != waited_for:
-            self.log.info("meant for somebody else, so the wait goes on: %s", event)
+            self.log.info("the event is another task's, so the wait goes on: %s", event)
             return self.execute(context)
         return self.fired(context, event["said"])
 
@@ -87,7 +87,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
                 result = self.poll(client)
                 if result is not None:
                     return result
-                reason = f"waited {self.timeout:g} s in vain: {self.found(client)}"
+                reason = f"waited {self.timeout:g} s without success: {self.found(client)}"
             raise type(ended)(reason) from ended
 
 

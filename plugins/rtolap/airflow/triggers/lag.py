@@ -83,7 +83,7 @@ def outcome(partition_lags: Mapping[int, int | None]) -> dict[str, Any]:
 
 def words(partition_lags: Mapping[int, int | None], lag_max: int) -> str:
     behind = ", ".join(
-        f"partition {partition} " + ("is read by nobody" if records is None else f"lags by {records} records")
+        f"partition {partition} " + ("has no reader" if records is None else f"lags by {records} records")
         for partition, records in partition_lags.items()
         if records is None or records > lag_max
     )

@@ -76,7 +76,7 @@ def _outlook(status: PlanStatus, stands: Standing) -> list[str]:
     if not status.hours_open:
         told.append("outside of its hours")
     end_ms = None if stands.is_stale else status.expected_end_ms
-    told.append(f"expected end: {'not in sight' if end_ms is None else instant_text(end_ms)}")
+    told.append(f"expected end: {'unknown' if end_ms is None else instant_text(end_ms)}")
     return told
 
 

@@ -117,7 +117,7 @@ def _verifier(
         )
     if subscription.filters:
         raise DefinitionError(
-            f"subscription {subscription.name} has filters, which tell of edits, not of rows",
+            f"subscription {subscription.name} has filters, which select edits, not rows",
             found=", ".join(subscription.filters),
         )
     families = source.master.replicated_families()

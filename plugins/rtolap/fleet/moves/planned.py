@@ -101,4 +101,4 @@ def check_moves(moves: Sequence[PlannedMove]) -> None:
             )
         lengths = (len(move.former_dirs), len(move.log_dirs))
         if lengths != (len(move.before), len(move.after)) or not move.before or move.size_bytes < 0:
-            raise DefinitionError(f"the plan says of {move.partition} what does not fit together")
+            raise DefinitionError(f"the plan contradicts itself about {move.partition}")

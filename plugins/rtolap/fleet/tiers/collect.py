@@ -116,7 +116,7 @@ class _Collection:
             for known, (_, partition) in zip(at, rows, strict=True)
             if partition.leader != NO_BROKER
         }
-        self._note("offsets", [(known, "nobody leads it") for known in at if known not in leaders])
+        self._note("offsets", [(known, "it has no leader") for known in at if known not in leaders])
         earliest, earliest_local, last_copied, latest = (
             self._offsets(at, leaders, spec) for spec in _UPWARDS
         )

@@ -200,7 +200,7 @@ class StoredTablesClient(Closeable):
                 return _read(response, answer)
         if request.in_doubt:
             raise CommitUnknown(
-                f"no front end said what has become of {request}",
+                f"no front end reported the outcome of {request}",
                 expected=f"an answer of {', '.join(self._urls)}",
                 found=failure,
                 action="see whether it was done before you ask for it again",

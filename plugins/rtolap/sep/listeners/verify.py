@@ -219,7 +219,8 @@ class TableVerifier:
                 return struct.pack(_PACKED[kind], key)
             case kind:
                 raise DefinitionError(
-                    "keys of this type do not tell their row, since a number has many encodings", found=kind
+                    "keys of this type do not identify their row, since a number has many encodings",
+                    found=kind,
                 )
 
     @property

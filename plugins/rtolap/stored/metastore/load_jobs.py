@@ -208,7 +208,7 @@ class LoadJobs:
             unknown = [record.label for record in records if record.attempts and not record.loaded]
             if unknown and not abandon:
                 raise Refused(
-                    f"job {job_id} has sent batches of which it is not known whether they are loaded",
+                    f"job {job_id} has sent batches, and it is not known whether they are loaded",
                     expected="none",
                     found=", ".join(unknown),
                     action="start it again, which settles them; or abandon them: their rows may be in the "

@@ -20,7 +20,7 @@ def run_for_a_developer() -> None:
     """Run for the `alembic` command, which has an address and no connection."""
     address = context.get_x_argument(as_dictionary=True).get("ledger")
     if not isinstance(address, str):
-        raise DefinitionError("alembic was told of no ledger", action="give -x ledger=sqlite:///path")
+        raise DefinitionError("alembic was given no ledger", action="give -x ledger=sqlite:///path")
     url = sa.make_url(address)
     engine = (
         sa.create_engine(url) if url.get_backend_name() == "sqlite" else MySqlDialect().create_engine(url)
