@@ -8,7 +8,7 @@ import logging
 import msgspec
 
 from rtolap.agent.commands import Commands
-from rtolap.agent.ledger import Ledger
+from rtolap.agent.ledger import ProcessLedger
 from rtolap.agent.processes import Processes
 from rtolap.agent.records import Handle, ProcessRecord
 from rtolap.agent.states import FINAL, ProcessEvent, ProcessState
@@ -22,7 +22,7 @@ KILL_WAIT_S = 10.0  # after SIGKILL; longer means a process stuck in the kernel
 
 
 class Lifecycle:
-    def __init__(self, commands: Commands, processes: Processes, ledger: Ledger, clock: Clock) -> None:
+    def __init__(self, commands: Commands, processes: Processes, ledger: ProcessLedger, clock: Clock) -> None:
         self._commands = commands
         self._processes = processes
         self._ledger = ledger

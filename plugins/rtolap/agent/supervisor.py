@@ -17,13 +17,13 @@ from pathlib import Path
 import msgspec
 
 from rtolap.agent.commands import Commands
-from rtolap.agent.ledger import Ledger
+from rtolap.agent.ledger import ProcessLedger
 from rtolap.agent.lifecycle import Lifecycle
 from rtolap.agent.metrics import AgentMetrics
 from rtolap.agent.processes import Processes
 from rtolap.agent.records import ProcessRecord, StateFile
 from rtolap.agent.states import FINAL, ProcessState
-from rtolap.agent.watch import TICK_S, KeyLocks, Leases, Watch
+from rtolap.agent.watch import TICK_S, KeyLocks, ProcessLeases, Watch
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.protocols.agent.messages import (
@@ -56,9 +56,11 @@ class Supervisor:
         self._clock = clock or SystemClock()
         self._processes = Processes(self._folder.logs, cpus)
         self.metrics = AgentMetrics()
-        self._ledger = Ledger(StateFile(self._folder.state_file), self._processes, self._clock, self.metrics)
+        self._ledger = ProcessLedger(
+            StateFile(self._folder.state_file), self._processes, self._clock, self.metrics
+        )
         self._life = Lifecycle(commands, self._processes, self._ledger, self._clock)
-        self._leases = Leases(self._clock)
+        self._leases = ProcessLeases(self._clock)
         self._locks: KeyLocks = defaultdict(asyncio.Lock)
         self._watch = Watch(
             commands, self._processes, self._ledger, self._life, self._leases, self._locks, tick_s

@@ -7,7 +7,7 @@ import logging
 from collections import defaultdict
 
 from rtolap.agent.commands import Commands
-from rtolap.agent.ledger import Ledger
+from rtolap.agent.ledger import ProcessLedger
 from rtolap.agent.lifecycle import Lifecycle
 from rtolap.agent.processes import Processes
 from rtolap.agent.records import ProcessRecord
@@ -21,7 +21,7 @@ TICK_S = 0.5
 KeyLocks = defaultdict[str, asyncio.Lock]
 
 
-class Leases:
+class ProcessLeases:
     """The leases of processes. The end of one stops nothing: the process is unattended from then on, and an
     orphan when nobody has renewed it for `orphan_s`.
 
@@ -55,9 +55,9 @@ class Watch:
         self,
         commands: Commands,
         processes: Processes,
-        ledger: Ledger,
+        ledger: ProcessLedger,
         life: Lifecycle,
-        leases: Leases,
+        leases: ProcessLeases,
         locks: KeyLocks,
         tick_s: float = TICK_S,
     ) -> None:

@@ -66,7 +66,7 @@ _PORTS_MAX = 64
 
 
 @dataclass(frozen=True)
-class Kind:
+class ServiceKind:
     """A kind of declared service: the place of its entries in JSON or YAML, and the way to parse them.
 
     `plural` names the Variable (`rtolap_<plural>`) and the file (`<plural>.yaml`, a list, or a mapping
@@ -164,7 +164,7 @@ def _parse_bounds(declared: object, place: str) -> dict[str, int | float]:
     return declared
 
 
-RECEIVERS = Kind(
+RECEIVERS = ServiceKind(
     "receivers",
     ("id", "replica_set"),
     ("port", "bounds"),
@@ -249,7 +249,7 @@ def _parse_complete(declared: object, place: str) -> dict[str, Any] | None:
     return msgspec.structs.asdict(complete)
 
 
-LOADERS = Kind("loaders", ("name", "port"), ("complete",), "loader", _parse_loader)
+LOADERS = ServiceKind("loaders", ("name", "port"), ("complete",), "loader", _parse_loader)
 
 
 def defined_subscriptions(include_dir: Path) -> dict[str, Subscription]:
@@ -275,6 +275,6 @@ def _is_port(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
 
 
-SUBSCRIPTIONS = Kind(
+SUBSCRIPTIONS = ServiceKind(
     "subscriptions", ("name",), ("host", "ports"), "subscription", _parse_subscription, default=_all_defined
 )

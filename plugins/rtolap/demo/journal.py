@@ -77,7 +77,7 @@ class MomentShown(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[int, int] | None
 
 
-class Journal:
+class DemoJournal:
     """`asked` and `equal` count every answer; `shown` holds one a query and moment, and every wrong one."""
 
     def __init__(self) -> None:
@@ -174,7 +174,7 @@ class DemoOutcome(msgspec.Struct, frozen=True, kw_only=True):
     answers: tuple[Entry, ...]
 
 
-def outcome(journal: Journal, required: frozenset[Moment]) -> DemoOutcome:
+def outcome(journal: DemoJournal, required: frozenset[Moment]) -> DemoOutcome:
     missing = tuple(journal.missing(query.name for query in QUERIES))
     refusals = journal.refusals
     all_stored = refusals is not None and refusals.all_kept

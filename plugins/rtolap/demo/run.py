@@ -24,7 +24,7 @@ from rtolap.base.settings import Settings
 from rtolap.base.tls import trust
 from rtolap.demo.airflow_api import AirflowApi
 from rtolap.demo.flights import Replay, ReplayPlan
-from rtolap.demo.journal import Journal, compare_refusals
+from rtolap.demo.journal import DemoJournal, compare_refusals
 from rtolap.demo.moments import Moment, Situation, situation
 from rtolap.demo.produce import Sender
 from rtolap.demo.recount import QUERIES, Recount, Rows, normal
@@ -73,7 +73,7 @@ class Demo:
         self._failure: RtolapError | None = None
         self._checkpoint_s = 0.0
 
-    def run(self, journal: Journal) -> None:
+    def run(self, journal: DemoJournal) -> None:
         screen = self._screen
         screen.step("laying out the replay")
         replay = Replay(self._plan.replay)
@@ -135,7 +135,7 @@ class Demo:
         self._screen.progress.produced = records
 
     def _ask_until_settled(
-        self, journal: Journal, recount: Recount, sender: Sender, sending: threading.Thread
+        self, journal: DemoJournal, recount: Recount, sender: Sender, sending: threading.Thread
     ) -> None:
         deadline = time.monotonic() + self._plan.timeout_s
         while True:
@@ -160,7 +160,7 @@ class Demo:
                 )
             time.sleep(_ROUND_S)
 
-    def _show_fragments(self, journal: Journal) -> None:
+    def _show_fragments(self, journal: DemoJournal) -> None:
         """Request a checkpoint, as an operator may, once answers out of memory were seen: so few events would
         stay in memory until their segment closes."""
         due = time.monotonic() - self._checkpoint_s > _CHECKPOINT_S
@@ -184,7 +184,7 @@ class Demo:
     def _caught_up(self, sender: Sender) -> bool:
         return self._screen.progress.queryable == sum(sender.sent.values())
 
-    def _ask_all(self, journal: Journal, recount: Recount, before: Situation, also: set[Moment]) -> None:
+    def _ask_all(self, journal: DemoJournal, recount: Recount, before: Situation, also: set[Moment]) -> None:
         """Ask every query once. A moment counts for an answer when it held before and after it."""
         for query in QUERIES:
             answer = self._answer(journal, query.sql)
@@ -202,10 +202,10 @@ class Demo:
             )
             before = after
 
-    def _answer(self, journal: Journal, sql: str) -> Answer:
+    def _answer(self, journal: DemoJournal, sql: str) -> DemoAnswer:
         return ask_again(journal, lambda: self._endpoint.ask(sql, CUBE))
 
-    def _look(self, journal: Journal) -> Situation:
+    def _look(self, journal: DemoJournal) -> Situation:
         stats = ask_again(journal, lambda: [receiver.stats() for receiver in self._answering()])
         shown = situation(CUBE, self._coordinator.segments(CUBE), self._coordinator.queue().entries, stats)
         journal.observe(shown.moments)
@@ -215,7 +215,7 @@ class Demo:
         return shown
 
 
-def ask_again(journal: Journal, question: Callable[[], T], within_s: float = _ANSWER_TIMEOUT_S) -> T:
+def ask_again(journal: DemoJournal, question: Callable[[], T], within_s: float = _ANSWER_TIMEOUT_S) -> T:
     """Return the answer, and repeat the question for `within_s`: a server of a busy machine may answer late.
 
     The journal counts the questions that got no answer, and the report names them.
@@ -246,7 +246,7 @@ _ARROW = "application/vnd.apache.arrow.stream"
 _POSITIONS_KEY = b"rtolap.positions"
 
 
-class Answer(NamedTuple):
+class DemoAnswer(NamedTuple):
     """Rows, and the prefix that they hold. `positions`: partition → next offset."""
 
     rows: Rows
@@ -258,7 +258,7 @@ class SqlClient:
         headers = {"Authorization": f"Bearer {token}", "Accept": _ARROW}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT_S, verify=trust(None))
 
-    def ask(self, sql: str, cube: str) -> Answer:
+    def ask(self, sql: str, cube: str) -> DemoAnswer:
         """Ask the query service. Raises the error that it names, or Unavailable."""
         try:
             response = self._http.post("/api/v1/query", json={"sql": sql})
@@ -269,7 +269,7 @@ class SqlClient:
         table = pa.ipc.open_stream(response.content).read_all()
         stated = (table.schema.metadata or {})[_POSITIONS_KEY]
         positions = decode_json(stated, dict[str, dict[int, int]])
-        return Answer(normal([tuple(row.values()) for row in table.to_pylist()]), positions.get(cube, {}))
+        return DemoAnswer(normal([tuple(row.values()) for row in table.to_pylist()]), positions.get(cube, {}))
 
     def close(self) -> None:
         self._http.close()

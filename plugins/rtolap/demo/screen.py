@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rtolap.demo.journal import Entry, Journal
+from rtolap.demo.journal import DemoJournal, Entry
 from rtolap.demo.recount import Rows
 
 _CELL_CHARS = 46
@@ -36,7 +36,7 @@ class ReplayProgress:
 class Screen:
     """Live on a terminal; elsewhere a line now and then."""
 
-    def __init__(self, console: Console, journal: Journal) -> None:
+    def __init__(self, console: Console, journal: DemoJournal) -> None:
         self.progress = ReplayProgress()
         self._console = console
         self._journal = journal

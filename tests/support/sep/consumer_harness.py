@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
-from rtolap.sep.consumer.calls import Answer, Bounds, SetApart
+from rtolap.sep.consumer.calls import Answer, EditBounds, SetApart
 from rtolap.sep.consumer.limits import ConsumerSettings
 from rtolap.sep.consumer.server import ConsumerServer
 from rtolap.sep.events.decode import EditDecoder
@@ -36,7 +36,7 @@ class RunningConsumer:
         answers: Mapping[str, Answer] | None,
         ports: int,
         deliver: Deliver | None = None,
-        bounds: Bounds | None = None,
+        bounds: EditBounds | None = None,
         set_apart: SetApart | None = None,
     ) -> None:
         self.apart: list[tuple[EditBatch, str]] = []
@@ -87,7 +87,7 @@ class RunningConsumer:
         decoder: EditDecoder,
         answers: Mapping[str, Answer] | None,
         deliver: Deliver | None,
-        bounds: Bounds | None,
+        bounds: EditBounds | None,
         set_apart: SetApart | None,
     ) -> ConsumerServer:
         return ConsumerServer(
@@ -123,7 +123,7 @@ def running_consumer(
     answers: Mapping[str, Answer] | None = None,
     ports: int = 1,
     deliver: Deliver | None = None,
-    bounds: Bounds | None = None,
+    bounds: EditBounds | None = None,
     set_apart: SetApart | None = None,
 ) -> Iterator[RunningConsumer]:
     consumer = RunningConsumer(

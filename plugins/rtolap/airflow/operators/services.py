@@ -10,7 +10,7 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, PokeReturnValue, Variable, XComArg, task
 
-from rtolap.airflow.declared import Completeness, Kind, RunningLoader, loader_labels, receiver_labels
+from rtolap.airflow.declared import Completeness, RunningLoader, ServiceKind, loader_labels, receiver_labels
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.base.decoding import convert
 from rtolap.base.settings import Settings
@@ -107,7 +107,7 @@ class SubscriptionOperator(ManagedProcessOperator):
         self.ports = ports
 
 
-def service_dag(kind: Kind, doc_md: str | None) -> DAG:
+def service_dag(kind: ServiceKind, doc_md: str | None) -> DAG:
     """Return the DAG `rtolap_<plural>`, to be used with `with`: it keeps the declared services of a kind
     running.
 
@@ -125,7 +125,7 @@ def service_dag(kind: Kind, doc_md: str | None) -> DAG:
     )
 
 
-def declared_services(kind: Kind) -> XComArg:
+def declared_services(kind: ServiceKind) -> XComArg:
     """Return the task that reads the declarations; its result is the arguments of an operator, one set each.
 
     While nothing is declared it waits: a run without a task would end, and the next begin at once.

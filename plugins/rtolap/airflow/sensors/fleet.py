@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from rtolap.airflow.fleet_looks import Look, look
+from rtolap.airflow.fleet_looks import LookResult, look
 from rtolap.airflow.hooks.on_demand import open_fleet
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.sensors.base import DeferredSensor
@@ -55,7 +55,7 @@ class FleetSensor(DeferredSensor["OpenedFleet"]):
     def client(self, hook: RtolapHook) -> AbstractContextManager[OpenedFleet]:
         return open_fleet(self.cluster, self.kafka_conn_id).opened()
 
-    def look(self, client: OpenedFleet) -> Look:
+    def look(self, client: OpenedFleet) -> LookResult:
         return look(client, self.look_name, self.arguments())
 
     def poll(self, client: OpenedFleet) -> Any:

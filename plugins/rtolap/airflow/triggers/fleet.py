@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import TriggerEvent
 
 from rtolap.airflow.errors import FINAL
-from rtolap.airflow.fleet_looks import Look, look
+from rtolap.airflow.fleet_looks import LookResult, look
 from rtolap.airflow.hooks.on_demand import open_fleet
 from rtolap.airflow.triggers.base import FieldTrigger, ProgressLog
 from rtolap.base.errors import RtolapError
@@ -55,6 +55,6 @@ class FleetTrigger(FieldTrigger):
                 progress.info(seen.text)
             await asyncio.sleep(self.poll_s)
 
-    def _look(self, hook: FleetHook) -> Look:
+    def _look(self, hook: FleetHook) -> LookResult:
         with hook.opened() as fleet:
             return look(fleet, self.look_name, self.arguments)

@@ -28,7 +28,7 @@ class RequestKind(StrEnum):
     THROTTLE = "throttle"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class MoverAnswer(msgspec.Struct, frozen=True):
     """The mover's answer.
 
     Attributes:
@@ -64,7 +64,7 @@ class MoveRequest(msgspec.Struct, frozen=True):
     rate_bytes_per_s: int | None = None
     hours: Hours | None = None
     signature: str = ""
-    answer: Answer | None = None
+    answer: MoverAnswer | None = None
 
 
 def signed(request: MoveRequest, token: str) -> MoveRequest:

@@ -22,7 +22,7 @@ import numpy as np
 
 from rtolap.base.errors import PlanChanged
 from rtolap.fleet.file_format import FileFormat
-from rtolap.fleet.planning.plan import Assignment, Bounds, Disks, Kind, LeftOut, Plan
+from rtolap.fleet.planning.plan import Assignment, Bounds, Disks, LeftOut, Plan, PlanKind
 from rtolap.fleet.snapshot.model import UNKNOWN, Int32s
 
 _FORMAT = FileFormat("rtolap fleet plan", 2, "plan")
@@ -74,7 +74,7 @@ class _PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
     digest: str
     cluster_id: str
     snapshot: _Made
-    kind: Kind
+    kind: PlanKind
     arguments: dict[str, str]
     why: list[str]
     left_out: list[_LeftOutRow]

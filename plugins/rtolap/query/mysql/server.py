@@ -32,7 +32,7 @@ from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.executor import Executor
 from rtolap.query.statements.sql_session import SqlSession
 from rtolap.servers.http_server import ACCEPT_AGAIN_S, EXHAUSTED
-from rtolap.servers.limits import Connections, Place
+from rtolap.servers.limits import ConnectionPlace, Connections
 
 log = logging.getLogger(__name__)
 
@@ -204,7 +204,7 @@ class MySqlServer:
             action="close one, or start the service with a larger --connections-max",
         )
 
-    def _serve(self, stream: PacketStream, identity: int, host: str, place: Place) -> None:
+    def _serve(self, stream: PacketStream, identity: int, host: str, place: ConnectionPlace) -> None:
         verify = functools.partial(self._verify, host)
         account: Account | None = None
         try:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from rtolap.base.errors import Unavailable
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
-from rtolap.sep.consumer.calls import Answer, Bounds, CallHandler, Deliver, SetApart
+from rtolap.sep.consumer.calls import Answer, CallHandler, Deliver, EditBounds, SetApart
 from rtolap.sep.consumer.connection import Connection
 from rtolap.sep.consumer.frame_budget import FrameBudget
 from rtolap.sep.consumer.limits import ConsumerSettings, RefusalLog
@@ -52,7 +52,7 @@ class ConsumerServer:
         settings: ConsumerSettings | None = None,
         metrics: ConsumerMetrics | None = None,
         answers: Mapping[str, Answer] | None = None,
-        bounds: Bounds | None = None,
+        bounds: EditBounds | None = None,
         set_apart: SetApart | None = None,
     ) -> None:
         self.settings = settings or ConsumerSettings()

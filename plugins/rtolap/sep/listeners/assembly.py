@@ -37,7 +37,7 @@ from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
 from rtolap.sep.listeners.kafka_topic import JsonEvents, KafkaTopicListener
 from rtolap.sep.listeners.stored_table import StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
-from rtolap.sep.rows.reader import RowReader
+from rtolap.sep.rows.reader import HBaseRowReader
 from rtolap.sep.subscriptions.source import DeleteJournal
 
 PARTITIONS = 4  # of a listener's topic that is not there yet
@@ -131,7 +131,7 @@ def journal_deleter(
     return delete
 
 
-def open_row_reader(subscription: Subscription, source: MetadataStore) -> RowReader:
+def open_row_reader(subscription: Subscription, source: MetadataStore) -> HBaseRowReader:
     """Return a reader of the subscription's rows. It connects when it first reads."""
     znodes = HBaseZnodes(source, subscription.source.parent)
 
@@ -140,7 +140,7 @@ def open_row_reader(subscription: Subscription, source: MetadataStore) -> RowRea
             families = master.replicated_families(table.rpartition(":")[0] or DEFAULT_NAMESPACE).get(table)
         return None if families is None else frozenset(name.encode() for name in families)
 
-    return RowReader(
+    return HBaseRowReader(
         RegionClient(znodes),
         families_of,
         [(each.family, each.qualifier) for each in event_columns(subscription).sources.values()],

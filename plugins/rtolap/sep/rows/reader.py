@@ -75,7 +75,7 @@ class RowSource(Protocol):
     def close(self) -> None: ...
 
 
-class RowReader(Closeable):
+class HBaseRowReader(Closeable):
     """A RowSource that reads a real HBase.
 
     Args:

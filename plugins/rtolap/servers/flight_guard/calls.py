@@ -23,7 +23,7 @@ from hpack import Decoder, HPACKError
 from rtolap.base.errors import SessionOffered, Unauthorized
 from rtolap.base.mutual_proof import CALL, HELLO, ServerSessions
 from rtolap.servers.flight_guard import frames
-from rtolap.servers.flight_guard.frames import CallRefused, MessageBounds, Refusal
+from rtolap.servers.flight_guard.frames import CallRefusal, CallRefused, MessageBounds
 from rtolap.servers.limits import FlightLimits
 
 _STREAMS_OF_ROWS = ("/DoPut", "/DoExchange")
@@ -59,7 +59,7 @@ class Calls:
         """
         self.authorized = False
         self.last_stream = 0
-        self.refusals: list[Refusal] = []
+        self.refusals: list[CallRefusal] = []
         self.thrown_away_bytes = 0  # the client's window has to grow by them again
         self._expected = f"Bearer {token}".encode()
         self._limits = limits
@@ -347,7 +347,7 @@ class Calls:
         self._refused[stream] = None
         if len(self._refused) > _REFUSED_MAX:
             del self._refused[next(iter(self._refused))]  # the server throws away what still comes for it
-        self.refusals.append(Refusal(stream, refuse.status, refuse.reason, refuse.error, begun))
+        self.refusals.append(CallRefusal(stream, refuse.status, refuse.reason, refuse.error, begun))
         self._count_restless()
 
 

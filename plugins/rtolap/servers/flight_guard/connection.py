@@ -11,7 +11,7 @@ from typing import Protocol
 from rtolap.base.errors import RtolapError
 from rtolap.servers.flight_guard import frames
 from rtolap.servers.flight_guard.calls import BrokenConnection, Calls
-from rtolap.servers.limits import Place
+from rtolap.servers.limits import ConnectionPlace
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ class Side:
         self.sock.close()
 
 
-class Surroundings(Protocol):
+class RelayParts(Protocol):
     """The parts of the relay that its connections need."""
 
     watcher: selectors.BaseSelector
@@ -152,7 +152,9 @@ class Surroundings(Protocol):
 
 
 class Connection:
-    def __init__(self, relay: Surroundings, sock: socket.socket, place: Place, calls: Calls, own: bytes):
+    def __init__(
+        self, relay: RelayParts, sock: socket.socket, place: ConnectionPlace, calls: Calls, own: bytes
+    ):
         """Send the client `own` first."""
         self.place = place
         self._relay = relay

@@ -92,7 +92,7 @@ def answer(stream: int, status: int, message: str, *, begun: bool) -> bytes:
     return frame(HEADERS, END_HEADERS | END_STREAM, stream, block) + reset(stream, NO_ERROR)
 
 
-class Refusal(NamedTuple):
+class CallRefusal(NamedTuple):
     """The refusal of a call; `status` is gRPC's, `reason` counts it, `begun`: the head of its answer is sent
     already.
     """

@@ -21,7 +21,7 @@ from rtolap.stored.bodies.casting import convert, convertible, shown
 from rtolap.stored.bodies.clauses import Expression
 from rtolap.stored.bodies.expressions import Computed, Engine
 from rtolap.stored.bodies.options import LoadOptions
-from rtolap.stored.bodies.plan import Direct, LoadPlan, Made
+from rtolap.stored.bodies.plan import ComputedColumn, Direct, LoadPlan
 from rtolap.stored.engine.rows.columns import DELETE_SIGN, constant, stored_type
 
 _SHOWN_CHARS_MAX = 80
@@ -50,7 +50,9 @@ class BodyTarget:
                 if target.source == target.column.name:
                     known[target.source] = arrow_type(target.column.definition.load_type)
         expressions = {
-            target.column.name: target.expression for target in plan.targets if isinstance(target, Made)
+            target.column.name: target.expression
+            for target in plan.targets
+            if isinstance(target, ComputedColumn)
         }
         conditions: dict[str, Expression] = {}
         if plan.where is not None:
@@ -59,7 +61,11 @@ class BodyTarget:
             conditions[_DELETE] = plan.deletes
         self._made = Computed(engine(), expressions, known) if expressions else None
         for target in plan.targets:
-            if self._made is not None and isinstance(target, Made) and target.expression.sketch is None:
+            if (
+                self._made is not None
+                and isinstance(target, ComputedColumn)
+                and target.expression.sketch is None
+            ):
                 _check_type(target.column, self._made.types[target.column.name], "as computed")
         self._conditions = Computed(engine(), conditions, known | self._types) if conditions else None
 
@@ -81,7 +87,7 @@ class BodyTarget:
         }
         results = {} if self._made is None else self._made.run(given, rows.count)
         for target in targets:
-            if isinstance(target, Made):
+            if isinstance(target, ComputedColumn):
                 columns[target.column.name] = rows.made(target, results[target.column.name])
             elif not isinstance(target, Direct):
                 columns[target.column.name] = constant(target.column, rows.count)
@@ -155,7 +161,7 @@ class _Rows:
         requested = np.asarray(self.signs(name).to_numpy(zero_copy_only=False))
         self._refuse(requested, lambda _: f"column({name}) asks for a delete, which the table does not allow")
 
-    def made(self, target: Made, values: pa.Array) -> pa.Array:
+    def made(self, target: ComputedColumn, values: pa.Array) -> pa.Array:
         """Convert the values of an expression, which is never strict."""
         column = target.column
         if target.expression.sketch is not None:
