@@ -1,4 +1,5 @@
-"""The agent's records on disk: one JSON file, replaced atomically, readable by its owner only."""
+"""The agent's records on disk are one JSON file, which is replaced atomically and readable by its owner
+only."""
 
 from __future__ import annotations
 

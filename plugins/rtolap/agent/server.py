@@ -1,4 +1,5 @@
-"""The agent's REST server, on loopback by default: bearer token on everything but `/health`."""
+"""The agent's REST server listens on loopback by default and takes a bearer token on everything but
+`/health`."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _MISSES_MAX = 2  # a broker that has just started may not know all topics yet
 
 
 class KafkaConsumer:
-    """StreamConsumer on a real cluster. Joins no group: assignment is ours, and so are the positions.
+    """The StreamConsumer of a real cluster. It joins no group: assignment is ours, and so are the positions.
 
     `cluster` of this and the other clients: one with settings, or bootstrap servers that need none.
     """

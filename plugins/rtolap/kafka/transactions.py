@@ -59,7 +59,7 @@ class TransactionalProducer(Protocol):
 
 
 class KafkaTransactionalProducer:
-    """TransactionalProducer on a real cluster."""
+    """The TransactionalProducer of a real cluster."""
 
     def __init__(
         self, cluster: KafkaCluster | str, transactional_id: str, *, client_id: str = "rtolap"

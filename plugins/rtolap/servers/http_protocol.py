@@ -1,4 +1,4 @@
-"""An HTTP connection, bounded: what uvicorn's protocol leaves open is closed here.
+"""An HTTP connection with bounds: what uvicorn's protocol leaves open is closed here.
 
 the head of a request      at most `head_bytes_max`, trailers and chunks' extensions too: 431; whole within
                            `head_timeout_s` of the connection's beginning or of its first byte: 408

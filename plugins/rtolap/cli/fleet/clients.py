@@ -1,4 +1,4 @@
-"""`rtolap fleet clients`: how brokers look to our receivers and loaders, and what is behind a slow one."""
+"""`rtolap fleet clients` shows how brokers look to our receivers and loaders, and why one is slow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small fleet, improved replica by replica: what is still outside the band, then how many bytes move.
+"""A small fleet is improved replica by replica: first the part outside the band, then the bytes that move.
 
 Where disks hold a few large replicas, it matters which go, and which go together; they are looked for by
 simulated annealing, again and again until the plan is close to the least, or so many times, and then by

@@ -143,7 +143,7 @@ class BrokerLogDirs:
 
 @dataclass(frozen=True)
 class RunningReassignment:
-    """replicas: all of the partition now, those to be removed too."""
+    """A reassignment that runs. `replicas` are all of the partition now, also those to be removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]

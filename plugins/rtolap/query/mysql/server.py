@@ -1,4 +1,5 @@
-"""Accepts connections: one thread each, at most so many, each with a bounded time to log in.
+"""Connections of the MySQL server have one thread each, are bounded in number, and have a bounded time to log
+in.
 
 Those that are still logging in are counted apart. There the one that has been at it for longest gives way to
 a new one: a silent client keeps no other out, however often it connects.

@@ -45,7 +45,7 @@ class Rowset(msgspec.Struct, frozen=True):
 
 
 class PreparedTxn(msgspec.Struct, frozen=True):
-    """A prepared transaction. `partial`: its files lack columns, which publishing fills."""
+    """A transaction that is prepared. With `partial`, its files lack columns, which publishing fills."""
 
     txn: int
     files: tuple[FileMeta, ...]
