@@ -42,7 +42,7 @@ def create_app(
         watch = asyncio.create_task(supervisor.run())
 
         def watch_ended(task: asyncio.Task[None]) -> None:
-            # Without its loop the agent would hold processes that nobody looks after: end visibly instead.
+            # Without its loop the agent would hold processes without supervision: end visibly instead.
             if not task.cancelled() and task.exception() is not None:
                 log.critical("the agent's loop failed", exc_info=task.exception())
                 shutdown()

@@ -42,7 +42,7 @@ CUBE = "flights_cube"
 TOPIC = "flights"
 DAGS = ("rtolap_receivers", "rtolap_segment_build")
 _RECEIVERS_TIMEOUT_S = 180.0
-_ANSWER_TIMEOUT_S = 120.0  # nothing answered for so long is a failure
+_ANSWER_TIMEOUT_S = 120.0  # no answer for this time is a failure
 _CHECKPOINT_S = 5.0
 _ROUND_S = 0.4
 

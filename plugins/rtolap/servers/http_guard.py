@@ -45,7 +45,7 @@ BODY_BYTES_MAX = 8 << 20
 RETRY_AFTER_S = 1
 DRAIN_BYTES_MAX = 1 << 20
 DRAIN_S = 2.0
-PROBLEMS_MAX = 20  # that are told of one request
+PROBLEMS_MAX = 20  # that the answer names of one request
 
 _CALLER = "rtolap.caller"
 

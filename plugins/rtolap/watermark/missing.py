@@ -142,7 +142,7 @@ def totals(rates: Rates, errors: Rates) -> Totals:
     expected = float(np.add.reduce(rates))
     if isfinite(squares):
         return Totals(expected, max(expected - sqrt(squares), 0.0), expected + float(np.dot(rates, errors)))
-    known = np.isfinite(errors)  # hosts of which nothing is known may well have no events
+    known = np.isfinite(errors)  # hosts without a known rate may well have no events
     return Totals(expected, totals(rates[known], errors[known]).least, inf)
 
 

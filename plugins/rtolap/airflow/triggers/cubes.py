@@ -18,7 +18,7 @@ from rtolap.airflow.words import state_of
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.protocols.coordinator.messages import Queue
 
-ENTRIES_IN_EVENT_MAX = 100  # an event is a signal; the queue itself is read by whoever acts on it
+ENTRIES_IN_EVENT_MAX = 100  # an event is a signal; a task that acts on it reads the queue itself
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -209,7 +209,7 @@ def _row(
     stage: Stage | None = None
     stage_p99_ms = share = float("nan")
     if not np.isnan(p99_ms).all():
-        # equal percentiles, as all zero, are told apart by the mean
+        # the mean orders equal percentiles, such as all zero
         order = np.lexsort((np.nan_to_num(mean_ms, nan=-1.0), np.nan_to_num(p99_ms, nan=-1.0)))
         stage, stage_p99_ms = parts[order[-1]], float(p99_ms[order[-1]])
         whole = float(np.nansum(mean_ms))

@@ -81,7 +81,7 @@ class PlannedDrains:
                 continue
             if request.answer is None:
                 if not self._fleet_store.is_waited_for(request.request_id):
-                    continue  # whoever asked is gone, and no mover takes it any more
+                    continue  # its sender is gone, and no mover takes it any more
                 raise Unavailable(
                     f"no mover has answered request {request.request_id}",
                     action="check that `rtolap fleet serve` runs for this cluster",

@@ -26,7 +26,7 @@ _MODELS: tuple[tuple[str, TableModel], ...] = (
     ("AGGREGATE", "aggregate"),
 )
 _HOUR_MS = 3_600_000
-# At least so long: nothing is dropped before its time.
+# A lower bound: nothing is dropped before its time.
 _UNIT_MS: dict[str, int] = {
     "hour": _HOUR_MS,
     "day": 24 * _HOUR_MS,

@@ -297,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
                 answered = await self._consumer.handler.handle(request, arrived_s)
             except CallFailure as error:
                 failure = error
-            except Exception as error:  # a fault of ours is answered too, else its caller waits in vain
+            except Exception as error:  # a fault of ours is answered too, or its caller would wait for ever
                 log.exception("a call of %s from %s ended unexpectedly", request.method[:100], self._address)
                 failure = failure_of("failed", error)
             else:

@@ -142,7 +142,9 @@ class Journal:
         self.open_loads: dict[str, LoadBegun] = {}
         self.apart: dict[RowKey, RowApart] = {}
         self.open_consumer = open_consumer
-        self.ended_loads: dict[str, int] = {}  # label → not_after_ms; whoever gives it back takes it out
+        self.ended_loads: dict[
+            str, int
+        ] = {}  # label → not_after_ms; the caller that gives a label back removes it
         self._load_number = 0
         self._open_producer = open_producer
         self._admin = admin

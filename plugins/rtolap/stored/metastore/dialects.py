@@ -22,7 +22,7 @@ from rtolap.base.errors import DefinitionError
 
 CONNECT_TIMEOUT_S = 5
 STATEMENT_TIMEOUT_S = 30
-LOCK_TIMEOUT_S = 10  # below the statement's, so that a lock is told from a dead server
+LOCK_TIMEOUT_S = 10  # below the statement's, so that a lock differs from a dead server
 _READ_ONLY = "rtolap_read_only"
 _SESSION = (
     "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"

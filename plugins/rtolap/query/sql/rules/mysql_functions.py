@@ -157,7 +157,7 @@ def _binary(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
         raise UnsupportedSql(
             f"unsupported SQL: BIN of a {kind.kind}", expected="an integer, or a text of one"
         )
-    empty = exp.Literal.string("")  # of which MySQL gives NULL
+    empty = exp.Literal.string("")  # for which MySQL gives NULL
     text = exp.Nullif(this=value.copy(), expression=empty)
     number = macro("TEXT_INTEGER", text) if kind.kind == "string" else exp.cast(value.copy(), _T.BIGINT)
     return exp.Anonymous(this="BIN", expressions=[number])

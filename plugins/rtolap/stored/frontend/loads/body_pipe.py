@@ -49,7 +49,7 @@ class BodyPipe:
                     self.received_bytes += len(chunk)
                     self._changed.notify()
                     return True
-                self._room.clear()  # under the lock: whoever makes room sets it after this
+                self._room.clear()  # under the lock: the thread that makes room sets it after this
             await self._room.wait()
 
     def end(self) -> None:
