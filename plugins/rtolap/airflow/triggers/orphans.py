@@ -23,7 +23,7 @@ ENDED_TASK = frozenset({"success", "failed", "skipped", "upstream_failed", "remo
 DEFERRED = "deferred"
 SWEEP_S = 60.0
 _PAUSE_S_MAX = 30.0
-_DECIDED_S_MAX = 3600.0  # an unattended process is swept after this, whatever trigger gave up on it
+_DECIDED_S_MAX = 3600.0  # then it gives up: the sweep finds an unattended process anyway
 
 # The loop keeps only weak references to tasks.
 _STOPS: set[asyncio.Task[None]] = set()
