@@ -119,6 +119,6 @@ def _target_problems(sink: LoaderSink) -> list[Problem]:
         try:
             check_backend(pattern)
         except DefinitionError as error:
-            at = ("sink", "backends", "plain", place)
-            found.append(Problem(at, error.message, expected=str(error.expected), found=str(error.found)))
+            key = ("sink", "backends", "plain", place)
+            found.append(Problem(key, error.message, expected=str(error.expected), found=str(error.found)))
     return found

@@ -1,0 +1,82 @@
+"""Seeded runs of the loader into stand-ins for Doris and StarRocks that forget labels, break off and die."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from rtolap.protocols.stream_load.messages import SendOptions
+from rtolap.protocols.stream_load.starrocks import StarRocksClient
+from rtolap.stored.loader import label_retention, settle
+from rtolap.stored.loader.records.decode import Decoded
+from rtolap.stored.loader.settle import Settler
+from rtolap.stored.loader.states import Sent
+from rtolap.stored.metastore.offsets import OffsetsRecord
+
+from tests.support.loader.loader_foreign_runs import run_seed
+from tests.support.seeds import notices, so_many
+
+SEEDS = so_many(16, 26)
+SEARCHED = 20
+
+
+@pytest.mark.seeded
+def test_each_record_has_its_effect_once_in_doris_and_in_starrocks() -> None:
+    """Replay a failure with `python -m tests.support.loader.loader_foreign_runs --seed N`."""
+    counts = Counter[str]()
+    for seed in range(SEEDS):
+        try:
+            counts += run_seed(seed)
+        except AssertionError:
+            raise
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+    wanted = ("runs of doris", "runs of starrocks", "crash", "fe cut before", "fe cut after", "taken over",
+              "others' labels", "backend killed")  # fmt: skip
+    assert all(counts[what] for what in wanted), f"runs in which little happens prove little: {counts}"
+
+
+def each_unknown_label_is_believed(patch: pytest.MonkeyPatch) -> None:
+    def believed(record: OffsetsRecord, *_: object) -> Sent:
+        return Sent.LATELY if record.attempts else Sent.NEVER
+
+    patch.setattr(settle, "sent_when", believed)
+
+
+def a_witness_may_have_finished_in_the_same_or_a_later_instant(patch: pytest.MonkeyPatch) -> None:
+    def witness_of(first_sent_at_ms: int | None, records: tuple[OffsetsRecord, ...]) -> OffsetsRecord | None:
+        finished = [record for record in records if record.attempts and record.loaded_at_ms is not None]
+        return max(finished, key=lambda record: record.loaded_at_ms or 0, default=None)
+
+    patch.setattr(label_retention, "witness_of", witness_of)
+
+
+def rows_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    options = Settler._options
+
+    def without(self: Settler, decoded: Decoded) -> SendOptions:
+        return msgspec.structs.replace(options(self, decoded), rows=None)
+
+    patch.setattr(Settler, "_options", without)
+
+
+def a_transaction_that_nobody_has_counted_is_committed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(StarRocksClient, "requests_may_join", False)
+
+
+@pytest.mark.parametrize(
+    ("fault", "first_seed"),
+    [
+        (each_unknown_label_is_believed, 0),
+        (a_witness_may_have_finished_in_the_same_or_a_later_instant, 0),
+        (rows_are_not_counted, 0),
+        (a_transaction_that_nobody_has_counted_is_committed, 0),
+    ],
+)
+def test_the_runs_notice(
+    fault: Callable[[pytest.MonkeyPatch], None], first_seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault(monkeypatch)
+    assert notices(run_seed, first_seed, "differs from a recount", seeds=SEARCHED)
