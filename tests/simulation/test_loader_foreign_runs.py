@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from rtolap.protocols.stream_load.messages import SendOptions
 from rtolap.protocols.stream_load.starrocks import StarRocksClient
-from rtolap.stored.loader import label_retention, settle
+from rtolap.stored.loader import settle
 from rtolap.stored.loader.records.decode import Decoded
 from rtolap.stored.loader.settle import Settler
 from rtolap.stored.loader.states import Sent
@@ -45,14 +45,6 @@ def each_unknown_label_is_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settle, "sent_when", believed)
 
 
-def a_witness_may_have_finished_in_the_same_or_a_later_instant(patch: pytest.MonkeyPatch) -> None:
-    def witness_of(first_sent_at_ms: int | None, records: tuple[OffsetsRecord, ...]) -> OffsetsRecord | None:
-        finished = [record for record in records if record.attempts and record.loaded_at_ms is not None]
-        return max(finished, key=lambda record: record.loaded_at_ms or 0, default=None)
-
-    patch.setattr(label_retention, "witness_of", witness_of)
-
-
 def rows_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     options = Settler._options
 
@@ -69,8 +61,7 @@ def a_transaction_that_nobody_has_counted_is_committed(patch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("fault", "first_seed"),
     [
-        (each_unknown_label_is_believed, 0),
-        (a_witness_may_have_finished_in_the_same_or_a_later_instant, 0),
+        (each_unknown_label_is_believed, 8),
         (rows_are_not_counted, 0),
         (a_transaction_that_nobody_has_counted_is_committed, 0),
     ],

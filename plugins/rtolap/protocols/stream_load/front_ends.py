@@ -160,7 +160,7 @@ class _Coded(msgspec.Struct, frozen=True):
 def read(status: int, body: bytes, kind: type[T], purpose: str) -> T:
     """Return the answer. Raises the error that the front end states, in its HTTP status or in its JSON."""
     if status != 200:
-        raise _refusal(status, body, purpose)
+        raise refusal(status, body, purpose)
     check_code(body, purpose)
     try:
         return decode_json(body, kind)
@@ -188,7 +188,8 @@ def denied(status: int, found: str, purpose: str) -> RtolapError:
     return Forbidden(f"{purpose}: the user lacks a right", found=found, action=_CHECK_USER)
 
 
-def _refusal(status: int, body: bytes, purpose: str) -> RtolapError:
+def refusal(status: int, body: bytes, purpose: str) -> RtolapError:
+    """Return the error of an answer whose HTTP status is not 200."""
     text = body[:500].decode("utf-8", "replace")
     try:
         payload = decode_json(body, dict[str, Any])

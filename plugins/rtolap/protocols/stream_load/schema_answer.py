@@ -3,11 +3,11 @@
 | | envelope | states |
 |---|---|---|
 | this product | `code`, `data` | all of `TableSchema` |
-| Doris | `code`, `data`, with a `status` in `data` | types, aggregations, `keysType`; not always if a column takes null, and its default |
+| Doris | `code`, `data`, with a `status` in `data` | types, aggregations, `keysType`; no nulls, no defaults |
 | StarRocks | none: `status` and `properties` | types |
 
-What a server leaves out stays empty: nobody may conclude from it.
-"""  # noqa: E501
+A version that states more is read. What a server leaves out stays empty: nobody may conclude from it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import msgspec
 
 from rtolap.base.decoding import decode_json
 from rtolap.base.errors import NotFound, Refused, Unavailable
-from rtolap.protocols.stream_load.front_ends import check_code, denied
+from rtolap.protocols.stream_load.front_ends import check_code, denied, refusal
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
 
 
@@ -72,6 +72,8 @@ def read_schema(status: int, body: bytes, db: str, table: str) -> TableSchema:
         answer = decode_json(body, _Answer)
         bare = decode_json(body, _Schema) if answer.status is not None and answer.data is None else None
     except msgspec.MsgspecError as error:
+        if status != 200:
+            raise refusal(status, body, purpose) from error
         raise Unavailable(
             f"{purpose}: the answer cannot be read",
             found=f"HTTP {status}: {error}: {body[:200]!r}",
