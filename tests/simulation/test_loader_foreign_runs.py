@@ -15,7 +15,7 @@ from rtolap.stored.loader.settle import Settler
 from rtolap.stored.loader.states import Sent
 from rtolap.stored.metastore.offsets import OffsetsRecord
 
-from tests.support.loader.loader_foreign_runs import run_seed
+from tests.support.loader.loader_foreign_runs import run_joining_seed, run_seed
 from tests.support.seeds import notices, so_many
 
 SEEDS = so_many(16, 26)
@@ -58,16 +58,28 @@ def a_transaction_that_nobody_has_counted_is_committed(patch: pytest.MonkeyPatch
     patch.setattr(StarRocksClient, "requests_may_join", False)
 
 
+@pytest.mark.seeded
+def test_rows_that_come_late_into_a_transaction_of_their_label_are_never_committed() -> None:
+    counts = Counter[str]()
+    for seed in range(SEEDS):
+        counts += run_joining_seed(seed)
+    wanted = ("late rows in a transaction", "prepared, and nobody knows", "crash")
+    assert all(counts[what] for what in wanted), f"runs in which little happens prove little: {counts}"
+
+
 @pytest.mark.parametrize(
-    ("fault", "first_seed"),
+    ("fault", "run", "first_seed"),
     [
-        (each_unknown_label_is_believed, 8),
-        (rows_are_not_counted, 0),
-        (a_transaction_that_nobody_has_counted_is_committed, 0),
+        (each_unknown_label_is_believed, run_seed, 0),
+        (rows_are_not_counted, run_joining_seed, 0),
+        (a_transaction_that_nobody_has_counted_is_committed, run_joining_seed, 0),
     ],
 )
 def test_the_runs_notice(
-    fault: Callable[[pytest.MonkeyPatch], None], first_seed: int, monkeypatch: pytest.MonkeyPatch
+    fault: Callable[[pytest.MonkeyPatch], None],
+    run: Callable[[int], Counter[str]],
+    first_seed: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fault(monkeypatch)
-    assert notices(run_seed, first_seed, "differs from a recount", seeds=SEARCHED)
+    assert notices(run, first_seed, "differs from a recount", seeds=SEARCHED)

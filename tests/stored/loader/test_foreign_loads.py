@@ -75,7 +75,7 @@ def test_a_batch_whose_answer_is_lost_is_not_loaded_twice(foreign: Foreign, two_
     work.source.step(0.0)
     requests = 0
 
-    def cut(server: str) -> Cut | None:
+    def cut(server: str, path: str) -> Cut | None:
         """Each request of the backend loses its answer once, one after the other."""
         nonlocal requests
         requests += server == "be"
@@ -83,7 +83,7 @@ def test_a_batch_whose_answer_is_lost_is_not_loaded_twice(foreign: Foreign, two_
 
     foreign.servers.cut = cut
     load_all(work, rounds=60)
-    foreign.servers.cut = lambda server: None
+    foreign.servers.cut = lambda server, path: None
     load_all(work)
     assert foreign.keys() == [1, 2]
     assert requests > 1

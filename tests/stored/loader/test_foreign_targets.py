@@ -144,7 +144,7 @@ def test_a_transaction_that_nobody_prepares_ends_at_its_timeout(world: World) ->
 
 def test_rows_of_an_earlier_attempt_in_a_transaction_are_noticed_by_their_number(world: World) -> None:
     servers = world.serve("starrocks")
-    servers.cluster.stray = lambda label, rows: list(rows)
+    servers.cluster.stray = lambda label, txn_id, rows: list(rows)
     client = world.client(servers)
     answer = client.load("d", "t", "l", BODY, options("starrocks", rows=2), two_phase=True)
     assert answer.status == "Fail"

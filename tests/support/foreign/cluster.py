@@ -32,7 +32,7 @@ class Backend:
 class ForeignCluster(MemorySink):
     """`now_ms`: its clock. `labels_max`, `label_kept_ms`: what its configuration says.
 
-    `stray`: rows of an earlier attempt that reach the transaction of a label just before it is prepared.
+    `stray`: rows of an earlier attempt that reach the transaction of a label behind those of a `load`.
     """
 
     def __init__(self, now_ms: Callable[[], int], *, labels_max: int, label_kept_ms: int) -> None:
@@ -42,7 +42,7 @@ class ForeignCluster(MemorySink):
         self._label_kept_ms = label_kept_ms
         self._ended_ms: dict[int, int] = {}
         self._due_ms: dict[int, int] = {}
-        self.stray: Callable[[str, list[Row]], list[Row]] = lambda label, rows: []
+        self.stray: Callable[[str, int, list[Row]], list[Row]] = lambda label, txn_id, rows: []
 
     # --- Stream Load ----------------------------------------------------------------------------------
 
@@ -82,15 +82,14 @@ class ForeignCluster(MemorySink):
             rows = self.backend.contexts.get((db, label))
             if rows is None:
                 return {"Status": "TXN_NOT_EXISTS", "Message": f"Transaction with label {label} not exists"}
-            rows += read_rows(body, options)
+            sent = read_rows(body, options)
+            rows += sent + self.stray(label, self._labels[db, label].txn_id, sent)
             return {"Status": "OK", "Message": "", "Label": label, "NumberTotalRows": len(rows)}
 
     def prepare(self, db: str, label: str) -> dict[str, Any]:
         with self._lock:
             self.pass_time()
             rows = self.backend.contexts.pop((db, label), None)
-            if rows:
-                rows += self.stray(label, rows)
             open_one = self._labels.get((db, label))
             if rows is None or open_one is None or open_one.state is not LoadState.PREPARE:
                 return {"Status": "TXN_NOT_EXISTS", "Message": f"transaction with label {label} not exists"}

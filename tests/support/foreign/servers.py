@@ -47,7 +47,7 @@ class ForeignServers:
     """Running servers.
 
     Attributes:
-        cut: says whether the next request of a server (`fe`, `be`) is cut, and where.
+        cut: says whether a request of a server (`fe`, `be`) for a path is cut, and where.
         redirect_scheme: the scheme of redirects to the backend.
         redirect_hosts: the host of the backend by redirect policy; `` is the default.
         answers: replies by (method, path) in place of the true ones: status, body.
@@ -57,7 +57,7 @@ class ForeignServers:
     cluster: ForeignCluster
     urls: tuple[str, ...] = ()
     backend_port: int = 0
-    cut: Callable[[str], Cut | None] = lambda server: None
+    cut: Callable[[str, str], Cut | None] = lambda server, path: None
     redirect_scheme: str = "http"
     redirect_hosts: dict[str, str] = field(default_factory=lambda: {"": HOST})
     answers: dict[tuple[str, str], tuple[int, bytes]] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         around, path = self.around, urlsplit(self.path).path
         headers = {name.lower(): value for name, value in self.headers.items()}
         around.seen.append(Seen(self.server_name, self.command, self.path, headers))
-        cut = around.cut(self.server_name)
+        cut = around.cut(self.server_name, path)
         if cut == "before":
             return
         if (given := around.answers.get((self.command, path))) is not None:

@@ -30,8 +30,7 @@ from tests.support.loader.loader_runs import FaultySink, Run, World, table_schem
 from tests.support.seeds import replay
 from tests.support.twins.loader_sink import Row
 
-STEPS = 50
-_KINDS: tuple[Kind, ...] = ("doris", "starrocks")
+STEPS = 80
 
 
 class ForeignRun(Run, Closeable):
@@ -39,13 +38,21 @@ class ForeignRun(Run, Closeable):
 
     servers: ForeignServers
     cluster: ForeignCluster
+    kinds: tuple[Kind, ...] = ("doris", "starrocks")
+    two_phase_share = 0.6
 
     def __init__(self, world: World, seed: int, steps: int = STEPS) -> None:
         self._closing = ExitStack()
         super().__init__(world, seed, steps)
         target: LoaderTarget = self.kind
+        self.faulty = self.random.choice((0.0, 0.2, 0.35))
         sink = msgspec.structs.replace(
-            self.loader.sink, target=target, format="json", urls=self.servers.urls, user=USER
+            self.loader.sink,
+            target=target,
+            format="json",
+            urls=self.servers.urls,
+            user=USER,
+            two_phase=self.random.random() < self.two_phase_share,
         )
         self.loader = msgspec.structs.replace(self.loader, sink=sink)
         world.ledger.fault = lambda: None
@@ -56,7 +63,7 @@ class ForeignRun(Run, Closeable):
         self._closing.close()
 
     def create_table(self, *, keeps_labels: bool) -> None:
-        self.kind = self.random.choice(_KINDS)
+        self.kind = self.random.choice(self.kinds)
         self.labels_max = self.random.choice((3, 8, 40))
         # longer than a request is under way: else no loader could help
         kept_ms = 12 * 3_600_000
@@ -67,7 +74,7 @@ class ForeignRun(Run, Closeable):
         self.sink.tables["d", self.job] = table_schema(self.model)
         self.servers = self._closing.enter_context(foreign_servers(self.kind, self.cluster, front_ends=2))
         self.servers.cut = self._cut
-        self.sent: dict[str, list[Row]] = {}
+        self.sent: dict[str, tuple[int, list[Row]]] = {}
         self.cluster.stray = self._stray
         client = StarRocksClient if self.kind == "starrocks" else StreamLoadClient
         self.client = self._closing.enter_context(client(self.servers.urls, USER, PASSWORD))
@@ -75,8 +82,9 @@ class ForeignRun(Run, Closeable):
     def open_sink(self) -> Sink:
         return FaultySink(self, self.client)
 
-    def _cut(self, server: str) -> Cut | None:
-        kind = self.chance(f"{server} cut before", f"{server} cut after", often=0.3)
+    def _cut(self, server: str, path: str) -> Cut | None:
+        often = 1.5 if server == "be" else 0.3
+        kind = self.chance(f"{server} cut before", f"{server} cut after", often=often)
         return None if kind is None else "before" if kind.endswith("before") else "after"
 
     def load_under_way(
@@ -88,19 +96,24 @@ class ForeignRun(Run, Closeable):
         else:
             self.cluster.begin_transaction(db, table, label, options.timeout_s)
 
-    def _stray(self, label: str, rows: list[Row]) -> list[Row]:
-        earlier = self.sent.get(label)
-        self.sent[label] = list(rows)
-        if earlier is None or not self.chance("late rows in a transaction", often=3.0):
+    def _stray(self, label: str, txn_id: int, rows: list[Row]) -> list[Row]:
+        earlier, self.sent[label] = self.sent.get(label), (txn_id, list(rows))
+        if earlier is None or earlier[0] == txn_id or self.random.random() < 0.3:
             return []
-        return earlier
+        self.counts["late rows in a transaction"] += 1
+        return earlier[1]
 
     def failed_load(self, *args: object, **kwargs: object) -> object:  # type: ignore[override]
         self.cluster.backend.contexts.clear()
         return super().failed_load(*args, **kwargs)  # type: ignore[arg-type]
 
     def acts(self) -> tuple[tuple[Callable[[], object], int], ...]:
-        return (*super().acts(), (self.kill_backend, 1))
+        return (*super().acts(), (self.settle, 20), (self.kill_backend, 1))
+
+    def restart_sink(self) -> None:
+        """It is away for a quarter of the time, so that batches meet other faults too."""
+        super().restart_sink()
+        self.sink.down = self.random.random() < 0.25
 
     def kill_backend(self) -> None:
         self.cluster.kill_backend()
@@ -112,6 +125,24 @@ class ForeignRun(Run, Closeable):
     def heal(self) -> None:
         super().heal()
         self.counts[f"runs of {self.kind}"] += 1
+
+
+class JoiningRun(ForeignRun):
+    """Two phases into StarRocks: answers of `prepare` are lost, and rows of earlier attempts come late."""
+
+    kinds = ("starrocks",)
+    two_phase_share = 1.0
+
+    def _cut(self, server: str, path: str) -> Cut | None:
+        if self.faults_on and server == "be" and path.endswith("/prepare") and self.random.random() < 0.5:
+            self.counts["prepared, and nobody knows"] += 1
+            return "after"
+        return super()._cut(server, path)
+
+
+def run_joining_seed(seed: int) -> Counter[str]:
+    with JoiningRun(World(), seed) as run:
+        return run.run()
 
 
 def run_seed(seed: int, steps: int = STEPS) -> Counter[str]:
