@@ -45,7 +45,7 @@ def needs_marker(record: OffsetsRecord, records: Iterable[OffsetsRecord], now_ms
     return witness is None or now_ms - (witness.loaded_at_ms or 0) > WITNESS_AGE_MS_MAX
 
 
-_FINAL = (LoadState.VISIBLE, LoadState.COMMITTED, LoadState.ABORTED)
+_FINAL = (LoadState.VISIBLE, LoadState.ABORTED)  # no longer under way, so in the row that labels leave by
 
 
 def witness_of(first_sent_at_ms: int | None, records: Iterable[OffsetsRecord]) -> OffsetsRecord | None:
