@@ -72,7 +72,7 @@ def test_rows_that_come_late_into_a_transaction_of_their_label_are_never_committ
     [
         (each_unknown_label_is_believed, run_seed, 3),
         (rows_are_not_counted, run_joining_seed, 1),
-        (a_transaction_that_nobody_has_counted_is_committed, run_joining_seed, 4),
+        (a_transaction_that_nobody_has_counted_is_committed, run_joining_seed, 1),
     ],
 )
 def test_the_runs_notice(

@@ -116,7 +116,7 @@ def sink_header_problems(sink: LoaderSink) -> list[Problem]:
     for name, value in sink.headers.items():
         at = ("sink", "headers", name)
         if (owner := OWNED.get(name.lower())) is not None:
-            found.append(Problem(at, "a header that belongs to the loader", expected=owner, found=repr(name)))
+            found.append(Problem(at, f"a header that belongs to the loader: {owner}", found=repr(name)))
         elif name not in allowed:
             choice = ", ".join(sorted(allowed))
             found.append(

@@ -153,6 +153,16 @@ def test_rows_of_an_earlier_attempt_in_a_transaction_are_noticed_by_their_number
     assert not servers.cluster.rows("d", "t")
 
 
+@pytest.mark.parametrize("operation", ["load", "prepare"])
+def test_a_transaction_whose_answer_is_lost_is_rolled_back_at_once(world: World, operation: str) -> None:
+    servers = world.serve("starrocks")
+    client = world.client(servers)
+    servers.cut = lambda server, path: "after" if server == "be" and path.endswith(operation) else None
+    with pytest.raises(Unavailable):
+        client.load("d", "t", "l", BODY, options("starrocks"), two_phase=True)
+    assert client.state("d", "l") is LoadState.ABORTED
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_publishing_late_is_committed_and_not_visible(world: World, kind: Kind) -> None:
     servers = world.serve(kind)

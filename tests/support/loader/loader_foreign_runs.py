@@ -128,15 +128,18 @@ class ForeignRun(Run, Closeable):
 
 
 class JoiningRun(ForeignRun):
-    """Two phases into StarRocks: answers of `prepare` are lost, and rows of earlier attempts come late."""
+    """Two phases into StarRocks: answers of `prepare` are lost, rollbacks do not come, rows come late."""
 
     kinds = ("starrocks",)
     two_phase_share = 1.0
 
     def _cut(self, server: str, path: str) -> Cut | None:
-        if self.faults_on and server == "be" and path.endswith("/prepare") and self.random.random() < 0.5:
-            self.counts["prepared, and nobody knows"] += 1
-            return "after"
+        if self.faults_on and self.random.random() < 0.5:
+            if path.endswith("/rollback"):
+                return "before"
+            if server == "be" and path.endswith("/prepare"):
+                self.counts["prepared, and nobody knows"] += 1
+                return "after"
         return super()._cut(server, path)
 
 

@@ -15,13 +15,14 @@ rolled back. Whoever finds a transaction prepared whose rows it has not counted 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rtolap.base.errors import Refused
+from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.protocols.stream_load.client import GRACE_S, StreamLoadClient, load_headers
 from rtolap.protocols.stream_load.front_ends import ASK_TIMEOUT_S, read
 from rtolap.protocols.stream_load.messages import (
@@ -77,10 +78,21 @@ class StarRocksClient(StreamLoadClient):
         begun = self._transaction("begin", db, label, table=table, timeout=str(options.timeout_s))
         if begun.status != OK:
             return _answer(begun, label)
-        named = {"db": db, "table": table}
+        try:
+            return self._fill(db, table, label, body, options)
+        except Unavailable:
+            # else its label stays in PREPARE until the timeout; if this is lost too, it does
+            with suppress(RtolapError):
+                self._transaction("rollback", db, label)
+            raise
+
+    def _fill(
+        self, db: str, table: str, label: str, body: bytes | Iterable[bytes], options: SendOptions
+    ) -> LoadAnswer:
+        """Load the rows into the transaction of the label and prepare it, or roll it back."""
         answer = self._front_ends.put(
             "/api/transaction/load",
-            load_headers(label, options) | named,
+            load_headers(label, options) | {"db": db, "table": table},
             body,
             timeout_s=options.timeout_s + GRACE_S,
             repeatable=False,
@@ -90,7 +102,7 @@ class StarRocksClient(StreamLoadClient):
             return self._ended(db, label, _answer(taken, label))
         prepared = self._transaction("prepare", db, label, timeout_s=options.timeout_s + GRACE_S)
         if prepared.status != OK:
-            return _answer(prepared, label)
+            return self._ended(db, label, _answer(prepared, label))
         if options.rows is not None and prepared.number_total_rows != options.rows:
             failed = LoadAnswer(
                 txn_id=prepared.txn_id,

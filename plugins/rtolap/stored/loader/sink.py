@@ -18,9 +18,11 @@ from rtolap.protocols.stream_load.messages import (
 
 
 class Sink(Protocol):
-    """Attributes:
-    requests_may_join: True where a request of an earlier attempt that comes late may add its rows to a later
-        transaction of the same label. A transaction that nobody has counted is then rolled back.
+    """Takes rows under labels, each label once.
+
+    Attributes:
+        requests_may_join: True where a request of an earlier attempt that comes late may add its rows to a
+            later transaction of the same label. A transaction that nobody has counted is then rolled back.
     """
 
     requests_may_join: bool
