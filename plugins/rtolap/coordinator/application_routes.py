@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -30,14 +31,15 @@ async def _body(request: Request) -> bytes | None:
     return bytes(data)
 
 
-def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
+def add_application_routes(api: APIRouter, coordinator: Coordinator, leading: Callable[[], None]) -> None:
+    """Add the routes of one application, which its owner answers, the leader or not."""
     path = "/applications/{application}"
 
     @api.get("/applications")
     def names() -> list[str]:
         return coordinator.applications.names()
 
-    @api.post("/applications")
+    @api.post("/applications", dependencies=[Depends(leading)])
     def create(body: Definition) -> None:
         coordinator.applications.create(body)
 
@@ -51,7 +53,7 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
 
     @api.delete(path)
     def drop(application: str, request_id: RequestId) -> None:
-        coordinator.requests.once(
+        coordinator.owned_requests.once(
             request_id,
             ("application", application),
             lambda note: coordinator.applications.drop(application, note),

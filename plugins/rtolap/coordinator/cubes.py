@@ -12,7 +12,7 @@ from rtolap.base.errors import Corrupted, DefinitionError, NotFound
 from rtolap.coordinator.answers import segment_info
 from rtolap.coordinator.assignment import Assignments
 from rtolap.coordinator.checks import Checks
-from rtolap.coordinator.closable import Closable
+from rtolap.coordinator.closable import Closable, standing_of
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.losses import Losses
 from rtolap.coordinator.purge import Purge
@@ -185,8 +185,11 @@ class Cubes:
             application=cube.watermark.application, window_end_ms=window_end_ms, closed_by="forced"
         )
         try:
-            standing = self._closable.standing(cube.watermark)
-            (completeness,) = self._closable.decided(cube, standing, [window_end_ms])
+            running = self._closable.owned(cube.watermark)
+            if running is None:
+                return nothing
+            standing = standing_of(running, cube.watermark)
+            (completeness,) = self._closable.decided(cube, running, standing, [window_end_ms])
         except (NotFound, Corrupted):
             return nothing  # a command works where an application is gone or cannot be read, too
         return msgspec.structs.replace(completeness, closed_by="forced", approved_by=None)

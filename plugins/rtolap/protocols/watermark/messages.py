@@ -228,17 +228,26 @@ class ApprovalInfo(Message):
     at_ms: int
 
 
+class ApplicationOwner(Message):
+    """`owner`: address of the coordinator that runs the application; None while it moves."""
+
+    application: str
+    owner: str | None = None
+
+
 class ApplicationInfo(Message):
     """An application, its definition and where it stands.
 
     Attributes:
-        counters: what was refused or had no effect since this leader began.
+        owner: address of the coordinator that runs it.
+        counters: what was refused or had no effect since this owner began.
         problems: what needs a human.
     """
 
     name: str
     definition: Definition
     epoch: int
+    owner: str | None = None
     clients: int
     units: int
     hosts: dict[str, int] = Field(default_factory=dict)
