@@ -13,7 +13,7 @@ from rtolap.base.undecodable import UNDECODABLE
 from rtolap.coordinator.applications.limits import INSTANT_MAX_MS
 from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.routes import RequestId
-from rtolap.protocols.coordinator.messages import Definition
+from rtolap.protocols.coordinator.messages import CompletenessInfo, Definition
 from rtolap.protocols.watermark import messages as wire
 
 _JSON = "application/json"
@@ -121,6 +121,14 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator, leading: Ca
         application: str, window_end_ms: Annotated[int, Query(ge=0, le=INSTANT_MAX_MS)]
     ) -> wire.Explanation:
         return coordinator.applications.explain(application, window_end_ms)
+
+    @api.get(path + "/completeness")
+    def completeness(
+        application: str,
+        cube: Annotated[str, Query()],
+        window_end_ms: Annotated[int, Query(ge=0, le=INSTANT_MAX_MS)],
+    ) -> CompletenessInfo:
+        return coordinator.completeness(application, cube, window_end_ms)
 
     @api.post(path + "/approvals")
     def approve(application: str, body: wire.ApprovalRequest) -> wire.ApplicationInfo:

@@ -21,6 +21,7 @@ from rtolap.coordinator.live import LiveCoordinators
 from rtolap.coordinator.losses import Losses
 from rtolap.coordinator.members import Members
 from rtolap.coordinator.metrics import CoordinatorMetrics
+from rtolap.coordinator.other_owners import OpenClient, OtherOwners
 from rtolap.coordinator.purge import GRACE_MS, Purge
 from rtolap.coordinator.reassignment import Reassignments
 from rtolap.coordinator.views import Views
@@ -37,7 +38,8 @@ CHECK_EVERY_TICKS = 10  # topics are looked at about every ten seconds
 
 
 class Coordinator:
-    """Starts to stand for election when it is made; `close` withdraws. The store stays the caller's."""
+    """Starts to stand for election when it is made; `close` withdraws. The store stays the caller's.
+    `open_client`: see `OtherOwners`."""
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class Coordinator:
         *,
         object_store_uri: str,
         url: str,
+        open_client: OpenClient,
         list_places: ListPlaces = ListPlaces(),
         building_max: int = BUILDING_MAX,
         grace_ms: int = GRACE_MS,
@@ -73,13 +76,13 @@ class Coordinator:
             looked_at=self._cached,
             confirmed_s=confirmed_s,
         )
-        closable = Closable(self.applications, metadata.clock)
+        self._closable = Closable(self.applications, metadata.clock)
         self._ticked = ClusterMetadata(FencedStore(self._cached, self.leadership.fence), metadata.clock)
         self.watermarks = Watermarks(
-            self._ticked, self.heartbeats, closable, ClusterMetadata(self._cached, metadata.clock)
+            self._ticked, self.heartbeats, self._closable, ClusterMetadata(self._cached, metadata.clock)
         )
         self.metrics = CoordinatorMetrics(
-            metadata, self.leadership, self.heartbeats, self.watermarks, self._views
+            metadata, self.leadership, self.heartbeats, self.watermarks, self._views, self.applications.own
         )
         self.assignments = Assignments(metadata, topics)
         self.reassignments = Reassignments(metadata, topics)
@@ -95,7 +98,8 @@ class Coordinator:
             self.heartbeats,
             self.watermarks,
             self.purge,
-            closable,
+            self._closable,
+            OtherOwners(self.applications, open_client),
             Losses(metadata, self._views, self.heartbeats, topics),
         )
         self._ticks = 0
@@ -145,6 +149,12 @@ class Coordinator:
                 if record.windows
             },
         )
+
+    def completeness(self, application: str, cube: str, window_end_ms: int) -> wire.CompletenessInfo:
+        """Return what this owner knows of a window of a cube. Raises NotOwner, NotFound."""
+        running = self.applications.running(application)
+        known = self._closable.forced(self.metadata.cube(cube), running, window_end_ms)
+        return as_message(wire.CompletenessInfo, known)
 
     def require_leader(self) -> None:
         """Raises NotLeader, with the leader's address where there is one."""

@@ -105,6 +105,17 @@ class Closable:
             )
         return tuple(windows)
 
+    def forced(self, cube: Cube, running: RunningApplication, end_ms: int) -> Completeness:
+        """Return what is known now of a window whose closing somebody requests.
+
+        Raises NotFound for a cube that does not close by the application.
+        """
+        mark = cube.watermark
+        if mark is None or mark.application != running.application.name:
+            raise NotFound(f"cube {cube.name} does not close by application {running.application.name}")
+        (known,) = self.decided(cube, running, standing_of(running, mark), [end_ms])
+        return msgspec.structs.replace(known, closed_by="forced", approved_by=None)
+
     def _missing(
         self, running: RunningApplication, mark: CubeWatermark, end_ms: int, window_ms: int
     ) -> Missing | None:

@@ -27,6 +27,7 @@ from rtolap.coordinator.routes import add_routes
 from rtolap.metadata.cluster_store import open_cluster_store, show_refused
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.protocols.coordinator import messages as wire
+from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.servers.http_guard import guard, json_answer
 from rtolap.servers.http_server import HttpConnections, HttpServer
 from rtolap.servers.limits import HttpLimits
@@ -50,6 +51,7 @@ _BEARER = HTTPBearer(scheme_name="token", description="the cluster's token", aut
 _BODY_BYTES_MAX = 32 << 20  # lists of hosts are long
 
 GRACEFUL_S = 5
+OWNER_TIMEOUT_S = 2.0  # of a question to another coordinator, while a client waits for the answer
 
 
 def build_app(coordinator: Coordinator, token: str, limits: HttpLimits) -> FastAPI:
@@ -151,6 +153,9 @@ def run(settings: Settings, topics: TopicsOf) -> None:
             ClusterMetadata(store, SystemClock()),
             topics,
             object_store_uri=settings.object_store,
+            open_client=lambda url: CoordinatorClient(
+                [url], token, learnt=True, timeout_s=OWNER_TIMEOUT_S, retry_s=0
+            ),
             list_places=ListPlaces.of(settings),
             url=f"http://{settings.reached_at()}:{settings.coordinator_port}",
             confirmed_s=min(CONFIRMED_S, settings.session_timeout_s / 2),

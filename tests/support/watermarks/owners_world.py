@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -177,7 +178,7 @@ class OwnersWorld:
         self.settle()
         for name in NAMES:
             hosts = sorted(host for one in self.readers if one.application == name for host in one.read)
-            self.at_owner(name, lambda node, name=name, hosts=hosts: self.register(node, name, hosts))
+            self.at_owner(name, partial(self.register, name=name, hosts=hosts))
 
     def _listen(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Have the model do whatever an owner has done."""
@@ -391,7 +392,7 @@ class OwnersWorld:
 
     def at_owner(self, name: str, action: Callable[[Node], object]) -> None:
         for node in self.awake():
-            if self.attempt(lambda node=node: action(node)):
+            if self.attempt(partial(action, node)):
                 return
         raise AssertionError(f"nobody owns {name}")
 
@@ -417,7 +418,7 @@ class OwnersWorld:
             reader.report()
         for _ in range(4):
             for reader in self.readers:
-                self.at_owner(reader.application, lambda node, reader=reader: self._flush(node, reader))
+                self.at_owner(reader.application, partial(self._flush, reader=reader))
         for node in self.nodes:
             node.applications.tick()
             self.ask(node)

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 # A session lives on for longer than this after ZooKeeper has answered it: see `Settings.session_timeout_s`.
 CONFIRMED_S = 1.5
+MOVES = ("taken", "given_up", "lost")
 
 
 class OwnApplications:
@@ -38,7 +39,7 @@ class OwnApplications:
 
     Attributes:
         lock: held while a definition is changed, so that no epoch begins of it.
-        moves: how often applications were taken, given_up and lost.
+        moves: by each of `MOVES`, how often that was done.
     """
 
     def __init__(

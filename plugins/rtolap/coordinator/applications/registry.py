@@ -143,12 +143,16 @@ class Applications:
 
     def owners(self) -> tuple[wire.ApplicationOwner, ...]:
         """Return every application with the address of its owner, whichever coordinator that is."""
-        found = []
-        for name in self._records.names():
-            state = self._records.state(name)
-            owner = None if state is None else self._records.standing_owner(state)
-            found.append(wire.ApplicationOwner(application=name, owner=None if owner is None else owner.url))
-        return tuple(found)
+        return tuple(
+            wire.ApplicationOwner(application=name, owner=self.owner_url(name))
+            for name in self._records.names()
+        )
+
+    def owner_url(self, name: str) -> str | None:
+        """Return None while the application moves, and where it does not exist."""
+        state = self._records.state(name)
+        owner = None if state is None else self._records.standing_owner(state)
+        return None if owner is None else owner.url
 
     def watermarks(self, name: str) -> wire.ApplicationWatermarks:
         return explain.watermarks(self.running(name), self._clock.now_ms())

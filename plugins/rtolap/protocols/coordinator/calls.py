@@ -39,6 +39,7 @@ _REASSIGNMENT = TypeAdapter(wire.Reassignment)
 _APPLICATION = TypeAdapter(watermarks.ApplicationInfo)
 _WATERMARKS, _HOSTS = TypeAdapter(watermarks.ApplicationWatermarks), TypeAdapter(watermarks.HostsInfo)
 _CHANGED, _EXPLANATION = TypeAdapter(watermarks.HostsChanged), TypeAdapter(watermarks.Explanation)
+_COMPLETENESS = TypeAdapter(wire.CompletenessInfo)
 _UNITS, _HISTORY = TypeAdapter(watermarks.UnitsInfo), TypeAdapter(watermarks.ApplicationHistory)
 
 
@@ -287,6 +288,12 @@ def change_hosts(
 def explain_window(name: str, window_end_ms: int) -> Call[watermarks.Explanation]:
     params = {"window_end_ms": str(window_end_ms)}
     return Call("GET", path("applications", name, "explain"), _EXPLANATION, params=params, subject=name)
+
+
+def application_completeness(name: str, cube: str, window_end_ms: int) -> Call[wire.CompletenessInfo]:
+    """Request what is known now of a window of a cube that closes by the application."""
+    params = {"cube": cube, "window_end_ms": str(window_end_ms)}
+    return Call("GET", path("applications", name, "completeness"), _COMPLETENESS, params=params, subject=name)
 
 
 def approve_windows(name: str, until_ms: int, by: str, reason: str) -> Call[watermarks.ApplicationInfo]:

@@ -143,6 +143,7 @@ class CoordinatorClient(Closeable):
     application_history = _Sent(calls.application_history)
     change_hosts = _Sent(calls.change_hosts)
     explain_window = _Sent(calls.explain_window)
+    application_completeness = _Sent(calls.application_completeness)
     approve_windows = _Sent(calls.approve_windows)
 
 
