@@ -58,7 +58,8 @@ class Coordinator:
         self.url = url.rstrip("/")
         self.leadership = Leadership(metadata.store, self.url, tick_s=tick_s)
         owned = FencedStore(metadata.store, self.leadership.node)  # what changes as an owner, leading or not
-        # Ticks look at every cube and application once a second: what has not changed is not read again.
+        # Ticks and health look at every cube and application again and again: what has not changed is not
+        # read again.
         self._cached = CachedStore(owned)
         metadata = ClusterMetadata(FencedStore(metadata.store, self.leadership.fence), metadata.clock)
         self.metadata = metadata
@@ -89,7 +90,7 @@ class Coordinator:
         self.checks = Checks(metadata, topics, self.assignments)
         self.purge = Purge(metadata, self._views, store, grace_ms=grace_ms)
         self.builds = Builds(metadata, self._views, store, object_store_uri, building_max=building_max)
-        self.members = Members(metadata, self.heartbeats)
+        self.members = Members(metadata, self.heartbeats, self._ticked)
         self.cubes = Cubes(
             metadata,
             self._views,
