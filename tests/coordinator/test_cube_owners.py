@@ -13,6 +13,7 @@ from rtolap.base.errors import NotLeader, NotOwner
 from rtolap.cli import coordinator as coordinator_commands
 from rtolap.coordinator.applications.owners import chosen_owner
 from rtolap.coordinator.assembly import Coordinator
+from rtolap.coordinator.closable import WINDOWS_KEPT
 from rtolap.coordinator.server import build_app
 from rtolap.metadata import paths
 from rtolap.metadata.applications import ApplicationRecords
@@ -28,7 +29,7 @@ from typer.testing import CliRunner
 from tests.support.cubes.coordinator_harness import CUBE, HOUR_MS, NAME, TABLE, TOKEN, URL, Cluster
 from tests.support.cubes.metadata_contract import eventually
 from tests.support.scrape import Scrape
-from tests.support.twins.metadata import MemoryStore
+from tests.support.twins.metadata import MemoryStore, _Node
 from tests.support.watermarks.application_reports import NAME as LOGS
 from tests.support.watermarks.application_reports import application
 
@@ -273,6 +274,24 @@ def test_the_owner_decides_windows_and_the_leader_tells_them_to_receivers(two: T
     assert told(two).watermark_ms == end_ms
 
 
+def test_a_cube_made_again_starts_without_the_windows_that_the_owner_decided_for_the_one_before(
+    two: Two,
+) -> None:
+    two.client.change_hosts(LOGS, "web", "register", ["a"])
+    created(two)
+    two.report(a=two.hour(0))
+    two.tick()
+    assert len(two.cluster.metadata.published_watermark(NAME).windows) == WINDOWS_KEPT
+    two.client.drop_cube(NAME)
+    later = {**CUBE, "watermark": MARK, "segment": {"window_ms": HOUR_MS, "allowed_lateness_ms": HOUR_MS}}
+    two.client.create_cube(later)
+    assert two.cluster.ensemble.settle()
+    two.tick()
+    again = two.cluster.metadata.published_watermark(NAME).windows
+    assert again[-1].window_end_ms == two.hour(-1), "the one before had decided the hour after, too"
+    assert told(two) == again[-1]
+
+
 def test_a_leaders_tick_reads_nothing_of_a_cube_whose_owner_has_persisted_nothing_new(two: Two) -> None:
     created(two)
     two.tick()
@@ -320,7 +339,27 @@ def test_the_leader_says_of_a_cube_whose_application_is_gone_why_it_waits(two: T
     assert f"application {LOGS} does not exist" in (two.client.cube(NAME).problem or "")
 
 
+def _damaged() -> _Node:
+    return _Node(b"damaged", 0, None)
+
+
 # -- what is shown -------------------------------------------------------------------------------------
+
+
+def test_a_cube_whose_application_nobody_can_run_says_so(two: Two) -> None:
+    created(two)
+    two.tick()
+    two.end()
+    two.store.ensemble.nodes[paths.application_hosts(LOGS, "web")] = _damaged()
+    two.cluster.coordinator.tick()
+    assert "watermark stands still" in (two.client.cube(NAME).problem or ""), "as it is the leader's own"
+
+
+def test_a_cube_whose_application_its_owner_cannot_run_says_so(two: Two) -> None:
+    created(two)
+    two.store.ensemble.nodes[paths.application_hosts(LOGS, "web")] = _damaged()
+    two.tick()
+    assert "run by no coordinator" in (two.client.cube(NAME).problem or "")
 
 
 def test_status_and_metrics_show_who_owns_which_application(

@@ -197,11 +197,7 @@ class Cubes:
             return nothing  # a command works where an application is gone or cannot be read, too
         try:
             return self._owners.completeness(mark.application, cube.name, window_end_ms)
-        except (
-            NotFound,
-            Unauthorized,
-            Unavailable,
-        ) as error:  # nor does it wait for an owner that does not answer
+        except (NotFound, Unauthorized, Unavailable) as error:  # nor for want of an owner's answer
             log.warning("cube %s: nothing is known of the window that is closed: %s", cube.name, error)
             return nothing
 
@@ -214,6 +210,8 @@ class Cubes:
             counts[SegmentState.ACTIVE.value] += len(unrecorded)
         checked = self._checks.problem(name)
         waits = self._watermarks.problem(name)
+        if waits is None and definition.watermark is not None:
+            waits = self._owners.problem(definition.watermark.application)
         lost = self._losses.problem(name, control, records.values())
         problems = [problem for problem in (checked, waits, lost) if problem]
         problems += self._heartbeats.failures(name) + self._heartbeats.blocked(name, control)

@@ -28,3 +28,17 @@ class OtherOwners:
         with self._open_client(url) as client:
             known = client.application_completeness(application, cube, window_end_ms)
         return Completeness(**known.model_dump())
+
+    def problem(self, application: str) -> str | None:
+        """Return why cubes that close by an application wait, if that is because nobody runs it.
+
+        Return None for what runs here, and for one that does not exist: of these more is known.
+        """
+        if self._applications.own.known(application) is not None:
+            return None
+        if application not in self._applications.names() or self._applications.owner_url(application):
+            return None
+        return (
+            f"its segments do not close: application {application} is run by no coordinator at this moment; "
+            "if that goes on, the log of the coordinator that should run it says why"
+        )

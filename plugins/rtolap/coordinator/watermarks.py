@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import NamedTuple
 
 from rtolap.base.errors import NotFound, RtolapError, SessionLost, Unavailable
 from rtolap.coordinator.applications.running import RunningApplication
@@ -17,6 +18,13 @@ from rtolap.model.application import CubeWatermark
 from rtolap.model.cube import Cube
 
 log = logging.getLogger(__name__)
+
+
+class _Decided(NamedTuple):
+    """The epoch of the application in which a cube's windows were decided here, and the cube's creation."""
+
+    epoch: int
+    cube_id: str
 
 
 class Watermarks:
@@ -45,19 +53,19 @@ class Watermarks:
         self._closable = closable
         self._lock = threading.Lock()
         self._published: dict[str, WatermarkRecord] = {}
-        self._epochs: dict[str, int] = {}  # of the application by which `_published` was decided here
+        self._decided: dict[str, _Decided] = {}
         self._problems: dict[str, str] = {}
 
     def clear(self) -> None:
         with self._lock:
             self._published.clear()
-            self._epochs.clear()
+            self._decided.clear()
             self._problems.clear()
 
     def forget(self, cube: str) -> None:
         with self._lock:
             self._published.pop(cube, None)
-            self._epochs.pop(cube, None)
+            self._decided.pop(cube, None)
             self._problems.pop(cube, None)
 
     def published_ms(self, cube: str) -> int | None:
@@ -112,16 +120,17 @@ class Watermarks:
         return problem
 
     def _decide(self, cube: Cube, mark: CubeWatermark, running: RunningApplication) -> None:
-        """Persist what may close, as the owner. What a former one has decided is read as the epoch begins."""
+        """Persist what may close, as the owner. What a former owner has decided, or what there is of another
+        creation of the cube, is read first."""
+        deciding = _Decided(running.epoch, self._metadata.cube_id(cube.name))
         with self._lock:
-            decided_here = self._epochs.get(cube.name) == running.epoch
-        previous = (
-            self._previous(cube.name) if decided_here else self._metadata.published_watermark(cube.name)
-        )
+            goes_on = self._decided.get(cube.name) == deciding
+        previous = self._previous(cube.name) if goes_on else self._metadata.published_watermark(cube.name)
         wanted = self._by_application(cube, mark, running, previous)
         if wanted != previous:
-            wanted = self._as_owner(running).publish_watermark(cube.name, wanted)
-        self._publish(cube.name, wanted, running.epoch)
+            metadata = self._as_owner(running)
+            wanted = metadata.publish_watermark(cube.name, wanted, cube_id=deciding.cube_id)
+        self._publish(cube.name, wanted, deciding)
 
     def _as_owner(self, running: RunningApplication) -> ClusterMetadata:
         """Return the metadata as it may be changed by the owner of this epoch, and by no later one."""
@@ -135,13 +144,13 @@ class Watermarks:
             previous = self._published.get(cube)
         return self._metadata.published_watermark(cube) if previous is None else previous
 
-    def _publish(self, cube: str, record: WatermarkRecord, epoch: int | None = None) -> None:
+    def _publish(self, cube: str, record: WatermarkRecord, decided: _Decided | None = None) -> None:
         with self._lock:
             self._published[cube] = record
-            if epoch is None:
-                self._epochs.pop(cube, None)
+            if decided is None:
+                self._decided.pop(cube, None)
             else:
-                self._epochs[cube] = epoch
+                self._decided[cube] = decided
 
     def _note(self, cube: str, problem: str | None) -> None:
         with self._lock:

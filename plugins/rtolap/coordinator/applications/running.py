@@ -23,7 +23,7 @@ from rtolap.coordinator.applications.limits import NAME_MAX
 from rtolap.coordinator.applications.sessions import ReportSessions
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.coordinator.applications.units import Units
-from rtolap.metadata.applications import ApplicationRecords
+from rtolap.metadata.applications import ApplicationRecords, ListedHosts
 from rtolap.metadata.records import ApplicationState, Approval, KnownUnit, LevelState, Owner
 from rtolap.model.application import Application
 from rtolap.protocols.watermark import messages as wire
@@ -93,6 +93,15 @@ def _marks(state: ApplicationState) -> Marks:
     return Marks(levels, state.global_ms)
 
 
+def _read_kept(
+    application: Application, records: ApplicationRecords
+) -> tuple[tuple[Approval, ...], dict[str, ListedHosts]]:
+    """Return approvals, and the hosts of each source. Raises Corrupted."""
+    name = application.name
+    hosts = {source.name: records.hosts(name, source.name) for source in application.sources}
+    return records.approvals(name), hosts
+
+
 class RunningApplication:
     """Thread-safe. Making one begins an epoch of `owner`, or raises NotOwner. `owner`: None where there is
     but one coordinator to run applications.
@@ -114,16 +123,17 @@ class RunningApplication:
         self._clock = clock
         now_ms = clock.now_ms()
         self.confirmed_s = clock.monotonic_s()
+        _read_kept(application, records)  # what cannot be read begins no epoch, and has no owner
         state = records.begin(application.name, now_ms, owner)
         self.epoch = state.epoch
         self.lock = threading.RLock()
-        self.approvals: tuple[Approval, ...] = records.approvals(application.name)
+        self.approvals, listed_hosts = _read_kept(application, records)
         self._approving = threading.Lock()
         self.sessions = ReportSessions()
         self.units = Units(application, state.units, now_ms)
         self.sources: dict[str, SourceState] = {}
         for source in application.sources:
-            listed = records.hosts(application.name, source.name)
+            listed = listed_hosts[source.name]
             generations = state.generations.get(source.name, {})
             self.sources[source.name] = SourceState(source, generations, listed, now_ms)
         self.counters: Counter[str] = Counter()

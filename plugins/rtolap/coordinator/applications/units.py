@@ -18,9 +18,10 @@ class Units:
     """The units of one application. A unit that a former coordinator knew is awaited: until it reports or its
     lease ends it holds the output of its level where that stands. The caller locks.
 
-    An owner of a later generation replaces the one before, whose reports are void from then on, over coordinators
-    too. A unit that has left or whose lease has ended is forgotten with its generation: nothing of it counts
-    that could advance a watermark, and an older owner that reports then only holds the level back.
+    An owner of a later generation replaces the one before, whose reports are void from then on, whichever
+    coordinator they reach. A unit that has left or whose lease has ended is forgotten with its generation:
+    nothing of it counts that could advance a watermark, and an older owner that reports then only holds the
+    level back.
     """
 
     def __init__(self, application: Application, known: Iterable[KnownUnit], now_ms: int) -> None:
