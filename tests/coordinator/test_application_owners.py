@@ -19,6 +19,7 @@ STEPS_OF = {
     OwnersWorld.advance: 12,
     OwnersWorld.repeat: 6,
     OwnersWorld.grow: 2,
+    OwnersWorld.recreate: 1,
     OwnersWorld.join: 4,
     OwnersWorld.leave: 2,
     OwnersWorld.kill: 2,

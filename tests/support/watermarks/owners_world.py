@@ -141,9 +141,10 @@ class Reader:
 class Model:
     """The slow model of one application, over its epochs."""
 
-    def __init__(self, definition: Application) -> None:
+    def __init__(self, definition: Application, former_epoch: int = -1) -> None:
+        """`former_epoch`: the last one of an application of that name that was dropped."""
         self._definition = definition
-        self.epoch = -1
+        self.epoch = former_epoch
         self.server = SlowServer(definition, Kept(), -1, START_MS)
 
     def current(self, running: RunningApplication, now_ms: int) -> SlowServer | None:
@@ -177,8 +178,7 @@ class OwnersWorld:
         ]
         self.settle()
         for name in NAMES:
-            hosts = sorted(host for one in self.readers if one.application == name for host in one.read)
-            self.at_owner(name, partial(self.register, name=name, hosts=hosts))
+            self.at_owner(name, partial(self.register_all, name=name))
 
     def _listen(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Have the model do whatever an owner has done."""
@@ -349,6 +349,22 @@ class OwnersWorld:
             reader.read[host] = self.clock.now_ms() - self.random.randint(0, 5_000)
             reader.report()
 
+    def recreate(self) -> None:
+        """Dropped by its owner, and created again: nothing of the one before is answered or persisted."""
+        name, node = self.random.choice(NAMES), self.random.choice(self.awake())
+        self.clock.advance_ms(1)
+        if self.attempt(lambda: node.applications.drop(name)):
+            node.applications.create(msgspec.to_builtins(application(name)))
+            self.models[name] = Model(application(name), self.models[name].epoch)
+            self.seen_ms[name] = 0
+            self.settle()
+            self.attempt(lambda: self.register_all(node, name))
+            self.counts["recreated"] += 1
+
+    def register_all(self, node: Node, name: str) -> None:
+        hosts = sorted(host for one in self.readers if one.application == name for host in one.read)
+        self.register(node, name, hosts)
+
     def register(self, node: Node, name: str, hosts: Sequence[str]) -> None:
         change = HostsChange(level="web", action="register", hosts=tuple(hosts))
         node.applications.running(name).change_hosts(change)
@@ -412,6 +428,8 @@ class OwnersWorld:
         for name in NAMES:
             owners = [node.url for node in self.nodes if node.applications.own.known(name)]
             assert owners == [chosen_owner(name, urls)]
+        for name in NAMES:
+            self.at_owner(name, partial(self.register_all, name=name))
         end_ms = max(max(one.read.values()) for one in self.readers) + 1
         for reader in self.readers:
             reader.read = dict.fromkeys(reader.read, end_ms)
