@@ -332,7 +332,10 @@ def read_at(url: str, name: str) -> int | None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     path = f"{url}/api/v1/applications/{name}/watermarks"
     for _ in range(3):
-        answer = httpx.get(path, headers=headers, timeout=patience_s(10))
+        try:
+            answer = httpx.get(path, headers=headers, timeout=patience_s(10))
+        except httpx.ConnectError:
+            return None  # it stands for election, and does not listen yet
         if answer.status_code == httpx.codes.OK:
             marks_ms = answer.json()["global_ms"]
             return 0 if marks_ms is None else int(marks_ms)
