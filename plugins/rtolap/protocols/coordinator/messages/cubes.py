@@ -8,6 +8,7 @@ from pydantic import Field
 
 from rtolap.protocols.coordinator.messages.members import ReceiverInfo, ReplicaSetInfo
 from rtolap.protocols.rest.messages import Definition, Message
+from rtolap.protocols.watermark.messages import ApplicationOwner
 
 
 class CubeStatus(Message):
@@ -126,3 +127,4 @@ class ClusterInfo(Message):
     receivers: tuple[ReceiverInfo, ...]
     replica_sets: tuple[ReplicaSetInfo, ...]
     cubes: tuple[CubeStatus, ...]
+    applications: tuple[ApplicationOwner, ...] = ()
