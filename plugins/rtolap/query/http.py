@@ -50,6 +50,7 @@ from rtolap.protocols.query.messages import (
 )
 from rtolap.query.cancel import Cancellation
 from rtolap.query.durations import durations_us, is_duration, time_text
+from rtolap.query.engine_choice import EngineWish
 from rtolap.query.memory_budget import BODY, RESULT, Account
 from rtolap.query.statement_outcome import StatementOutcome, result_pieces
 from rtolap.query.statement_service import QueryService
@@ -86,6 +87,7 @@ class QueryRequest(BaseModel):
     parameters: list[Any] | dict[str, Any] = Field(default_factory=list)
     timeout_ms: int | None = Field(default=None, gt=0, le=TIMEOUT_MS_MAX)
     database: str | None = None  # of tables that are named without one
+    engine: EngineWish = "auto"  # that reads history
 
 
 def make_app(
@@ -268,7 +270,7 @@ class _RunningRequest:
 
     def answer(self) -> _Answer:
         body, self._data = decoded(self._data, self._session.account), b""
-        cancellation = self._service.cancellation(body.timeout_ms, self._session.user)
+        cancellation = self._service.cancellation(body.timeout_ms, self._session.user, body.engine)
         with self._lock:
             self._cancellation = cancellation
             gone = self._gone

@@ -216,7 +216,9 @@ class MySqlConnection:
     def _ending(self) -> Iterator[Cancellation]:
         """Yield the cancellation of the statement that runs within: its time, a KILL, a client that goes
         away."""
-        cancellation = self._service.cancellation(self.session.timeout_ms, self.session.user)
+        cancellation = self._service.cancellation(
+            self.session.timeout_ms, self.session.user, self.session.engine
+        )
         with self._lock:
             self._running = cancellation
         self.session.running = "query"
