@@ -11,11 +11,11 @@ from pathlib import Path
 
 import psutil
 from rtolap.query.spark_service import SparkService
+from rtolap.stack.ports import free_port
 from rtolap.stack.probes import http2_missing
 from rtolap.stack.servers.spark import ADDRESS, connect_program
 
-from tests.support.servers import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import until
 
 MEMORY_MB = 600
 START_S = 120.0
@@ -53,7 +53,7 @@ class SparkServer:
             assert process.poll() is None, (self._folder / "spark.log").read_text()[-3000:]
             return http2_missing(ADDRESS, self.port) is None
 
-        wait_until(answers, timeout_s=START_S)
+        until(answers, "Spark Connect", timeout_s=START_S, poll_s=0.2)
 
     def executors(self) -> list[psutil.Process]:
         """Return the processes of a local cluster in which tasks run."""

@@ -427,6 +427,8 @@ def _add(stats: ReadStats, segment: ReadStats) -> None:
         stats.cuboids[name] = stats.cuboids.get(name, 0) + number
     stats.rows_read += segment.rows_read
     stats.rows_pruned += segment.rows_pruned
+    if segment.engine:
+        stats.engine, stats.engine_reason = segment.engine, segment.engine_reason
     stats.files_cached += segment.files_cached
     stats.files_remote += segment.files_remote
 
