@@ -20,4 +20,5 @@ def quoted(name: str) -> str:
 
 def merged(partial: Partial) -> str:
     """Return the expression that merges the partials of a group, in the partial's own type."""
-    return f"CAST({partial.accumulator.spark_merge(quoted(partial.name), partial.type)} AS {spark_type(partial.type)})"
+    expression = partial.accumulator.spark_merge(quoted(partial.name), partial.type)
+    return f"CAST({expression} AS {spark_type(partial.type)})"

@@ -213,7 +213,7 @@ class ReadStats:
         receivers: replica set → receiver that answered.
         realtime_events: number of events that receivers answer for, at most; only estimates have it.
         realtime_cuboids: small cuboid → number of receivers' tables that it stood for.
-        engine: engine that read history: local, spark, cached (a kept result) or refused; empty without history.
+        engine: what read history: local, spark, cached (a kept result) or refused; empty without history.
         engine_reason: why that engine was chosen, in words.
         files_cached: files of history that were read from the local disk cache.
         files_remote: files of history that were read from the object store.

@@ -1,4 +1,4 @@
-"""Large reads of history on a real Spark Connect service: the embedded engine's answers, or errors by name."""
+"""Large reads of history on a real Spark Connect service: the answers of the other engine, or named errors."""
 
 from __future__ import annotations
 

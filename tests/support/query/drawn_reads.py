@@ -1,4 +1,4 @@
-"""Drawn reads of a drawn history: filters × groups × partials, with the values that engines disagree about.
+"""Drawn reads of a drawn history: filters × groups × partials, with values that engines disagree on.
 
 Nulls, NaN, infinities, -0.0, texts that look like patterns, dates before the Gregorian calendar, microseconds,
 decimals of 38 digits, sketches. `difference` holds two answers against each other.
@@ -6,11 +6,14 @@ decimals of 38 digits, sketches. `difference` holds two answers against each oth
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import random
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ import datasketches
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from rtolap.aggregates.accumulator import Partial
 from rtolap.columnar.schema import physical_schema, select_partials
 from rtolap.cubes.format.history import describe_file, write_manifest
 from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
@@ -30,11 +34,14 @@ from rtolap.model.table import Column, Table, TimeColumn
 from rtolap.object_store.store import ObjectStore
 from rtolap.query.cubes.merge import group_partials
 from rtolap.query.plan import CubeRead, TimeRange
+from rtolap.query.sketches import hll_estimate
 
 DAY_MS = 86_400_000
 LG_K = 8
 DOUBLE_BOUND = 1e-12  # of a sum of doubles: times what the absolute values of all of them may be together
-_DOUBLES_MAX = 1e6 * 3 * 120
+ROWS_MAX = 120  # of a segment
+_DOUBLES_MAX = 1e6 * 3 * ROWS_MAX
+_WIDE = Context(prec=100)
 TEXTS = (None, "", "AA", "A%", "a_b", "100%", "é'\"%_", "日本 😀", "back\\slash", "line\nend", "Ünal")
 LONGS = (None, -(2**63), -1, 0, 1, 2**31, 2**63 - 1)
 INTS = (None, -5, 0, 1, 300, 2**31 - 1, -(2**31))
@@ -99,15 +106,19 @@ def drawn_schema() -> Schema:
 SCHEMA = drawn_schema()
 
 
-def drawn_table(rng: random.Random, rows: int) -> pa.Table:
-    """Return rows of partials of the base cuboid, not merged."""
+def drawn_table(rng: random.Random, rows: int, *, full: bool) -> pa.Table:
+    """Return rows of partials of the base cuboid, not merged.
+
+    Args:
+        full: True if sums are near the ends of their types, so that most of them together leave them.
+    """
     fields = physical_schema(SCHEMA, plain=True)
     return pa.table(
-        [pa.array([_value(rng, field) for _ in range(rows)], field.type) for field in fields], fields
+        [pa.array([_value(rng, field, full) for _ in range(rows)], field.type) for field in fields], fields
     )
 
 
-def _value(rng: random.Random, field: pa.Field) -> Any:
+def _value(rng: random.Random, field: pa.Field, full: bool) -> Any:
     if field.name in DIMENSIONS:
         return rng.choice(DIMENSIONS[field.name][1])
     if field.name == "day_start":
@@ -121,6 +132,10 @@ def _value(rng: random.Random, field: pa.Field) -> Any:
         for _ in range(rng.choice((0, 1, 3, 200))):
             sketch.update(f"p{rng.randrange(2_000)}")
         return sketch.serialize_compact()
+    if full and field.name.endswith("__sum") and not pa.types.is_floating(field.type):
+        is_decimal = pa.types.is_decimal(field.type)
+        whole = rng.choice((-1, 1, 1)) * (rng.choice((10**38 - 1, 6 * 10**37)) if is_decimal else 2**63 - 1)
+        return Decimal(whole).scaleb(-field.type.scale, _WIDE) if is_decimal else whole
     if pa.types.is_decimal(field.type):
         return Decimal(rng.randint(-(10**9), 10**9)).scaleb(-field.type.scale)
     if pa.types.is_floating(field.type):
@@ -136,11 +151,11 @@ def _value(rng: random.Random, field: pa.Field) -> Any:
 
 def drawn_history(rng: random.Random, store: ObjectStore, build: str, days: int = 3) -> list[SegmentRecord]:
     """Write READY versions of one cuboid, of two files each. `build`: a name of its own."""
-    segments = []
+    segments, full = [], rng.random() < 0.3
     for number in range(days):
         segment = segment_of(1_356_998_400_000 + number * DAY_MS, DAY_MS)
         location = f"history/drawn/{segment.name}/v1-{build}"
-        table = drawn_table(rng, rng.randint(1, 120))
+        table = drawn_table(rng, rng.randint(1, ROWS_MAX), full=full)
         cut = rng.randint(0, table.num_rows)
         Path(store.absolute(f"{location}/base")).mkdir(parents=True)
         files = []
@@ -220,16 +235,31 @@ def difference(read: CubeRead, left: pa.Table, right: pa.Table) -> str:
 
 
 def _groups(read: CubeRead, table: pa.Table) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """Return the partials by group. Sums of rows that stay apart are added by Python, which has no bounds."""
     merged = group_partials(read, _canonical(read, table)).to_pylist()
-    groups: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-    sketches = {
-        each.name for each in select_partials(read.schema, read.partials) if each.accumulator.sketch_bytes
-    }
+    partials = select_partials(read.schema, read.partials)
+    groups: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     for row in merged:
         key = tuple("NaN" if _is_nan(row[name]) else row[name] for name in read.dimensions)
-        assert key not in groups, f"{key} twice"
-        groups[key] = tuple(_estimate(row[name]) if name in sketches else row[name] for name in read.partials)
-    return groups
+        groups.setdefault(key, []).append(tuple(row[each.name] for each in partials))
+    return {
+        key: tuple(_merged(each, [row[at] for row in rows]) for at, each in enumerate(partials))
+        for key, rows in groups.items()
+    }
+
+
+def _merged(partial: Partial, values: Sequence[Any]) -> Any:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    if partial.accumulator.sketch_bytes:
+        return _estimate(known)
+    if partial.accumulator.adds:
+        return sum(map(Fraction, known)) if not isinstance(known[0], float) else sum(known)
+    if partial.accumulator.name == "bit_or":
+        return functools.reduce(operator.or_, known)
+    numbers = [value for value in known if not _is_nan(value)] or known
+    return max(numbers) if partial.accumulator.name == "max" else min(numbers)
 
 
 def _canonical(read: CubeRead, table: pa.Table) -> pa.Table:
@@ -242,12 +272,8 @@ def _canonical(read: CubeRead, table: pa.Table) -> pa.Table:
     return table
 
 
-def _estimate(sketch: bytes | None) -> float | None:
-    if sketch is None:
-        return None
-    union = datasketches.hll_union(LG_K)
-    union.update(datasketches.hll_sketch.deserialize(sketch))
-    return float(round(union.get_estimate(), 6))
+def _estimate(sketches: Sequence[bytes]) -> float:
+    return float(round(hll_estimate(pa.array([list(sketches)], pa.list_(pa.binary())))[0].as_py(), 6))
 
 
 def _same(value: Any, other: Any) -> bool:

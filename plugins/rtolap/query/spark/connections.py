@@ -51,7 +51,7 @@ class Connection:
             size_bytes += piece.nbytes
             if size_bytes > bytes_max:
                 raise OverBudget(
-                    "the groups of a read on Spark are larger than what this query service holds for statements",
+                    "the groups of a read on Spark do not fit into the memory of statements",
                     expected=f"at most {size_text(bytes_max)}",
                     action="group by fewer columns, or filter more",
                 )

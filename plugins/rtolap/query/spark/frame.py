@@ -13,19 +13,28 @@ from rtolap.columnar.schema import select_partials
 from rtolap.model.predicate import columns_of
 from rtolap.query.plan import CubeRead
 from rtolap.query.spark.filter import spark_filter
+from rtolap.query.spark.wide_sums import wide_columns
 
 PATH, LENGTH, DIGEST = "path", "length", "digest"
 
 
-def read_frame(spark: SparkSession, read: CubeRead, uris: Sequence[str]) -> DataFrame:
-    """Return the partials of each group. A read without dimensions over no rows gives no row."""
+def read_frame(spark: SparkSession, read: CubeRead, uris: Sequence[str], *, wide: bool) -> DataFrame:
+    """Return the partials of each group. A read without dimensions over no rows gives no row.
+
+    Args:
+        wide: True if sums may leave their types; see `wide_sums`.
+    """
     rows = spark.read.schema(_columns(read)).parquet(*uris)
     if read.filter is not None:
         rows = rows.where(spark_filter(read.filter, read.schema))
-    partials = select_partials(read.schema, read.partials)
+    columns = [
+        column
+        for partial in select_partials(read.schema, read.partials)
+        for column in (wide_columns(partial) if wide else ((partial.name, merged(partial)),))
+    ]
     groups = rows.groupBy(*(F.col(quoted(name)) for name in read.dimensions))
     grouped = groups.agg(
-        *(F.expr(merged(partial)).alias(partial.name) for partial in partials), F.count(F.lit(1)).alias(_ROWS)
+        *(F.expr(expression).alias(name) for name, expression in columns), F.count(F.lit(1)).alias(_ROWS)
     )
     if not read.dimensions:
         grouped = grouped.where(F.col(quoted(_ROWS)) > F.lit(0))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rtolap.base.errors import Corrupted
+from rtolap.base.errors import Corrupted, OutOfRange
 from rtolap.base.settings import Settings
 from rtolap.cubes.format.manifest import FileEntry
 from rtolap.object_store.store import ObjectStore
@@ -23,6 +23,7 @@ from rtolap.query.plan import CubeRead
 from rtolap.query.spark.connections import Connection, Connections
 from rtolap.query.spark.errors import ERRORS, ScanGone, translated
 from rtolap.query.spark.frame import DIGEST, LENGTH, PATH, digest_frame, read_frame
+from rtolap.query.spark.wide_sums import narrowed
 from rtolap.query.spark_service import SparkService, declared_service
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class SparkScans:
         self._store = store
         self._url = service.url
         self._result_bytes_max = result_bytes_max
-        self._connections = Connections(service, store.spark_settings)
+        self.connections = Connections(service, store.spark_settings)
         self._scans = ThreadPoolExecutor(SCANS_MAX, thread_name_prefix="spark-scan")
         self._interrupts = ThreadPoolExecutor(SCANS_MAX, thread_name_prefix="spark-interrupt")
         self._lock = threading.Lock()
@@ -57,7 +58,7 @@ class SparkScans:
     def close(self) -> None:
         self._scans.shutdown(wait=False, cancel_futures=True)
         self._interrupts.shutdown(wait=False, cancel_futures=True)
-        self._connections.close()
+        self.connections.close()
 
     def read(
         self, read: CubeRead, versions: Sequence[ScannedVersion], cancellation: Cancellation
@@ -85,7 +86,7 @@ class SparkScans:
     def _attempt(self, read: CubeRead, files: Files, cancellation: Cancellation) -> pa.Table:
         cancellation.check()
         try:
-            connection = self._connections.take()
+            connection = self.connections.take()
         except ERRORS as error:
             raise translated(error, self._url) from error
         tag, over = f"rtolap-{uuid.uuid4().hex}", threading.Event()
@@ -104,21 +105,32 @@ class SparkScans:
         finally:
             over.set()
         if cancellation.error() is None:  # else an interrupt may be under way, which would end the next scan
-            self._connections.give_back(connection)
+            self.connections.give_back(connection)
         else:
             connection.close()
         return table
 
     def _run(self, connection: Connection, read: CubeRead, files: Files) -> pa.Table:
         self._verify(connection, files)
-        frame = read_frame(connection.session, read, [self._store.spark_uri(path) for path in files])
+        uris = [self._store.spark_uri(path) for path in files]
         try:
-            table = connection.fetch(frame, self._result_bytes_max)
+            return self._rows(connection, read, uris)
         except ERRORS as error:
             if isinstance(translated(error, self._url), Corrupted):
                 self._forget(files)
                 self._verify(connection, files)
             raise
+
+    def _rows(self, connection: Connection, read: CubeRead, uris: Sequence[str]) -> pa.Table:
+        try:
+            frame = read_frame(connection.session, read, uris, wide=False)
+            table = connection.fetch(frame, self._result_bytes_max)
+        except ERRORS as error:
+            if not isinstance(translated(error, self._url), OutOfRange):
+                raise
+            frame = read_frame(connection.session, read, uris, wide=True)
+            table = connection.fetch(frame, self._result_bytes_max)
+            return read.columns.empty_table() if table is None else narrowed(read, table)
         if table is None:
             return read.columns.empty_table()
         return table.select(read.columns.names).cast(read.columns)
