@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from rtolap.base.clock import SystemClock
+from rtolap.base.errors import Corrupted, QueryInterrupted, QueryTimeout, RtolapError
+from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, decode
 from rtolap.metadata.records import SegmentRecord
 from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.query.cancel import Cancellation, Timeouts
-from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds
+from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds, choose_cuboid
 from rtolap.query.engine_choice import EngineRules
 from rtolap.query.plan import CubeRead, ReadStats
 from rtolap.query.spark.scans import SparkScans
@@ -22,8 +25,11 @@ from rtolap.query.statement_service import QueryService
 from tests.support.cubes.flights import flights_world
 from tests.support.query.drawn_reads import difference, drawn_history, drawn_read
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.spark_connect import SparkServer, spark_server
+from tests.support.query.random_sql import random_statement
+from tests.support.query.spark_connect import SparkServer, occupied, spark_server
+from tests.support.query.sql_oracle import rows_of
 from tests.support.seeds import so_many
+from tests.support.waiting import patience_s, until
 
 RESULT_BYTES_MAX = 64 << 20
 TIMEOUT_MS = 600_000
@@ -44,8 +50,23 @@ def world() -> Iterator[QueryWorld]:
 
 
 @pytest.fixture(scope="module")
-def service(world: QueryWorld, spark: SparkServer) -> Iterator[QueryService]:
-    scans = SparkScans(world.store, spark.service, RESULT_BYTES_MAX)
+def scans(world: QueryWorld, spark: SparkServer) -> SparkScans:
+    return scans_of(world, spark)
+
+
+@pytest.fixture(scope="module")
+def service(world: QueryWorld, scans: SparkScans) -> Iterator[QueryService]:
+    with scanning(world, scans) as made:
+        yield made
+
+
+def scans_of(world: QueryWorld, spark: SparkServer) -> SparkScans:
+    return SparkScans(world.store, spark.service, RESULT_BYTES_MAX)
+
+
+@contextmanager
+def scanning(world: QueryWorld, scans: SparkScans) -> Iterator[QueryService]:
+    """Yield a service that reads all history on Spark, and keeps no results."""
     rules = EngineRules(has_spark=True, spark_bytes_min=1)
     with closing(world.service(bounds=NO_RESULTS, scans=scans, rules=rules)) as made:
         yield made
@@ -125,3 +146,121 @@ def test_a_group_by_over_history_and_live_events_is_answered_by_spark(
     done = explained(service, f"explain analyze {sql}")
     assert done["history read by"].startswith("spark: ")
     assert "RTOLAP_HISTORY_SPARK_BYTES_MIN" in done["history read by"]
+
+
+@pytest.mark.seeded
+def test_random_statements_are_answered_alike_by_both_engines(
+    world: QueryWorld, service: QueryService
+) -> None:
+    with closing(world.service(bounds=NO_RESULTS)) as local:
+        for seed in range(so_many(20, 100)):
+            sql = random_statement(random.Random(seed)).plain
+            found, wanted = answered(service, sql), answered(local, sql)
+            assert found == wanted, f"seed {seed}: {sql}"
+
+
+def answered(service: QueryService, sql: str) -> object:
+    """Return the rows, or the kind of error."""
+    try:
+        return rows_of(service.execute(sql).table())
+    except RtolapError as error:
+        return type(error)
+
+
+class Asked(threading.Thread):
+    """A statement that is asked beside the test."""
+
+    def __init__(self, service: QueryService, sql: str, timeout_ms: int = TIMEOUT_MS) -> None:
+        super().__init__(daemon=True)
+        self._service = service
+        self._sql = sql
+        self.ending = service.cancellation(timeout_ms, "", "spark")
+        self.rows: object = None
+        self.error: RtolapError | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.rows = rows_of(self._service.execute(self._sql, (), self.ending).table())
+        except RtolapError as error:
+            self.error = error
+
+    def waits_for_spark(self) -> None:
+        """Return when its tasks wait in Spark."""
+        until(lambda: self.ending.progress or not self.is_alive(), "progress of Spark", timeout_s=60)
+        assert self.is_alive(), (self.rows, self.error)
+
+    def result(self) -> object:
+        self.join(patience_s(120))
+        assert not self.is_alive()
+        if self.error is not None:
+            raise self.error
+        return self.rows
+
+
+SQL = "select carrier, count(*), sum(distance), avg(weight) from flights group by carrier"
+
+
+def test_a_killed_or_timed_out_statement_ends_its_job_in_spark(
+    spark: SparkServer, world: QueryWorld, service: QueryService, scans: SparkScans
+) -> None:
+    with occupied(spark) as sleepers:
+        killed, timed_out = Asked(service, SQL), Asked(service, f"{SQL} limit 9", 3_000)
+        killed.waits_for_spark()
+        assert killed.ending.progress.startswith("history on Spark: 0 of ")
+        killed.ending.cancel("KILL")
+        with pytest.raises(QueryInterrupted):
+            killed.result()
+        with pytest.raises(QueryTimeout):
+            timed_out.result()
+        # Tasks of scans that were not interrupted would wait as long as the sleepers sleep.
+        until(lambda: scans.running == 0, "the end of the scans", timeout_s=60)
+        assert sleepers.is_alive()
+    with closing(world.service()) as local:
+        assert rows_of(service.execute(SQL).table()) == rows_of(local.execute(SQL).table())
+
+
+def test_versions_that_are_replaced_and_purged_in_mid_scan_leave_the_answer_exact(
+    spark: SparkServer,
+) -> None:
+    with closing(flights_world(11, 300)) as world, scanning(world, scans_of(world, spark)) as service:
+        service.execute(SQL).table()  # so that no file has to be compared any more
+        with occupied(spark):
+            asked = Asked(service, SQL)
+            asked.waits_for_spark()
+            for segment in world.segments():
+                if segment.name in world.built["flights"]:
+                    world.build(segment, random.Random(1), version=2)
+                    world.store.delete_tree(f"history/flights/{segment.name}/v1-test")
+        rows = asked.result()
+        with closing(world.service()) as local:
+            assert rows == rows_of(local.execute(SQL).table())
+
+
+def test_a_missing_and_a_damaged_file_are_named(spark: SparkServer) -> None:
+    with closing(flights_world(12, 300)) as world, scanning(world, scans_of(world, spark)) as service:
+        with closing(world.service()) as local:
+            wanted = rows_of(local.execute(SQL).table())
+        first, second = sorted(world.built["flights"])[:2]
+        damaged = first_file(world, first)
+        whole = damaged.read_bytes()
+        damaged.write_bytes(whole[:-20] + bytes(20))
+        with pytest.raises(Corrupted, match=rf"{first}.*sha256"):
+            service.execute(SQL).table()
+        damaged.write_bytes(whole)
+        assert rows_of(service.execute(SQL).table()) == wanted
+        damaged.write_bytes(whole[:-20] + bytes(20))  # behind the back of a service that has compared it
+        with pytest.raises(Corrupted, match=rf"{first}.*sha256"):
+            service.execute(SQL).table()
+        damaged.write_bytes(whole)
+        first_file(world, second).unlink()
+        with pytest.raises(Corrupted, match="missing"):
+            service.execute(SQL).table()
+
+
+def first_file(world: QueryWorld, segment: str) -> Path:
+    """Return a file with rows that SQL reads."""
+    location = f"history/flights/{segment}/v1-test"
+    path = f"{location}/{MANIFEST_NAME}"
+    cuboid = choose_cuboid(decode(world.store.read(path), HistoryManifest, path), {"carrier"})
+    return Path(world.store.absolute(f"{location}/{next(file.name for file in cuboid.files if file.rows)}"))

@@ -5,11 +5,15 @@ from __future__ import annotations
 import secrets
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psutil
+from pyspark.sql.connect.session import SparkSession
+from rtolap.query.spark.connections import Connection
+from rtolap.query.spark.errors import ERRORS
 from rtolap.query.spark_service import SparkService
 from rtolap.stack.ports import free_port
 from rtolap.stack.probes import http2_missing
@@ -19,6 +23,7 @@ from tests.support.waiting import until
 
 MEMORY_MB = 600
 START_S = 120.0
+_SLEEPERS, _SLEEP_MS = "sleepers", 600_000
 
 
 class SparkServer:
@@ -89,3 +94,36 @@ def spark_server(folder: Path, master: str = "local[2]", memory_mb: int = MEMORY
         yield server
     finally:
         server.stop()
+
+
+@contextmanager
+def occupied(server: SparkServer, cores: int = 2) -> Iterator[threading.Thread]:
+    """Have tasks sleep on all processors of the service, so that every other task waits until the end.
+
+    Yield the thread that waits for these tasks.
+    """
+    with closing(Connection(SparkSession(server.service.connection))) as connection:
+        started = threading.Event()
+
+        def shown(stages: object, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+            if inflight_tasks >= cores:
+                started.set()
+
+        def sleep() -> None:
+            connection.begin(_SLEEPERS, shown)
+            frame = connection.session.sql(
+                f"SELECT java_method('java.lang.Thread', 'sleep', id + {_SLEEP_MS}L) FROM range(0, {cores}, 1, {cores})"
+            )
+            with suppress(*ERRORS):
+                connection.fetch(frame, 1 << 20)
+
+        thread = threading.Thread(target=sleep, daemon=True)
+        thread.start()
+        try:
+            until(lambda: started.is_set() or not thread.is_alive(), "sleeping tasks", timeout_s=60)
+            assert started.is_set()
+            yield thread
+        finally:
+            with suppress(*ERRORS):  # the service may be gone
+                connection.interrupt(_SLEEPERS)
+            thread.join(60)

@@ -54,6 +54,13 @@ class SparkScans:
         self._interrupts = ThreadPoolExecutor(SCANS_MAX, thread_name_prefix="spark-interrupt")
         self._lock = threading.Lock()
         self._verified: OrderedDict[str, None] = OrderedDict()
+        self._running: set[str] = set()  # tags
+
+    @property
+    def running(self) -> int:
+        """Return the number of scans that Spark has not ended."""
+        with self._lock:
+            return len(self._running)
 
     def close(self) -> None:
         self._scans.shutdown(wait=False, cancel_futures=True)
@@ -90,6 +97,8 @@ class SparkScans:
         except ERRORS as error:
             raise translated(error, self._url) from error
         tag, over = f"rtolap-{uuid.uuid4().hex}", threading.Event()
+        with self._lock:
+            self._running.add(tag)
         cancellation.on_cancel(lambda: self._end(connection, tag, over))
         try:
             connection.begin(tag, _Shown(cancellation))
@@ -104,6 +113,8 @@ class SparkScans:
             raise
         finally:
             over.set()
+            with self._lock:
+                self._running.discard(tag)
         if cancellation.error() is None:  # else an interrupt may be under way, which would end the next scan
             self.connections.give_back(connection)
         else:
