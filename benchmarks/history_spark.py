@@ -6,8 +6,8 @@ One history of `files` segments with `rows` rows of the base cuboid each. Three 
 other, each warm: `local`, this process with no kept results and no files in memory; `connect`, the service
 that `rtolap spark serve` runs; `classic`, a driver in this process, which a long-lived query service would
 have to hold (pyspark over Py4J). Statements: `nothing` (`SELECT 1`, the cost of a session alone), one
-segment, all segments. Figures of each: the first call, the median and the largest of the rounds by the clock, and
-processor time of this process and of the JVM for one call.
+segment, all segments. Figures of each: the first call, the median and the largest of the rounds by the
+clock, and processor time of this process and of the JVM for one call.
 """
 
 from __future__ import annotations

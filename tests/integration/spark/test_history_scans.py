@@ -1,4 +1,4 @@
-"""Large reads of history on a real Spark Connect service: the answers of the other engine, or named errors."""
+"""Large reads of history on a real Spark Connect service: answers of the other engine, or named errors."""
 
 from __future__ import annotations
 
@@ -224,6 +224,7 @@ def test_versions_that_are_replaced_and_purged_in_mid_scan_leave_the_answer_exac
     spark: SparkServer,
 ) -> None:
     with closing(flights_world(11, 300)) as world, scanning(world, scans_of(world, spark)) as service:
+        world.store.claim()
         service.execute(SQL).table()  # so that no file has to be compared any more
         with occupied(spark):
             asked = Asked(service, SQL)

@@ -1,7 +1,7 @@
 """Drawn reads of a drawn history: filters × groups × partials, with values that engines disagree on.
 
-Nulls, NaN, infinities, -0.0, texts that look like patterns, dates before the Gregorian calendar, microseconds,
-decimals of 38 digits, sketches. `difference` holds two answers against each other.
+Nulls, NaN, infinities, -0.0, texts that look like patterns, dates before the Gregorian calendar,
+microseconds, sums at the ends of their types, sketches. `difference` holds two answers against each other.
 """
 
 from __future__ import annotations

@@ -111,9 +111,8 @@ def occupied(server: SparkServer, cores: int = 2) -> Iterator[threading.Thread]:
 
         def sleep() -> None:
             connection.begin(_SLEEPERS, shown)
-            frame = connection.session.sql(
-                f"SELECT java_method('java.lang.Thread', 'sleep', id + {_SLEEP_MS}L) FROM range(0, {cores}, 1, {cores})"
-            )
+            call = f"java_method('java.lang.Thread', 'sleep', id + {_SLEEP_MS}L)"
+            frame = connection.session.sql(f"SELECT {call} FROM range(0, {cores}, 1, {cores})")
             with suppress(*ERRORS):
                 connection.fetch(frame, 1 << 20)
 
