@@ -191,7 +191,7 @@ class Asked(threading.Thread):
         assert self.is_alive(), (self.rows, self.error)
 
     def result(self) -> object:
-        self.join(patience_s(120))
+        self.join(patience_s(200))
         assert not self.is_alive()
         if self.error is not None:
             raise self.error

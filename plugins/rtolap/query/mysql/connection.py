@@ -33,7 +33,7 @@ from rtolap.query.statements.classify import (
 )
 from rtolap.query.statements.executor import Executor
 from rtolap.query.statements.shows import Show
-from rtolap.query.statements.sql_session import SqlSession, completed
+from rtolap.query.statements.sql_session import SqlSession, completed, no_progress
 from rtolap.query.workers.packing import value_size
 
 PACKET_BYTES_MAX = 16 << 20
@@ -222,6 +222,7 @@ class MySqlConnection:
         with self._lock:
             self._running = cancellation
         self.session.running = "query"
+        self.session.progress = lambda: cancellation.progress
         try:
             with self._watch.watch(self._stream.sock, cancellation):
                 yield cancellation
@@ -229,6 +230,7 @@ class MySqlConnection:
             with self._lock:
                 self._running = None
             self.session.running = None
+            self.session.progress = no_progress
 
     def _prepare(self, text: str) -> None:
         self._prepared.check_room()

@@ -75,6 +75,11 @@ VARIABLES: dict[str, VariableValue] = {
 }
 
 
+def no_progress() -> str:
+    """Return the progress of a statement that waits for nobody."""
+    return ""
+
+
 @dataclass
 class SqlSession:
     """The settings of one client's connection.
@@ -93,6 +98,7 @@ class SqlSession:
         prepared: name → text of statements prepared with PREPARE.
         positions: what the session has been answered.
         running: the text of the running statement; None if there is none.
+        progress: returns what the running statement waits for elsewhere, in words.
         warnings: level, number and text of each warning of the last statement.
     """
 
@@ -112,6 +118,7 @@ class SqlSession:
     prepared: dict[str, str] = field(init=False)
     positions: SessionPositions = field(init=False)
     running: str | None = None
+    progress: Callable[[], str] = no_progress
     warnings: list[tuple[str, int, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -11,14 +11,14 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from rtolap.base.errors import DefinitionError
 from rtolap.stack.artifacts import pyspark_jars
 from rtolap.stack.java import spark_submit_options, write_log4j
 
 ADDRESS = "127.0.0.1"
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # not on a command line, which everybody reads
 _CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
-_LOCAL = re.compile(r"local\[(\d+)(?:,\d+)?\]|local-cluster\[(\d+),(\d+),\d+\]")
+_LOCAL = re.compile(r"local\[(\d+)(?:,\d+)?\]")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[(\d+),(\d+),(\d+)\]")  # workers, their cores, their MB
 
 
 class ConnectProgram(NamedTuple):
@@ -50,9 +50,13 @@ def connect_program(
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         "spark.sql.shuffle.partitions": str(2 * _cores(master)),
     }
+    workers = _LOCAL_CLUSTER.fullmatch(master)
+    if workers is not None:
+        settings["spark.executor.memory"] = f"{workers[3]}m"
     if spark_host:
         settings |= {"spark.driver.host": spark_host, "spark.driver.bindAddress": spark_host}
-    if not master.startswith("spark://"):  # there, the secret stands in the host's spark-defaults.conf
+    # On a standalone cluster, the secret stands in the host's spark-defaults.conf; a local one is for trials.
+    if not master.startswith(("spark://", "local-cluster[")):
         settings["spark.authenticate"] = "true"
     words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     argv = (
@@ -74,11 +78,9 @@ def _cores(master: str) -> int:
     """Return the processors that the master names; those of a cluster are not known here."""
     if master == "local":
         return 1
-    match = _LOCAL.fullmatch(master)
-    if match is None:
-        if master.startswith("local") and master != "local[*]":
-            raise DefinitionError(
-                "unknown Spark master", expected="local[N], or a cluster's", found=repr(master)
-            )
-        return os.cpu_count() or 1
-    return int(match[1]) if match[1] else int(match[2]) * int(match[3])
+    threads, workers = _LOCAL.fullmatch(master), _LOCAL_CLUSTER.fullmatch(master)
+    if threads is not None:
+        return int(threads[1])
+    if workers is not None:
+        return int(workers[1]) * int(workers[2])
+    return os.cpu_count() or 1
