@@ -12,6 +12,7 @@ from types import FrameType
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.cycle_collection import keep_blocks
 from rtolap.base.errors import DefinitionError
+from rtolap.base.hidden_pandas import show_pandas
 from rtolap.base.optional import import_optional
 from rtolap.base.settings import Settings
 from rtolap.base.users import Users
@@ -145,6 +146,7 @@ def open_history(
     """
     scans: LargeScans | None = None
     if settings.history_spark.strip():  # only then is pyspark needed, which takes seconds to import
+        show_pandas()
         spark = import_optional(
             "rtolap.query.spark.scans",
             needs="RTOLAP_HISTORY_SPARK needs Spark Connect's client",

@@ -11,7 +11,6 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psutil
-from pyspark.sql.connect.session import SparkSession
 from rtolap.query.spark.connections import Connection
 from rtolap.query.spark.errors import ERRORS
 from rtolap.query.spark_service import SparkService
@@ -64,7 +63,7 @@ class SparkServer:
         """Return the processes of a local cluster in which tasks run."""
         assert self.process is not None
         children = psutil.Process(self.process.pid).children(recursive=True)
-        return [each for each in children if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline())]
+        return [each for each in children if "CoarseGrainedExecutorBackend" in _command(each)]
 
     def kill(self) -> None:
         """End it and its executors as a crash does."""
@@ -85,6 +84,14 @@ class SparkServer:
             self.kill()
 
 
+def _command(process: psutil.Process) -> str:
+    """Return the command line; empty if it has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return ""
+
+
 @contextmanager
 def spark_server(folder: Path, master: str = "local[2]", memory_mb: int = MEMORY_MB) -> Iterator[SparkServer]:
     """Yield a service that answers; it is stopped at the end."""
@@ -102,7 +109,7 @@ def occupied(server: SparkServer, cores: int = 2) -> Iterator[threading.Thread]:
 
     Yield the thread that waits for these tasks.
     """
-    with closing(Connection(SparkSession(server.service.connection))) as connection:
+    with closing(Connection.open(server.service)) as connection:
         started = threading.Event()
 
         def shown(stages: object, inflight_tasks: int, operation_id: str | None, done: bool) -> None:

@@ -37,6 +37,15 @@ class Connection:
         self.session = session
         self._client = session.client
 
+    @classmethod
+    def open(cls, service: SparkService) -> Connection:
+        """Does not call the service yet."""
+        session = SparkSession(service.connection)
+        session.client.set_retry_policies(
+            [DefaultPolicy(max_retries=_RETRIES_MAX, max_backoff=_BACKOFF_MS_MAX)]
+        )
+        return cls(session)
+
     def fetch(self, frame: DataFrame, bytes_max: int) -> pa.Table | None:
         """Return the rows, as they come from Spark; None if there are none.
 
@@ -96,13 +105,9 @@ class Connections:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        session = SparkSession(self._service.connection)
-        session.client.set_retry_policies(
-            [DefaultPolicy(max_retries=_RETRIES_MAX, max_backoff=_BACKOFF_MS_MAX)]
-        )
-        connection = Connection(session)
+        connection = Connection.open(self._service)
         try:
-            session.conf._set_all(dict(self._settings), silent=False)
+            connection.session.conf._set_all(dict(self._settings), silent=False)
         except BaseException:
             connection.close()
             raise
