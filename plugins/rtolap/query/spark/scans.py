@@ -54,7 +54,7 @@ class SparkScans:
         self._interrupts = ThreadPoolExecutor(SCANS_MAX, thread_name_prefix="spark-interrupt")
         self._lock = threading.Lock()
         self._verified: OrderedDict[str, None] = OrderedDict()
-        self._running: set[str] = set()  # tags
+        self._running: dict[str, Connection] = {}  # by tag
 
     @property
     def running(self) -> int:
@@ -65,6 +65,10 @@ class SparkScans:
     def close(self) -> None:
         self._scans.shutdown(wait=False, cancel_futures=True)
         self._interrupts.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            running = list(self._running.values())
+        for connection in running:
+            connection.close()
         self.connections.close()
 
     def read(
@@ -98,7 +102,7 @@ class SparkScans:
             raise translated(error, self._url) from error
         tag, over = f"rtolap-{uuid.uuid4().hex}", threading.Event()
         with self._lock:
-            self._running.add(tag)
+            self._running[tag] = connection
         cancellation.on_cancel(lambda: self._end(connection, tag, over))
         try:
             connection.begin(tag, _Shown(cancellation))
@@ -114,7 +118,7 @@ class SparkScans:
         finally:
             over.set()
             with self._lock:
-                self._running.discard(tag)
+                self._running.pop(tag, None)
         if cancellation.error() is None:  # else an interrupt may be under way, which would end the next scan
             self.connections.give_back(connection)
         else:
