@@ -107,7 +107,7 @@ def test_a_history_larger_than_the_memory_is_refused_by_name_without_spark(servi
             client.query(SQL)
         assert refused.value.code == "too_large"
         assert "RTOLAP_HISTORY_SPARK" in str(refused.value)
-        assert client.query(FIRST_DAY).rows == ([ROWS],), "what is small enough is read"
+        assert client.query(FIRST_DAY).rows == ((ROWS,),), "what is small enough is read"
 
 
 def test_the_same_history_is_answered_by_spark_over_every_door(services: Services) -> None:
