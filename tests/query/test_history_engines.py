@@ -15,7 +15,7 @@ from rtolap.base.users import Users
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds, ScannedVersion
 from rtolap.query.engine_choice import EngineRules, EngineWish, HistorySize
-from rtolap.query.http import make_app
+from rtolap.query.http.server import make_app
 from rtolap.query.plan import CubeRead, ReadStats
 from rtolap.query.spark_service import declared_service, service_token
 from rtolap.query.statement_service import QueryService
