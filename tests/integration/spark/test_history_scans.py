@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, decode
 from rtolap.metadata.records import SegmentRecord
 from rtolap.object_store.store import ObjectStore, open_store
 from rtolap.query.cancel import Cancellation, Timeouts
-from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds, choose_cuboid
+from rtolap.query.cubes.history import EmbeddedHistory, choose_cuboid
 from rtolap.query.engine_choice import EngineRules
 from rtolap.query.plan import CubeRead, ReadStats
 from rtolap.query.spark.scans import SparkScans
@@ -26,15 +25,21 @@ from tests.support.cubes.flights import flights_world
 from tests.support.query.drawn_reads import difference, drawn_history, drawn_read
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.random_sql import random_statement
+from tests.support.query.spark_asking import (
+    NO_RESULTS,
+    RESULT_BYTES_MAX,
+    SQL,
+    TIMEOUT_MS,
+    Asked,
+    scanning,
+    scans_of,
+)
 from tests.support.query.spark_connect import SparkServer, occupied, spark_server
 from tests.support.query.sql_oracle import rows_of
 from tests.support.seeds import so_many
-from tests.support.waiting import patience_s, until
+from tests.support.waiting import until
 
-RESULT_BYTES_MAX = 64 << 20
-TIMEOUT_MS = 600_000
 READS = 10  # of one drawn history
-NO_RESULTS = MemoryBounds(result_bytes=0)
 
 
 @pytest.fixture(scope="module")
@@ -57,18 +62,6 @@ def scans(world: QueryWorld, spark: SparkServer) -> SparkScans:
 @pytest.fixture(scope="module")
 def service(world: QueryWorld, scans: SparkScans) -> Iterator[QueryService]:
     with scanning(world, scans) as made:
-        yield made
-
-
-def scans_of(world: QueryWorld, spark: SparkServer) -> SparkScans:
-    return SparkScans(world.store, spark.service, RESULT_BYTES_MAX)
-
-
-@contextmanager
-def scanning(world: QueryWorld, scans: SparkScans) -> Iterator[QueryService]:
-    """Yield a service that reads all history on Spark, and keeps no results."""
-    rules = EngineRules(has_spark=True, spark_bytes_min=1)
-    with closing(world.service(bounds=NO_RESULTS, scans=scans, rules=rules)) as made:
         yield made
 
 
@@ -165,40 +158,6 @@ def answered(service: QueryService, sql: str) -> object:
         return rows_of(service.execute(sql).table())
     except RtolapError as error:
         return type(error)
-
-
-class Asked(threading.Thread):
-    """A statement that is asked beside the test."""
-
-    def __init__(self, service: QueryService, sql: str, timeout_ms: int = TIMEOUT_MS) -> None:
-        super().__init__(daemon=True)
-        self._service = service
-        self._sql = sql
-        self.ending = service.cancellation(timeout_ms, "", "spark")
-        self.rows: object = None
-        self.error: RtolapError | None = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self.rows = rows_of(self._service.execute(self._sql, (), self.ending).table())
-        except RtolapError as error:
-            self.error = error
-
-    def waits_for_spark(self) -> None:
-        """Return when its tasks wait in Spark."""
-        until(lambda: self.ending.progress or not self.is_alive(), "progress of Spark", timeout_s=60)
-        assert self.is_alive(), (self.rows, self.error)
-
-    def result(self) -> object:
-        self.join(patience_s(200))
-        assert not self.is_alive()
-        if self.error is not None:
-            raise self.error
-        return self.rows
-
-
-SQL = "select carrier, count(*), sum(distance), avg(weight) from flights group by carrier"
 
 
 def test_a_killed_or_timed_out_statement_ends_its_job_in_spark(

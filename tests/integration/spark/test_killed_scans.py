@@ -10,9 +10,9 @@ import pytest
 from rtolap.base.errors import Unavailable
 from rtolap.query.statement_service import QueryService
 
-from tests.integration.spark.test_history_scans import SQL, Asked, scanning, scans_of
 from tests.support.cubes.flights import flights_world
 from tests.support.query.query_world import QueryWorld
+from tests.support.query.spark_asking import SQL, Asked, scanning, scans_of
 from tests.support.query.spark_connect import SparkServer, occupied, spark_server
 from tests.support.query.sql_oracle import rows_of
 from tests.support.waiting import until
