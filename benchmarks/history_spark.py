@@ -37,8 +37,8 @@ from rtolap.query.engine_choice import EngineRules
 from rtolap.query.plan import CubeRead, ReadStats, TimeRange
 from rtolap.query.spark.scans import SparkScans
 
-from tests.support.query.scanned_history import SCHEMA, make_history
-from tests.support.query.spark_connect import spark_server
+from tests.support.query.on_spark.scanned_history import SCHEMA, make_history
+from tests.support.query.on_spark.spark_connect import spark_server
 
 WARM_CALLS = 4
 RESULT_BYTES_MAX = 1 << 28

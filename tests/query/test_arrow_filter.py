@@ -9,7 +9,7 @@ import pytest
 from rtolap.columnar.filter import mask
 from rtolap.query.cubes.arrow_filter import arrow_filter
 
-from tests.support.query.drawn_reads import SCHEMA, drawn_predicate, drawn_table
+from tests.support.query.on_spark.drawn_reads import SCHEMA, drawn_predicate, drawn_table
 from tests.support.seeds import so_many
 
 

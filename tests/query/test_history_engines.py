@@ -17,7 +17,7 @@ from rtolap.query.cubes.history import EmbeddedHistory, MemoryBounds, ScannedVer
 from rtolap.query.engine_choice import EngineRules, EngineWish, HistorySize
 from rtolap.query.http.server import make_app
 from rtolap.query.plan import CubeRead, ReadStats
-from rtolap.query.spark_service import declared_service, service_token
+from rtolap.query.spark.service import declared_service, service_token
 from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.sql_session import SqlSession
 from rtolap.servers.limits import HttpLimits

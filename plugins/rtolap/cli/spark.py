@@ -9,7 +9,7 @@ import typer
 
 from rtolap.base.errors import DefinitionError
 from rtolap.cli.serving import service_settings
-from rtolap.query.spark_service import service_token
+from rtolap.query.spark.service import service_token
 from rtolap.stack.servers.spark import connect_program
 
 app = typer.Typer(no_args_is_help=True, help="The Spark service of large reads of history.")

@@ -25,7 +25,7 @@ from rtolap.stack.ports import free_port
 from rtolap.stack.probes import http2_missing
 
 from tests.support.cubes.services import TOKEN, Services, wait_for
-from tests.support.query.scanned_history import DAY_MS, SCHEMA, make_history
+from tests.support.query.on_spark.scanned_history import DAY_MS, SCHEMA, make_history
 
 pytestmark = [pytest.mark.integration]
 MEMORY_MB = 64

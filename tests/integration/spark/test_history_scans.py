@@ -22,10 +22,8 @@ from rtolap.query.spark.scans import SparkScans
 from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import flights_world
-from tests.support.query.drawn_reads import difference, drawn_history, drawn_read
-from tests.support.query.query_world import QueryWorld
-from tests.support.query.random_sql import random_statement
-from tests.support.query.spark_asking import (
+from tests.support.query.on_spark.drawn_reads import difference, drawn_history, drawn_read
+from tests.support.query.on_spark.spark_asking import (
     NO_RESULTS,
     RESULT_BYTES_MAX,
     SQL,
@@ -34,11 +32,14 @@ from tests.support.query.spark_asking import (
     scanning,
     scans_of,
 )
-from tests.support.query.spark_connect import SparkServer, occupied, spark_server
+from tests.support.query.on_spark.spark_connect import SparkServer, occupied, spark_server
+from tests.support.query.query_world import QueryWorld
+from tests.support.query.random_sql import random_statement
 from tests.support.query.sql_oracle import rows_of
 from tests.support.seeds import so_many
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.integration
 READS = 10  # of one drawn history
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.connect.session import SparkSession
 
 from rtolap.base.errors import OverBudget
 from rtolap.model.quantities import size_text
-from rtolap.query.spark_service import SparkService
+from rtolap.query.spark.service import SparkService
 
 _RETRIES_MAX, _BACKOFF_MS_MAX = 4, 1_000  # some three seconds, where pyspark's own policy takes ten minutes
 

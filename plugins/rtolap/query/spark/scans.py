@@ -23,8 +23,8 @@ from rtolap.query.plan import CubeRead
 from rtolap.query.spark.connections import Connection, Connections
 from rtolap.query.spark.errors import ERRORS, ScanGone, translated
 from rtolap.query.spark.frame import DIGEST, LENGTH, PATH, digest_frame, read_frame
+from rtolap.query.spark.service import SparkService, declared_service
 from rtolap.query.spark.wide_sums import narrowed
-from rtolap.query.spark_service import SparkService, declared_service
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from rtolap.query.engine_choice import EngineRules
 from rtolap.query.spark.scans import SparkScans
 from rtolap.query.statement_service import QueryService
 
+from tests.support.query.on_spark.spark_connect import SparkServer
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.spark_connect import SparkServer
 from tests.support.query.sql_oracle import rows_of
 from tests.support.waiting import patience_s, until
 

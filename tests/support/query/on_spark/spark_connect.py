@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 from rtolap.query.spark.connections import Connection
 from rtolap.query.spark.errors import ERRORS
-from rtolap.query.spark_service import SparkService
+from rtolap.query.spark.service import SparkService
 from rtolap.stack.ports import free_port
 from rtolap.stack.probes import http2_missing
 from rtolap.stack.servers.spark import ADDRESS, connect_program
