@@ -1,4 +1,4 @@
-"""Merges of partials as Spark SQL: builds and large reads of history share these texts."""
+"""Partials are merged in Spark SQL by these texts, which builds and large reads of history share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rtolap spark`: the Spark service that makes large reads of history."""
+"""`rtolap spark` runs the Spark service that makes large reads of history."""
 
 from __future__ import annotations
 

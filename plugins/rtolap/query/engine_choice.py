@@ -1,4 +1,4 @@
-"""The engine that reads history for a statement: this process, or Spark where the read is large."""
+"""History is read by this process for a statement, or by Spark where the read is large."""
 
 from __future__ import annotations
 

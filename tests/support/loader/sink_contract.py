@@ -10,7 +10,7 @@ import pytest
 from rtolap.base.errors import NotFound
 from rtolap.model.loader import LoaderFormat
 from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState, SendOptions
-from rtolap.stored.loader.records.encode import HEADERS, encode
+from rtolap.stored.loader.records.encode import encode, format_headers
 from rtolap.stored.loader.sink import Sink
 
 ROWS = pa.RecordBatch.from_pydict({"k": [1, 2], "s": ["a", 'q"\\\n,'], "n": [None, 7]})
@@ -19,7 +19,7 @@ SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string()), ("n", pa.int64())])
 
 @dataclass
 class Table:
-    """`rows`: what readers see, in any order."""
+    """A table. `rows` are what readers see, in any order."""
 
     sink: Sink
     db: str
@@ -37,7 +37,7 @@ class Table:
             columns=tuple(SCHEMA.names),
             timeout_s=20,
             keep_label=keep,
-            headers=HEADERS[form],
+            headers=format_headers("rtolap", form),
         )
         return self.sink.load(self.db, self.name, label, encode(rows, form), options, two_phase=two_phase)
 
@@ -63,7 +63,7 @@ class SinkContract:
 
     @pytest.fixture
     def table(self) -> Any:
-        """`k` bigint not null, `s` string, `n` bigint; duplicate, empty."""
+        """Return an empty duplicate table with `k` bigint not null, `s` string, `n` bigint."""
         raise NotImplementedError
 
     def test_rows_are_there_once_they_are_acknowledged(self, table: Table) -> None:

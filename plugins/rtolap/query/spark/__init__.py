@@ -1,4 +1,4 @@
-"""Large reads of history on Spark: the second engine behind `query.cubes.history.LargeScans`.
+"""Spark makes large reads of history: it is the second engine behind `query.cubes.history.LargeScans`.
 
 A read names dimensions, partials and a filter over the files of READY versions. Spark filters the rows and
 merges the partials of each group, by the texts that builds use (`aggregates.spark_sql`). No SQL of a user

@@ -1,4 +1,4 @@
-"""Sessions of a Spark Connect service: each is had by one scan at a time, and used again by the next."""
+"""A session of a Spark Connect service serves one scan at a time, and then the next."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Connection:
 
     @classmethod
     def open(cls, service: SparkService) -> Connection:
-        """Does not call the service yet."""
+        """Make a session. It does not call the service yet."""
         session = SparkSession(service.connection)
         session.client.set_retry_policies(
             [DefaultPolicy(max_retries=_RETRIES_MAX, max_backoff=_BACKOFF_MS_MAX)]
@@ -89,7 +89,7 @@ class Connections:
     """The sessions of one service. Thread-safe."""
 
     def __init__(self, service: SparkService, settings: Mapping[str, str]) -> None:
-        """Does not connect.
+        """Create the set of sessions; none is opened yet.
 
         Args:
             settings: the settings by which Spark reaches the object store.

@@ -1,4 +1,4 @@
-"""Errors of Spark as errors of the tree, by their condition. Spark's own words reach a log, never a user."""
+"""Errors of Spark become errors of the tree, by condition. Spark's own words reach a log, never a user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`model.predicate` → a condition of Spark, three-valued as SQL and exact as `columnar.filter`."""
+"""A `model.predicate` becomes a condition of Spark, three-valued as SQL and exact as `columnar.filter`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Pred
 
 
 def spark_filter(predicate: Predicate, schema: Schema) -> Column:
-    """Raises QueryError for a value that does not compare with its column."""
+    """Return the condition. Raises QueryError for a value that does not compare with its column."""
     match predicate:
         case And(terms=terms):
             return reduce(and_, (spark_filter(term, schema) for term in terms), F.lit(True))

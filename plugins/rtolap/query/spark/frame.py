@@ -1,4 +1,4 @@
-"""A read as a data frame of Spark: files → rows that pass the filter → one row for each group."""
+"""A read becomes a data frame of Spark: files → rows that pass the filter → one row for each group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scans: reads of history that Spark makes, from the files of versions to a table of partials."""
+"""A scan is a read of history that Spark makes, from the files of versions to a table of partials."""
 
 from __future__ import annotations
 

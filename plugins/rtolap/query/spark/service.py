@@ -1,4 +1,4 @@
-"""The address of a Spark Connect service and the token that it asks for."""
+"""A Spark Connect service has an address, and asks for a token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums that leave their type: exact all the same, as several rows of one group.
+"""Sums that leave their type stay exact, as several rows of one group.
 
 Spark raises where a sum leaves its type, whichever order it adds in. The embedded engine leaves rows apart
 then, and the statement decides what the sum means. So the read is repeated with wider sums: those of whole

@@ -1,4 +1,4 @@
-"""A Spark Connect service out of pyspark's jars: it makes large reads of history for the query service.
+"""A Spark Connect service out of pyspark's jars makes large reads of history for the query service.
 
 Who reaches its port and has its token can run anything in Spark as the user of this process. So it listens
 on the loopback address alone, it takes no call without the token, and its token opens nothing else.

@@ -35,6 +35,7 @@ class Pending:
         tries: the attempts in a row that did not settle the batch.
         due_s: the earliest time of the next attempt.
         said: the sink's answer when it accepted the rows; None before.
+        is_durable: True once the sink has said that the rows are committed.
         log_tries: how often the sink did not return the rows that it refused.
     """
 
@@ -50,6 +51,7 @@ class Pending:
     tries: int = 0
     due_s: float = 0.0
     said: Loaded | None = None
+    is_durable: bool = False
     log_tries: int = 0
 
     @property
@@ -194,7 +196,7 @@ class BatchRetryBudget:
             )
 
     def failed(self, pending: Pending, words: str) -> None:
-        """Count a failure: the next attempt looks up what became of this one."""
+        """Count a failure: the next attempt looks up the outcome of this one."""
         pending.fails += 1
         pending.last_fail = words
         if pending.failing_since_s is None:
