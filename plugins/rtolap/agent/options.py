@@ -128,6 +128,7 @@ RTOLAP_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Fits]] = {
         ),
         _number,
     ),
+    ("spark", "serve"): {"--memory-mb": _number, "--master": _master},
     ("agent", "sleep"): {"--seconds": _number, "--exit-code": _number},
 }
 RTOLAP_NAMED = frozenset(
