@@ -107,5 +107,6 @@ def table_properties(
 def _doc(schema: Schema, name: str) -> str:
     for partial in schema.partials:
         if partial.name == name:
-            return f"partial, merged over rows by Spark's {partial.accumulator.spark_merge(f'`{name}`')}"
+            merge = partial.accumulator.spark_merge(f"`{name}`", partial.type)
+            return f"partial, merged over rows by Spark's {merge}"
     return "dimension"
