@@ -12,6 +12,7 @@ from rtolap.model.completeness import Completeness, EventLoss, losses_between, w
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentEvent, SegmentState, StagedPart, transition
 
+SHOWN_MAX = 8  # partitions of a vector in a line of the state history
 HISTORY_ENTRIES_MAX = 40  # a record stays a few kilobytes; older lines are in the services' logs
 
 
@@ -45,7 +46,7 @@ def close(
                 found=offset,
                 action="let the receiver catch up first",
             )
-    changed = _take(record, SegmentEvent.CLOSE, now_ms, f"{by} closed {sorted(fresh.items())}")
+    changed = _take(record, SegmentEvent.CLOSE, now_ms, f"{by} closed {_shown(fresh)}")
     known = record.completeness if record.version else weaker(record.completeness, completeness)
     return msgspec.structs.replace(
         changed,
@@ -226,6 +227,7 @@ def promote(record: SegmentRecord, build_id: str, *, events: int, now_ms: int) -
         first_events=record.first_events if record.version else events,
         begins=_begins(record),
         base_lost=False,
+        vectors=None,
     )
 
 
@@ -308,6 +310,12 @@ def purge(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
     if record.state is SegmentState.PURGED:
         return record
     return msgspec.structs.replace(_take(record, SegmentEvent.PURGE, now_ms, by), base_lost=False)
+
+
+def _shown(vector: Offsets) -> str:
+    if len(vector) <= SHOWN_MAX:
+        return str(sorted(vector.items()))
+    return f"{len(vector)} partitions"
 
 
 def _take(record: SegmentRecord, event: SegmentEvent, now_ms: int, note: str) -> SegmentRecord:

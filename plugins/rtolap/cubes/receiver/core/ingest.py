@@ -312,7 +312,9 @@ class CubeReceiver:
         if control.close_epoch > self._close_epoch:
             self._close_epoch = control.close_epoch
             self.force.update(closings.late_before(self.schema, self.state, control.close_before_ms))
-        self._behind = self._promises.behind(self.state.positions, view.records, self.owned)
+        self._behind = self._promises.behind(
+            self.state.positions, view.records, view.settled.frontier, self.owned
+        )
         if self.consumer_state is ConsumerState.STOPPED:
             self._paused_since_ms = None
             return
@@ -391,7 +393,8 @@ class CubeReceiver:
 
     def _compare_vectors(self) -> None:
         """Raise LogTruncated where a log has lost what segments' vectors count."""
-        known = known_by_vectors(self._view.records, self.state.positions.keys())
+        view = self._view
+        known = known_by_vectors(view.records, view.settled.frontier, self.state.positions.keys())
         TruncationCheck(self._consumer.topic, self._consumer.epoch_ends, action=TRUNCATION_ACTION).check(
             known
         )
@@ -401,7 +404,8 @@ class CubeReceiver:
 
         The cube stops, or it drops what the log has lost and reads on from where the log diverges.
         """
-        counted = counted_beyond(self._view.records, error.cuts, self._view.control.horizon_ms)
+        view = self._view
+        counted = counted_beyond(view.records, view.settled, error.cuts, view.control.horizon_ms)
         if self.schema.cube.truncation != "drop" or counted:
             self.fail(_of_history(error, counted) if counted else error)
             return

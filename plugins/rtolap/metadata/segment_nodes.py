@@ -1,0 +1,293 @@
+"""Segment records in their nodes: open ones each in a node of its own, settled ones in pages (see `pages`).
+
+A change moves a record between the two where its state asks for it. The nodes that it touches, the frontier
+and the cube's change log are one commit, each with its version: a reader of any moment finds the record in
+exactly one place, and two changes of one record are never both taken.
+
+Without a store for vectors, a record keeps its vectors and a node of its own, as all did before there were
+pages. Such records are read as the others are; `settle` moves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from rtolap.base.errors import DefinitionError, NotFound, Refused
+from rtolap.metadata import codec, paths
+from rtolap.metadata.pages import (
+    HistoryFrontier,
+    decode_page,
+    encode_page,
+    is_settled,
+    opened,
+    page_of,
+    paged,
+)
+from rtolap.metadata.records import ChangeLog, CubeControl, SegmentRecord
+from rtolap.metadata.store import Check, Delete, MetadataStore, Operation, Put, Versioned
+from rtolap.metadata.updates import put_or_create, read, retrying
+from rtolap.metadata.vectors import VectorFiles
+from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
+
+CHANGES_MAX = 100  # entries of a ChangeLog: a reader further behind reads all that it follows
+
+Page = dict[str, SegmentRecord]
+
+
+class _Place(NamedTuple):
+    """Where a record stands.
+
+    Attributes:
+        record: None where there is none.
+        node: of its own.
+        page: the page of its time, where it was looked into, and its node if there is one.
+        log: of the cube, where it was read before the page: nothing has changed since then if that commits.
+    """
+
+    record: SegmentRecord | None
+    node: Versioned | None = None
+    page: tuple[Page, Versioned | None] | None = None
+    log: tuple[ChangeLog, Versioned] | None = None
+
+
+class SegmentNodes:
+    """Thread-safe. `vectors`: None keeps vectors in the records."""
+
+    def __init__(self, store: MetadataStore, vectors: VectorFiles | None) -> None:
+        self._store = store
+        self._vectors = vectors
+
+    def segment(self, cube: str, name: str) -> SegmentRecord | None:
+        """Return the record as it is stored: see `whole`."""
+        for _ in range(2):  # one that moves meanwhile is in the other place
+            record = self.open_segment(cube, name)
+            if record is None:
+                record = self.page(cube, page_of(parse_segment_name(name)))[0].get(name)
+            if record is not None:
+                return record
+        return None
+
+    def open_segment(self, cube: str, name: str) -> SegmentRecord | None:
+        return read(self._store, paths.segment(cube, name), SegmentRecord)
+
+    def open_names(self, cube: str) -> tuple[str, ...]:
+        return self._store.children(paths.segments(cube))
+
+    def page_ranges(self, cube: str) -> tuple[SegmentRange, ...]:
+        return tuple(parse_segment_name(name) for name in self._store.children(paths.history(cube)))
+
+    def page(self, cube: str, page: SegmentRange) -> tuple[Page, Versioned | None]:
+        """Return the records of a page, none where there is no such page."""
+        path = paths.history_page(cube, page.name)
+        node = self._store.get(path)
+        return ({} if node is None else decode_page(node.data, path)), node
+
+    def frontier(self, cube: str) -> HistoryFrontier:
+        return read(self._store, paths.frontier(cube), HistoryFrontier) or HistoryFrontier()
+
+    def segments(self, cube: str) -> dict[str, SegmentRecord]:
+        """Return all records as they are stored, ordered by start."""
+        while True:
+            log = read(self._store, paths.cube_changes(cube), ChangeLog)
+            records: dict[str, SegmentRecord] = {}
+            for name in self.open_names(cube):
+                record = self.open_segment(cube, name)
+                if record is not None:
+                    records[name] = record
+            pages = self.page_ranges(cube)
+            for page in pages:
+                records = {**self.page(cube, page)[0], **records}
+            if not pages or read(self._store, paths.cube_changes(cube), ChangeLog) == log:
+                return dict(sorted(records.items()))
+
+    def whole(self, record: SegmentRecord) -> SegmentRecord:
+        """Return the record with the vectors of its READY version. Raises Corrupted, Unavailable."""
+        if record.vectors is None or record.state is SegmentState.PURGED:
+            return record
+        if self._vectors is None:
+            raise DefinitionError(
+                f"the vectors of {record.cube}/{record.name} are in the object store",
+                expected="a service that has an object store",
+                found="none",
+            )
+        return self._vectors.whole(record)
+
+    def update(
+        self,
+        cube: str,
+        window: SegmentRange,
+        change: Callable[[SegmentRecord], SegmentRecord],
+        *,
+        cube_id: str | None = None,
+        require: Callable[[], Sequence[Operation]] = tuple,
+        with_vectors: bool = True,
+    ) -> SegmentRecord:
+        """Commit `change(record)`. Return it with its vectors.
+
+        1. write the vectors of a version that has become READY   crash: a file in the version's folder that
+                                                                  no record names; a repetition writes it too
+        2. commit record, page, frontier and log as one           crash before: repeat; after: the repetition
+                                                                  finds its change and has nothing to write
+        """
+        fresh = SegmentRecord(cube=cube, start_ms=window.start_ms, end_ms=window.end_ms)
+
+        def attempt() -> SegmentRecord:
+            place = self._place(cube, window)
+            stored = fresh if place.record is None else place.record
+            before = self.whole(stored) if with_vectors else stored
+            after = change(before)
+            if after == before:
+                return after
+            operations = self._writes(cube, window, place, after)
+            if place.record is None:
+                operations.append(self._not_purged(cube, window))
+            log = place.log or change_log(self._store, cube, cube_id)
+            self._store.commit([*operations, *require(), logged(cube, window.name, log, cube_id)])
+            return after
+
+        return retrying(attempt)
+
+    def settle(self, cube: str, window: SegmentRange) -> bool:
+        """Move a settled record into its page. Return False where it is there, is open or cannot be moved.
+
+        The steps are those of `update`; a repetition after a crash finds it moved.
+        """
+
+        def attempt() -> bool:
+            node = self._store.get(paths.segment(cube, window.name))
+            if node is None:
+                return False
+            record = codec.decode(node.data, SegmentRecord, paths.segment(cube, window.name))
+            if not self._belongs_in_page(record):
+                return False
+            operations = self._writes(cube, window, _Place(record, node), record)
+            log = change_log(self._store, cube, None)
+            self._store.commit([*operations, logged(cube, window.name, log, None)])
+            return True
+
+        return retrying(attempt)
+
+    def remove(self, cube: str, name: str, *, cube_id: str | None, horizon_ms: int | None) -> None:
+        """Forget a record that ends at or below the horizon."""
+        window = parse_segment_name(name)
+
+        def attempt() -> None:
+            place = self._place(cube, window)
+            if place.record is None:
+                return
+            if horizon_ms is None or place.record.end_ms > horizon_ms:
+                raise Refused(
+                    f"the record of {cube}/{name} is still needed", expected=f"an end <= {horizon_ms}"
+                )
+            if place.node is not None:
+                operations: list[Operation] = [Delete(paths.segment(cube, name), place.node.version)]
+            else:
+                operations = [self._without(cube, window, place)]
+            log = place.log or change_log(self._store, cube, cube_id)
+            self._store.commit([*operations, logged(cube, name, log, cube_id)])
+
+        retrying(attempt)
+
+    # -- places -----------------------------------------------------------------------------------------
+
+    def _place(self, cube: str, window: SegmentRange) -> _Place:
+        """Find the record. Where it has no node of its own, the log is read first and becomes a requirement
+        of the commit: a record that moves between two looks would be found in neither place."""
+        path = paths.segment(cube, window.name)
+        node = self._store.get(path)
+        log = None
+        if node is None:
+            log = change_log(self._store, cube, None)
+            node = self._store.get(path)
+        if node is not None:
+            return _Place(codec.decode(node.data, SegmentRecord, path), node, log=log)
+        page = self.page(cube, page_of(window))
+        return _Place(page[0].get(window.name), page=page, log=log)
+
+    def _belongs_in_page(self, record: SegmentRecord) -> bool:
+        has_vectors = record.version > 0 and record.state is not SegmentState.PURGED
+        return (
+            self._vectors is not None
+            and is_settled(record)
+            and (record.location is not None or not has_vectors)
+        )
+
+    def _writes(
+        self, cube: str, window: SegmentRange, place: _Place, after: SegmentRecord
+    ) -> list[Operation]:
+        """Return what makes `after` stand where it belongs, and nowhere else."""
+        path = paths.segment(cube, window.name)
+        if not self._belongs_in_page(after):
+            operations = [put_or_create(path, codec.encode(opened(after)), place.node)]
+            if place.record is not None and place.node is None:
+                operations.append(self._without(cube, window, place))
+            return operations
+        operations = [] if place.node is None else [Delete(path, place.node.version)]
+        if after.version and after.vectors is None and after.state is SegmentState.READY:
+            assert self._vectors is not None, "it belongs in a page"
+            after = msgspec.structs.replace(after, vectors=self._vectors.write(after))
+            operations += self._advanced(cube, self.whole(after))
+        records, node = place.page or self.page(cube, page_of(window))
+        data = encode_page({**records, window.name: paged(after)})
+        return [*operations, put_or_create(paths.history_page(cube, page_of(window).name), data, node)]
+
+    def _without(self, cube: str, window: SegmentRange, place: _Place) -> Operation:
+        assert place.page is not None, "the record was looked for there"
+        found, node = place.page
+        assert node is not None, "the record was found there"
+        records = {name: record for name, record in found.items() if name != window.name}
+        path = paths.history_page(cube, page_of(window).name)
+        return Put(path, encode_page(records), node.version) if records else Delete(path, node.version)
+
+    def _advanced(self, cube: str, record: SegmentRecord) -> list[Operation]:
+        path = paths.frontier(cube)
+        node = self._store.get(path)
+        before = HistoryFrontier() if node is None else codec.decode(node.data, HistoryFrontier, path)
+        after = before.beyond(record)
+        return [] if after is before else [put_or_create(path, codec.encode(after), node)]
+
+    def _not_purged(self, cube: str, window: SegmentRange) -> Operation:
+        """Return the requirement under which a record may be made: the horizon read here still stands."""
+        path = paths.cube_control(cube)
+        node = self._store.get(path)
+        if node is None:
+            raise NotFound(f"cube {cube} does not exist")
+        horizon_ms = codec.decode(node.data, CubeControl, path).horizon_ms
+        if horizon_ms is not None and window.end_ms <= horizon_ms:
+            raise Refused(
+                f"segment {cube}/{window.name} is purged for ever",
+                expected=f"an end beyond the horizon {horizon_ms}",
+                action="drop and count its events",
+            )
+        return Check(path, node.version)
+
+
+def change_log(store: MetadataStore, cube: str, cube_id: str | None) -> tuple[ChangeLog, Versioned]:
+    """Return the cube's log and its node. `cube_id`: of the creation that is meant; None: of any."""
+    path = paths.cube_changes(cube)
+    node = store.get(path)
+    if node is None:
+        raise NotFound(f"cube {cube} does not exist")
+    log = codec.decode(node.data, ChangeLog, path)
+    _check_creation(cube, log, cube_id)
+    return log, node
+
+
+def logged(cube: str, segment: str, known: tuple[ChangeLog, Versioned], cube_id: str | None) -> Operation:
+    """Return the entry of a change in the log, under the requirement that the log is as it was read."""
+    log, node = known
+    _check_creation(cube, log, cube_id)
+    sequence = log.sequence + 1
+    recent = (*log.recent, (sequence, segment))[-CHANGES_MAX:]
+    data = codec.encode(ChangeLog(log.cube_id, sequence, recent))
+    return Put(paths.cube_changes(cube), data, node.version)
+
+
+def _check_creation(cube: str, log: ChangeLog, cube_id: str | None) -> None:
+    if cube_id not in (None, log.cube_id):
+        raise NotFound(
+            f"cube {cube} was dropped and recreated", expected=f"cube id {cube_id}", found=log.cube_id
+        )
