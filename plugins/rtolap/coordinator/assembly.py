@@ -21,6 +21,7 @@ from rtolap.coordinator.members import Members
 from rtolap.coordinator.metrics import CoordinatorMetrics
 from rtolap.coordinator.purge import GRACE_MS, Purge
 from rtolap.coordinator.reassignment import Reassignments
+from rtolap.coordinator.settling import Settling
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata.cached import CachedStore
@@ -51,10 +52,10 @@ class Coordinator:
     ) -> None:
         self.url = url.rstrip("/")
         self.leadership = Leadership(metadata.store, self.url, tick_s=tick_s)
-        metadata = ClusterMetadata(FencedStore(metadata.store, self.leadership.fence), metadata.clock)
+        store = open_store(object_store_uri)
+        metadata = ClusterMetadata(FencedStore(metadata.store, self.leadership.fence), metadata.clock, store)
         self.metadata = metadata
         self.requests = Requests(metadata.store, metadata.clock)
-        store = open_store(object_store_uri)
         self._views = Views(metadata)
         self.heartbeats = Heartbeats(metadata.clock)
         self.applications = Applications(metadata.store, metadata.clock, self.leadership.fence, list_places)
@@ -70,6 +71,7 @@ class Coordinator:
         self.reassignments = Reassignments(metadata, topics)
         self.checks = Checks(metadata, topics, self.assignments)
         self.purge = Purge(metadata, self._views, store, grace_ms=grace_ms)
+        self._settling = Settling(metadata, self._views)
         self.builds = Builds(metadata, self._views, store, object_store_uri, building_max=building_max)
         self.members = Members(metadata, self.heartbeats)
         self.cubes = Cubes(
@@ -171,12 +173,13 @@ class Coordinator:
         try:
             self._views.fresh(cube)  # from here on its watches keep it so
             self.purge.finish(cube)
+            self._settling.run(cube)
         except NotFound:
             return  # dropped meanwhile
         except (SessionLost, Unavailable):
             raise
         except RtolapError as error:
-            log.warning("what is purged of cube %s is tried again: %s", cube, error)
+            log.warning("what is purged or settled of cube %s is tried again: %s", cube, error)
 
     def _begin(self) -> None:
         self.heartbeats.clear()

@@ -19,6 +19,7 @@ from rtolap.cubes.format.folders import (
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.metadata.vectors import version_of_folder
 from rtolap.model.segment import SegmentEvent, SegmentState
 from rtolap.object_store.store import ObjectStore
 from rtolap.protocols.coordinator.messages import CleanupResult, PurgeResult
@@ -137,7 +138,7 @@ class Purge:
             and record.state is not SegmentState.PURGED
         ]
         for record in below:
-            self._metadata.update_segment(cube, record.range, purged, cube_id=cube_id)
+            self._metadata.update_segment(cube, record.range, purged, cube_id=cube_id, with_vectors=False)
         return [record.name for record in below]
 
     def _staged_useless(self, record: SegmentRecord | None, version: int) -> bool:
@@ -151,9 +152,10 @@ class Purge:
             return True
         if record.state is SegmentState.PURGED:
             return self._aged(record)
-        if path == record.location:
+        location = version_of_folder(path)
+        if location == record.location:
             return False
-        if record.build is not None and record.build.location == path and version > record.version:
+        if record.build is not None and record.build.location == location and version > record.version:
             return False  # the newest attempt may still be writing
         superseded = version < record.version
         return self._aged(record) if superseded else True

@@ -127,8 +127,9 @@ class SegmentNodes:
     ) -> SegmentRecord:
         """Commit `change(record)`. Return it with its vectors.
 
-        1. write the vectors of a version that has become READY   crash: a file in the version's folder that
-                                                                  no record names; a repetition writes it too
+        1. write the vectors of a version that has become READY   crash: a file that no record names, which
+                                                                  goes with its version; the repetition
+                                                                  writes the same
         2. commit record, page, frontier and log as one           crash before: repeat; after: the repetition
                                                                   finds its change and has nothing to write
         """

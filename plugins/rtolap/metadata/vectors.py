@@ -1,11 +1,12 @@
 """The vectors of a READY version, in a file beside its data; the segment's record holds the file's checksum.
 
-    <location of the version>/vectors-<first 16 digits of the checksum>.json
+    <location of the version>-vectors/<first 16 digits of the checksum>.json
 
 A record stays small, however many partitions its cube has. Records are signed, so the checksum is trusted:
-who may write to the object store cannot alter what counts as history. The file lies in the version's folder
-and is deleted with it. Its name follows from its bytes: a repetition writes the same file again, and no file
-is ever replaced by another one.
+who may write to the object store cannot alter what counts as history. The folder stands beside
+the version's and is deleted with it; it stays where the version's own files are lost, because the vectors say
+what is read from Kafka again then. The file's name follows from its bytes: a repetition writes the same file,
+and no file is ever replaced by another one.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from rtolap.model.segment import SegmentState
 
 CACHED_OFFSETS_MAX = 500_000  # some 100 bytes each
 _NAME_DIGITS = 16
+_SUFFIX = "-vectors"
 
 
 class VersionVectors(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +55,12 @@ class VersionFiles(Protocol):
 
 
 def vectors_path(location: str, sha256: str) -> str:
-    return f"{location}/vectors-{sha256[:_NAME_DIGITS]}.json"
+    return f"{location}{_SUFFIX}/{sha256[:_NAME_DIGITS]}.json"
+
+
+def version_of_folder(path: str) -> str:
+    """Return the location of the version whose data, or whose vectors, are in that folder."""
+    return path.removesuffix(_SUFFIX)
 
 
 class VectorFiles:

@@ -158,8 +158,8 @@ class SegmentView(Closeable):
     ) -> tuple[str, CubeControl, Records]:
         """Return the cube's id, new for each creation, and control and records of that same cube.
 
-        The id is "" if the cube is gone. The records are ordered by start: all that touch the range, and maybe
-        more; None: without a bound. Raises Unavailable where a page has to be read and cannot be.
+        The id is "" if the cube is gone. The records are ordered by start: all that touch the range, and
+        maybe more; None: without a bound. Raises Unavailable where a page has to be read and cannot be.
         """
         while True:
             with self._changed:

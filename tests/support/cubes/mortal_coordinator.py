@@ -51,9 +51,9 @@ class MortalCoordinator:
 
     def __init__(self, ensemble: MemoryEnsemble, clock: Clock, admin: MemoryAdmin, store_uri: str) -> None:
         self.session = MortalStore(ensemble)
-        metadata = ClusterMetadata(self.session, clock)
-        self._views = Views(metadata)
         store = open_store(store_uri)
+        metadata = ClusterMetadata(self.session, clock, store)
+        self._views = Views(metadata)
         self.builds = Builds(metadata, self._views, store, store_uri)
         self.purge = Purge(metadata, self._views, store, grace_ms=0)
         self.reassignments = Reassignments(metadata, lambda cluster: admin)

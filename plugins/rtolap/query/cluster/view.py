@@ -116,7 +116,7 @@ class Cluster:
         return current
 
     def snapshots(self) -> dict[str, tuple[CubeControl, dict[str, SegmentRecord]]]:
-        """Return control and all segment records of every cube, and open a view of each cube that has none."""
+        """Return control and all segment records of every cube. Open a view of each cube that has none."""
         found = {}
         for cube in self.catalogue().cubes:
             try:

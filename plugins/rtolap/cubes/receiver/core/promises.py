@@ -1,8 +1,8 @@
 """The offsets that a cube's answers have promised, and which partitions are behind them.
 
-Promised are the vectors of open segments, the frontier of history, and the positions that an asker has seen in an answer
-before. A receiver of the cube had the events below already. A consumer that waits for history reads
-on to them, because statements, and the builds that end the wait, need them; beyond them it reads nothing.
+Promised are the vectors of open segments, the frontier of history, and the positions that an asker has seen
+in an answer before. A receiver of the cube had the events below already. A consumer that waits for history
+reads on to them, because statements, and the builds that end the wait, need them. It reads nothing beyond.
 """
 
 from __future__ import annotations
