@@ -255,7 +255,7 @@ class Builds:
             raise NotFound(
                 f"segment {cube}/{segment} has no record", action="it is ACTIVE, or never had events"
             )
-        return self._metadata.whole_segment(record)
+        return record
 
     def _under_way(self, *, besides: tuple[str, str]) -> int:
         """Return the segments of all cubes that are being built."""

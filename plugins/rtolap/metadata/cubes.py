@@ -203,12 +203,16 @@ class ClusterMetadata(Definitions, Members):
     # -- segments ---------------------------------------------------------------------------------------
 
     def segment(self, cube: str, name: str) -> SegmentRecord | None:
-        """Return the record; of a segment that is settled, without vectors (see `whole_segment`)."""
-        return self.nodes.segment(cube, name)
+        """Return the record with the vectors of its READY version. Raises Corrupted, Unavailable."""
+        record = self.nodes.segment(cube, name)
+        return None if record is None else self.nodes.whole(record)
 
     def segments(self, cube: str) -> dict[str, SegmentRecord]:
-        """Return all records, ordered by start; of segments that are settled, without vectors."""
-        return self.nodes.segments(cube)
+        """Return all records with the vectors of their READY versions, ordered by start.
+
+        It reads a file for each: views, which follow the records, read none. Raises Corrupted, Unavailable.
+        """
+        return {name: self.nodes.whole(record) for name, record in self.nodes.segments(cube).items()}
 
     def whole_segment(self, record: SegmentRecord) -> SegmentRecord:
         """Return the record with the vectors of its READY version. Raises Corrupted, Unavailable."""

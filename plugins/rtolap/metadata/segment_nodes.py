@@ -142,6 +142,8 @@ class SegmentNodes:
             after = change(before)
             if after == before:
                 return after
+            if with_vectors and after.vectors is not None and _vectors_differ(before, after):
+                after = msgspec.structs.replace(after, vectors=None)
             operations = self._writes(cube, window, place, after)
             if place.record is None:
                 operations.append(self._not_purged(cube, window))
@@ -264,6 +266,16 @@ class SegmentNodes:
                 action="drop and count its events",
             )
         return Check(path, node.version)
+
+
+def _vectors_differ(before: SegmentRecord, after: SegmentRecord) -> bool:
+    """Return True if the file that the record names does not hold what the record says now."""
+    settled = after.state is SegmentState.READY
+    return (before.covered, before.covered_epochs, before.begins) != (
+        after.covered,
+        after.covered_epochs,
+        after.begins,
+    ) or (settled and before.losses != after.losses)
 
 
 def change_log(store: MetadataStore, cube: str, cube_id: str | None) -> tuple[ChangeLog, Versioned]:

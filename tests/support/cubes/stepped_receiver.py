@@ -13,6 +13,7 @@ from rtolap.cubes.receiver.answers.result_cache import ResultCache
 from rtolap.cubes.receiver.core.closing_commits import close_segment
 from rtolap.cubes.receiver.core.ingest import CubeReceiver
 from rtolap.cubes.receiver.local import fragments
+from rtolap.cubes.receiver.local.align import Vectors, vectors_of
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.settled import PagedSegments
@@ -142,6 +143,17 @@ class Receiver:
             leading=self.leading,
             low_watermark_ms=self.cluster.low_watermark_ms(),
         )
+
+    def vectors(self) -> dict[int, Vectors]:
+        """Return the vectors of all segments, of those of its state as it has them."""
+        state = self.core.state
+        drop_late = self.cluster.schema.cube.late.policy == "drop"
+        settled = {
+            start: vectors_of(state.settled.record(start), drop_late=drop_late)
+            for start in state.settled.versions(None, None)
+            if start not in state.vectors
+        }
+        return {**settled, **state.vectors}
 
     def consume(self) -> bool:
         worked = self.core.step(replace(self.view, leading=self.leading))

@@ -95,11 +95,13 @@ def check(schema: Schema, state: LocalState, query: PartialQuery, owned: Collect
         window = SegmentRange(start_ms, start_ms + window_ms)
         if not _is_wanted(window, snapshot):
             continue
-        vectors, elsewhere = state.vectors.get(start_ms), settled.get(start_ms)
+        vectors = state.vectors.get(start_ms)
         if vectors is not None:
             known, purged = vectors.version, vectors.purged
+        elif start_ms in state.segments:  # its tables are not aligned with any version yet
+            known, purged = 0, False
         else:
-            known, purged = (0, False) if elsewhere is None else elsewhere
+            known, purged = settled.get(start_ms, (0, False))
         wanted = wanted_versions.get(start_ms, 0)
         if known < wanted:
             raise NotReady(f"version {wanted} of {window.name} is not known here yet", found=known)
