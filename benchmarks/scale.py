@@ -16,21 +16,22 @@ import json
 import random
 import time
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from rtolap.base.errors import RtolapError
+from rtolap.base.errors import NotFound, RtolapError
 from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.closable import Closable
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.members import Members
 from rtolap.coordinator.watermarks import Watermarks
-from rtolap.metadata import segments
+from rtolap.metadata import codec, segments
 from rtolap.metadata.cached import CachedStore
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.forwarding import ForwardingStore
+from rtolap.metadata.pages import PAGE_SEGMENTS
 from rtolap.metadata.records import BuildAttempt, CubeControl, ReceiverRecord, SegmentRecord
 from rtolap.metadata.store import Operation, Versioned
 from rtolap.metadata.view import SegmentView
@@ -47,6 +48,22 @@ START_MS = 1_700_000_400_000 // HOUR_MS * HOUR_MS
 HOURS_PER_DAY = 24
 CUBES_OF_A_HEALTH_CHECK = 20
 PLANS = 20
+
+
+class MemoryFiles:
+    """Vectors of READY versions, in memory. Implements `metadata.vectors.VersionFiles`."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def read(self, path: str) -> bytes:
+        try:
+            return self.kept[path]
+        except KeyError as error:
+            raise NotFound(f"no file {path}") from error
+
+    def write(self, path: str, data: bytes) -> None:
+        self.kept[path] = data
 
 
 class CountingStore(ForwardingStore):
@@ -109,7 +126,8 @@ class World:
         self.random = random.Random(self.seed)
         self.ensemble = MemoryEnsemble()
         self.store = CountingStore(MemoryStore(self.ensemble))
-        self.metadata = ClusterMetadata(self.store, self.clock)
+        self.files = MemoryFiles()
+        self.metadata = ClusterMetadata(self.store, self.clock, self.files)
         names = [f"rs{number}" for number in range(max(1, self.receivers // 2))]
         self.sets = {
             name: tuple(range(at, self.partitions, len(names)))
@@ -176,7 +194,8 @@ def close_segment(world: World, cube: str, window: SegmentRange, offsets: dict[i
 
 
 def promote_segment(world: World, cube: str, window: SegmentRange) -> None:
-    attempt = BuildAttempt("b" * 12, 1, world.clock.now_ms(), f"history/{cube}/{window.name}/v1-b")
+    location = f"history/{cube}/{'0' * 32}/{window.name}/v1-{'b' * 16}"
+    attempt = BuildAttempt("b" * 12, 1, world.clock.now_ms(), location)
     world.metadata.update_segment(cube, window, lambda record: segments.start_build(record, attempt))
     world.metadata.update_segment(
         cube,
@@ -197,7 +216,8 @@ def ready_copies(world: World, cube: str, model: SegmentRecord, count: int) -> N
             start_ms=start_ms,
             end_ms=window.end_ms,
             covered=covered,
-            location=f"{model.location}{number}",
+            location=f"history/{cube}/{'0' * 32}/{window.name}/v1-{number:016x}",
+            vectors=None,
         )
         world.metadata.update_segment(cube, window, lambda _, record=record: record)  # type: ignore[misc]
 
@@ -226,25 +246,74 @@ def history_figures(partitions: int, receivers: int, days: int, made: int) -> li
     count = min(made, wanted)
     ready_copies(world, cube, model, count)
     mark = "" if count == wanted else f"* of {count}"
-    sizes = world.kept_bytes(f"/cubes/{cube}/segments/")
-    figures.append(Figure("READY record", bytes=sorted(sizes)[len(sizes) // 2]))
-    figures.append(Figure(f"ZooKeeper, {days} days", bytes=sum(sizes) * wanted // count, note=mark))
-    tracemalloc.start()
+    prefix = f"/cubes/{cube}/history/"
+    pages = world.kept_bytes(prefix)
+    records = [
+        len(codec.encode(record))
+        for page in world.metadata.nodes.page_ranges(cube)
+        for record in world.metadata.nodes.page(cube, page)[0].values()
+    ]
+    figures.append(Figure("READY record", bytes=max(records), note="the largest; pages hold them compressed"))
+    figures.append(Figure("the largest page", bytes=max(pages), note=f"of at most {PAGE_SEGMENTS} records"))
+    figures.append(Figure(f"ZooKeeper, {days} days", bytes=sum(pages) * wanted // count, note=mark))
+    vectors = sum(len(data) for data in world.files.kept.values())
+    figures.append(
+        Figure(f"vectors in the object store, {days} days", bytes=vectors * wanted // count, note=mark)
+    )
     views: list[SegmentView] = []
-    views.append(SegmentView(world.metadata, cube))
-    held_bytes = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    factor = wanted / count
-    # without tracing, which slows it
-    again = world.measured("start a view", lambda: views.append(SegmentView(world.metadata, cube)))
-    seconds = round((again.seconds or 0) * factor, 2)
-    requests, read = round((again.requests or 0) * factor), round((again.bytes or 0) * factor)
-    figures.append(Figure(f"a receiver or query service starts, {days} days", seconds, requests, read, mark))
-    figures.append(Figure(f"a view in memory, {days} days", bytes=round(held_bytes * factor), note=mark))
+    for what, follower in (
+        ("a receiver", {"by_page": True, "with_frontier": True}),
+        ("a query service", {"by_page": True}),
+        ("a coordinator", {}),
+    ):
+        figures += start_figures(world, cube, what, days, views, follower, wanted / count, mark)
     for view in views:
         view.close()
     world.store.close()
     return figures
+
+
+def start_figures(
+    world: World,
+    cube: str,
+    what: str,
+    days: int,
+    views: list[SegmentView],
+    follower: Mapping[str, bool],
+    factor: float,
+    mark: str,
+) -> list[Figure]:
+    """Start a service's view, then have a statement ask for all of history. Only what a view has read grows with
+    history: that is scaled by `factor`."""
+    start = world.measured(
+        f"{what} starts, {days} days", lambda: views.append(SegmentView(world.metadata, cube, **follower))
+    )
+    pages_at_start = not follower
+    if pages_at_start:
+        scale(start, factor, mark)
+        return [start]
+    whole = world.measured(f"{what}: a statement about all {days} days", lambda: views[-1].records())
+    scale(whole, factor, mark)
+    tracemalloc.start()
+    view = SegmentView(world.metadata, cube, **follower)
+    opened_bytes = tracemalloc.get_traced_memory()[0]
+    view.records()
+    held_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    views.append(view)
+    return [
+        start,
+        Figure(f"{what} in memory after its start", bytes=opened_bytes),
+        whole,
+        Figure(f"{what} in memory then", bytes=round(held_bytes * factor), note=mark),
+    ]
+
+
+def scale(figure: Figure, factor: float, mark: str) -> None:
+    figure.seconds = round((figure.seconds or 0) * factor, 4)
+    figure.requests = round((figure.requests or 0) * factor)
+    figure.bytes = round((figure.bytes or 0) * factor)
+    figure.note = mark
 
 
 def heartbeat_of(world: World, number: int, cubes: Sequence[str], replica_set: str) -> wire.HeartbeatRequest:
