@@ -123,6 +123,7 @@ class Definitions:
             self.store.commit([*removed, *(() if note is None else note.operations())])
 
         retrying(lambda: self._remove_below(paths.segments(name), stands))
+        retrying(lambda: self._remove_below(paths.closing(name), stands))
         retrying(lambda: self._remove_below(paths.history(name), stands))
         retrying(lambda: self._remove_below(paths.replay_from_all(name), stands))
         retrying(remove_rest)

@@ -10,12 +10,13 @@ pages. Such records are read as the others are; `settle` moves them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from rtolap.base.errors import DefinitionError, NotFound, Refused
+from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused
 from rtolap.metadata import codec, paths
 from rtolap.metadata.pages import (
     HistoryFrontier,
@@ -26,15 +27,26 @@ from rtolap.metadata.pages import (
     page_of,
     paged,
 )
+from rtolap.metadata.pieces import Piece, SplitSegment, join, split
 from rtolap.metadata.records import ChangeLog, CubeControl, SegmentRecord
-from rtolap.metadata.store import Check, Delete, MetadataStore, Operation, Put, Versioned
+from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put, Versioned
 from rtolap.metadata.updates import put_or_create, read, retrying
 from rtolap.metadata.vectors import VectorFiles
 from rtolap.model.segment import SegmentRange, SegmentState, parse_segment_name
 
 CHANGES_MAX = 100  # entries of a ChangeLog: a reader further behind reads all that it follows
 
+PIECES_MAX = 200  # that are remembered: up to `pieces.HEAD_BYTES_MAX` bytes and what one change adds
+
 Page = dict[str, SegmentRecord]
+
+
+class _Opened(NamedTuple):
+    """A record with a node of its own, and the pieces that it has beside it."""
+
+    record: SegmentRecord
+    node: Versioned
+    pieces: Mapping[str, Piece]
 
 
 class _Place(NamedTuple):
@@ -42,13 +54,13 @@ class _Place(NamedTuple):
 
     Attributes:
         record: None where there is none.
-        node: of its own.
+        own: what is in a node of its own.
         page: the page of its time, where it was looked into, and its node if there is one.
         log: of the cube, where it was read before the page: nothing has changed since then if that commits.
     """
 
     record: SegmentRecord | None
-    node: Versioned | None = None
+    own: _Opened | None = None
     page: tuple[Page, Versioned | None] | None = None
     log: tuple[ChangeLog, Versioned] | None = None
 
@@ -59,6 +71,8 @@ class SegmentNodes:
     def __init__(self, store: MetadataStore, vectors: VectorFiles | None) -> None:
         self._store = store
         self._vectors = vectors
+        self._lock = threading.Lock()
+        self._pieces: dict[tuple[str, str], Piece] = {}
 
     def segment(self, cube: str, name: str) -> SegmentRecord | None:
         """Return the record as it is stored: see `whole`."""
@@ -71,7 +85,49 @@ class SegmentNodes:
         return None
 
     def open_segment(self, cube: str, name: str) -> SegmentRecord | None:
-        return read(self._store, paths.segment(cube, name), SegmentRecord)
+        found = self._opened(cube, name)
+        return None if found is None else found.record
+
+    def _opened(self, cube: str, name: str) -> _Opened | None:
+        """Return what has a node of its own. Raises Corrupted where a piece of it is gone."""
+        path = paths.segment(cube, name)
+        version: int | None = None
+        while True:
+            node = self._store.get(path)
+            if node is None:
+                return None
+            head = codec.decode(node.data, SplitSegment, path)
+            if head.record is None:
+                return _Opened(codec.decode(node.data, SegmentRecord, path), node, {})
+            pieces = {each: self._piece(cube, each) for each in head.pieces}
+            known = {each: piece for each, piece in pieces.items() if piece is not None}
+            if len(known) == len(pieces):
+                return _Opened(join(head.record, known), node, known)
+            if node.version == version:  # else it was dropped with a change of the head since
+                raise Corrupted(
+                    f"the record {path} lacks a piece",
+                    expected=f"nodes {', '.join(head.pieces)} below {paths.closing(cube)}",
+                    found=", ".join(known) or "none",
+                    action="restore the nodes from a backup of ZooKeeper",
+                )
+            version = node.version
+
+    def _piece(self, cube: str, name: str) -> Piece | None:
+        """Return a piece. It never changes: what was read once is not read again for a while."""
+        with self._lock:
+            known = self._pieces.get((cube, name))
+        if known is None:
+            known = read(self._store, paths.closing_piece(cube, name), Piece)
+            if known is not None:
+                self._keep(cube, {name: known})
+        return known
+
+    def _keep(self, cube: str, pieces: Mapping[str, Piece]) -> None:
+        with self._lock:
+            for name, piece in pieces.items():
+                self._pieces[(cube, name)] = piece
+            while len(self._pieces) > PIECES_MAX:
+                del self._pieces[next(iter(self._pieces))]
 
     def open_names(self, cube: str) -> tuple[str, ...]:
         return self._store.children(paths.segments(cube))
@@ -160,13 +216,10 @@ class SegmentNodes:
         """
 
         def attempt() -> bool:
-            node = self._store.get(paths.segment(cube, window.name))
-            if node is None:
+            own = self._opened(cube, window.name)
+            if own is None or not self._belongs_in_page(own.record):
                 return False
-            record = codec.decode(node.data, SegmentRecord, paths.segment(cube, window.name))
-            if not self._belongs_in_page(record):
-                return False
-            operations = self._writes(cube, window, _Place(record, node), record)
+            operations = self._writes(cube, window, _Place(own.record, own), own.record)
             log = change_log(self._store, cube, None)
             self._store.commit([*operations, logged(cube, window.name, log, None)])
             return True
@@ -185,8 +238,8 @@ class SegmentNodes:
                 raise Refused(
                     f"the record of {cube}/{name} is still needed", expected=f"an end <= {horizon_ms}"
                 )
-            if place.node is not None:
-                operations: list[Operation] = [Delete(paths.segment(cube, name), place.node.version)]
+            if place.own is not None:
+                operations = _dropped(cube, name, place.own)
             else:
                 operations = [self._without(cube, window, place)]
             log = place.log or change_log(self._store, cube, cube_id)
@@ -199,14 +252,13 @@ class SegmentNodes:
     def _place(self, cube: str, window: SegmentRange) -> _Place:
         """Find the record. Where it has no node of its own, the log is read first and becomes a requirement
         of the commit: a record that moves between two looks would be found in neither place."""
-        path = paths.segment(cube, window.name)
-        node = self._store.get(path)
+        own = self._opened(cube, window.name)
         log = None
-        if node is None:
+        if own is None:
             log = change_log(self._store, cube, None)
-            node = self._store.get(path)
-        if node is not None:
-            return _Place(codec.decode(node.data, SegmentRecord, path), node, log=log)
+            own = self._opened(cube, window.name)
+        if own is not None:
+            return _Place(own.record, own, log=log)
         page = self.page(cube, page_of(window))
         return _Place(page[0].get(window.name), page=page, log=log)
 
@@ -222,13 +274,9 @@ class SegmentNodes:
         self, cube: str, window: SegmentRange, place: _Place, after: SegmentRecord
     ) -> list[Operation]:
         """Return what makes `after` stand where it belongs, and nowhere else."""
-        path = paths.segment(cube, window.name)
         if not self._belongs_in_page(after):
-            operations = [put_or_create(path, codec.encode(opened(after)), place.node)]
-            if place.record is not None and place.node is None:
-                operations.append(self._without(cube, window, place))
-            return operations
-        operations = [] if place.node is None else [Delete(path, place.node.version)]
+            return self._opens(cube, window, place, after)
+        operations = [] if place.own is None else _dropped(cube, window.name, place.own)
         if after.version and after.vectors is None and after.state is SegmentState.READY:
             assert self._vectors is not None, "it belongs in a page"
             after = msgspec.structs.replace(after, vectors=self._vectors.write(after))
@@ -236,6 +284,19 @@ class SegmentNodes:
         records, node = place.page or self.page(cube, page_of(window))
         data = encode_page({**records, window.name: paged(after)})
         return [*operations, put_or_create(paths.history_page(cube, page_of(window).name), data, node)]
+
+    def _opens(self, cube: str, window: SegmentRange, place: _Place, after: SegmentRecord) -> list[Operation]:
+        own = place.own
+        divided = split(opened(after), {} if own is None else own.pieces)
+        node = None if own is None else own.node
+        operations = [
+            put_or_create(paths.segment(cube, window.name), divided.head, node),
+            *(Create(paths.closing_piece(cube, name), data) for name, data in divided.fresh.items()),
+            *(Delete(paths.closing_piece(cube, name)) for name in divided.gone),
+        ]
+        if place.record is not None and own is None:
+            operations.append(self._without(cube, window, place))
+        return operations
 
     def _without(self, cube: str, window: SegmentRange, place: _Place) -> Operation:
         assert place.page is not None, "the record was looked for there"
@@ -276,6 +337,11 @@ def _vectors_differ(before: SegmentRecord, after: SegmentRecord) -> bool:
         after.covered_epochs,
         after.begins,
     ) or (settled and before.losses != after.losses)
+
+
+def _dropped(cube: str, name: str, own: _Opened) -> list[Operation]:
+    pieces = (Delete(paths.closing_piece(cube, piece)) for piece in own.pieces)
+    return [Delete(paths.segment(cube, name), own.node.version), *pieces]
 
 
 def change_log(store: MetadataStore, cube: str, cube_id: str | None) -> tuple[ChangeLog, Versioned]:
