@@ -283,37 +283,43 @@ def start_figures(
     factor: float,
     mark: str,
 ) -> list[Figure]:
-    """Start a service's view, then have a statement ask for all of history. Only what a view has read grows with
-    history: that is scaled by `factor`."""
+    """Start a service's view, then have a statement ask for all of history."""
     start = world.measured(
         f"{what} starts, {days} days", lambda: views.append(SegmentView(world.metadata, cube, **follower))
     )
-    pages_at_start = not follower
-    if pages_at_start:
-        scale(start, factor, mark)
-        return [start]
+    if not follower:
+        return [scaled(start, world, views[-1], factor, mark)]
     whole = world.measured(f"{what}: a statement about all {days} days", lambda: views[-1].records())
-    scale(whole, factor, mark)
     tracemalloc.start()
     view = SegmentView(world.metadata, cube, **follower)
     opened_bytes = tracemalloc.get_traced_memory()[0]
     view.records()
-    held_bytes = tracemalloc.get_traced_memory()[0]
+    held_bytes = tracemalloc.get_traced_memory()[0] - opened_bytes
     tracemalloc.stop()
     views.append(view)
     return [
         start,
         Figure(f"{what} in memory after its start", bytes=opened_bytes),
-        whole,
-        Figure(f"{what} in memory then", bytes=round(held_bytes * factor), note=mark),
+        scaled(whole, world, view, factor, mark),
+        Figure(f"{what} in memory then", bytes=round(opened_bytes + held_bytes * factor), note=mark),
     ]
 
 
-def scale(figure: Figure, factor: float, mark: str) -> None:
-    figure.seconds = round((figure.seconds or 0) * factor, 4)
-    figure.requests = round((figure.requests or 0) * factor)
-    figure.bytes = round((figure.bytes or 0) * factor)
-    figure.note = mark
+def scaled(figure: Figure, world: World, view: SegmentView, factor: float, mark: str) -> Figure:
+    """Return what a longer history costs: a look at what has changed costs the same, the rest grows."""
+    look = world.measured("a look", view.refresh)
+
+    def grown(whole: float | None, fixed: float | None) -> float:
+        least = min(whole or 0, fixed or 0)
+        return least + ((whole or 0) - least) * factor
+
+    return Figure(
+        figure.what,
+        round(grown(figure.seconds, look.seconds), 4),
+        round(grown(figure.requests, look.requests)),
+        round(grown(figure.bytes, look.bytes)),
+        mark,
+    )
 
 
 def heartbeat_of(world: World, number: int, cubes: Sequence[str], replica_set: str) -> wire.HeartbeatRequest:

@@ -18,13 +18,13 @@ import msgspec
 from rtolap.base.errors import Corrupted
 from rtolap.base.undecodable import decode_own
 from rtolap.metadata import codec
-from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.records import HistoryEntry, SegmentRecord
 from rtolap.model.offsets import Offsets
-from rtolap.model.segment import SegmentRange, SegmentState
+from rtolap.model.segment import SegmentEvent, SegmentRange, SegmentState
 
 PAGE_SEGMENTS = 128  # of up to 2 kB each: far below what a node holds, also where they compress badly
 RECORD_BYTES_MAX = 2048
-_LINES_MAX = 5  # of the state history
+_LINES_MAX = 6  # of the state history
 _NOTE_CHARACTERS_MAX = 80
 _SETTLED = (SegmentState.READY, SegmentState.PURGED)
 
@@ -90,9 +90,7 @@ def decode_page(data: bytes, path: str) -> dict[str, SegmentRecord]:
 def paged(record: SegmentRecord) -> SegmentRecord:
     """Return the record as it stands in its page: without anything that grows with partitions."""
     build = record.build
-    lines = tuple(
-        msgspec.structs.replace(line, note=_cut(line.note)) for line in record.state_history[-_LINES_MAX:]
-    )
+    lines = _told(record.state_history)[-_LINES_MAX:]
     if build is not None and build.error is not None:
         build = msgspec.structs.replace(build, error=_cut(build.error))
     small = msgspec.structs.replace(
@@ -127,6 +125,16 @@ def overlapping(
         page
         for page in sorted(pages)
         if (end_ms is None or page.start_ms < end_ms) and (start_ms is None or page.end_ms > start_ms)
+    )
+
+
+def _told(history: tuple[HistoryEntry, ...]) -> tuple[HistoryEntry, ...]:
+    """Return the lines, of replica sets that closed one after the other only the last."""
+    close = SegmentEvent.CLOSE.value
+    return tuple(
+        msgspec.structs.replace(line, note=_cut(line.note))
+        for at, line in enumerate(history)
+        if line.event != close or at + 1 == len(history) or history[at + 1].event != close
     )
 
 

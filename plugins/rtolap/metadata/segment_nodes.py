@@ -200,7 +200,7 @@ class SegmentNodes:
                 return after
             if with_vectors and after.vectors is not None and _vectors_differ(before, after):
                 after = msgspec.structs.replace(after, vectors=None)
-            operations = self._writes(cube, window, place, after)
+            operations, after = self._writes(cube, window, place, after)
             if place.record is None:
                 operations.append(self._not_purged(cube, window))
             log = place.log or change_log(self._store, cube, cube_id)
@@ -219,7 +219,7 @@ class SegmentNodes:
             own = self._opened(cube, window.name)
             if own is None or not self._belongs_in_page(own.record):
                 return False
-            operations = self._writes(cube, window, _Place(own.record, own), own.record)
+            operations, _ = self._writes(cube, window, _Place(own.record, own), own.record)
             log = change_log(self._store, cube, None)
             self._store.commit([*operations, logged(cube, window.name, log, None)])
             return True
@@ -272,10 +272,10 @@ class SegmentNodes:
 
     def _writes(
         self, cube: str, window: SegmentRange, place: _Place, after: SegmentRecord
-    ) -> list[Operation]:
-        """Return what makes `after` stand where it belongs, and nowhere else."""
+    ) -> tuple[list[Operation], SegmentRecord]:
+        """Return what puts `after` where it belongs and nowhere else, and the record as it is then."""
         if not self._belongs_in_page(after):
-            return self._opens(cube, window, place, after)
+            return self._opens(cube, window, place, after), after
         operations = [] if place.own is None else _dropped(cube, window.name, place.own)
         if after.version and after.vectors is None and after.state is SegmentState.READY:
             assert self._vectors is not None, "it belongs in a page"
@@ -283,7 +283,8 @@ class SegmentNodes:
             operations += self._advanced(cube, self.whole(after))
         records, node = place.page or self.page(cube, page_of(window))
         data = encode_page({**records, window.name: paged(after)})
-        return [*operations, put_or_create(paths.history_page(cube, page_of(window).name), data, node)]
+        path = paths.history_page(cube, page_of(window).name)
+        return [*operations, put_or_create(path, data, node)], after
 
     def _opens(self, cube: str, window: SegmentRange, place: _Place, after: SegmentRecord) -> list[Operation]:
         own = place.own
