@@ -16,9 +16,9 @@ import json
 import random
 import time
 import tracemalloc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from rtolap.base.errors import NotFound, RtolapError
@@ -262,9 +262,9 @@ def history_figures(partitions: int, receivers: int, days: int, made: int) -> li
     )
     views: list[SegmentView] = []
     for what, follower in (
-        ("a receiver", {"by_page": True, "with_frontier": True}),
-        ("a query service", {"by_page": True}),
-        ("a coordinator", {}),
+        ("a receiver", Follower(by_page=True, with_frontier=True)),
+        ("a query service", Follower(by_page=True)),
+        ("a coordinator", Follower()),
     ):
         figures += start_figures(world, cube, what, days, views, follower, wanted / count, mark)
     for view in views:
@@ -273,25 +273,35 @@ def history_figures(partitions: int, receivers: int, days: int, made: int) -> li
     return figures
 
 
+class Follower(NamedTuple):
+    """What a service follows of segments: see `SegmentView`."""
+
+    by_page: bool = False
+    with_frontier: bool = False
+
+    def view(self, metadata: ClusterMetadata, cube: str) -> SegmentView:
+        return SegmentView(metadata, cube, by_page=self.by_page, with_frontier=self.with_frontier)
+
+
 def start_figures(
     world: World,
     cube: str,
     what: str,
     days: int,
     views: list[SegmentView],
-    follower: Mapping[str, bool],
+    follower: Follower,
     factor: float,
     mark: str,
 ) -> list[Figure]:
     """Start a service's view, then have a statement ask for all of history."""
     start = world.measured(
-        f"{what} starts, {days} days", lambda: views.append(SegmentView(world.metadata, cube, **follower))
+        f"{what} starts, {days} days", lambda: views.append(follower.view(world.metadata, cube))
     )
-    if not follower:
+    if not follower.by_page:
         return [scaled(start, world, views[-1], factor, mark)]
     whole = world.measured(f"{what}: a statement about all {days} days", lambda: views[-1].records())
     tracemalloc.start()
-    view = SegmentView(world.metadata, cube, **follower)
+    view = follower.view(world.metadata, cube)
     opened_bytes = tracemalloc.get_traced_memory()[0]
     view.records()
     held_bytes = tracemalloc.get_traced_memory()[0] - opened_bytes
